@@ -1,0 +1,72 @@
+//! Work for a pool of threads and sockets in one queue: a thread that has to block says so, and
+//! another one takes its place.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread;
+
+use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+
+enum Job {
+    Add(u64),
+    /// Waits for somebody else: blocks.
+    Fetch(mpsc::Receiver<u64>),
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // One thread runs at a time, three wait.
+    let port = Port::<UnixStream, Job>::builder().concurrency(1).build()?;
+    let (mut near, far) = UnixStream::pair()?;
+    port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
+    let sum = AtomicU64::new(0);
+
+    thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut batch = Batch::new();
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        match packet {
+                            Packet::Posted(Job::Add(number)) => {
+                                sum.fetch_add(number, SeqCst);
+                            }
+                            Packet::Posted(Job::Fetch(answer)) => {
+                                let number = port.blocking(|| answer.recv()).unwrap_or(0);
+                                sum.fetch_add(number, SeqCst);
+                            }
+                            Packet::Ready(mut ready) => {
+                                let mut byte = [0];
+                                if ready.key_mut().read_exact(&mut byte).is_ok() {
+                                    sum.fetch_add(u64::from(byte[0]), SeqCst);
+                                    let _ = ready.rearm();
+                                }
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+            });
+        }
+
+        let (answer, question) = mpsc::channel();
+        port.post(Job::Fetch(question))?;
+        for number in 1..=10 {
+            port.post(Job::Add(number))?;
+        }
+        near.write_all(&[45])?;
+        while sum.load(SeqCst) < 100 {
+            thread::yield_now();
+        }
+        // All that was done while one thread was blocked; now it may go on.
+        answer.send(900)?;
+        while sum.load(SeqCst) < 1000 {
+            thread::yield_now();
+        }
+        port.shutdown()?;
+        Ok(())
+    })?;
+    println!("sum {}, {} wakes", sum.into_inner(), port.stats().wakes);
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Where keys and messages lie while the port owns them.
+//!
+//! The engine says whose a cell is at any time, without knowing what lies in it; here a value is
+//! moved in and out on its word.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use crate::state::arena::Arena;
+
+struct Cell<T>(UnsafeCell<MaybeUninit<T>>);
+
+impl<T> Default for Cell<T> {
+    fn default() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
+    }
+}
+
+// SAFETY: a shared cell lets values of `T` pass between threads, one owner at a time.
+// - passing is sound because `T: Send`;
+// - one at a time because every access goes through the unsafe methods of `Cells`, whose callers own
+//   the cell.
+unsafe impl<T: Send> Sync for Cell<T> {}
+
+/// Cells that never move, each empty or with a value; whether it is empty is known to the engine.
+pub(crate) struct Cells<T>(Arena<Cell<T>>);
+
+impl<T> Cells<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Arena::new())
+    }
+
+    /// Makes sure that cell `number` can be used. False if there is no memory.
+    pub(crate) fn reserve(&self, number: u32) -> bool {
+        self.0.reserve(number)
+    }
+
+    /// Puts a value into a cell.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the cell, and it is empty (a value in it would be leaked).
+    pub(crate) unsafe fn put(&self, number: u32, value: T) {
+        let cell = self.0.at(number).0.get();
+        // SAFETY: writing through a raw pointer demands that it is valid and that nobody else
+        // accesses the place.
+        // - valid: the cell lies in the arena, which outlives `self`;
+        // - nobody else: the caller owns the cell.
+        unsafe { cell.write(MaybeUninit::new(value)) };
+    }
+
+    /// Moves the value out of a cell.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the cell, and there is a value in it, which must not be taken out again.
+    pub(crate) unsafe fn take(&self, number: u32) -> T {
+        let cell = self.0.at(number).0.get();
+        // SAFETY: reading through a raw pointer demands that it is valid and that nobody writes.
+        // - valid: the cell lies in the arena, which outlives `self`;
+        // - nobody writes: the caller owns the cell.
+        let value = unsafe { cell.read() };
+        // SAFETY: `assume_init` demands a value.
+        // - the caller says that there is one, and takes it out only once.
+        unsafe { value.assume_init() }
+    }
+
+    /// Clones the value in a cell.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the cell until this returns, and there is a value in it.
+    pub(crate) unsafe fn clone_with(&self, number: u32, clone: fn(&T) -> T) -> T {
+        let cell = self.0.at(number).0.get();
+        // SAFETY: making a reference from a raw pointer demands that it is valid, and that nobody
+        // writes as long as it lives.
+        // - valid: the cell lies in the arena, which outlives `self`;
+        // - nobody writes: the caller owns the cell until `clone` has returned.
+        let value = unsafe { &*cell };
+        // SAFETY: `assume_init_ref` demands a value.
+        // - the caller says that there is one.
+        clone(unsafe { value.assume_init_ref() })
+    }
+}
+
+impl<T> fmt::Debug for Cells<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cells")
+    }
+}

@@ -1,0 +1,211 @@
+//! A batch of changes, for the one call that applies them and takes packets.
+
+use std::fmt;
+use std::vec::Drain;
+
+use crate::error::{Error, Refused, Result};
+use crate::interest::{Interest, OneShot, Persistent};
+use crate::packet::Ready;
+use crate::port::Port;
+use crate::registration::{Id, Registration};
+use crate::state::slot::Mode;
+
+/// Changes to registrations, to be applied by [`Port::process`] in the order they were added, and
+/// after that their results: one for each.
+///
+/// There are two levels of failure, which must not be mixed up. If the *call* fails, nothing was
+/// applied, and every change is still here. If it succeeds, also with an empty batch because the
+/// time is over, each change has a result of its own, and what was refused is given back.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Changes, ErrorKind, Interest, OneShot, Port, Registration};
+/// use std::fs::File;
+/// use std::net::UdpSocket;
+/// use std::time::Duration;
+///
+/// let port = Port::<&str>::new()?;
+/// let (socket, file) = (UdpSocket::bind("127.0.0.1:0")?, File::open("/proc/self/exe")?);
+/// let (mut changes, mut batch) = (Changes::new(), Batch::new());
+/// changes.register(Registration::new(&socket, "socket", Interest::IN, OneShot::Level));
+/// changes.register(Registration::new(&file, "file", Interest::IN, OneShot::Level));
+///
+/// let packets = port.process(&mut changes, &mut batch, Duration::ZERO)?;
+/// assert_eq!(packets.count(), 0);
+/// assert!(changes.results()[0].is_ok());
+/// for refused in changes.refused() {
+///     let (error, key) = refused.into_parts();
+///     assert_eq!((error.kind(), key), (ErrorKind::NotPollable, Some("file")));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Changes<'c, K> {
+    list: Vec<Change<'c, K>>,
+    results: Vec<Result<Id>>,
+    refused: Vec<RefusedChange<K>>,
+}
+
+enum Change<'c, K> {
+    Register(Registration<'c, K>),
+    Rearm(Ready<'c, K>, Option<(Interest, OneShot)>),
+    Enable(Id, Mode, Option<fn(&K) -> K>),
+    Disable(Id),
+    Remove(Id),
+}
+
+impl<'c, K> Changes<'c, K> {
+    /// No changes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { list: Vec::new(), results: Vec::new(), refused: Vec::new() }
+    }
+
+    /// Adds a registration; as [`Port::register`].
+    pub fn register(&mut self, registration: Registration<'c, K>) {
+        self.list.push(Change::Register(registration));
+    }
+
+    /// Adds the arming of a token; as [`Ready::rearm`]. A token knows its port, and is armed there.
+    pub fn rearm(&mut self, ready: Ready<'c, K>) {
+        self.list.push(Change::Rearm(ready, None));
+    }
+
+    /// Adds the arming of a token with another filter and trigger; as [`Ready::rearm_as`].
+    pub fn rearm_as(&mut self, ready: Ready<'c, K>, interest: Interest, trigger: OneShot) {
+        self.list.push(Change::Rearm(ready, Some((interest, trigger))));
+    }
+
+    /// Adds the enabling of a registration by its name; as [`Port::rearm`].
+    pub fn enable(&mut self, id: Id, interest: Interest, trigger: OneShot) {
+        self.list.push(Change::Enable(id, trigger.mode(interest), None));
+    }
+
+    /// Adds the enabling of a persistent registration; as [`Port::rearm_persistent`].
+    pub fn enable_persistent(&mut self, id: Id, interest: Interest, trigger: Persistent)
+    where
+        K: Clone,
+    {
+        self.list.push(Change::Enable(id, trigger.mode(interest), Some(K::clone)));
+    }
+
+    /// Adds a disabling; as [`Port::disable`].
+    pub fn disable(&mut self, id: Id) {
+        self.list.push(Change::Disable(id));
+    }
+
+    /// Adds a removal; as [`Port::remove`].
+    pub fn remove(&mut self, id: Id) {
+        self.list.push(Change::Remove(id));
+    }
+
+    /// How many changes wait to be applied.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether no change waits to be applied.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The results of the changes that the last [`Port::process`] applied, in order: the name of the
+    /// registration concerned, or why the change was refused.
+    pub fn results(&self) -> &[Result<Id>] {
+        &self.results
+    }
+
+    /// Takes the refused changes out, each with what it gives back. What is not taken out is dropped
+    /// by the next [`Port::process`].
+    pub fn refused(&mut self) -> Drain<'_, RefusedChange<K>> {
+        self.refused.drain(..)
+    }
+
+    pub(crate) fn apply<M>(&mut self, port: &Port<K, M>) {
+        self.results.clear();
+        self.refused.clear();
+        for change in self.list.drain(..) {
+            let outcome = match change {
+                Change::Register(registration) => port.register(registration).map_err(parts),
+                Change::Rearm(ready, mode) => {
+                    let id = ready.id();
+                    let armed = match mode {
+                        None => ready.rearm(),
+                        Some((interest, trigger)) => ready.rearm_as(interest, trigger),
+                    };
+                    armed.map(|()| id).map_err(parts)
+                }
+                Change::Enable(id, mode, clone) => {
+                    port.enable(id, mode, clone).map(|()| id).map_err(|error| (error, None))
+                }
+                Change::Disable(id) => port.disable(id).map(|()| id).map_err(|error| (error, None)),
+                Change::Remove(id) => port.remove(id).map(|()| id).map_err(|error| (error, None)),
+            };
+            match outcome {
+                Ok(id) => self.results.push(Ok(id)),
+                Err((error, key)) => {
+                    self.refused.push(RefusedChange { index: self.results.len(), error, key });
+                    self.results.push(Err(error));
+                }
+            }
+        }
+    }
+}
+
+fn parts<K>(refused: Refused<K>) -> (Error, Option<K>) {
+    let (error, key) = refused.into_parts();
+    (error, Some(key))
+}
+
+impl<K> Default for Changes<'_, K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> fmt::Debug for Changes<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("waiting", &self.list.len())
+            .field("results", &self.results)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A change that was refused.
+pub struct RefusedChange<K> {
+    index: usize,
+    error: Error,
+    key: Option<K>,
+}
+
+impl<K> RefusedChange<K> {
+    /// Which change it was: its place in [`Changes::results`].
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Why it was refused.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        self.error
+    }
+
+    /// The error, and the key if the change had one.
+    #[must_use]
+    pub fn into_parts(self) -> (Error, Option<K>) {
+        (self.error, self.key)
+    }
+}
+
+impl<K> fmt::Debug for RefusedChange<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedChange")
+            .field("index", &self.index)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}

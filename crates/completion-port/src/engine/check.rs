@@ -1,0 +1,115 @@
+//! Asking the kernel about what is only remembered.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::seat::Seat;
+use super::wait::Scratch;
+use super::{Engine, Shared, token};
+use crate::state::facts::{Facts, Probe};
+use crate::state::queue::{Fifo, Node};
+use crate::state::seats::Status;
+use crate::state::slot::{Checked, depends_on_kind, depends_on_unread};
+use crate::sync::MutexGuard;
+
+impl Engine {
+    /// Asks the kernel, in one call and without the lock, about the slots whose readiness is only
+    /// remembered. What is ready goes to the end of the queue, behind what the kernel has to report.
+    pub(super) fn recheck<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+    ) -> MutexGuard<'e, Shared> {
+        let room = scratch.probes.capacity().max(1);
+        let mut part = shared.recheck.split(&self.nodes, room);
+        drop(shared);
+        scratch.nodes.clear();
+        scratch.probes.clear();
+        while let Some(node) = part.pop(&self.nodes) {
+            let slot = self.slot(node);
+            slot.begin_check();
+            scratch.nodes.push(node);
+            scratch.probes.push(Probe { descriptor: slot.descriptor(), facts: Facts::NONE });
+        }
+        self.backend.probe(&mut scratch.probes);
+        let mut hot = Fifo::new();
+        let mut again = Fifo::new();
+        for (node, probe) in scratch.nodes.iter().zip(&scratch.probes) {
+            match self.answer(*node, probe.facts) {
+                Checked::Nothing => {}
+                Checked::Hot => hot.push(&self.nodes, *node),
+                Checked::Again => again.push(&self.nodes, *node),
+            }
+        }
+        shared = self.lock();
+        if !hot.is_empty() && Self::may_look(&shared) {
+            shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
+        }
+        shared.ready.append(&self.nodes, hot);
+        shared.recheck.append(&self.nodes, again);
+        self.tell_collectors(&shared);
+        shared
+    }
+
+    /// Notes the kernel's answer about a slot. The caller owns the node.
+    pub(super) fn answer(&self, node: Node, facts: Facts) -> Checked {
+        let slot = self.slot(node);
+        let word = slot.word();
+        let name = token(node, word.generation());
+        if facts.has(Facts::CLOSED) {
+            // Removal may have been quicker; the turn tells.
+            slot.retire(word.generation());
+            return Checked::Hot;
+        }
+        let descriptor = slot.descriptor();
+        let interest = word.interest();
+        let kind = depends_on_kind(interest, facts).then(|| self.backend.kind(descriptor));
+        let unread =
+            depends_on_unread(interest, facts).then(|| self.backend.unread(descriptor)).flatten();
+        let checked = slot.check(facts, kind, unread);
+        if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
+            let watches = || self.backend.watches(descriptor);
+            if !self.backend.descriptors().holds(descriptor, self.number, name, watches) {
+                // The number was closed and given out again: the answer is somebody else's.
+                slot.retire(word.generation());
+            }
+        }
+        checked
+    }
+
+    /// Checks a single slot. True if the caller still owns the node and it is to be handed out.
+    pub(super) fn check_one(&self, node: Node) -> bool {
+        loop {
+            let slot = self.slot(node);
+            slot.begin_check();
+            let mut probe = [Probe { descriptor: slot.descriptor(), facts: Facts::NONE }];
+            self.backend.probe(&mut probe);
+            match self.answer(node, probe[0].facts) {
+                Checked::Nothing => return false,
+                Checked::Hot => return true,
+                Checked::Again => {}
+            }
+        }
+    }
+
+    /// Queues a slot for a check. A thread that runs on the port leaves it to the next wait; anybody
+    /// else checks at once.
+    pub(super) fn queue_check(&self, node: Node, seat: Option<&Seat>) {
+        if let Some(seat) = seat {
+            let mut shared = self.lock();
+            let is_running = shared.seats.status(seat.number) == Status::Running;
+            if is_running && !seat.left.load(Relaxed) {
+                shared.recheck.push(&self.nodes, node);
+                self.tell_collectors(&shared);
+                let notice = Self::look_after(&mut shared);
+                drop(shared);
+                self.notify(notice);
+                return;
+            }
+        }
+        if self.check_one(node) {
+            self.submit(node);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The engine: joins what is known (`state`) and what the system does (`sys`), and has the one loop
+//! in which threads wait.
+//!
+//! It knows neither the type of the keys nor that of the messages, only the numbers of the cells in
+//! which they lie; [`port`](crate::port) moves them in and out. Everything that threads share beside
+//! the slots' words is under one lock, which is never held while user code runs, while a thread
+//! sleeps, or while the kernel is asked about more than what holds at this moment.
+
+mod check;
+mod end;
+mod packets;
+mod registrations;
+mod report;
+mod seat;
+mod wait;
+mod watch;
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Operation};
+use crate::state::arena::{Arena, Spares};
+use crate::state::facts::Descriptor;
+use crate::state::queue::{Fifo, Links, Node, POSTED};
+use crate::state::seats::Seats;
+use crate::state::slot::{Removal, Slot};
+use crate::state::table::Holder;
+use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
+use crate::sys::backend::Backend;
+use seat::Tally;
+
+pub(crate) use seat::Seat;
+pub(crate) use wait::{Scratch, Taken, Waited};
+
+/// A registration's name: the index of its slot and the generation it was made in.
+pub(crate) type Token = u64;
+
+pub(crate) fn token(index: u32, generation: u32) -> Token {
+    u64::from(generation) << 32 | u64::from(index)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+pub(crate) fn token_parts(token: Token) -> (u32, u32) {
+    (token as u32, (token >> 32) as u32)
+}
+
+/// Whether the port takes work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open = 0,
+    /// Every registration is being removed; over once none is left.
+    ShuttingDown = 1,
+    /// Over once the queue is empty.
+    Closed = 2,
+}
+
+/// What the lock guards.
+struct Shared {
+    ready: Fifo,
+    recheck: Fifo,
+    seats: Seats,
+    members: Vec<Option<Arc<Seat>>>,
+    /// The progress of each seat when the watching thread last looked.
+    seen: Vec<u32>,
+    /// When the watching thread looks next; `None` if it has not begun.
+    due: Option<Duration>,
+    /// When somebody last looked at the threads that were seen asleep.
+    inspected: Duration,
+    phase: Phase,
+    slots: Spares,
+    posts: Spares,
+    /// How often the kernel was asked for edges; wraps.
+    asked: u32,
+    /// Packets handed out so far, and how many there were when the watching thread last looked.
+    handed: u64,
+    handed_seen: u64,
+    stale: usize,
+    /// Seats that are loaded.
+    loaded: usize,
+    /// Threads in `remove_and_wait`.
+    collectors: usize,
+    wakes: u64,
+    needless: u64,
+    harvests: u64,
+    rebuilds: u64,
+    former: Tally,
+}
+
+/// Slots and links of posted messages.
+struct Nodes {
+    slots: Arena<Slot>,
+    posts: Arena<AtomicU32>,
+}
+
+impl Links for Nodes {
+    fn link(&self, node: Node) -> &AtomicU32 {
+        if node & POSTED == 0 { &self.slots.at(node).link } else { self.posts.at(node & !POSTED) }
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Engine {
+    /// The port's number in the table of descriptors.
+    number: u64,
+    limit: usize,
+    backend: Box<dyn Backend>,
+    nodes: Nodes,
+    shared: Mutex<Shared>,
+    /// A key came back for which a thread waits in `remove_and_wait`.
+    collected: Condvar,
+    /// The harvest under way, or the last one.
+    harvest: AtomicU32,
+    /// The phase, for those who do not have the lock.
+    phase: AtomicU8,
+    /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
+    /// set is replaced.
+    set: RwLock<()>,
+}
+
+impl Engine {
+    /// A port's engine, which lets `limit` threads run at once.
+    pub(crate) fn new(limit: usize, backend: Box<dyn Backend>) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
+            number: backend.descriptors().enter(this.clone()),
+            limit,
+            backend,
+            nodes: Nodes { slots: Arena::new(), posts: Arena::new() },
+            shared: Mutex::new(Shared {
+                ready: Fifo::new(),
+                recheck: Fifo::new(),
+                seats: Seats::new(limit),
+                members: Vec::new(),
+                seen: Vec::new(),
+                due: None,
+                inspected: Duration::ZERO,
+                phase: Phase::Open,
+                slots: Spares::new(),
+                posts: Spares::new(),
+                asked: 0,
+                handed: 0,
+                handed_seen: 0,
+                stale: 0,
+                loaded: 0,
+                collectors: 0,
+                wakes: 0,
+                needless: 0,
+                harvests: 0,
+                rebuilds: 0,
+                former: Tally::default(),
+            }),
+            collected: Condvar::new(),
+            harvest: AtomicU32::new(0),
+            phase: AtomicU8::new(Phase::Open as u8),
+            set: RwLock::new(()),
+        })
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // No user code runs under the lock. Should the engine itself ever panic under it, the other
+        // threads go on with what they find.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The phase at this moment.
+    fn phase(&self) -> Phase {
+        match self.phase.load(SeqCst) {
+            0 => Phase::Open,
+            1 => Phase::ShuttingDown,
+            _ => Phase::Closed,
+        }
+    }
+
+    fn slot(&self, index: u32) -> &Slot {
+        self.nodes.slots.at(index)
+    }
+
+    fn known(&self, token: Token) -> Option<(&Slot, u32)> {
+        let (index, generation) = token_parts(token);
+        self.nodes.slots.find(index).map(|slot| (slot, generation))
+    }
+
+    fn check_usable(&self, operation: Operation) -> Result<(), Error> {
+        if self.backend.forked() {
+            return Err(Error::new(operation, ErrorKind::Forked));
+        }
+        Ok(())
+    }
+
+    fn check_open(&self, operation: Operation) -> Result<(), Error> {
+        self.check_usable(operation)?;
+        if self.phase() != Phase::Open {
+            return Err(Error::new(operation, ErrorKind::Closed));
+        }
+        Ok(())
+    }
+}
+
+impl Holder for Engine {
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        self.backend.watches(descriptor)
+    }
+
+    fn is_live(&self, name: Token) -> bool {
+        self.known(name).is_some_and(|(slot, generation)| {
+            let word = slot.word();
+            word.is_live() && word.generation() == generation && !word.is_removing()
+        })
+    }
+
+    fn retire(&self, name: Token) {
+        let Some((slot, generation)) = self.known(name) else { return };
+        if slot.retire(generation) == Removal::Owned {
+            self.submit(token_parts(name).0);
+        }
+    }
+}

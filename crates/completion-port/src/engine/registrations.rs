@@ -1,0 +1,321 @@
+//! The life of a registration.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::seat::Seat;
+use super::{Engine, Phase, Token, token, token_parts};
+use crate::error::{Error, ErrorKind, Operation};
+use crate::interest::Events;
+use crate::state::facts::Descriptor;
+use crate::state::slot::{Drained, Mode, Next, Refusal, Removal};
+use crate::state::table::Claim;
+use crate::sync::fence;
+use crate::trace::trace;
+
+impl Engine {
+    /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
+    pub(crate) fn reserve_slot(
+        &self,
+        operation: Operation,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Error> {
+        self.check_open(operation)?;
+        let reserve = |number| {
+            let reserved = self.nodes.slots.reserve(number) && also(number);
+            if reserved {
+                self.slot(number).begin_with(self.first_generation());
+            }
+            reserved
+        };
+        let mut shared = self.lock();
+        if shared.phase != Phase::Open {
+            return Err(Error::new(operation, ErrorKind::Closed));
+        }
+        let index = shared.slots.take(&self.nodes, 0, reserve);
+        index.ok_or(Error::new(operation, ErrorKind::OutOfMemory))
+    }
+
+    /// The generation that slots begin with: another one for each port, so that a name of one port
+    /// is hardly ever one of another, should they be mixed up.
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
+    fn first_generation(&self) -> u32 {
+        (self.number as u32).wrapping_mul(0x9e37_79b9)
+    }
+
+    /// Gives back a slot that was reserved in vain.
+    pub(crate) fn cancel(&self, index: u32) {
+        self.give_back_slot(index);
+    }
+
+    pub(super) fn give_back_slot(&self, index: u32) {
+        let mut shared = self.lock();
+        shared.slots.give_back(&self.nodes, 0, index);
+        let ended = self.end_if_over(&mut shared);
+        drop(shared);
+        self.notify_all(ended);
+    }
+
+    /// Makes the reserved slot `index` a registration. Its key must be in its cell: the first packet
+    /// may be taken before this returns.
+    ///
+    /// If it is refused, the key is the caller's again, and the slot has been given back.
+    pub(crate) fn register(
+        &self,
+        index: u32,
+        descriptor: Descriptor,
+        mode: Mode,
+        borrowed: bool,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<Token, Error> {
+        let failed = |kind| Error::new(Operation::Register, kind);
+        let slot = self.slot(index);
+        let attaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let generation = slot.register(descriptor, mode, borrowed);
+        let name = token(index, generation);
+        // Either this sees that the port shuts down, or whoever shuts it down sees this slot.
+        fence(SeqCst);
+        let claimed = if self.phase() != Phase::Open {
+            Err(failed(ErrorKind::Closed))
+        } else {
+            let attach = || self.backend.attach(descriptor, name);
+            let adopt = || self.backend.adopt(descriptor, name);
+            let claimed =
+                self.backend.descriptors().claim(descriptor, self.number, name, attach, adopt);
+            claimed.map_err(|claim| match claim {
+                Claim::Refused(fault) => failed(fault.kind).with_code(fault.code),
+                Claim::Elsewhere => failed(ErrorKind::AlreadyRegistered).on_another_port(),
+            })
+        };
+        drop(attaching);
+        if let Err(error) = claimed {
+            // Nobody but the holder touches a held slot's key, whatever has been asked for meanwhile.
+            slot.free();
+            return Err(error);
+        }
+        trace!(port = self.number, descriptor, ?mode, "registered");
+        match slot.put_back(Some(mode), Drained::default(), self.harvest.load(SeqCst)) {
+            Next::Gone => {
+                // Closed, and its number registered anew, before this call was over.
+                self.forget(name);
+                slot.free();
+                Err(failed(ErrorKind::BadDescriptor))
+            }
+            next => {
+                self.follow(next, index, seat().as_deref());
+                Ok(name)
+            }
+        }
+    }
+
+    /// Whether the key of a registration, which the caller holds, owns the registered descriptor; true
+    /// if keys of this registration own none.
+    pub(crate) fn is_descriptor_of(
+        &self,
+        index: u32,
+        descriptor: impl FnOnce() -> Descriptor,
+    ) -> bool {
+        let slot = self.slot(index);
+        slot.word().is_borrowed() || slot.descriptor() == descriptor()
+    }
+
+    /// The filter and trigger of a registration.
+    pub(crate) fn mode(&self, index: u32) -> Mode {
+        self.slot(index).word().mode()
+    }
+
+    /// The token of a held registration gives its key back, which the caller has put into the cell,
+    /// to be armed with `mode` or parked (`None`).
+    ///
+    /// If it is refused, the key is the caller's again, and the registration has ended.
+    pub(crate) fn put_back(
+        &self,
+        operation: Operation,
+        name: Token,
+        mode: Option<Mode>,
+        drained: Drained,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
+        let (index, _) = token_parts(name);
+        let slot = self.slot(index);
+        if self.backend.forked() {
+            return Err(Error::new(operation, ErrorKind::Forked));
+        }
+        match self.phase() {
+            Phase::Open => {}
+            // The sweep has not come to this registration yet: removed here.
+            Phase::ShuttingDown => {
+                let _ = self.remove(name);
+            }
+            Phase::Closed if slot.word().is_removing() => {}
+            Phase::Closed => return Err(Error::new(operation, ErrorKind::Closed)),
+        }
+        // See `look`: a handler has read from the descriptor, then it takes the number.
+        fence(SeqCst);
+        let harvest = self.harvest.load(SeqCst);
+        match slot.put_back(mode, drained, harvest) {
+            Next::Nothing => Ok(()),
+            Next::Gone => Err(Error::new(operation, ErrorKind::NotRegistered)),
+            next => {
+                self.follow(next, index, seat().as_deref());
+                Ok(())
+            }
+        }
+    }
+
+    /// The key of a persistent packet has been cloned, or, if there is something `unreported`, has
+    /// refused to be.
+    pub(crate) fn cloned(&self, name: Token, unreported: Events, seat: Option<&Seat>) {
+        let (index, generation) = token_parts(name);
+        let slot = self.slot(index);
+        if self.phase() != Phase::Open {
+            // A condition that holds must not keep a closed port going.
+            let _ = slot.disable(generation);
+        }
+        let next = slot.cloned(unreported);
+        self.follow(next, index, seat);
+    }
+
+    /// Ends a registration whose key the caller holds (by its token), and gives its slot up.
+    pub(crate) fn end(&self, name: Token) {
+        if self.backend.forked() {
+            // Everything but the descriptors is the parent's, locks included.
+            return;
+        }
+        self.free(name);
+    }
+
+    /// Gives up a slot whose node or key the caller owns. The registration has ended.
+    pub(crate) fn free(&self, name: Token) {
+        let (index, _) = token_parts(name);
+        let slot = self.slot(index);
+        self.detach(slot.descriptor(), name);
+        slot.free();
+        if self.lock().collectors > 0 {
+            self.collected.notify_all();
+        }
+        self.give_back_slot(index);
+    }
+
+    /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has
+    /// happened already, or the number has passed to another registration since.
+    pub(super) fn detach(&self, descriptor: Descriptor, name: Token) {
+        let _detaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        self.backend.descriptors().release(descriptor, self.number, name, || {
+            trace!(port = self.number, descriptor, "detached");
+            self.backend.detach(descriptor);
+        });
+    }
+
+    /// Forgets the descriptor of a registration that turned out to be closed.
+    pub(crate) fn forget(&self, name: Token) {
+        let (index, _) = token_parts(name);
+        let descriptor = self.slot(index).descriptor();
+        self.backend.descriptors().release(descriptor, self.number, name, || {});
+    }
+
+    /// Enables a registration by its name.
+    pub(crate) fn enable(&self, name: Token, mode: Mode, seat: Option<&Seat>) -> Result<(), Error> {
+        self.check_open(Operation::Rearm)?;
+        let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        fence(SeqCst);
+        let next = slot.enable(generation, mode, self.harvest.load(SeqCst)).map_err(refused)?;
+        self.follow(next, token_parts(name).0, seat);
+        Ok(())
+    }
+
+    /// Disables a registration by its name.
+    pub(crate) fn disable(&self, name: Token) -> Result<(), Error> {
+        self.check_usable(Operation::Disable)?;
+        let refused = |refusal| Error::new(Operation::Disable, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.disable(generation).map_err(refused)
+    }
+
+    /// Removes a registration by its name: its last packet is on the way.
+    pub(crate) fn remove(&self, name: Token) -> Result<(), Error> {
+        self.check_usable(Operation::Remove)?;
+        let refused = |refusal| Error::new(Operation::Remove, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        // Read first: the slot may be given up as soon as it is marked.
+        let descriptor = slot.descriptor();
+        match slot.remove(generation, false).map_err(refused)? {
+            Removal::Owned => {
+                self.detach(descriptor, name);
+                self.submit(token_parts(name).0);
+            }
+            Removal::Marked => self.detach(descriptor, name),
+            Removal::Already => {}
+        }
+        Ok(())
+    }
+
+    /// Removes a registration by its name and waits until its key is in its cell and the caller's
+    /// alone, at most until `timeout` is over. The caller then moves the key out and calls
+    /// [`Engine::free`].
+    pub(crate) fn collect(&self, name: Token, timeout: Option<Duration>) -> Result<(), Error> {
+        self.check_usable(Operation::Remove)?;
+        let failed = |kind| Error::new(Operation::Remove, kind);
+        let refused = |refusal| failed(kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        let descriptor = slot.descriptor();
+        match slot.remove(generation, true).map_err(refused)? {
+            Removal::Owned => {
+                self.detach(descriptor, name);
+                return Ok(());
+            }
+            Removal::Already => return Err(failed(ErrorKind::Removing)),
+            Removal::Marked => self.detach(descriptor, name),
+        }
+        let (index, _) = token_parts(name);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut shared = self.lock();
+        shared.collectors += 1;
+        let outcome = loop {
+            if let Some(outcome) = slot.collect(generation) {
+                break outcome.map_err(refused);
+            }
+            // Nobody may ever come for a queued packet: it is taken out of the queue here. The slot
+            // cannot be used anew under the lock, so the node is this registration's.
+            self.take_back_all(&mut shared);
+            let found = shared.ready.unlink(&self.nodes, index)
+                || shared.recheck.unlink(&self.nodes, index);
+            if found {
+                break Ok(());
+            }
+            // What was taken back is anybody's now, and nobody may be looking.
+            let notice = Self::depart(&mut shared);
+            self.notify(notice);
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => {
+                    shared = self.collected.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                }
+                Some(Duration::ZERO) => break Err(failed(ErrorKind::TimedOut)),
+                Some(left) => {
+                    let woken = self.collected.wait_timeout(shared, left);
+                    shared = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        };
+        shared.collectors -= 1;
+        let notice = Self::depart(&mut shared);
+        let ended = self.end_if_over(&mut shared);
+        drop(shared);
+        self.notify(notice);
+        self.notify_all(ended);
+        if outcome.is_err() && slot.stop_collecting(generation) {
+            self.submit(index);
+        }
+        outcome
+    }
+}
+
+fn kind_of(refusal: Refusal) -> ErrorKind {
+    match refusal {
+        Refusal::NotRegistered => ErrorKind::NotRegistered,
+        Refusal::Removing => ErrorKind::Removing,
+        Refusal::Held => ErrorKind::KeyHeld,
+    }
+}

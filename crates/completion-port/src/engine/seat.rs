@@ -1,0 +1,286 @@
+//! A thread at the port: how it comes and goes, is woken and relieved.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use super::{Engine, Shared};
+use crate::state::queue::{Fifo, Links, NIL, Node};
+use crate::state::seats::{SeatNumber, Status};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use crate::sys::backend::ThreadHandle;
+
+/// So many packets left in the queue are worth waking a thread for.
+pub(super) const SURPLUS: usize = 2;
+
+/// The signal of a thread that enters the kernel's wait: nobody wants it.
+pub(super) const CLEAR: u8 = 0;
+/// It sleeps there, or is just about to.
+pub(super) const ASLEEP: u8 = 1;
+/// It is wanted.
+pub(super) const NOTIFIED: u8 = 2;
+
+/// Packets that a seat has taken, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) ready: AtomicU64,
+    pub(super) notified: AtomicU64,
+    pub(super) posted: AtomicU64,
+    pub(super) removed: AtomicU64,
+}
+
+/// The same as plain numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) ready: u64,
+    pub(crate) notified: u64,
+    pub(crate) posted: u64,
+    pub(crate) removed: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, counts: &Counts) {
+        self.ready += counts.ready.load(Relaxed);
+        self.notified += counts.notified.load(Relaxed);
+        self.posted += counts.posted.load(Relaxed);
+        self.removed += counts.removed.load(Relaxed);
+    }
+}
+
+/// A thread's place at the port, shared between the thread and whoever wakes or relieves it.
+pub(crate) struct Seat {
+    pub(super) number: SeatNumber,
+    pub(super) thread: Box<dyn ThreadHandle>,
+    /// The packets that the thread has been handed and has not looked at yet. Only the thread puts
+    /// a chain here (or, while it waits, whoever hands it a packet); it takes from the front by
+    /// compare-and-swap, so that the chain as a whole can be taken away from a thread that is stuck.
+    pub(super) chain: AtomicU32,
+    pub(super) signal: AtomicU8,
+    /// Moves on whenever the thread does something with the port.
+    pub(super) progress: AtomicU32,
+    /// The thread was handed more than it can look at at once, and may still have some of it.
+    /// Changed under the lock only.
+    pub(super) loaded: AtomicBool,
+    /// The thread was seen asleep and is not counted; it says so itself when it is awake again.
+    /// Set under the lock only.
+    pub(super) presumed_blocked: AtomicBool,
+    /// The seat was given up. Changed under the lock only.
+    pub(super) left: AtomicBool,
+    pub(super) counts: Counts,
+}
+
+impl Seat {
+    pub(super) fn advance(&self) {
+        // Only the thread itself writes it.
+        self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    pub(super) fn pop(&self, links: &impl Links) -> Option<Node> {
+        let mut head = self.chain.load(Acquire);
+        while head != NIL {
+            let next = links.link(head).load(Relaxed);
+            // If the chain was taken away since, the head is no longer this node, and cannot become
+            // it again: only this thread puts a new chain here.
+            match self.chain.compare_exchange(head, next, AcqRel, Acquire) {
+                Ok(_) => return Some(head),
+                Err(now) => head = now,
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Somebody to be woken, once the lock is given up.
+#[must_use]
+pub(super) struct Notice {
+    pub(super) seat: Arc<Seat>,
+    /// In the kernel's wait rather than parked.
+    pub(super) polling: bool,
+}
+
+impl Engine {
+    /// The calling thread takes a seat.
+    pub(crate) fn join(&self) -> Arc<Seat> {
+        let thread = self.backend.this_thread();
+        let mut shared = self.lock();
+        let number = shared.seats.join();
+        let seat = Arc::new(Seat {
+            number,
+            thread,
+            chain: AtomicU32::new(NIL),
+            signal: AtomicU8::new(CLEAR),
+            progress: AtomicU32::new(0),
+            loaded: AtomicBool::new(false),
+            presumed_blocked: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            counts: Counts::default(),
+        });
+        if shared.members.len() <= number {
+            shared.members.resize_with(number + 1, || None);
+            shared.seen.resize(number + 1, 0);
+        }
+        shared.seen[number] = u32::MAX;
+        shared.members[number] = Some(Arc::clone(&seat));
+        seat
+    }
+
+    /// The thread of `seat` leaves the port: it exits, or waits on another one. Packets that it had
+    /// not looked at go back to the front of the queue.
+    pub(crate) fn leave(&self, seat: &Seat) {
+        let mut shared = self.lock();
+        if seat.left.swap(true, Relaxed) {
+            return;
+        }
+        self.take_back(&mut shared, seat);
+        shared.seats.leave(seat.number);
+        shared.members[seat.number] = None;
+        let mut former = shared.former;
+        former.add(&seat.counts);
+        shared.former = former;
+        let notice = self.relieve(&mut shared);
+        let ended = self.end_if_over(&mut shared);
+        drop(shared);
+        self.notify(notice);
+        self.notify_all(ended);
+    }
+
+    /// The thread of `seat` says that it is about to block; false if it is not counted anyway.
+    pub(crate) fn begin_blocking(&self, seat: &Seat) -> bool {
+        let mut shared = self.lock();
+        if seat.left.load(Relaxed) || !shared.seats.block(seat.number, true) {
+            return false;
+        }
+        self.take_back(&mut shared, seat);
+        let notice = self.relieve(&mut shared);
+        drop(shared);
+        self.notify(notice);
+        true
+    }
+
+    /// The thread of `seat` blocks no longer.
+    pub(crate) fn end_blocking(&self, seat: &Seat) {
+        seat.advance();
+        let mut shared = self.lock();
+        if !seat.left.load(Relaxed) {
+            shared.seats.unblock(seat.number);
+        }
+    }
+
+    /// The thread of `seat` was thought to be blocked, and is not.
+    #[cold]
+    pub(super) fn awake(&self, seat: &Seat) {
+        let mut shared = self.lock();
+        seat.presumed_blocked.store(false, Relaxed);
+        if !seat.left.load(Relaxed) {
+            shared.seats.unblock(seat.number);
+        }
+    }
+
+    /// A seat has become free: somebody else searches, if there may be something to find.
+    pub(super) fn relieve(&self, shared: &mut Shared) -> Option<Notice> {
+        let quiet = shared.ready.is_empty() && shared.recheck.is_empty();
+        if quiet && shared.seats.polling().is_some() {
+            return None;
+        }
+        match shared.seats.call() {
+            Some(seat) => Some(Self::notice(shared, seat)),
+            None => Self::look_after(shared),
+        }
+    }
+
+    /// The calling thread goes off to user code: somebody else is called if it leaves too much
+    /// behind, or looks after the port from now on.
+    pub(super) fn depart(shared: &mut Shared) -> Option<Notice> {
+        let left = shared.ready.len();
+        let many = left >= SURPLUS || (left > 0 && shared.ready.begins_with_post());
+        if many && let Some(seat) = shared.seats.call() {
+            return Some(Self::notice(shared, seat));
+        }
+        Self::look_after(shared)
+    }
+
+    /// Makes sure that an idle thread looks after what running threads leave undone.
+    pub(super) fn look_after(shared: &mut Shared) -> Option<Notice> {
+        if Self::is_attended(shared) || shared.seats.watching().is_some() {
+            return None;
+        }
+        let seat = shared.seats.appoint()?;
+        shared.due = None;
+        Some(Self::notice(shared, seat))
+    }
+
+    /// Whether somebody is in the kernel's wait, and nothing else is left to be done.
+    pub(super) fn is_attended(shared: &Shared) -> bool {
+        shared.seats.polling().is_some() && Self::is_quiet(shared)
+    }
+
+    /// Whether every packet found so far is being handled.
+    pub(super) fn is_quiet(shared: &Shared) -> bool {
+        shared.ready.is_empty() && shared.recheck.is_empty() && shared.loaded == 0
+    }
+
+    pub(super) fn notice(shared: &mut Shared, seat: SeatNumber) -> Notice {
+        shared.wakes += 1;
+        let polling = shared.seats.polling() == Some(seat);
+        let seat = shared.members[seat].clone().expect("an idle seat has a member");
+        Notice { seat, polling }
+    }
+
+    pub(super) fn notify_all(&self, notices: Vec<Notice>) {
+        for notice in notices {
+            self.notify(Some(notice));
+        }
+    }
+
+    pub(super) fn notify(&self, notice: Option<Notice>) {
+        let Some(Notice { seat, polling }) = notice else { return };
+        if !polling {
+            seat.thread.unpark();
+        } else if seat.signal.swap(NOTIFIED, AcqRel) == ASLEEP {
+            self.backend.wake();
+        }
+    }
+
+    /// Takes back what a seat was handed and has not looked at.
+    pub(super) fn take_back(&self, shared: &mut Shared, seat: &Seat) -> bool {
+        if seat.loaded.swap(false, Relaxed) {
+            shared.loaded -= 1;
+        }
+        let head = seat.chain.swap(NIL, AcqRel);
+        if head == NIL {
+            return false;
+        }
+        let rest = Fifo::from_chain(&self.nodes, head);
+        shared.ready.prepend(&self.nodes, rest);
+        self.tell_collectors(shared);
+        true
+    }
+
+    /// The thread of `seat` does not want the packets that it has not looked at: they go back to
+    /// the front of the queue.
+    pub(crate) fn give_back(&self, seat: &Seat) {
+        if seat.chain.load(Relaxed) == NIL || self.backend.forked() {
+            return;
+        }
+        let mut shared = self.lock();
+        let notice =
+            if self.take_back(&mut shared, seat) { Self::depart(&mut shared) } else { None };
+        drop(shared);
+        self.notify(notice);
+    }
+
+    pub(super) fn take_back_all(&self, shared: &mut Shared) {
+        for number in 0..shared.members.len() {
+            let Some(seat) = shared.members[number].clone() else { continue };
+            if shared.seats.status(number) != Status::Given {
+                self.take_back(shared, &seat);
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The loop in which threads wait, and what they take from it.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::time::Duration;
+
+use super::seat::{ASLEEP, CLEAR, Notice, SURPLUS, Seat};
+use super::watch::{STALE_EDGES, TICK};
+use super::{Engine, Phase, Shared, Token, token, token_parts};
+use crate::interest::Events;
+use crate::state::facts::{Edge, Probe};
+use crate::state::queue::{Fifo, Node, POSTED};
+use crate::state::seats::Status;
+use crate::state::slot::{Delivery, Next, Turn};
+use crate::sync::{AtomicU64, MutexGuard, fence};
+
+/// What a thread brings to a wait: room to work in, allocated once.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) probes: Vec<Probe>,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// The seat has been handed packets.
+    Packets,
+    /// The time is over.
+    TimedOut,
+    /// The port is closed and nothing is left in it.
+    Closed,
+}
+
+/// A packet whose turn has come. The caller owns what it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The key is to be moved out.
+    Ready(Token, Events),
+    /// The key is to be cloned, then [`Engine::cloned`] called.
+    Notified(Token, Events),
+    /// The message is to be moved out, then [`Engine::free_post`] called.
+    Posted(u32),
+    /// The key is to be moved out, then [`Engine::free`] called.
+    Removed(Token),
+    /// The key is to be dropped, then [`Engine::free`] called.
+    Gone(Token),
+}
+
+impl Engine {
+    /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
+    /// (`None`: no limit).
+    pub(crate) fn wait(
+        &self,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        room: usize,
+        deadline: Option<Duration>,
+    ) -> Waited {
+        seat.advance();
+        seat.presumed_blocked.store(false, Relaxed);
+        let me = seat.number;
+        let mut called = false;
+        // Who watches leaves the kernel's wait to the threads that run, unless they do not come
+        // back for it within a tick.
+        let mut patient = true;
+        let mut shared = self.lock();
+        // Left over if the iterator of an earlier wait was forgotten, or is still about.
+        self.take_back(&mut shared, seat);
+        shared.seats.arrive(me);
+        let asked = shared.asked;
+        loop {
+            if shared.seats.status(me) == Status::Given {
+                shared.seats.run(me);
+                let notice = Self::depart(&mut shared);
+                drop(shared);
+                self.notify(notice);
+                return Waited::Packets;
+            }
+            if shared.seats.status(me) == Status::Called {
+                shared.seats.answer(me);
+                called = true;
+            }
+            if Self::is_over(&shared) {
+                shared.seats.dismiss(me);
+                let ended = self.end_if_over(&mut shared);
+                drop(shared);
+                self.notify_all(ended);
+                return Waited::Closed;
+            }
+            if !shared.recheck.is_empty() && shared.seats.has_room() {
+                shared = self.recheck(shared, seat, scratch);
+                continue;
+            }
+            if !shared.ready.is_empty() && shared.seats.has_room() {
+                if shared.seats.presumed_blocked() > 0 && self.may_inspect(&mut shared) {
+                    shared = self.inspect(shared);
+                    continue;
+                }
+                // Packets that were left over must neither hide what is true by now nor go before it
+                // for ever: the kernel is asked once in each wait.
+                if shared.asked == asked && Self::may_look(&shared) {
+                    shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
+                    continue;
+                }
+                let notice = self.claim(&mut shared, seat, room);
+                let ended = self.end_if_over(&mut shared);
+                drop(shared);
+                self.notify(notice);
+                self.notify_all(ended);
+                return Waited::Packets;
+            }
+            if std::mem::take(&mut called) {
+                shared.needless += 1;
+            }
+            let can_poll = shared.seats.polling().is_none() && shared.seats.has_room();
+            let attended =
+                if can_poll { Self::is_quiet(&shared) } else { Self::is_attended(&shared) };
+            if !attended && shared.seats.watching().is_none() {
+                shared.seats.watch(me);
+                shared.due = None;
+                patient = !can_poll;
+            }
+            let now = if deadline.is_some() || shared.seats.watching() == Some(me) {
+                self.backend.now()
+            } else {
+                Duration::ZERO
+            };
+            let left = deadline.map(|deadline| deadline.saturating_sub(now));
+            if left == Some(Duration::ZERO) {
+                if can_poll && shared.asked == asked {
+                    shared = self.look(shared, seat, scratch, left);
+                    continue;
+                }
+                shared.seats.run(me);
+                let notice = Self::depart(&mut shared);
+                drop(shared);
+                self.notify(notice);
+                return Waited::TimedOut;
+            }
+            let mut timeout = left;
+            let mut yields = false;
+            if shared.seats.watching() == Some(me) {
+                match shared.due {
+                    Some(due) if due <= now => {
+                        shared = self.tick(shared, seat, scratch, now);
+                        patient = false;
+                        continue;
+                    }
+                    due => {
+                        let due = due.unwrap_or(now + TICK);
+                        shared.due = Some(due);
+                        let tick = due - now;
+                        timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
+                        yields = patient;
+                    }
+                }
+            }
+            shared.seats.rest(me);
+            if can_poll && !yields {
+                patient = false;
+                shared = self.look(shared, seat, scratch, timeout);
+            } else {
+                drop(shared);
+                seat.thread.park(timeout);
+                shared = self.lock();
+            }
+        }
+    }
+
+    /// Whether waits return at once because the port is closed and nothing is left in it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.phase() != Phase::Open && Self::is_over(&self.lock())
+    }
+
+    /// Whether somebody should ask the kernel for edges who is not to sleep there.
+    pub(super) fn may_look(shared: &Shared) -> bool {
+        let any = shared.slots.in_use() > 0;
+        any && shared.seats.polling().is_none() && shared.phase != Phase::Closed
+    }
+
+    /// The seat takes its share of what is queued.
+    pub(super) fn claim(&self, shared: &mut Shared, seat: &Seat, room: usize) -> Option<Notice> {
+        let queued = shared.ready.len();
+        let share = if queued >= 2 * SURPLUS && shared.seats.helpers(seat.number) > 0 {
+            queued.div_ceil(2)
+        } else {
+            queued
+        };
+        let chain = shared.ready.split(&self.nodes, share.min(room));
+        shared.handed += chain.len() as u64;
+        if chain.len() > 1 {
+            seat.loaded.store(true, Relaxed);
+            shared.loaded += 1;
+        }
+        seat.chain.store(chain.into_chain(), Release);
+        shared.seats.run(seat.number);
+        Self::depart(shared)
+    }
+
+    /// Asks the kernel for edges, for at most `timeout`, without the lock. The caller has made sure
+    /// that nobody else does so.
+    pub(super) fn look<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, Shared> {
+        shared.seats.set_polling(Some(seat.number));
+        shared.asked = shared.asked.wrapping_add(1);
+        shared.harvests += 1;
+        let stale = shared.stale;
+        let many = stale > STALE_EDGES.max(shared.slots.in_use());
+        seat.signal.store(CLEAR, Relaxed);
+        drop(shared);
+        let rebuilt = many && self.rebuild();
+        // Whoever arms a slot after having read from its descriptor must either see this number, or
+        // have read before the kernel looks.
+        let harvest = self.harvest.fetch_add(1, SeqCst).wrapping_add(1);
+        fence(SeqCst);
+        let sleeps = timeout != Some(Duration::ZERO)
+            && seat.signal.compare_exchange(CLEAR, ASLEEP, AcqRel, Acquire).is_ok();
+        self.backend
+            .harvest(&mut scratch.edges, if sleeps { timeout } else { Some(Duration::ZERO) });
+        let mut ready = Fifo::new();
+        let mut recheck = Fifo::new();
+        let mut strays = 0;
+        for edge in &scratch.edges {
+            let (index, generation) = token_parts(edge.token);
+            let delivery = match self.nodes.slots.find(index) {
+                Some(slot) => slot.deliver(generation, edge.facts, harvest),
+                None => Delivery::Stale,
+            };
+            match delivery {
+                Delivery::Stale => strays += 1,
+                Delivery::Noted(Next::Queue) => ready.push(&self.nodes, index),
+                Delivery::Noted(Next::Recheck) => recheck.push(&self.nodes, index),
+                Delivery::Noted(_) => {}
+            }
+        }
+        let mut shared = self.lock();
+        shared.seats.set_polling(None);
+        if many {
+            // Also if the set could not be replaced: tried again after as many more.
+            shared.stale = 0;
+            shared.rebuilds += u64::from(rebuilt);
+        }
+        shared.stale += strays;
+        shared.ready.append(&self.nodes, ready);
+        shared.recheck.append(&self.nodes, recheck);
+        self.tell_collectors(&shared);
+        shared
+    }
+
+    /// The next packet of those that `seat` has been handed.
+    pub(crate) fn next(&self, seat: &Seat) -> Option<Taken> {
+        seat.advance();
+        if seat.presumed_blocked.load(Relaxed) {
+            self.awake(seat);
+        }
+        loop {
+            let node = seat.pop(&self.nodes)?;
+            if node & POSTED != 0 {
+                count(&seat.counts.posted);
+                return Some(Taken::Posted(node & !POSTED));
+            }
+            let slot = self.slot(node);
+            let name = token(node, slot.word().generation());
+            loop {
+                match slot.take() {
+                    Turn::Nothing => break,
+                    Turn::Check => {
+                        if !self.check_one(node) {
+                            break;
+                        }
+                    }
+                    Turn::Held(events) => {
+                        count(&seat.counts.ready);
+                        return Some(Taken::Ready(name, events));
+                    }
+                    Turn::Shared(events) => {
+                        count(&seat.counts.notified);
+                        return Some(Taken::Notified(name, events));
+                    }
+                    Turn::Removed => {
+                        count(&seat.counts.removed);
+                        return Some(Taken::Removed(name));
+                    }
+                    Turn::Gone => return Some(Taken::Gone(name)),
+                    Turn::Collect => {
+                        self.announce_collected();
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    // Only the seat's own thread writes it.
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}

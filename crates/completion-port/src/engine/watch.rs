@@ -1,0 +1,132 @@
+//! The idle thread that looks after the port, so that it is never deaf; and the replacement of a kernel
+//! set that is full of what is no longer registered.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::seat::Seat;
+use super::wait::Scratch;
+use super::{Engine, Shared, token};
+use crate::state::seats::Status;
+use crate::sync::MutexGuard;
+use crate::trace::trace;
+
+/// How long an idle thread lets a port go unattended.
+pub(super) const TICK: Duration = Duration::from_millis(1);
+
+/// Edges of given-up registrations before the kernel's set is thought to be full of them.
+pub(super) const STALE_EDGES: usize = 1024;
+
+impl Engine {
+    /// The watching thread looks after the port: what nobody harvests, what stuck threads hold, and
+    /// who of those that are counted sleeps.
+    pub(super) fn tick<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        now: Duration,
+    ) -> MutexGuard<'e, Shared> {
+        shared.due = Some(now + TICK);
+        for number in 0..shared.members.len() {
+            let Some(other) = shared.members[number].clone() else { continue };
+            let progress = other.progress.load(Relaxed);
+            let stuck = std::mem::replace(&mut shared.seen[number], progress) == progress;
+            if stuck && shared.seats.status(number) == Status::Running {
+                self.take_back(&mut shared, &other);
+                shared = self.examine(shared, &other, progress);
+            }
+        }
+        shared.inspected = now;
+        shared = self.inspect(shared);
+        let quiet = Self::is_quiet(&shared);
+        let calm = shared.handed == shared.handed_seen;
+        shared.handed_seen = shared.handed;
+        if shared.seats.has_room() {
+            // From here this thread takes what is queued, or enters the kernel's wait if nobody is
+            // in it; it goes on watching as long as there is something going on.
+            if quiet && calm {
+                shared.seats.resign();
+            }
+        } else if Self::may_look(&shared) {
+            shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
+        }
+        shared
+    }
+
+    /// Looks, without the lock, whether a running thread that makes no progress sleeps.
+    pub(super) fn examine<'e>(
+        &'e self,
+        shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        progress: u32,
+    ) -> MutexGuard<'e, Shared> {
+        drop(shared);
+        let asleep = seat.thread.asleep() == Some(true);
+        let mut shared = self.lock();
+        let unchanged = seat.progress.load(Relaxed) == progress && !seat.left.load(Relaxed);
+        if asleep && unchanged && shared.seats.block(seat.number, false) {
+            seat.presumed_blocked.store(true, Relaxed);
+        }
+        shared
+    }
+
+    /// Whether it is time to look again at the threads that were seen asleep.
+    pub(super) fn may_inspect(&self, shared: &mut Shared) -> bool {
+        let now = self.backend.now();
+        if now < shared.inspected + TICK {
+            return false;
+        }
+        shared.inspected = now;
+        true
+    }
+
+    /// Looks, without the lock, whether the threads that were seen asleep still sleep. One that has
+    /// come back to the port has said so itself.
+    pub(super) fn inspect<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+    ) -> MutexGuard<'e, Shared> {
+        if shared.seats.presumed_blocked() == 0 {
+            return shared;
+        }
+        for number in 0..shared.members.len() {
+            let presumed = Status::Blocked { announced: false };
+            if shared.seats.status(number) != presumed {
+                continue;
+            }
+            let Some(other) = shared.members[number].clone() else { continue };
+            drop(shared);
+            let awake = other.thread.asleep() == Some(false);
+            shared = self.lock();
+            if awake && !other.left.load(Relaxed) && shared.seats.status(number) == presumed {
+                other.presumed_blocked.store(false, Relaxed);
+                shared.seats.unblock(number);
+            }
+        }
+        shared
+    }
+
+    /// Replaces the kernel's set by one that has only the live registrations.
+    pub(super) fn rebuild(&self) -> bool {
+        let highest = self.lock().slots.highest();
+        let _alone = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut live = (0..highest).filter_map(|index| {
+            let slot = self.nodes.slots.find(index)?;
+            let word = slot.word();
+            let wanted = word.is_live() && !word.is_removing();
+            // A number that was closed and given out again is not this registration's any more.
+            let wanted = wanted && (!word.is_borrowed() || self.backend.watches(slot.descriptor()));
+            wanted.then(|| (slot.descriptor(), token(index, word.generation())))
+        });
+        // Refused for want of a descriptor or of memory: the old set goes on, stale edges included.
+        let replaced = self.backend.rebuild(&mut live).is_ok();
+        trace!(
+            port = self.number,
+            replaced = replaced,
+            "the kernel's set was full of stale entries"
+        );
+        replaced
+    }
+}

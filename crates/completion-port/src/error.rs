@@ -1,0 +1,295 @@
+//! What can go wrong, and what is given back then.
+
+use std::{error, fmt, io};
+
+/// The result of a call on a port.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Creating a port.
+    Create,
+    /// [`Port::register`](crate::Port::register), or a registration among
+    /// [`Changes`](crate::Changes).
+    Register,
+    /// Arming, by a token or by an [`Id`](crate::Id).
+    Rearm,
+    /// [`Ready::park`](crate::Ready::park).
+    Park,
+    /// [`Port::disable`](crate::Port::disable).
+    Disable,
+    /// [`Port::remove`](crate::Port::remove) or
+    /// [`Port::remove_and_wait`](crate::Port::remove_and_wait).
+    Remove,
+    /// [`Port::wait`](crate::Port::wait) or [`Port::process`](crate::Port::process).
+    Wait,
+    /// [`Port::post`](crate::Port::post).
+    Post,
+    /// [`Port::shutdown`](crate::Port::shutdown).
+    Shutdown,
+}
+
+impl Operation {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Create => "creating a port",
+            Self::Register => "registering a descriptor",
+            Self::Rearm => "arming a registration",
+            Self::Park => "parking a registration",
+            Self::Disable => "disabling a registration",
+            Self::Remove => "removing a registration",
+            Self::Wait => "waiting on a port",
+            Self::Post => "posting a message",
+            Self::Shutdown => "shutting a port down",
+        }
+    }
+}
+
+/// Why a call failed: what a caller can act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The descriptor is registered already, on this port or on another one of the process. Remove
+    /// it there first; to change filter or trigger use [`Port::rearm`](crate::Port::rearm).
+    AlreadyRegistered,
+    /// The number names no open descriptor.
+    BadDescriptor,
+    /// The port was closed or is shutting down.
+    Closed,
+    /// The process, or the system, has no descriptor left.
+    DescriptorLimit,
+    /// This process is a forked child; the port belongs to its parent.
+    Forked,
+    /// The key is out with a handler, which alone can arm the registration.
+    KeyHeld,
+    /// The descriptor cannot be watched: a regular file or a directory, for instance.
+    NotPollable,
+    /// The id names no registration, or one that has ended.
+    NotRegistered,
+    /// No memory.
+    OutOfMemory,
+    /// The registration is being removed; its last packet is on the way.
+    Removing,
+    /// The time given to [`Port::remove_and_wait`](crate::Port::remove_and_wait) is over.
+    TimedOut,
+    /// The user's limit of watched descriptors (`/proc/sys/fs/epoll/max_user_watches`) is reached.
+    WatchLimit,
+    /// Something else that the system said; see [`Error::os_code`].
+    Other,
+}
+
+impl ErrorKind {
+    fn words(self) -> &'static str {
+        match self {
+            Self::AlreadyRegistered => "the descriptor is registered already",
+            Self::BadDescriptor => "the number names no open descriptor",
+            Self::Closed => "the port is closed",
+            Self::DescriptorLimit => "no descriptor left",
+            Self::Forked => "the port belongs to the parent of this forked process",
+            Self::KeyHeld => "the key is out with a handler",
+            Self::NotPollable => "the descriptor cannot be watched",
+            Self::NotRegistered => "there is no such registration, or it has ended",
+            Self::OutOfMemory => "no memory",
+            Self::Removing => "the registration is being removed",
+            Self::TimedOut => "the time is over",
+            Self::WatchLimit => "the user's limit of watched descriptors is reached",
+            Self::Other => "the system refused",
+        }
+    }
+}
+
+/// An error of a call on a port: which call, why, and the system's own code if it had one.
+///
+/// It is small and `Copy`, holds no allocation, and converts into [`io::Error`].
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, ErrorKind, Operation, Port};
+///
+/// let port = Port::<()>::new()?;
+/// port.close();
+/// let error = port.wait(&mut Batch::new(), None).unwrap_err();
+/// assert_eq!((error.operation(), error.kind()), (Operation::Wait, ErrorKind::Closed));
+/// assert_eq!(error.to_string(), "waiting on a port: the port is closed");
+/// let error: std::io::Error = error.into();
+/// assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Error {
+    operation: Operation,
+    kind: ErrorKind,
+    elsewhere: bool,
+    code: Option<i32>,
+}
+
+impl Error {
+    pub(crate) fn new(operation: Operation, kind: ErrorKind) -> Self {
+        Self { operation, kind, elsewhere: false, code: None }
+    }
+
+    pub(crate) fn with_code(self, code: Option<i32>) -> Self {
+        Self { code, ..self }
+    }
+
+    pub(crate) fn on_another_port(self) -> Self {
+        Self { elsewhere: true, ..self }
+    }
+
+    /// The call that failed.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The system's own code (`errno`), if the failure came from a system call.
+    #[must_use]
+    pub fn os_code(&self) -> Option<i32> {
+        self.code
+    }
+
+    /// Whether the descriptor is registered on *another* port of the process; only ever true with
+    /// [`ErrorKind::AlreadyRegistered`].
+    #[must_use]
+    pub fn is_on_another_port(&self) -> bool {
+        self.elsewhere
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.operation.words(), self.kind.words())?;
+        if self.kind == ErrorKind::AlreadyRegistered {
+            f.write_str(if self.elsewhere { " on another port" } else { " on this port" })?;
+        }
+        match self.code {
+            Some(code) => write!(f, ": {}", io::Error::from_raw_os_error(code)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Error");
+        shown.field("operation", &self.operation).field("kind", &self.kind);
+        if self.elsewhere {
+            shown.field("on_another_port", &true);
+        }
+        if let Some(code) = self.code {
+            shown.field("os", &io::Error::from_raw_os_error(code));
+        }
+        shown.finish()
+    }
+}
+
+impl error::Error for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error.kind {
+            ErrorKind::AlreadyRegistered => io::ErrorKind::AlreadyExists,
+            ErrorKind::BadDescriptor | ErrorKind::NotPollable => io::ErrorKind::InvalidInput,
+            ErrorKind::Closed => io::ErrorKind::BrokenPipe,
+            ErrorKind::Forked => io::ErrorKind::Unsupported,
+            ErrorKind::KeyHeld | ErrorKind::Removing => io::ErrorKind::ResourceBusy,
+            ErrorKind::NotRegistered => io::ErrorKind::NotFound,
+            ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
+            ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+            ErrorKind::DescriptorLimit | ErrorKind::WatchLimit | ErrorKind::Other => {
+                io::ErrorKind::Other
+            }
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// An error that gives back what the caller had handed over: a key or a message.
+///
+/// `?` turns it into [`Error`], [`io::Error`] or a box; what was given back is dropped then. Use
+/// [`Refused::into_parts`] to keep it.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{ErrorKind, Interest, OneShot, Port, Registration};
+/// use std::fs::File;
+///
+/// let port = Port::<File>::new()?;
+/// let file = File::open("/proc/self/exe")?;
+/// let refused =
+///     port.register(Registration::owned(file, Interest::IN, OneShot::Level)).unwrap_err();
+/// let (error, file) = refused.into_parts();
+/// assert_eq!(error.kind(), ErrorKind::NotPollable);
+/// assert!(file.metadata()?.is_file()); // still open
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Refused<T> {
+    error: Error,
+    value: T,
+}
+
+impl<T> Refused<T> {
+    pub(crate) fn new(error: Error, value: T) -> Self {
+        Self { error, value }
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        self.error
+    }
+
+    /// Why it went wrong; short for `error().kind()`.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.error.kind
+    }
+
+    /// What is given back.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The error, and what is given back.
+    #[must_use]
+    pub fn into_parts(self) -> (Error, T) {
+        (self.error, self.value)
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> error::Error for Refused<T> {}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> From<Refused<T>> for io::Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error.into()
+    }
+}

@@ -1,0 +1,475 @@
+//! What a wait returns.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::cells::Cells;
+use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token_parts};
+use crate::error::{Error, ErrorKind, Operation, Refused};
+use crate::interest::{Events, Interest, OneShot};
+use crate::membership::{Seated, current_seat, take_seat};
+use crate::port::Port;
+use crate::registration::Id;
+use crate::state::facts::Descriptor;
+use crate::state::slot::{Drained, Mode};
+
+/// One packet.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Packet<'p, K, M> {
+    /// A one-shot registration reports; the key is the handler's until it is armed again.
+    Ready(Ready<'p, K>),
+    /// A persistent registration reports; it stays enabled, and the packet has a clone of the key.
+    Notified(Notified<K>),
+    /// A posted message.
+    Posted(M),
+    /// A registration has ended by [`Port::remove`]; its key comes back. No other packet of it
+    /// follows, but another thread may still hold an earlier one of a persistent registration.
+    Removed(Id, K),
+}
+
+/// A one-shot packet: the key, out of the port's hands until the registration is armed again.
+///
+/// The handler has `&mut` access to the key without a lock, since nobody else can get a packet of
+/// this registration meanwhile. Then one of these:
+///
+/// - [`rearm`](Ready::rearm) gives the key back and enables the registration again;
+/// - [`park`](Ready::park) gives the key back and leaves it disabled;
+/// - [`into_key`](Ready::into_key) ends the registration and keeps the key;
+/// - dropping the token ends the registration and drops the key, which closes an owned socket.
+///
+/// A token may move to another thread. To forget it (`mem::forget`) leaks the key and leaves the
+/// registration there, disabled, until the port is dropped; [`Port::shutdown`] waits for it in vain.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+///
+/// let port = Port::<UnixStream>::new()?;
+/// let (mut near, far) = UnixStream::pair()?;
+/// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
+/// near.write_all(b"hello")?;
+///
+/// let mut batch = Batch::new();
+/// for packet in port.wait(&mut batch, None)? {
+///     if let Packet::Ready(mut ready) = packet {
+///         let mut buffer = [0; 16];
+///         let read = ready.key_mut().read(&mut buffer)?;
+///         assert_eq!(&buffer[..read], b"hello");
+///         ready.rearm()?;
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
+pub struct Ready<'p, K> {
+    engine: &'p Engine,
+    keys: &'p Cells<K>,
+    /// Which descriptor a key owns, if there are keys that own one.
+    descriptor_of: Option<fn(&K) -> Descriptor>,
+    name: Token,
+    events: Events,
+    drained: Drained,
+    /// There until the token is used up.
+    key: Option<K>,
+}
+
+impl<K> Ready<'_, K> {
+    /// The registration's name.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id(self.name)
+    }
+
+    /// What is reported.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.events
+    }
+
+    /// The key.
+    #[must_use]
+    #[allow(clippy::missing_panics_doc, reason = "the key is there until the token is used up")]
+    pub fn key(&self) -> &K {
+        self.key.as_ref().expect("the key is there until the token is used up")
+    }
+
+    /// The key, to be changed. A key that owns its descriptor must go on owning that very one: armed
+    /// with another in its place it is refused, and one that happens to have the same number is
+    /// reported of no more. To go on with another socket, take the key out by [`Ready::into_key`] and
+    /// register it anew.
+    #[must_use]
+    #[allow(clippy::missing_panics_doc, reason = "the key is there until the token is used up")]
+    pub fn key_mut(&mut self) -> &mut K {
+        self.key.as_mut().expect("the key is there until the token is used up")
+    }
+
+    /// Says that nothing is left to read: the next read would block. Arming then costs no system
+    /// call.
+    ///
+    /// True after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and on TCP
+    /// streams and pipes after one that returned fewer bytes than were asked for. Said wrongly, what
+    /// is left is reported only when more arrives. A short read proves nothing on datagram sockets
+    /// (the next datagram may be there), on listeners, on `AF_UNIX` streams that carry descriptors
+    /// and at a TCP urgent mark; a read that filled its buffer never does.
+    pub fn read_drained(&mut self) {
+        self.drained.read = true;
+    }
+
+    /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Arming then costs
+    /// no system call.
+    pub fn write_full(&mut self) {
+        self.drained.write = true;
+    }
+
+    /// Gives the key back and enables the registration again, with the filter and trigger it has.
+    ///
+    /// If a condition still holds, a packet follows at once. In the common case this is one
+    /// compare-and-swap and no system call; without a hint ([`Ready::read_drained`],
+    /// [`Ready::write_full`]) the next wait asks the kernel about all sockets of a batch in one call.
+    ///
+    /// # Errors
+    ///
+    /// The registration has ended, and the key is given back in the error:
+    /// - [`ErrorKind::Closed`]: the port is closed or shutting down;
+    /// - [`ErrorKind::NotRegistered`]: the descriptor was found to have been closed;
+    /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
+    /// - [`ErrorKind::Forked`].
+    pub fn rearm(self) -> Result<(), Refused<K>> {
+        let (index, _) = token_parts(self.name);
+        let mode = self.engine.mode(index);
+        self.put_back(Operation::Rearm, Some(mode))
+    }
+
+    /// Gives the key back and enables the registration again, with another filter and trigger.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`].
+    pub fn rearm_as(self, interest: Interest, trigger: OneShot) -> Result<(), Refused<K>> {
+        self.put_back(Operation::Rearm, Some(trigger.mode(interest)))
+    }
+
+    /// Gives the key back and leaves the registration disabled, until
+    /// [`Port::rearm`](crate::Port::rearm) enables it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`].
+    pub fn park(self) -> Result<Id, Refused<K>> {
+        let id = self.id();
+        self.put_back(Operation::Park, None).map(|()| id)
+    }
+
+    /// Ends the registration and keeps the key. No packet of it follows.
+    #[must_use = "to drop the key as well, drop the token"]
+    #[allow(clippy::missing_panics_doc, reason = "the key is there until the token is used up")]
+    pub fn into_key(mut self) -> K {
+        let key = self.key.take().expect("the key is there until the token is used up");
+        self.engine.end(self.name);
+        key
+    }
+
+    fn put_back(mut self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (index, _) = token_parts(self.name);
+        // User code, which may panic: the key is still the token's then.
+        let is_same = self.descriptor_of.is_none_or(|descriptor_of| {
+            self.engine.is_descriptor_of(index, || descriptor_of(self.key()))
+        });
+        let Some(key) = self.key.take() else { return Ok(()) };
+        if !is_same {
+            self.engine.end(self.name);
+            return Err(Refused::new(Error::new(operation, ErrorKind::BadDescriptor), key));
+        }
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the slot is held by this token;
+        // - empty: the key was moved out of the cell when the token was made.
+        unsafe { self.keys.put(index, key) };
+        let seat = || current_seat(self.engine);
+        self.engine.put_back(operation, self.name, mode, self.drained, seat).map_err(|error| {
+            // SAFETY: `take` demands that the caller owns the cell and that there is a value in it.
+            // - owned: a refused return leaves the slot held by this token;
+            // - a value: the one put there just now.
+            let key = unsafe { self.keys.take(index) };
+            self.engine.end(self.name);
+            Refused::new(error, key)
+        })
+    }
+}
+
+impl<K> Drop for Ready<'_, K> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            // The kernel first: once the key is dropped its descriptor's number may be anybody's.
+            self.engine.end(self.name);
+            drop(key);
+        }
+    }
+}
+
+impl<K> fmt::Debug for Ready<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ready")
+            .field("id", &self.id())
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A packet of a persistent registration.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Interest, Packet, Persistent, Port, Registration};
+/// use std::net::UdpSocket;
+///
+/// let port = Port::<&str>::new()?;
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// port.register(Registration::persistent(&socket, "socket", Interest::OUT, Persistent::Edge))?;
+/// for packet in port.wait(&mut Batch::new(), None)? {
+///     let Packet::Notified(notified) = packet else { continue };
+///     assert_eq!(*notified.key(), "socket");
+///     assert!(notified.events().is_out());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Notified<K> {
+    id: Id,
+    events: Events,
+    key: K,
+}
+
+impl<K> Notified<K> {
+    /// The registration's name.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// What is reported.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.events
+    }
+
+    /// The clone of the key that came with this packet.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Keeps that clone.
+    #[must_use]
+    pub fn into_key(self) -> K {
+        self.key
+    }
+}
+
+impl<K> fmt::Debug for Notified<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notified")
+            .field("id", &self.id)
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The packets of one wait, each moved out as the iterator comes to it.
+///
+/// What is left when it is dropped goes back to the front of the queue. A thread that is stuck with
+/// one packet keeps no other thread from the rest: after a millisecond or two they can be taken from
+/// here by an idle thread.
+///
+/// It is bound to the thread that waited.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Packet, Port};
+///
+/// let port = Port::<(), u32>::new()?;
+/// (1..=3).try_for_each(|number| port.post(number))?;
+/// let mut batch = Batch::new();
+/// let first = port.wait(&mut batch, None)?.next(); // the other two go back
+/// assert!(matches!(first, Some(Packet::Posted(1))));
+/// assert_eq!(port.wait(&mut batch, None)?.count(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "packets that are not taken go back to the queue"]
+pub struct Packets<'b, 'p, K, M> {
+    port: &'p Port<K, M>,
+    scratch: &'b mut Scratch,
+    room: usize,
+    deadline: Option<Duration>,
+    seat: Option<Seated>,
+    /// Whether there was a packet, or the wait is over without one.
+    settled: bool,
+    bound_to_thread: PhantomData<*const ()>,
+}
+
+impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
+    /// A wait that takes nothing.
+    pub(crate) fn none(port: &'p Port<K, M>, scratch: &'b mut Scratch) -> Self {
+        Self {
+            port,
+            scratch,
+            room: 0,
+            deadline: None,
+            seat: None,
+            settled: true,
+            bound_to_thread: PhantomData,
+        }
+    }
+
+    /// What a wait of `seat` has brought.
+    pub(crate) fn waited(
+        port: &'p Port<K, M>,
+        scratch: &'b mut Scratch,
+        room: usize,
+        deadline: Option<Duration>,
+        seat: Seated,
+        waited: Waited,
+    ) -> Self {
+        let settled = waited != Waited::Packets;
+        let seat = Some(seat);
+        Self { port, scratch, room, deadline, seat, settled, bound_to_thread: PhantomData }
+    }
+
+    /// Moves out what a taken packet names; `None` if there is nothing for the caller in it.
+    fn unpack(&self, taken: Taken, seat: &Seat) -> Option<Packet<'p, K, M>> {
+        let engine = self.port.engine();
+        let keys = self.port.keys();
+        match taken {
+            Taken::Ready(name, events) => {
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: the slot is held, and this is its one holder;
+                // - a value: the key lies in its cell whenever the slot is not held.
+                let key = unsafe { keys.take(token_parts(name).0) };
+                Some(Packet::Ready(Ready {
+                    engine,
+                    keys,
+                    descriptor_of: self.port.descriptor_of(),
+                    name,
+                    events,
+                    drained: Drained::default(),
+                    key: Some(key),
+                }))
+            }
+            Taken::Notified(name, events) => {
+                let key = {
+                    // Also if the clone panics, the node is given back, and the packet made again.
+                    let mut node = Cloning { engine, name, seat, unreported: events };
+                    let clone = self.port.clone_key().expect("set before the first such packet");
+                    // SAFETY: `clone_with` demands that the caller owns the cell, with a value in
+                    // it, until it returns.
+                    // - owned: the node is this thread's until `node` is dropped;
+                    // - a value: the key lies in its cell whenever the slot is not held.
+                    let key = unsafe { keys.clone_with(token_parts(name).0, clone) };
+                    node.unreported = Events::NONE;
+                    key
+                };
+                Some(Packet::Notified(Notified { id: Id(name), events, key }))
+            }
+            Taken::Posted(cell) => {
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: the message's node came off the queue, and stands there once;
+                // - a value: the message was put there before its node was queued.
+                let message = unsafe { self.port.messages().take(cell) };
+                engine.free_post(cell);
+                Some(Packet::Posted(message))
+            }
+            Taken::Removed(name) => {
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: the node is this thread's and will not be queued again;
+                // - a value: the key lies in its cell whenever the slot is not held.
+                let key = unsafe { keys.take(token_parts(name).0) };
+                engine.free(name);
+                Some(Packet::Removed(Id(name), key))
+            }
+            Taken::Gone(name) => {
+                engine.forget(name);
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: the node is this thread's and will not be queued again;
+                // - a value: the key lies in its cell whenever the slot is not held.
+                let key = unsafe { keys.take(token_parts(name).0) };
+                engine.free(name);
+                drop(key);
+                None
+            }
+        }
+    }
+}
+
+/// A node whose key is being cloned.
+struct Cloning<'e> {
+    engine: &'e Engine,
+    name: Token,
+    seat: &'e Seat,
+    /// What nobody will hear of if the clone panics.
+    unreported: Events,
+}
+
+impl Drop for Cloning<'_> {
+    fn drop(&mut self) {
+        self.engine.cloned(self.name, self.unreported, Some(self.seat));
+    }
+}
+
+impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
+    type Item = Packet<'p, K, M>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.port.engine().backend().forked() {
+            // What was handed to the parent is the parent's.
+            return None;
+        }
+        loop {
+            let seat = self.seat.as_ref()?;
+            match self.port.engine().next(seat) {
+                Some(taken) => {
+                    if let Some(packet) = self.unpack(taken, seat) {
+                        self.settled = true;
+                        return Some(packet);
+                    }
+                }
+                None if self.settled => {
+                    return None;
+                }
+                // What was at hand has come to nothing (it was disabled or drained meanwhile), and
+                // the time is not over.
+                None => {
+                    let engine = self.port.engine();
+                    // The thread may have waited on another port since, and given this seat up; or it
+                    // has it for this once only, and two would be one too many.
+                    self.seat = None;
+                    let seat = take_seat(engine);
+                    let waited = engine.wait(&seat, self.scratch, self.room, self.deadline);
+                    self.seat = Some(seat);
+                    self.settled = waited != Waited::Packets;
+                }
+            }
+        }
+    }
+}
+
+impl<K, M> FusedIterator for Packets<'_, '_, K, M> {}
+
+impl<K, M> Drop for Packets<'_, '_, K, M> {
+    fn drop(&mut self) {
+        if let Some(seat) = &self.seat {
+            self.port.engine().give_back(seat);
+        }
+    }
+}
+
+impl<K, M> fmt::Debug for Packets<'_, '_, K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packets").field("room", &self.room).finish_non_exhaustive()
+    }
+}

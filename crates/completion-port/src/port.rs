@@ -1,0 +1,708 @@
+//! The port: the public calls.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::batch::Batch;
+use crate::cells::Cells;
+use crate::changes::Changes;
+use crate::engine::{Engine, Seat, Waited, token_parts};
+use crate::error::{Error, ErrorKind, Operation, Refused, Result};
+use crate::interest::{Interest, OneShot, Persistent};
+use crate::membership::{current_seat, take_seat};
+use crate::packet::Packets;
+use crate::registration::{Id, Registration};
+use crate::state::slot::Mode;
+use crate::stats::{PacketCounts, Stats};
+use crate::sys;
+use crate::sys::backend::Backend;
+
+/// An I/O completion port: one queue of packets that any number of threads wait on, fed by the
+/// state of registered sockets and by posted messages.
+///
+/// `K` is the type of the keys, which stand for the registered descriptors, `M` that of the
+/// messages. The port owns both while they are with it, and drops what it still has when it is
+/// dropped itself.
+///
+/// # Threads
+///
+/// Every method may be called from any thread at any time. Of the threads that wait, at most as many
+/// as the *concurrency value* run with packets at once; the one that waited last is released first.
+/// A thread counts as running from the moment it gets a packet, or its wait times out, until it
+/// waits again, exits, or sleeps in the kernel. The first two are known at once, the third when the
+/// thread says so by [`Port::blocking`], or else within about two milliseconds if another thread
+/// waits meanwhile.
+///
+/// # Platform notes
+///
+/// Linux: one `epoll` set, with each descriptor in it once, edge-triggered; see
+/// [epoll(7)](https://man7.org/linux/man-pages/man7/epoll.7.html). In a forked child every call is
+/// refused with [`ErrorKind::Forked`], and dropping the port closes its descriptors and does nothing
+/// else.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+/// use std::io::Write;
+/// use std::os::unix::net::UnixStream;
+///
+/// let port = Port::<UnixStream, &str>::new()?;
+/// let (mut near, far) = UnixStream::pair()?;
+/// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
+/// port.post("hello")?;
+/// near.write_all(b"x")?;
+///
+/// let mut batch = Batch::new();
+/// let (mut posted, mut ready) = (0, 0);
+/// while posted + ready < 2 {
+///     for packet in port.wait(&mut batch, None)? {
+///         match packet {
+///             Packet::Posted(message) => posted += usize::from(message == "hello"),
+///             Packet::Ready(token) => ready += usize::from(token.events().is_in()),
+///             _ => {}
+///         }
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Port<K, M = usize> {
+    engine: Arc<Engine>,
+    keys: Cells<K>,
+    messages: Cells<M>,
+    /// How keys are cloned; set before the first persistent registration.
+    clone: OnceLock<fn(&K) -> K>,
+    /// Which descriptor a key owns; set before the first owned registration.
+    descriptor_of: OnceLock<fn(&K) -> i32>,
+}
+
+/// Settings of a port that is to be made.
+///
+/// ```
+/// use completion_port::Port;
+/// let port = Port::<u32>::builder().concurrency(4).build::<u32, ()>()?;
+/// assert_eq!(port.concurrency(), 4);
+/// # Ok::<(), completion_port::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct PortBuilder {
+    concurrency: usize,
+}
+
+impl PortBuilder {
+    /// The usual settings: as many threads may run as there are processors.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many threads may run with packets at once; 0 means the number of processors that the
+    /// process may use ([`std::thread::available_parallelism`]).
+    pub fn concurrency(mut self, threads: usize) -> Self {
+        self.concurrency = threads;
+        self
+    }
+
+    /// Makes the port.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DescriptorLimit`] or [`ErrorKind::OutOfMemory`] if the system has no descriptor
+    /// or memory left.
+    pub fn build<K, M>(self) -> Result<Port<K, M>> {
+        let backend = sys::native()
+            .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
+        Ok(self.build_on(backend))
+    }
+
+    /// Makes a port on a simulated kernel.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    #[cfg(feature = "sim")]
+    pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
+        Ok(self.build_on(kernel.backend()))
+    }
+
+    fn build_on<K, M>(self, backend: Box<dyn Backend>) -> Port<K, M> {
+        let limit = match self.concurrency {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            given => given,
+        };
+        Port {
+            engine: Engine::new(limit, backend),
+            keys: Cells::new(),
+            messages: Cells::new(),
+            clone: OnceLock::new(),
+            descriptor_of: OnceLock::new(),
+        }
+    }
+}
+
+impl<K, M> Port<K, M> {
+    /// A port with the usual settings.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PortBuilder::build`].
+    pub fn new() -> Result<Self> {
+        PortBuilder::new().build()
+    }
+
+    /// A port with other settings.
+    pub fn builder() -> PortBuilder {
+        PortBuilder::new()
+    }
+
+    /// How many threads may run with packets at once.
+    #[must_use]
+    pub fn concurrency(&self) -> usize {
+        self.engine.limit()
+    }
+
+    /// Registers a descriptor, enabled. If what is asked for holds already, a packet follows at once.
+    ///
+    /// # Errors
+    ///
+    /// The key is given back, and nothing is registered:
+    /// - [`ErrorKind::AlreadyRegistered`]: on this port, or on another one of the process
+    ///   ([`Error::is_on_another_port`]); that registration is untouched.
+    /// - [`ErrorKind::BadDescriptor`], [`ErrorKind::NotPollable`]: closed, or of a kind that cannot
+    ///   be watched, such as a regular file.
+    /// - [`ErrorKind::WatchLimit`], [`ErrorKind::OutOfMemory`]: may succeed later.
+    /// - [`ErrorKind::Closed`], [`ErrorKind::Forked`].
+    ///
+    /// # Threads
+    ///
+    /// The first packet may be handled by another thread before this returns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{ErrorKind, Interest, OneShot, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::<String>::new()?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// let named = |name: &str| {
+    ///     Registration::new(&socket, name.to_owned(), Interest::IN, OneShot::Level)
+    /// };
+    /// let id = port.register(named("first"))?;
+    /// let refused = port.register(named("second")).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
+    /// assert_eq!(refused.into_parts().1, "second"); // the key comes back
+    /// assert_eq!(port.remove_and_wait(id, None)?, "first");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn register(
+        &self,
+        registration: Registration<'_, K>,
+    ) -> std::result::Result<Id, Refused<K>> {
+        let Registration { socket, number, key, mode, clone, descriptor_of } = registration;
+        let index =
+            match self.engine.reserve_slot(Operation::Register, |number| self.keys.reserve(number))
+            {
+                Ok(index) => index,
+                Err(error) => return Err(Refused::new(error, key)),
+            };
+        if let Some(clone) = clone {
+            self.clone.get_or_init(|| clone);
+        }
+        if let Some(descriptor_of) = descriptor_of {
+            self.descriptor_of.get_or_init(|| descriptor_of);
+        }
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the slot was reserved just now, and nobody else knows it;
+        // - empty: a slot is given up only after its key was moved out.
+        unsafe { self.keys.put(index, key) };
+        let borrowed = socket.is_some();
+        let seat = || current_seat(&self.engine);
+        self.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: a refused slot was held by the call all the time, and is given up only below;
+            // - a value: the key put there just now.
+            let key = unsafe { self.keys.take(index) };
+            self.engine.cancel(index);
+            Refused::new(error, key)
+        })
+    }
+
+    /// Enables a registration whose key is with the port, and overwrites its filter and trigger: one
+    /// that was parked or disabled, or one that is enabled. If a condition holds, a packet follows at
+    /// once. A packet that is queued already is checked against the new filter.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, who alone can arm it;
+    /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
+    /// [`ErrorKind::Forked`]. Nothing has changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::<u32>::new()?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// let id = port.register(Registration::new(&socket, 7, Interest::IN, OneShot::Level))?;
+    /// port.rearm(id, Interest::OUT, OneShot::Level)?; // a UDP socket can be written to at once
+    /// let mut batch = Batch::new();
+    /// let packet = port.wait(&mut batch, None)?.next();
+    /// assert!(matches!(packet, Some(Packet::Ready(ready)) if ready.events().is_out()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rearm(&self, id: Id, interest: Interest, trigger: OneShot) -> Result<()> {
+        self.enable(id, trigger.mode(interest), None)
+    }
+
+    /// The same, with a persistent trigger.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::rearm`].
+    pub fn rearm_persistent(&self, id: Id, interest: Interest, trigger: Persistent) -> Result<()>
+    where
+        K: Clone,
+    {
+        self.enable(id, trigger.mode(interest), Some(K::clone))
+    }
+
+    pub(crate) fn enable(&self, id: Id, mode: Mode, clone: Option<fn(&K) -> K>) -> Result<()> {
+        if let Some(clone) = clone {
+            self.clone.get_or_init(|| clone);
+        }
+        self.engine.enable(id.0, mode, current_seat(&self.engine).as_deref())
+    }
+
+    /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its
+    /// key, and makes no packet. A packet that a thread has not come to yet is not delivered. While
+    /// the key is out with a handler this changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Port, Registration};
+    /// use std::net::UdpSocket;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<u32>::new()?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// let id = port.register(Registration::new(&socket, 7, Interest::OUT, OneShot::Level))?;
+    /// port.disable(id)?;
+    /// assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO)?.count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disable(&self, id: Id) -> Result<()> {
+        self.engine.disable(id.0)
+    }
+
+    /// Removes a registration, enabled or not. One packet follows, the last one:
+    /// [`Packet::Removed`](crate::Packet::Removed), which gives the key back. While the key is out
+    /// with a handler, that packet is made when the handler arms or parks it; if he drops it or keeps
+    /// it, there is none. The descriptor may be registered again at once, here or elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotRegistered`] if there is no such registration, or its last packet has been
+    /// taken; no packet is made. To remove again while that packet is on its way succeeds and makes
+    /// no second one. [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::<UdpSocket>::new()?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// let id = port.register(Registration::owned(socket, Interest::IN, OneShot::Level))?;
+    /// port.remove(id)?;
+    /// for packet in port.wait(&mut Batch::new(), None)? {
+    ///     let Packet::Removed(removed, socket) = packet else { continue };
+    ///     assert_eq!(removed, id);
+    ///     drop(socket); // only now is it closed
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove(&self, id: Id) -> Result<()> {
+        self.engine.remove(id.0)
+    }
+
+    /// Removes a registration and waits for its key, which is returned here instead of in a packet.
+    /// Packets of it that no thread has come to yet are not delivered.
+    ///
+    /// # Waiting
+    ///
+    /// Returns at once unless the key is out with a handler; then when the handler arms or parks it,
+    /// at most after `timeout` (`None`: no limit). Counts as [`Port::blocking`] meanwhile. A handler
+    /// that waits here for the very key it holds waits in vain.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::TimedOut`]: the key is still out; the registration is being removed, as by
+    ///   [`Port::remove`].
+    /// - [`ErrorKind::NotRegistered`]: there is no such registration, or the handler has dropped or
+    ///   kept the key, which ended it.
+    /// - [`ErrorKind::Removing`]: it is being removed already; its key comes with the packet.
+    /// - [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Interest, OneShot, Port, Registration};
+    /// use std::net::UdpSocket;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<UdpSocket>::new()?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// let address = socket.local_addr()?;
+    /// let id = port.register(Registration::owned(socket, Interest::IN, OneShot::Level))?;
+    /// let socket = port.remove_and_wait(id, Duration::from_secs(1))?;
+    /// assert_eq!(socket.local_addr()?, address);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove_and_wait(&self, id: Id, timeout: impl Into<Option<Duration>>) -> Result<K> {
+        let timeout = timeout.into();
+        self.blocking(|| self.engine.collect(id.0, timeout))?;
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: `collect` has made the node this thread's;
+        // - a value: the key lies in its cell whenever the slot is not held.
+        let key = unsafe { self.keys.take(token_parts(id.0).0) };
+        self.engine.free(id.0);
+        Ok(key)
+    }
+
+    /// Queues a message and wakes at most one thread for it: the one that waited last.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`], [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`]; the message is given
+    /// back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, ErrorKind, Packet, Port};
+    ///
+    /// let port = Port::<(), String>::new()?;
+    /// port.post("work".to_owned())?;
+    /// let mut batch = Batch::new();
+    /// let packet = port.wait(&mut batch, None)?.next();
+    /// assert!(matches!(packet, Some(Packet::Posted(work)) if work == "work"));
+    ///
+    /// port.close();
+    /// let refused = port.post("too late".to_owned()).unwrap_err();
+    /// assert_eq!((refused.kind(), refused.value().as_str()), (ErrorKind::Closed, "too late"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        let cell = match self.engine.reserve_post(|number| self.messages.reserve(number)) {
+            Ok(cell) => cell,
+            Err(error) => return Err(Refused::new(error, message)),
+        };
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the cell was reserved just now, and nobody else knows it;
+        // - empty: a cell is given up only after its message was moved out.
+        unsafe { self.messages.put(cell, message) };
+        self.engine.post(cell).map_err(|error| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: a refused message was not queued, and its cell is given up only below;
+            // - a value: the message put there just now.
+            let message = unsafe { self.messages.take(cell) };
+            self.engine.free_post(cell);
+            Refused::new(error, message)
+        })
+    }
+
+    /// Waits for packets.
+    ///
+    /// # Waiting
+    ///
+    /// Returns as soon as there is a packet for this thread; with an empty batch when `timeout` is
+    /// over (`None`: no limit), never earlier. Signals do not end it. What a former wait of this
+    /// thread left in its iterator goes back to the front of the queue.
+    ///
+    /// If what it has brought is taken back before the thread comes to it (see [`Packets`]), or comes
+    /// to nothing, the iterator waits on for the rest of the time; should the port be closed then, it
+    /// is empty, and the next wait says so.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`] once the port is closed and its queue is empty;
+    /// [`ErrorKind::Forked`].
+    pub fn wait<'b, 'p>(
+        &'p self,
+        batch: &'b mut Batch,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Packets<'b, 'p, K, M>> {
+        let deadline = self.deadline(timeout.into())?;
+        match self.take(batch, deadline) {
+            (_, Waited::Closed) => Err(Error::new(Operation::Wait, ErrorKind::Closed)),
+            (packets, _) => Ok(packets),
+        }
+    }
+
+    /// Applies changes, then waits for packets: both in one call. The results are in `changes` when
+    /// this returns: one for each change.
+    ///
+    /// # Waiting
+    ///
+    /// As for [`Port::wait`]. With an empty `batch` capacity it applies the changes and returns.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::wait`]; no change was applied then, and all of them are still in `changes`.
+    pub fn process<'b, 'p>(
+        &'p self,
+        changes: &mut Changes<'_, K>,
+        batch: &'b mut Batch,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Packets<'b, 'p, K, M>> {
+        let deadline = self.deadline(timeout.into())?;
+        if self.engine.is_closed() {
+            return Err(Error::new(Operation::Wait, ErrorKind::Closed));
+        }
+        changes.apply(self);
+        // Closed by another thread meanwhile: the changes have been applied, so the call has not
+        // failed; the next one says so.
+        Ok(self.take(batch, deadline).0)
+    }
+
+    fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Duration>> {
+        let backend = self.engine.backend();
+        if backend.forked() {
+            return Err(Error::new(Operation::Wait, ErrorKind::Forked));
+        }
+        // A deadline beyond the clock's range is none.
+        Ok(timeout.and_then(|timeout| backend.now().checked_add(timeout)))
+    }
+
+    fn take<'b, 'p>(
+        &'p self,
+        batch: &'b mut Batch,
+        deadline: Option<Duration>,
+    ) -> (Packets<'b, 'p, K, M>, Waited) {
+        let room = batch.capacity();
+        if room == 0 {
+            // Nothing is waited for: the thread goes on running wherever it does.
+            return (Packets::none(self, &mut batch.scratch), Waited::TimedOut);
+        }
+        let seat = take_seat(&self.engine);
+        let waited = self.engine.wait(&seat, &mut batch.scratch, room, deadline);
+        (Packets::waited(self, &mut batch.scratch, room, deadline, seat, waited), waited)
+    }
+
+    /// Runs `f`, which is expected to sleep: on a lock, in a blocking read, in a computation that
+    /// runs elsewhere. Until it returns this thread does not count as running, and another one takes
+    /// its place.
+    ///
+    /// Packets that this thread has not come to yet go back to the queue. When `f` returns, more
+    /// threads may run than the concurrency value says, until one of them waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Port;
+    /// use std::sync::Mutex;
+    ///
+    /// let port = Port::<()>::new()?;
+    /// let contended = Mutex::new(0);
+    /// *port.blocking(|| contended.lock().unwrap()) += 1;
+    /// assert_eq!(contended.into_inner()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Blocked<'e>(&'e Engine, Arc<Seat>);
+        impl Drop for Blocked<'_> {
+            fn drop(&mut self) {
+                self.0.end_blocking(&self.1);
+            }
+        }
+        let seat = if self.engine.backend().forked() { None } else { current_seat(&self.engine) };
+        let _blocked = seat
+            .filter(|seat| self.engine.begin_blocking(seat))
+            .map(|seat| Blocked(&self.engine, seat));
+        f()
+    }
+
+    /// Refuses new work from now on: registrations, messages, arming. Waits drain the queue; once it
+    /// is empty they return [`ErrorKind::Closed`], on every thread. Registrations that are still with
+    /// the port are reported of no more; their keys are dropped with it.
+    ///
+    /// To get every key back, call [`Port::shutdown`] instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, ErrorKind, Port};
+    ///
+    /// let port = Port::<(), u32>::new()?;
+    /// port.post(1)?;
+    /// port.close();
+    /// let mut batch = Batch::new();
+    /// assert_eq!(port.wait(&mut batch, None)?.count(), 1);
+    /// assert_eq!(port.wait(&mut batch, None).unwrap_err().kind(), ErrorKind::Closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        if !self.engine.backend().forked() {
+            self.engine.close();
+        }
+    }
+
+    /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
+    /// with a [`Packet::Removed`](crate::Packet::Removed); one that is out with a handler when he arms
+    /// or parks it. The threads go on waiting as before; once no registration and no packet is left
+    /// they get [`ErrorKind::Closed`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::<UdpSocket>::new()?;
+    /// for _ in 0..3 {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0")?;
+    ///     port.register(Registration::owned(socket, Interest::IN, OneShot::Level))?;
+    /// }
+    /// port.shutdown()?;
+    /// let (mut batch, mut sockets) = (Batch::new(), Vec::new());
+    /// while let Ok(packets) = port.wait(&mut batch, None) {
+    ///     for packet in packets {
+    ///         if let Packet::Removed(_, socket) = packet {
+    ///             sockets.push(socket);
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(sockets.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self) -> Result<()> {
+        self.engine.shut_down()
+    }
+
+    /// The state of the port at this moment, and what it has done so far. In a forked child, which has
+    /// no part in it: nothing but zeros.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Port;
+    ///
+    /// let port = Port::<(), &str>::new()?;
+    /// port.post("hello")?;
+    /// let stats = port.stats();
+    /// assert_eq!((stats.queued, stats.registered, stats.packets.total()), (1, 0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let seen = self.engine.snapshot();
+        Stats {
+            backend: self.engine.backend().name(),
+            concurrency: self.engine.limit(),
+            registered: seen.registered,
+            queued: seen.queued,
+            running: seen.running,
+            blocked: seen.blocked,
+            parked: seen.idle,
+            wakes: seen.wakes,
+            needless_wakes: seen.needless,
+            harvests: seen.harvests,
+            rebuilds: seen.rebuilds,
+            packets: PacketCounts {
+                ready: seen.packets.ready,
+                notified: seen.packets.notified,
+                posted: seen.packets.posted,
+                removed: seen.packets.removed,
+            },
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn keys(&self) -> &Cells<K> {
+        &self.keys
+    }
+
+    pub(crate) fn messages(&self) -> &Cells<M> {
+        &self.messages
+    }
+
+    pub(crate) fn descriptor_of(&self) -> Option<fn(&K) -> i32> {
+        self.descriptor_of.get().copied()
+    }
+
+    pub(crate) fn clone_key(&self) -> Option<fn(&K) -> K> {
+        self.clone.get().copied()
+    }
+}
+
+/// Calls its function for each number when it is dropped, also for those behind one at which that
+/// panics.
+struct Each<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
+
+impl<F: Fn(u32)> Drop for Each<F> {
+    fn drop(&mut self) {
+        struct Rest<'r, F: Fn(u32)>(&'r mut Each<F>);
+        impl<F: Fn(u32)> Drop for Rest<'_, F> {
+            fn drop(&mut self) {
+                for number in self.0.0.by_ref() {
+                    (self.0.1)(number);
+                }
+            }
+        }
+        let rest = Rest(self);
+        for number in rest.0.0.by_ref() {
+            (rest.0.1)(number);
+        }
+    }
+}
+
+impl<K, M> Drop for Port<K, M> {
+    fn drop(&mut self) {
+        let remains = self.engine.dismantle();
+        let (keys, messages) = (&self.keys, &self.messages);
+        // Dropped in this order reversed, each also if the other panics.
+        let messages = Each(remains.messages.into_iter(), |cell| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: nobody else has the port;
+            // - a value: the engine names each message that is still queued, once.
+            drop(unsafe { messages.take(cell) });
+        });
+        let keys = Each(remains.keys.into_iter(), |index| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: nobody else has the port, and no token borrows it any more;
+            // - a value: the engine names each slot whose key is in its cell, once.
+            drop(unsafe { keys.take(index) });
+        });
+        drop(keys);
+        drop(messages);
+        // A thread that is just giving up its seat, or a port that asks about a descriptor, may hold
+        // on to the engine for a few instructions. Once this returns its descriptors are closed.
+        while Arc::strong_count(&self.engine) > 1 && !self.engine.backend().forked() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl<K, M> fmt::Debug for Port<K, M> {
+    /// The slots, the threads and the queue, for hunting stalls.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.engine.fmt(f)
+    }
+}

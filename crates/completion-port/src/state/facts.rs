@@ -1,0 +1,112 @@
+//! The words in which a back end tells the engine what a kernel said.
+
+use std::fmt;
+
+use crate::error::ErrorKind;
+
+/// The number by which the process names a kernel object.
+pub(crate) type Descriptor = i32;
+
+/// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Facts(u8);
+
+impl Facts {
+    /// Nothing holds.
+    pub(crate) const NONE: Self = Self(0);
+    /// A read or an accept would not block.
+    pub(crate) const IN: Self = Self(1);
+    /// A write would not block.
+    pub(crate) const OUT: Self = Self(2);
+    /// The peer has shut its writing half, or the whole connection.
+    pub(crate) const RDHUP: Self = Self(4);
+    /// Both halves are shut, the other end of a pipe is gone, or a stream was never connected.
+    pub(crate) const HUP: Self = Self(8);
+    /// An error is pending.
+    pub(crate) const ERR: Self = Self(16);
+    /// The number names nothing: the descriptor was closed.
+    pub(crate) const CLOSED: Self = Self(32);
+
+    /// Whether every fact of `other` is among these.
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any fact of `other` is among these.
+    pub(crate) const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl std::ops::BitOr for Facts {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitOrAssign for Facts {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::IN, "IN"),
+            (Self::OUT, "OUT"),
+            (Self::RDHUP, "RDHUP"),
+            (Self::HUP, "HUP"),
+            (Self::ERR, "ERR"),
+            (Self::CLOSED, "CLOSED"),
+        ];
+        let mut first = true;
+        for (fact, name) in names {
+            if self.has(fact) {
+                f.write_str(if first { "" } else { "|" })?;
+                f.write_str(name)?;
+                first = false;
+            }
+        }
+        if first { f.write_str("NONE") } else { Ok(()) }
+    }
+}
+
+/// One edge that the kernel reported: the token given at the back end, and what holds now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    /// The token given when the descriptor was attached.
+    pub(crate) token: u64,
+    /// What the kernel reported.
+    pub(crate) facts: Facts,
+}
+
+/// One question "what holds now?", and its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    /// The descriptor asked about.
+    pub(crate) descriptor: Descriptor,
+    /// The answer; [`Facts::CLOSED`] if the number names nothing.
+    pub(crate) facts: Facts,
+}
+
+/// What kind of object a descriptor names, as far as hang-ups depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A socket that carries a stream or a sequence of records.
+    Stream,
+    /// A socket that carries datagrams.
+    Datagram,
+    /// Not a socket: a pipe, a terminal, an event, timer, signal or process descriptor.
+    NoSocket,
+}
+
+/// Why a system call was refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    /// What the caller can act on.
+    pub(crate) kind: ErrorKind,
+    /// The system's own code.
+    pub(crate) code: Option<i32>,
+}

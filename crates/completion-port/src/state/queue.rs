@@ -1,0 +1,174 @@
+//! A first-in first-out list of nodes that lie elsewhere.
+//!
+//! A node is a slot or a posted message, named by a number; the list uses the link that lies beside
+//! it. So a packet is queued without allocating, and the queue is never longer than there are
+//! registrations and posted messages. A node stands in one list at a time; whoever owns the node
+//! (see [`slot`](super::slot)) decides in which.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::sync::AtomicU32;
+
+/// The number of a node: a slot's index, or a posted message's with [`POSTED`] set.
+pub(crate) type Node = u32;
+
+/// No node.
+pub(crate) const NIL: Node = u32::MAX;
+
+/// Set in the number of a posted message.
+pub(crate) const POSTED: Node = 1 << 31;
+
+/// Where the links lie.
+pub(crate) trait Links {
+    /// The link of `node`.
+    fn link(&self, node: Node) -> &AtomicU32;
+}
+
+/// A list of nodes, in order. The links are not part of it: every call is given them.
+#[derive(Debug)]
+pub(crate) struct Fifo {
+    head: Node,
+    tail: Node,
+    len: usize,
+}
+
+impl Fifo {
+    pub(crate) const fn new() -> Self {
+        Self { head: NIL, tail: NIL, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts `node` at the end.
+    pub(crate) fn push(&mut self, links: &impl Links, node: Node) {
+        links.link(node).store(NIL, Relaxed);
+        if self.head == NIL {
+            self.head = node;
+        } else {
+            links.link(self.tail).store(node, Relaxed);
+        }
+        self.tail = node;
+        self.len += 1;
+    }
+
+    /// Takes the first node.
+    pub(crate) fn pop(&mut self, links: &impl Links) -> Option<Node> {
+        if self.head == NIL {
+            return None;
+        }
+        let node = self.head;
+        self.head = links.link(node).load(Relaxed);
+        if self.head == NIL {
+            self.tail = NIL;
+        }
+        self.len -= 1;
+        Some(node)
+    }
+
+    /// Takes the first `count` nodes, or all if there are fewer.
+    pub(crate) fn split(&mut self, links: &impl Links, count: usize) -> Self {
+        if count == 0 {
+            return Self::new();
+        }
+        if count >= self.len {
+            return std::mem::replace(self, Self::new());
+        }
+        let head = self.head;
+        let mut tail = head;
+        for _ in 1..count {
+            tail = links.link(tail).load(Relaxed);
+        }
+        self.head = links.link(tail).load(Relaxed);
+        self.len -= count;
+        links.link(tail).store(NIL, Relaxed);
+        Self { head, tail, len: count }
+    }
+
+    /// Puts all of `other` at the end, in its order.
+    pub(crate) fn append(&mut self, links: &impl Links, other: Self) {
+        if other.head == NIL {
+            return;
+        }
+        if self.head == NIL {
+            *self = other;
+            return;
+        }
+        links.link(self.tail).store(other.head, Relaxed);
+        self.tail = other.tail;
+        self.len += other.len;
+    }
+
+    /// Puts all of `other` in front, in its order.
+    pub(crate) fn prepend(&mut self, links: &impl Links, mut other: Self) {
+        let rest = std::mem::replace(self, Self::new());
+        other.append(links, rest);
+        *self = other;
+    }
+
+    /// The first node, for a list that is handed over by its head alone: a chain.
+    pub(crate) fn into_chain(self) -> Node {
+        self.head
+    }
+
+    /// The list that begins with `head`, which nobody else has.
+    pub(crate) fn from_chain(links: &impl Links, head: Node) -> Self {
+        if head == NIL {
+            return Self::new();
+        }
+        let (mut tail, mut len) = (head, 1);
+        loop {
+            let next = links.link(tail).load(Relaxed);
+            if next == NIL {
+                return Self { head, tail, len };
+            }
+            tail = next;
+            len += 1;
+        }
+    }
+
+    /// Whether the first node is a posted message.
+    pub(crate) fn begins_with_post(&self) -> bool {
+        self.head != NIL && self.head & POSTED != 0
+    }
+
+    /// The numbers of all nodes, in order, for a dump.
+    pub(crate) fn nodes(&self, links: &impl Links) -> Vec<Node> {
+        let mut nodes = Vec::with_capacity(self.len);
+        let mut here = self.head;
+        while here != NIL {
+            nodes.push(here);
+            here = links.link(here).load(Relaxed);
+        }
+        nodes
+    }
+
+    /// Takes `node` out of the middle; false if it is not there. Walks the list.
+    pub(crate) fn unlink(&mut self, links: &impl Links, node: Node) -> bool {
+        let mut before = NIL;
+        let mut here = self.head;
+        while here != NIL {
+            let next = links.link(here).load(Relaxed);
+            if here == node {
+                if before == NIL {
+                    self.head = next;
+                } else {
+                    links.link(before).store(next, Relaxed);
+                }
+                if next == NIL {
+                    self.tail = before;
+                }
+                self.len -= 1;
+                return true;
+            }
+            before = here;
+            here = next;
+        }
+        false
+    }
+}

@@ -1,0 +1,259 @@
+//! Who may run: the concurrency value, the threads that wait, and which of them is released next.
+//!
+//! Every method is called with the engine's lock held. Nothing here sleeps or wakes anybody: what is
+//! to be done comes back as a value.
+
+/// A thread's place at the port.
+pub(crate) type SeatNumber = usize;
+
+/// What the thread of a seat is doing, as far as the port knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Nobody sits here.
+    Vacant,
+    /// In user code, not counted: the thread has never taken a packet, or was told that the port is
+    /// closed.
+    Away,
+    /// In user code with packets, or after a wait that timed out: counted.
+    Running,
+    /// Sleeps in the kernel for a reason of its own: not counted. `announced` if the thread itself
+    /// says when that is over; otherwise somebody has to look.
+    Blocked {
+        /// By `Port::blocking`.
+        announced: bool,
+    },
+    /// In a wait, looking for packets.
+    Searching,
+    /// In a wait, on the list of those to be released: parked, or in the kernel's wait.
+    Idle,
+    /// Taken off that list to search; not here yet.
+    Called,
+    /// Taken off that list with a packet in hand, counted; not here yet.
+    Given,
+}
+
+/// The threads at one port.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    limit: usize,
+    running: usize,
+    called: usize,
+    /// Threads that are blocked without having said so.
+    presumed: usize,
+    statuses: Vec<Status>,
+    /// Who waits, the newest last.
+    idle: Vec<SeatNumber>,
+    polling: Option<SeatNumber>,
+    watching: Option<SeatNumber>,
+}
+
+impl Seats {
+    /// A port that lets `limit` threads run at once.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            running: 0,
+            called: 0,
+            presumed: 0,
+            statuses: Vec::new(),
+            idle: Vec::new(),
+            polling: None,
+            watching: None,
+        }
+    }
+
+    /// A place for one more thread.
+    pub(crate) fn join(&mut self) -> SeatNumber {
+        let vacant = self.statuses.iter().position(|status| *status == Status::Vacant);
+        let number = vacant.unwrap_or_else(|| {
+            self.statuses.push(Status::Vacant);
+            // So that going idle never allocates.
+            self.idle.reserve(self.statuses.len());
+            self.statuses.len() - 1
+        });
+        self.statuses[number] = Status::Away;
+        number
+    }
+
+    /// The thread of `seat` has gone for good.
+    pub(crate) fn leave(&mut self, seat: SeatNumber) {
+        self.stop_counting(seat);
+        self.statuses[seat] = Status::Vacant;
+    }
+
+    pub(crate) fn status(&self, seat: SeatNumber) -> Status {
+        self.statuses[seat]
+    }
+
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (SeatNumber, Status)> + '_ {
+        self.statuses.iter().copied().enumerate()
+    }
+
+    /// Threads that are counted against the concurrency value.
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Whether one more thread may be handed packets.
+    pub(crate) fn has_room(&self) -> bool {
+        self.running < self.limit
+    }
+
+    /// Threads that could be released beside the one that asks, which is about to run itself.
+    pub(crate) fn helpers(&self, seat: SeatNumber) -> usize {
+        if self.running + 1 >= self.limit {
+            return 0;
+        }
+        let me = usize::from(self.statuses[seat] == Status::Idle);
+        self.idle.len() - me
+    }
+
+    /// The thread of `seat` has come to wait.
+    pub(crate) fn arrive(&mut self, seat: SeatNumber) {
+        self.stop_counting(seat);
+        self.statuses[seat] = Status::Searching;
+    }
+
+    /// The thread of `seat` takes packets, or its wait is over: it is counted from now on.
+    pub(crate) fn run(&mut self, seat: SeatNumber) {
+        self.unlist(seat);
+        if self.watching == Some(seat) {
+            self.watching = None;
+        }
+        if self.statuses[seat] != Status::Given {
+            self.running += 1;
+        }
+        self.statuses[seat] = Status::Running;
+    }
+
+    /// The thread of `seat` is told that there will be no more packets.
+    pub(crate) fn dismiss(&mut self, seat: SeatNumber) {
+        self.stop_counting(seat);
+        if self.watching == Some(seat) {
+            self.watching = None;
+        }
+        self.statuses[seat] = Status::Away;
+    }
+
+    /// Threads that were seen asleep without having said so, and may be awake again.
+    pub(crate) fn presumed_blocked(&self) -> usize {
+        self.presumed
+    }
+
+    /// The thread of `seat` is about to sleep in the wait.
+    pub(crate) fn rest(&mut self, seat: SeatNumber) {
+        if self.statuses[seat] == Status::Searching {
+            self.statuses[seat] = Status::Idle;
+            self.idle.push(seat);
+        }
+    }
+
+    /// The thread of `seat` was called and is here now.
+    pub(crate) fn answer(&mut self, seat: SeatNumber) {
+        if self.statuses[seat] == Status::Called {
+            self.called -= 1;
+            self.statuses[seat] = Status::Searching;
+        }
+    }
+
+    /// Takes the newest idle thread off the list, to search; `None` if there is none, no room, or
+    /// if one that was called is still on its way.
+    pub(crate) fn call(&mut self) -> Option<SeatNumber> {
+        if self.called > 0 || !self.has_room() {
+            return None;
+        }
+        self.call_anyway()
+    }
+
+    /// Takes the newest idle thread off the list, to search, whatever the limit.
+    pub(crate) fn call_anyway(&mut self) -> Option<SeatNumber> {
+        let seat = self.idle.pop()?;
+        self.called += 1;
+        self.statuses[seat] = Status::Called;
+        Some(seat)
+    }
+
+    /// Takes the newest idle thread off the list, to be handed a packet, and counts it. `None` if
+    /// there is none, no room, or if a called one will find the packet.
+    pub(crate) fn give(&mut self) -> Option<SeatNumber> {
+        if self.called > 0 || !self.has_room() {
+            return None;
+        }
+        let seat = self.idle.pop()?;
+        self.running += 1;
+        self.statuses[seat] = Status::Given;
+        Some(seat)
+    }
+
+    /// The thread that is in the kernel's wait.
+    pub(crate) fn polling(&self) -> Option<SeatNumber> {
+        self.polling
+    }
+
+    pub(crate) fn set_polling(&mut self, seat: Option<SeatNumber>) {
+        self.polling = seat;
+    }
+
+    /// The idle thread that looks after the port at short intervals.
+    pub(crate) fn watching(&self) -> Option<SeatNumber> {
+        self.watching
+    }
+
+    /// Chooses who looks after the port: the newest parked thread, or the one in the kernel's wait
+    /// if there is no other. `None` if nobody is idle.
+    pub(crate) fn appoint(&mut self) -> Option<SeatNumber> {
+        let parked = self.idle.iter().rev().copied().find(|seat| Some(*seat) != self.polling);
+        self.watching = parked.or_else(|| self.idle.last().copied());
+        self.watching
+    }
+
+    /// The thread of `seat`, which is in a wait, looks after the port.
+    pub(crate) fn watch(&mut self, seat: SeatNumber) {
+        self.watching = Some(seat);
+    }
+
+    pub(crate) fn resign(&mut self) {
+        self.watching = None;
+    }
+
+    /// A running thread blocks. False if it is not counted anyway.
+    pub(crate) fn block(&mut self, seat: SeatNumber, announced: bool) -> bool {
+        if self.statuses[seat] != Status::Running {
+            return false;
+        }
+        self.running -= 1;
+        self.presumed += usize::from(!announced);
+        self.statuses[seat] = Status::Blocked { announced };
+        true
+    }
+
+    /// A blocked thread runs again; the limit may be exceeded by that.
+    pub(crate) fn unblock(&mut self, seat: SeatNumber) {
+        if let Status::Blocked { announced } = self.statuses[seat] {
+            self.presumed -= usize::from(!announced);
+            self.running += 1;
+            self.statuses[seat] = Status::Running;
+        }
+    }
+
+    fn stop_counting(&mut self, seat: SeatNumber) {
+        match self.statuses[seat] {
+            Status::Running | Status::Given => self.running -= 1,
+            Status::Called => self.called -= 1,
+            Status::Idle => self.unlist(seat),
+            Status::Blocked { announced } => self.presumed -= usize::from(!announced),
+            Status::Vacant | Status::Away | Status::Searching => {}
+        }
+    }
+
+    fn unlist(&mut self, seat: SeatNumber) {
+        if self.statuses[seat] == Status::Idle {
+            self.idle.retain(|other| *other != seat);
+            self.statuses[seat] = Status::Searching;
+        }
+    }
+}

@@ -1,0 +1,737 @@
+//! One registration: an atomic word, and every transition it can make.
+//!
+//! The word says who owns the *node*, that is, the right to touch the slot's key cell and to link
+//! the slot into a queue:
+//!
+//! - nobody, while neither `QUEUED` nor `HELD` is set: the key rests in its cell;
+//! - whoever set `QUEUED` by a compare-and-swap, and after him whoever takes the slot off the queue,
+//!   until one of them clears the bit;
+//! - the token that the key was moved into, while `HELD` is set.
+//!
+//! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
+//! Each transition is a pure function from word to word; [`Slot`] repeats it until its
+//! compare-and-swap succeeds.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::interest::{Events, Interest};
+use crate::state::facts::{Facts, Kind};
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// The generation stands above the bits; it changes whenever a slot is given up.
+const GENERATION: u32 = 32;
+/// The number of the harvest at which the slot was armed, modulo 128, stands in the bits below it.
+const ARMED_AT: u32 = 24;
+
+/// The event filter: one bit each for IN, OUT and HANGUP, as in [`Interest`].
+const FILTER: u32 = 0b111;
+/// Edge-triggered rather than level-triggered.
+const EDGE: u32 = 1 << 3;
+/// A packet disables the registration.
+const ONE_SHOT: u32 = 1 << 4;
+/// Packets may be made.
+const ENABLED: u32 = 1 << 5;
+/// Cached readiness: as far as is known, a read (a write) would not block.
+const READY: u32 = 0b11 << 6;
+const READY_SHIFT: u32 = 6;
+/// An edge came since the last packet was taken, by direction.
+const EDGES: u32 = 0b11 << 8;
+const EDGES_SHIFT: u32 = 8;
+/// The peer shut its half; a short read can leave this behind without a further edge.
+const HALF_CLOSED: u32 = 1 << 10;
+/// An error or a hang-up was seen: whatever enables the slot asks the kernel.
+const SUSPECT: u32 = 1 << 11;
+/// The node is on its way to a thread.
+const QUEUED: u32 = 1 << 12;
+/// To be removed: the next packet is the last one.
+const REMOVING: u32 = 1 << 13;
+/// The key is out with a handler.
+const HELD: u32 = 1 << 14;
+/// The slot is in use.
+const LIVE: u32 = 1 << 15;
+/// What is pending must be checked with the kernel before it is reported.
+const UNCHECKED: u32 = 1 << 16;
+/// What nobody asked for was told once; not again until the slot is enabled.
+const TOLD: u32 = 1 << 17;
+/// A thread waits for the removed key itself, no packet is wanted.
+const COLLECTED: u32 = 1 << 18;
+/// The descriptor was closed without being removed: the key is dropped, no packet is made.
+const GONE: u32 = 1 << 19;
+/// The key does not own the descriptor, which may be closed at any time.
+const BORROWED: u32 = 1 << 20;
+/// The mask of the pending packet: IN, OUT, HANGUP and ERR.
+const PENDING: u32 = 0b111 << 21;
+const PENDING_SHIFT: u32 = 21;
+
+/// ERR has no room beside the other three; it stands in the one bit that is left.
+const PENDING_ERR: u32 = 1 << 31;
+/// Which leaves seven bits for the harvest.
+const HARVEST: u32 = 0x7f << ARMED_AT;
+
+/// What a registration asks for: filter and trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// The event filter.
+    pub(crate) interest: Interest,
+    /// Edge-triggered rather than level-triggered.
+    pub(crate) edge: bool,
+    /// A packet disables the registration.
+    pub(crate) one_shot: bool,
+}
+
+impl Mode {
+    fn bits(self) -> u32 {
+        u32::from(self.interest.bits())
+            | if self.edge { EDGE } else { 0 }
+            | if self.one_shot { ONE_SHOT } else { 0 }
+    }
+}
+
+/// What a handler says it has drained, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drained {
+    /// Reading would block.
+    pub(crate) read: bool,
+    /// Writing would block.
+    pub(crate) write: bool,
+}
+
+/// A value of the word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(u64);
+
+/// What a transition leaves to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// The caller owns the node now and queues a packet.
+    Queue,
+    /// The caller owns the node now and queues it for a check with the kernel.
+    Recheck,
+    /// The key is back in its cell, where a thread waits for it.
+    Collect,
+    /// The descriptor was closed: the key stays with the caller, who frees the slot.
+    Gone,
+}
+
+/// What an edge from the kernel did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The slot has been given up since; the kernel still reports the old descriptor.
+    Stale,
+    /// Noted.
+    Noted(Next),
+}
+
+/// Why a request about a registration is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such registration, or it has ended.
+    NotRegistered,
+    /// It is being removed.
+    Removing,
+    /// Its key is out with a handler.
+    Held,
+}
+
+/// What a request for removal found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The caller owns the node now.
+    Owned,
+    /// Whoever has the node or the key sees to it.
+    Marked,
+    /// It is being removed already.
+    Already,
+}
+
+/// What a check found. Unless it is `Nothing`, the caller still owns the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checked {
+    /// Nothing to report; the node has been given back.
+    Nothing,
+    /// The node is to be handed out.
+    Hot,
+    /// An edge overtook the answer.
+    Again,
+}
+
+/// What a node turned out to be when its turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing to report: the node has been given back.
+    Nothing,
+    /// What is pending must be checked first; the caller still owns the node.
+    Check,
+    /// A one-shot packet: the key is the caller's now.
+    Held(Events),
+    /// A persistent packet: the caller still owns the node, clones the key, and then calls
+    /// [`Slot::cloned`].
+    Shared(Events),
+    /// The last packet: the caller owns node and key, and frees the slot.
+    Removed,
+    /// The descriptor was closed: the caller owns node and key, and frees the slot.
+    Gone,
+    /// The key was left in its cell for a thread that waits for it; the node has been given back.
+    Collect,
+}
+
+impl Word {
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> GENERATION) as u32
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    fn bits(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn has(self, bit: u32) -> bool {
+        self.bits() & bit != 0
+    }
+
+    fn with(self, bits: u32) -> Self {
+        Self(self.0 | u64::from(bits))
+    }
+
+    fn without(self, bits: u32) -> Self {
+        Self(self.0 & !u64::from(bits))
+    }
+
+    pub(crate) fn interest(self) -> Interest {
+        Interest::from_bits((self.bits() & FILTER) as u8)
+    }
+
+    pub(crate) fn is_live(self) -> bool {
+        self.has(LIVE)
+    }
+
+    pub(crate) fn is_held(self) -> bool {
+        self.has(HELD)
+    }
+
+    pub(crate) fn is_borrowed(self) -> bool {
+        self.has(BORROWED)
+    }
+
+    pub(crate) fn is_removing(self) -> bool {
+        self.has(REMOVING | GONE)
+    }
+
+    pub(crate) fn mode(self) -> Mode {
+        Mode { interest: self.interest(), edge: self.has(EDGE), one_shot: self.has(ONE_SHOT) }
+    }
+
+    fn names(self, generation: u32) -> bool {
+        self.is_live() && self.generation() == generation
+    }
+
+    fn armed_at(self) -> u32 {
+        (self.bits() & HARVEST) >> ARMED_AT
+    }
+
+    fn with_armed_at(self, harvest: u32) -> Self {
+        self.without(HARVEST).with((harvest << ARMED_AT) & HARVEST)
+    }
+
+    fn pending(self) -> Events {
+        let plain = (self.bits() & PENDING) >> PENDING_SHIFT;
+        let events = Events::from_bits(plain as u8);
+        if self.has(PENDING_ERR) { events | Events::ERR } else { events }
+    }
+
+    fn with_pending(self, events: Events) -> Self {
+        let plain = u32::from((events - Events::ERR).bits()) << PENDING_SHIFT;
+        let error = if events.is_err() { PENDING_ERR } else { 0 };
+        self.without(PENDING | PENDING_ERR).with(plain | error)
+    }
+
+    /// The conditions of both directions that `bits` (cached readiness or edges) and the filter
+    /// have in common.
+    fn wanted(self, directions: u32) -> Events {
+        Events::from_bits((directions & self.bits() & 0b11) as u8)
+    }
+
+    fn ready(self) -> u32 {
+        (self.bits() & READY) >> READY_SHIFT
+    }
+
+    fn edges(self) -> u32 {
+        (self.bits() & EDGES) >> EDGES_SHIFT
+    }
+
+    /// A new registration of a free slot, held by whoever makes it.
+    fn registered(self, mode: Mode, borrowed: bool) -> Self {
+        Self(u64::from(self.generation()) << GENERATION)
+            .with(LIVE | HELD | mode.bits())
+            .with(if borrowed { BORROWED } else { 0 })
+    }
+
+    /// The slot is given up: a new generation, and nothing else.
+    fn freed(self) -> Self {
+        Self(u64::from(self.generation().wrapping_add(1)) << GENERATION)
+    }
+
+    /// An edge from the kernel, found by harvest number `harvest`.
+    fn delivered(self, generation: u32, facts: Facts, harvest: u32) -> (Self, Delivery) {
+        if !self.names(generation) {
+            return (self, Delivery::Stale);
+        }
+        let directions = directions_of(facts);
+        let mut word = self.with(directions << READY_SHIFT | directions << EDGES_SHIFT);
+        if facts.has(Facts::RDHUP) {
+            word = word.with(HALF_CLOSED);
+        }
+        if facts.any(Facts::ERR | Facts::HUP) {
+            word = word.with(SUSPECT);
+            if word.interest().intersects(Interest::IN | Interest::OUT) {
+                word = word.without(TOLD);
+            }
+        }
+        if !word.has(ENABLED) || word.has(HELD | REMOVING | GONE) {
+            return (word, Delivery::Noted(Next::Nothing));
+        }
+        let unclear = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
+        let fresh = word.wanted(directions) - word.pending();
+        // A level packet must be true of a moment after the slot was armed. The kernel may have
+        // found this edge before the slot was armed only if that happened since the harvest began.
+        let early = !word.has(EDGE) && word.armed_at() == harvest & 0x7f;
+        if unclear || (!fresh.is_empty() && early) {
+            word = word.with(UNCHECKED);
+        } else {
+            word = word.with_pending(word.pending() | fresh);
+        }
+        let news = unclear || !fresh.is_empty();
+        if word.has(QUEUED) || !news {
+            return (word, Delivery::Noted(Next::Nothing));
+        }
+        let next = if word.has(UNCHECKED) { Next::Recheck } else { Next::Queue };
+        (word.with(QUEUED), Delivery::Noted(next))
+    }
+
+    /// The slot is enabled with `mode`; its key is in its cell. Sets what is pending from what is
+    /// known.
+    fn enabled(self, mode: Mode, harvest: u32) -> (Self, Next) {
+        let word = self
+            .without(FILTER | EDGE | ONE_SHOT | TOLD)
+            .with(ENABLED | mode.bits())
+            .with_armed_at(harvest);
+        let ends = Interest::IN | Interest::HANGUP;
+        // To a filter that did not ask for a direction before, its readiness is news, like an edge.
+        let unasked = word.ready() & !self.bits() & 0b11;
+        let remembered = if mode.edge { word.edges() | unasked } else { word.ready() };
+        let unclear = word.has(SUSPECT)
+            || (word.has(HALF_CLOSED) && word.interest().intersects(ends))
+            || !word.wanted(remembered).is_empty();
+        let word = word.without(UNCHECKED).with_pending(Events::NONE);
+        if !unclear {
+            return (word, Next::Nothing);
+        }
+        let word = word.with(UNCHECKED);
+        if word.has(QUEUED) { (word, Next::Nothing) } else { (word.with(QUEUED), Next::Recheck) }
+    }
+
+    /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
+    fn returned(self, mode: Option<Mode>, drained: Drained, harvest: u32) -> (Self, Next) {
+        if self.has(GONE) {
+            return (self, Next::Gone);
+        }
+        let word = self.without(HELD);
+        if word.has(COLLECTED) {
+            return (word, Next::Collect);
+        }
+        if word.has(REMOVING) {
+            return (word.with(QUEUED), Next::Queue);
+        }
+        let mut dry = u32::from(drained.read) | u32::from(drained.write) << 1;
+        // An edge that came since the packet was taken proves the hint wrong.
+        dry &= !word.edges();
+        let word = word.without(dry << READY_SHIFT);
+        match mode {
+            Some(mode) => word.enabled(mode, harvest),
+            None => (word, Next::Nothing),
+        }
+    }
+
+    /// The kernel's answer to a check. `None` in `kind` and `unread`: not asked.
+    fn checked(self, facts: Facts, kind: Option<Kind>, unread: Option<usize>) -> (Self, Checked) {
+        if self.has(UNCHECKED) {
+            // Something unclear came since the question: it may be newer than the answer.
+            return (self, Checked::Again);
+        }
+        let mut word = self;
+        let mut directions = directions_of(facts);
+        if is_fresh(facts, kind) {
+            word = word.without(HALF_CLOSED).with(SUSPECT);
+            directions = 0;
+        } else {
+            if facts.has(Facts::RDHUP) {
+                word = word.with(HALF_CLOSED);
+            }
+            if !facts.any(Facts::ERR | Facts::HUP) {
+                word = word.without(SUSPECT);
+            }
+        }
+        // What was not found, and what no edge brought since the question, is not ready.
+        let kept = word.ready() & word.edges();
+        word = word.without(READY).with((directions | kept) << READY_SHIFT);
+        if !word.wanted(kept & !directions).is_empty() && !word.is_removing() {
+            // An edge overtook the answer.
+            return (word.with(UNCHECKED), Checked::Again);
+        }
+        let events = report(word.interest(), facts, kind, unread, word.has(TOLD));
+        word = word.with_pending(events);
+        if word.has(EDGE) {
+            // Not reported before: an edge still, if the slot is disabled or enabled meanwhile.
+            word = word.with(u32::from(events.bits() & 0b11) << EDGES_SHIFT);
+        }
+        if events.is_empty() && word.has(ENABLED) && !word.is_removing() {
+            (word.without(QUEUED), Checked::Nothing)
+        } else {
+            (word, Checked::Hot)
+        }
+    }
+
+    /// The node's turn has come.
+    fn taken(self) -> (Self, Turn) {
+        if self.has(GONE) {
+            return (self, Turn::Gone);
+        }
+        if self.has(COLLECTED) {
+            return (self.without(QUEUED), Turn::Collect);
+        }
+        if self.has(REMOVING) {
+            return (self, Turn::Removed);
+        }
+        if !self.has(ENABLED) {
+            return (self.without(QUEUED).with_pending(Events::NONE), Turn::Nothing);
+        }
+        if self.has(UNCHECKED) {
+            return (self, Turn::Check);
+        }
+        let events = self.pending();
+        if events.is_empty() {
+            return (self.without(QUEUED), Turn::Nothing);
+        }
+        // The edges of a level registration only tell whether a hint is true of this packet; those of
+        // an edge registration are news until they are reported.
+        let reported = if self.has(EDGE) { self.bits() & 0b11 } else { 0b11 };
+        let mut word = self.with_pending(Events::NONE).without(reported << EDGES_SHIFT);
+        let asked = Events::from_bits(word.interest().bits());
+        if !events.intersects(asked) {
+            word = word.with(TOLD);
+        }
+        if word.has(ONE_SHOT) {
+            (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
+        } else {
+            (word, Turn::Shared(events))
+        }
+    }
+
+    /// The key of a persistent packet has been cloned; the node is given back or queued again.
+    /// `unreported` if it could not be cloned.
+    fn cloned(self, unreported: Events) -> (Self, Next) {
+        if self.has(REMOVING | GONE | COLLECTED) {
+            return (self, Next::Queue);
+        }
+        if !self.has(ENABLED) {
+            return (self.without(QUEUED).with_pending(Events::NONE), Next::Nothing);
+        }
+        if !self.has(EDGE) || !unreported.is_empty() {
+            // The condition may still hold: whoever comes next asks the kernel.
+            return (self.with(UNCHECKED), Next::Recheck);
+        }
+        if self.has(UNCHECKED) {
+            return (self, Next::Recheck);
+        }
+        if self.pending().is_empty() {
+            (self.without(QUEUED), Next::Nothing)
+        } else {
+            (self, Next::Queue)
+        }
+    }
+}
+
+/// The directions in which something is ready, as bits.
+fn directions_of(facts: Facts) -> u32 {
+    u32::from(facts.has(Facts::IN)) | u32::from(facts.has(Facts::OUT)) << 1
+}
+
+/// Whether `facts` is the state of a stream socket that was never connected, or is so no more.
+fn is_fresh(facts: Facts, kind: Option<Kind>) -> bool {
+    facts == Facts::OUT | Facts::HUP && kind == Some(Kind::Stream)
+}
+
+/// Whether the kind of descriptor must be known to tell what `facts` mean.
+pub(crate) fn depends_on_kind(interest: Interest, facts: Facts) -> bool {
+    let ended = facts.any(Facts::HUP | Facts::RDHUP);
+    let told = interest.contains(Interest::HANGUP) || interest == Interest::NONE;
+    facts == Facts::OUT | Facts::HUP || (ended && told)
+}
+
+/// Whether the number of unread bytes must be known to tell what `facts` mean to `interest`.
+pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
+    interest.contains(Interest::IN | Interest::HANGUP) && facts.any(Facts::HUP | Facts::RDHUP)
+}
+
+/// What a packet reports of `facts` to a registration that asks for `interest`.
+pub(crate) fn report(
+    interest: Interest,
+    facts: Facts,
+    kind: Option<Kind>,
+    unread: Option<usize>,
+    told: bool,
+) -> Events {
+    if is_fresh(facts, kind) {
+        return Events::NONE;
+    }
+    let hung_up = facts.has(Facts::HUP);
+    let ended = (hung_up || facts.has(Facts::RDHUP)) && kind != Some(Kind::Datagram);
+    let failed = facts.has(Facts::ERR);
+    let mut asked = Events::NONE;
+    if ended && interest.contains(Interest::HANGUP) {
+        asked |= Events::HANGUP;
+    }
+    if interest.contains(Interest::IN) && (facts.has(Facts::IN) || hung_up) {
+        // The end of a stream makes a read return at once. Who asked for HANGUP is told so by that
+        // and gets IN only for data.
+        if !asked.is_hangup() || unread != Some(0) {
+            asked |= Events::IN;
+        }
+    }
+    if interest.contains(Interest::OUT)
+        && (facts.has(Facts::OUT) || hung_up)
+        && !(failed && hung_up)
+    {
+        asked |= Events::OUT;
+    }
+    let unasked = if failed {
+        Events::ERR
+    } else if hung_up && ended && interest == Interest::NONE {
+        Events::HANGUP
+    } else {
+        Events::NONE
+    };
+    if asked.is_empty() && told { Events::NONE } else { asked | unasked }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.generation())?;
+        if !self.is_live() {
+            return f.write_str(" free");
+        }
+        write!(f, " {:?}", self.interest())?;
+        let names = [
+            (EDGE, "edge"),
+            (ONE_SHOT, "one-shot"),
+            (ENABLED, "enabled"),
+            (READY & (1 << READY_SHIFT), "readable"),
+            (READY & (2 << READY_SHIFT), "writable"),
+            (EDGES & (1 << EDGES_SHIFT), "edge-in"),
+            (EDGES & (2 << EDGES_SHIFT), "edge-out"),
+            (HALF_CLOSED, "half-closed"),
+            (SUSPECT, "suspect"),
+            (QUEUED, "queued"),
+            (REMOVING, "removing"),
+            (HELD, "held"),
+            (UNCHECKED, "unchecked"),
+            (TOLD, "told"),
+            (COLLECTED, "collected"),
+            (GONE, "gone"),
+            (BORROWED, "borrowed"),
+        ];
+        for (bit, name) in names {
+            if self.has(bit) {
+                write!(f, " {name}")?;
+            }
+        }
+        if self.pending().is_empty() { Ok(()) } else { write!(f, " pending {:?}", self.pending()) }
+    }
+}
+
+/// A registration's word and its links. Its key lies beside it, in an arena of the port.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    word: AtomicU64,
+    /// The next node of the queue or batch that this one stands in, and of the list of free slots.
+    pub(crate) link: AtomicU32,
+    /// The descriptor's number, as bits.
+    descriptor: AtomicU32,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { word: AtomicU64::new(0), link: AtomicU32::new(0), descriptor: AtomicU32::new(0) }
+    }
+}
+
+impl Slot {
+    pub(crate) fn word(&self) -> Word {
+        Word(self.word.load(Acquire))
+    }
+
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.descriptor.load(Relaxed).cast_signed()
+    }
+
+    /// Repeats `step` until nobody changed the word meanwhile. Written also if the word stays as it
+    /// is: whoever changes it next sees what this thread saw of the kernel.
+    fn change<R>(&self, step: impl Fn(Word) -> (Word, R)) -> R {
+        let mut word = self.word.load(Acquire);
+        loop {
+            let (wanted, outcome) = step(Word(word));
+            match self.word.compare_exchange_weak(word, wanted.0, AcqRel, Acquire) {
+                Ok(_) => return outcome,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The first generation of a slot that was never used. Nobody else knows the slot.
+    pub(crate) fn begin_with(&self, generation: u32) {
+        self.change(|_| (Word(u64::from(generation) << GENERATION), ()));
+    }
+
+    /// A free slot becomes a registration, held by the caller until he has put its key back; returns
+    /// its generation.
+    pub(crate) fn register(&self, descriptor: i32, mode: Mode, borrowed: bool) -> u32 {
+        self.descriptor.store(descriptor.cast_unsigned(), Relaxed);
+        self.change(|word| (word.registered(mode, borrowed), word.generation()))
+    }
+
+    /// The slot is given up. Only the owner of the node or of the token may call it.
+    pub(crate) fn free(&self) {
+        self.change(|word| (word.freed(), ()));
+    }
+
+    /// An edge from the kernel, found by harvest number `harvest`.
+    pub(crate) fn deliver(&self, generation: u32, facts: Facts, harvest: u32) -> Delivery {
+        self.change(|word| word.delivered(generation, facts, harvest))
+    }
+
+    /// Enables a registration whose key is in its cell.
+    pub(crate) fn enable(
+        &self,
+        generation: u32,
+        mode: Mode,
+        harvest: u32,
+    ) -> Result<Next, Refusal> {
+        self.change(|word| {
+            if !word.names(generation) || word.has(GONE) {
+                (word, Err(Refusal::NotRegistered))
+            } else if word.has(REMOVING) {
+                (word, Err(Refusal::Removing))
+            } else if word.has(HELD) {
+                (word, Err(Refusal::Held))
+            } else {
+                let (word, next) = word.enabled(mode, harvest);
+                (word, Ok(next))
+            }
+        })
+    }
+
+    /// Disables a registration; a queued packet of it is dropped when its turn comes.
+    pub(crate) fn disable(&self, generation: u32) -> Result<(), Refusal> {
+        self.change(|word| {
+            if !word.names(generation) || word.has(GONE) {
+                (word, Err(Refusal::NotRegistered))
+            } else if word.has(REMOVING) {
+                (word, Err(Refusal::Removing))
+            } else {
+                (word.without(ENABLED), Ok(()))
+            }
+        })
+    }
+
+    /// Marks a registration for removal; `collect` if the caller waits for the key itself. Whoever
+    /// gets [`Removal::Owned`] owns the node.
+    pub(crate) fn remove(&self, generation: u32, collect: bool) -> Result<Removal, Refusal> {
+        self.change(|word| {
+            if !word.names(generation) || word.has(GONE) {
+                return (word, Err(Refusal::NotRegistered));
+            }
+            if word.has(REMOVING) {
+                return (word, Ok(Removal::Already));
+            }
+            let marked = word.without(ENABLED).with(REMOVING);
+            if word.has(HELD | QUEUED) {
+                (marked.with(if collect { COLLECTED } else { 0 }), Ok(Removal::Marked))
+            } else {
+                (marked.with(QUEUED), Ok(Removal::Owned))
+            }
+        })
+    }
+
+    /// The thread that waited for the key claims the node, or gives up waiting (`None` as long as
+    /// somebody else has node or key).
+    pub(crate) fn collect(&self, generation: u32) -> Option<Result<(), Refusal>> {
+        self.change(|word| {
+            if !word.names(generation) || word.has(GONE) {
+                (word, Some(Err(Refusal::NotRegistered)))
+            } else if word.has(HELD | QUEUED) {
+                (word, None)
+            } else {
+                (word.with(QUEUED).without(COLLECTED), Some(Ok(())))
+            }
+        })
+    }
+
+    /// The thread that waited for the key waits no longer: the removal becomes an ordinary one.
+    /// True if the key is in its cell and the caller owns the node now.
+    pub(crate) fn stop_collecting(&self, generation: u32) -> bool {
+        self.change(|word| {
+            if !word.names(generation) || !word.has(COLLECTED) {
+                (word, false)
+            } else if word.has(HELD | QUEUED) {
+                (word.without(COLLECTED), false)
+            } else {
+                (word.without(COLLECTED).with(QUEUED), true)
+            }
+        })
+    }
+
+    /// The descriptor was closed without being removed. Whoever gets [`Removal::Owned`] owns the
+    /// node.
+    pub(crate) fn retire(&self, generation: u32) -> Removal {
+        self.change(|word| {
+            if !word.names(generation) || word.has(REMOVING | GONE) {
+                return (word, Removal::Already);
+            }
+            let gone = word.without(ENABLED).with(GONE);
+            if word.has(HELD | QUEUED) {
+                (gone, Removal::Marked)
+            } else {
+                (gone.with(QUEUED), Removal::Owned)
+            }
+        })
+    }
+
+    /// The token gives its key back, which the caller has put into the cell, and arms the slot.
+    pub(crate) fn put_back(&self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Next {
+        self.change(|word| word.returned(mode, drained, harvest))
+    }
+
+    /// A check is about to be made: edges from now on are newer than its answer may be.
+    pub(crate) fn begin_check(&self) {
+        self.change(|word| (word.without(EDGES | UNCHECKED), ()));
+    }
+
+    /// The answer to a check. Only the owner of the node calls it.
+    pub(crate) fn check(&self, facts: Facts, kind: Option<Kind>, unread: Option<usize>) -> Checked {
+        self.change(|word| word.checked(facts, kind, unread))
+    }
+
+    /// The node's turn has come. Only the owner of the node calls it.
+    pub(crate) fn take(&self) -> Turn {
+        self.change(Word::taken)
+    }
+
+    /// The key of a persistent packet has been cloned. Only the owner of the node calls it.
+    /// `unreported` if it could not be cloned, and the packet is lost.
+    pub(crate) fn cloned(&self, unreported: Events) -> Next {
+        self.change(|word| word.cloned(unreported))
+    }
+}

@@ -1,0 +1,181 @@
+//! Which port of the process holds which descriptor number.
+//!
+//! One registration per descriptor and one port per descriptor: the table remembers, and the kernel
+//! settles whether an entry is stale (the number was closed, and perhaps given out again, without
+//! being removed first). One lock of the table is held over the system call that attaches or
+//! detaches a number, so that table and kernel agree about each number at any time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::error::ErrorKind;
+use crate::state::facts::{Descriptor, Fault};
+
+/// Locks of the table; a number's lock is chosen by its lowest bits.
+const SHARDS: usize = 16;
+
+/// A port, as the table sees it.
+pub(crate) trait Holder: Send + Sync {
+    /// Whether the port's kernel set has what `descriptor` names now.
+    fn watches(&self, descriptor: Descriptor) -> bool;
+
+    /// Whether the registration `token` of the port goes on.
+    fn is_live(&self, token: u64) -> bool;
+
+    /// Ends the registration `token`, whose descriptor was closed without being removed. Called
+    /// with no lock of the table held.
+    fn retire(&self, token: u64);
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The port's number; 0 if nobody holds the descriptor.
+    port: u64,
+    token: u64,
+}
+
+const FREE: Entry = Entry { port: 0, token: 0 };
+
+/// Why a number could not be claimed.
+pub(crate) enum Claim {
+    /// The system refused, or this port has it already.
+    Refused(Fault),
+    /// Another port of the process has it.
+    Elsewhere,
+}
+
+/// The table of one kernel: there is one for the process, and one for each simulated kernel.
+pub(crate) struct Descriptors {
+    shards: [Mutex<Vec<Entry>>; SHARDS],
+    ports: Mutex<Ports>,
+}
+
+struct Ports {
+    last: u64,
+    live: Vec<(u64, Weak<dyn Holder>)>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Descriptors {
+    /// An empty table.
+    pub(crate) const fn new() -> Self {
+        Self {
+            shards: [const { Mutex::new(Vec::new()) }; SHARDS],
+            ports: Mutex::new(Ports { last: 0, live: Vec::new() }),
+        }
+    }
+
+    /// Takes a port in and gives it its number, which is never 0 and never given twice.
+    pub(crate) fn enter(&self, holder: Weak<dyn Holder>) -> u64 {
+        let mut ports = locked(&self.ports);
+        ports.last += 1;
+        let number = ports.last;
+        ports.live.push((number, holder));
+        number
+    }
+
+    /// Forgets a port. Its descriptors must have been released.
+    pub(crate) fn leave(&self, port: u64) {
+        locked(&self.ports).live.retain(|(number, _)| *number != port);
+    }
+
+    fn holder(&self, port: u64) -> Option<Arc<dyn Holder>> {
+        let ports = locked(&self.ports);
+        ports
+            .live
+            .iter()
+            .find(|(number, _)| *number == port)
+            .and_then(|(_, holder)| holder.upgrade())
+    }
+
+    /// Claims `descriptor` for the registration `token` of `port`. `attach` asks the kernel;
+    /// `adopt` is asked instead if the kernel's set has what the number names, but no registration
+    /// does: the number was closed, and then made to name the same object again. Both are called with
+    /// the number's lock held. A stale registration of the number is retired.
+    pub(crate) fn claim(
+        &self,
+        descriptor: Descriptor,
+        port: u64,
+        token: u64,
+        attach: impl FnOnce() -> Result<(), Fault>,
+        adopt: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<(), Claim> {
+        let (shard, place) = Self::place(descriptor).map_err(Claim::Refused)?;
+        let mut entries = locked(&self.shards[shard]);
+        if entries.len() <= place {
+            let more = place + 1 - entries.len();
+            if entries.try_reserve(more).is_err() {
+                return Err(Claim::Refused(Fault { kind: ErrorKind::OutOfMemory, code: None }));
+            }
+            entries.resize(place + 1, FREE);
+        }
+        let former = entries[place];
+        let holder = if former.port == 0 { None } else { self.holder(former.port) };
+        if let Some(holder) = &holder
+            && former.port != port
+            && holder.watches(descriptor)
+        {
+            return Err(Claim::Elsewhere);
+        }
+        match attach() {
+            Err(fault) if fault.kind == ErrorKind::AlreadyRegistered => {
+                let live = former.port == port
+                    && holder.as_ref().is_some_and(|holder| holder.is_live(former.token));
+                if live {
+                    return Err(Claim::Refused(fault));
+                }
+                adopt().map_err(Claim::Refused)?;
+            }
+            outcome => outcome.map_err(Claim::Refused)?,
+        }
+        entries[place] = Entry { port, token };
+        drop(entries);
+        if let Some(holder) = holder {
+            holder.retire(former.token);
+        }
+        Ok(())
+    }
+
+    /// Gives `descriptor` up if it is still held by the registration `token` of `port`. `detach`
+    /// tells the kernel; it is called with the number's lock held, and only then.
+    pub(crate) fn release(
+        &self,
+        descriptor: Descriptor,
+        port: u64,
+        token: u64,
+        detach: impl FnOnce(),
+    ) {
+        let Ok((shard, place)) = Self::place(descriptor) else { return };
+        let mut entries = locked(&self.shards[shard]);
+        match entries.get_mut(place) {
+            Some(entry) if entry.port == port && entry.token == token => {
+                detach();
+                *entry = FREE;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the registration `token` of `port` has `descriptor` still, and `watches` says that its
+    /// set has what the number names now. `watches` is called with the number's lock held.
+    pub(crate) fn holds(
+        &self,
+        descriptor: Descriptor,
+        port: u64,
+        token: u64,
+        watches: impl FnOnce() -> bool,
+    ) -> bool {
+        let Ok((shard, place)) = Self::place(descriptor) else { return false };
+        let entries = locked(&self.shards[shard]);
+        let entry = entries.get(place).copied().unwrap_or(FREE);
+        entry.port == port && entry.token == token && watches()
+    }
+
+    fn place(descriptor: Descriptor) -> Result<(usize, usize), Fault> {
+        let number = usize::try_from(descriptor)
+            .map_err(|_| Fault { kind: ErrorKind::BadDescriptor, code: None })?;
+        Ok((number % SHARDS, number / SHARDS))
+    }
+}

@@ -1,0 +1,54 @@
+//! What a port can tell about itself.
+
+/// The state of a port at one moment, and what it has done so far; from
+/// [`Port::stats`](crate::Port::stats).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The mechanism that watches descriptors: `"epoll"`, or `"sim"` for the simulated kernel.
+    pub backend: &'static str,
+    /// How many threads may run with packets at once.
+    pub concurrency: usize,
+    /// Registrations that have not ended.
+    pub registered: usize,
+    /// Packets in the queue, and registrations that wait to be checked with the kernel.
+    pub queued: usize,
+    /// Threads that run with packets, as far as is known.
+    pub running: usize,
+    /// Threads that have packets, but sleep in the kernel or said that they would.
+    pub blocked: usize,
+    /// Threads that wait; one of them may be in the kernel's wait.
+    pub parked: usize,
+    /// Threads woken so far, for a packet or to look after the port.
+    pub wakes: u64,
+    /// Threads woken to take packets that then found none.
+    pub needless_wakes: u64,
+    /// How often the kernel was asked for events.
+    pub harvests: u64,
+    /// How often the kernel's set was replaced because duplicates of closed descriptors filled it.
+    pub rebuilds: u64,
+    /// Packets taken so far, by kind.
+    pub packets: PacketCounts,
+}
+
+/// Packets taken, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PacketCounts {
+    /// [`Packet::Ready`](crate::Packet::Ready).
+    pub ready: u64,
+    /// [`Packet::Notified`](crate::Packet::Notified).
+    pub notified: u64,
+    /// [`Packet::Posted`](crate::Packet::Posted).
+    pub posted: u64,
+    /// [`Packet::Removed`](crate::Packet::Removed).
+    pub removed: u64,
+}
+
+impl PacketCounts {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.ready + self.notified + self.posted + self.removed
+    }
+}

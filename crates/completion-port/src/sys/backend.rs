@@ -1,0 +1,83 @@
+//! The seam between the engine and a system: everything the engine asks of a kernel, item by item.
+//!
+//! A back end only translates: requests to system calls, results to [`Facts`]. It takes no decision
+//! about packets, keys or threads. The trait names no type of any system, so that the engine can be
+//! run on the simulated kernel and under a model checker.
+
+use std::time::Duration;
+
+pub(crate) use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::table::Descriptors;
+
+/// Everything the engine asks of a system.
+pub(crate) trait Backend: Send + Sync {
+    /// The mechanism's name, for statistics and dumps.
+    fn name(&self) -> &'static str;
+
+    /// The table of descriptor numbers of the kernel behind this back end: which port holds which.
+    fn descriptors(&self) -> &Descriptors;
+
+    /// Watches `descriptor` until it is detached or closed. Every change to readable, writable,
+    /// half-closed, hung-up or failed gives an [`Edge`] with `token`, and so does what holds now.
+    /// Refused if the set has this descriptor already, if the system cannot watch it, or for want
+    /// of memory, watches or descriptors; nothing has changed then.
+    fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault>;
+
+    /// Watches `descriptor`, which the set has already under a token of a registration that has ended,
+    /// with this `token` from now on. Gives an edge for what holds now, as [`Backend::attach`] does.
+    fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault>;
+
+    /// Stops watching `descriptor`; no harm if it is not watched. Edges that were harvested before
+    /// may still be on their way.
+    fn detach(&self, descriptor: Descriptor);
+
+    /// Whether what `descriptor` names *now* is watched by this set. False after the descriptor was
+    /// closed, also if its number has been given out again.
+    fn watches(&self, descriptor: Descriptor) -> bool;
+
+    /// Waits until there is an edge, [`Backend::wake`] was called, `timeout` is over (`None`: no
+    /// limit) or the system feels like returning, and puts the edges into `edges`, which it empties
+    /// first and never lets grow. One thread at a time; never called with a lock of the engine held
+    /// unless `timeout` is zero.
+    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>);
+
+    /// Makes the thread in [`Backend::harvest`] return, or the next one that enters it.
+    fn wake(&self);
+
+    /// Answers all probes at this moment, by one system call, without waiting.
+    fn probe(&self, probes: &mut [Probe]);
+
+    /// How many bytes can be read before the end of the stream; `None` where the system has no
+    /// answer. Asked only of descriptors that are half-closed or hung up.
+    fn unread(&self, descriptor: Descriptor) -> Option<usize>;
+
+    /// What kind of object it is. Asked only about a hang-up.
+    fn kind(&self, descriptor: Descriptor) -> Kind;
+
+    /// Replaces the watched set by a new one that has just `live`, and so gets rid of what lives on
+    /// through duplicates of closed descriptors. Gives an edge again for whatever holds.
+    fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault>;
+
+    /// The time since some fixed moment, on a clock that does not go back.
+    fn now(&self) -> Duration;
+
+    /// The calling thread, as something that can be parked, unparked and looked at.
+    fn this_thread(&self) -> Box<dyn ThreadHandle>;
+
+    /// Whether this process is a forked child of the one that made the back end.
+    fn forked(&self) -> bool;
+}
+
+/// One thread that waits on a port now and then.
+pub(crate) trait ThreadHandle: Send + Sync {
+    /// Sleeps until [`ThreadHandle::unpark`] was called since the last `park`, or `timeout` is over
+    /// (`None`: no limit), or for no reason. Only the thread itself calls it.
+    fn park(&self, timeout: Option<Duration>);
+
+    /// Ends the thread's present `park`, or its next one.
+    fn unpark(&self);
+
+    /// Whether the thread sleeps in the kernel at this moment, for whatever reason, or has ended;
+    /// `None` if the system does not tell. A thread that was preempted does not sleep.
+    fn asleep(&self) -> Option<bool>;
+}

@@ -1,0 +1,361 @@
+//! The back end of Linux: one epoll set, edge-triggered, and an eventfd to leave its wait.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::process::Process;
+use super::thread::Current;
+use crate::error::ErrorKind;
+use crate::state::table::Descriptors;
+use crate::sys::backend::{Backend, Descriptor, Edge, Facts, Fault, Kind, Probe, ThreadHandle};
+
+/// The token of the eventfd, which no slot has.
+const WAKE: u64 = u64::MAX;
+
+/// What every descriptor is watched for. ERR and HUP come unasked.
+#[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as a signed number")]
+const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+
+/// Edges asked for at once; more come with the next wait.
+const ROOM: usize = 64;
+
+/// Room for the kernel to write events to.
+type Events = [MaybeUninit<libc::epoll_event>; ROOM];
+
+pub(in crate::sys) struct Epoll {
+    process: Process,
+    set: OwnedFd,
+    wake: OwnedFd,
+    /// Whether epoll_pwait2(2) is there, as far as is known.
+    is_precise: AtomicBool,
+}
+
+fn last_fault() -> Fault {
+    let code = io::Error::last_os_error().raw_os_error();
+    let kind = match code {
+        Some(libc::EBADF) => ErrorKind::BadDescriptor,
+        Some(libc::EEXIST) => ErrorKind::AlreadyRegistered,
+        Some(libc::EINVAL | libc::ELOOP | libc::EPERM) => ErrorKind::NotPollable,
+        Some(libc::EMFILE | libc::ENFILE) => ErrorKind::DescriptorLimit,
+        Some(libc::ENOMEM) => ErrorKind::OutOfMemory,
+        Some(libc::ENOSPC) => ErrorKind::WatchLimit,
+        _ => ErrorKind::Other,
+    };
+    Fault { kind, code }
+}
+
+fn owned(descriptor: Descriptor) -> Result<OwnedFd, Fault> {
+    if descriptor < 0 {
+        return Err(last_fault());
+    }
+    // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+    // - the system call that the caller has made returned it just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn new_set() -> Result<OwnedFd, Fault> {
+    // SAFETY: epoll_create1(2) demands nothing of memory.
+    owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+}
+
+fn add(set: &OwnedFd, descriptor: Descriptor, events: u32, token: u64) -> Result<(), Fault> {
+    control(set, libc::EPOLL_CTL_ADD, descriptor, events, token)
+}
+
+fn control(
+    set: &OwnedFd,
+    operation: i32,
+    descriptor: Descriptor,
+    events: u32,
+    token: u64,
+) -> Result<(), Fault> {
+    let mut event = libc::epoll_event { events, u64: token };
+    // SAFETY: epoll_ctl(2) reads one event at the pointer it is given.
+    // - valid for reads: `event` lives until the call returns. Descriptors are plain numbers to it.
+    let done = unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, descriptor, &raw mut event) };
+    if done == 0 { Ok(()) } else { Err(last_fault()) }
+}
+
+fn delete(set: &OwnedFd, descriptor: Descriptor) {
+    // SAFETY: epoll_ctl(2) with EPOLL_CTL_DEL ignores the pointer since Linux 2.6.9.
+    // A descriptor that is not in the set is refused, which is as good.
+    unsafe {
+        libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor, std::ptr::null_mut())
+    };
+}
+
+#[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
+fn facts_of_edge(events: u32) -> Facts {
+    let known = [
+        (libc::EPOLLIN as u32, Facts::IN),
+        (libc::EPOLLOUT as u32, Facts::OUT),
+        (libc::EPOLLRDHUP as u32, Facts::RDHUP),
+        (libc::EPOLLHUP as u32, Facts::HUP),
+        (libc::EPOLLERR as u32, Facts::ERR),
+    ];
+    let mut facts = Facts::NONE;
+    for (bit, fact) in known {
+        if events & bit != 0 {
+            facts |= fact;
+        }
+    }
+    facts
+}
+
+fn facts_of_poll(events: i16) -> Facts {
+    let known = [
+        (libc::POLLIN, Facts::IN),
+        (libc::POLLOUT, Facts::OUT),
+        (libc::POLLRDHUP, Facts::RDHUP),
+        (libc::POLLHUP, Facts::HUP),
+        (libc::POLLERR, Facts::ERR),
+        (libc::POLLNVAL, Facts::CLOSED),
+    ];
+    let mut facts = Facts::NONE;
+    for (bit, fact) in known {
+        if events & bit != 0 {
+            facts |= fact;
+        }
+    }
+    facts
+}
+
+/// One poll(2) for at most `ROOM` questions. False if there are more than the process may ask at once.
+fn poll(probes: &mut [Probe]) -> bool {
+    let mut questions = [libc::pollfd { fd: -1, events: 0, revents: 0 }; ROOM];
+    for (question, probe) in questions.iter_mut().zip(probes.iter()) {
+        question.fd = probe.descriptor;
+        question.events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
+    }
+    loop {
+        // SAFETY: poll(2) reads and writes as many questions at the pointer as it is told.
+        // - valid: `questions` has ROOM elements, and `probes` has at most so many;
+        // - not shared: it is a local of this function.
+        let done = unsafe { libc::poll(questions.as_mut_ptr(), probes.len() as libc::nfds_t, 0) };
+        if done >= 0 {
+            break;
+        }
+        if io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+            return false;
+        }
+        // A signal, or a passing lack of kernel memory: asked again.
+    }
+    for (question, probe) in questions.iter().zip(probes.iter_mut()) {
+        probe.facts = facts_of_poll(question.revents);
+    }
+    true
+}
+
+impl Epoll {
+    pub(in crate::sys) fn new() -> Result<Self, Fault> {
+        let process = Process::current();
+        let set = new_set()?;
+        // SAFETY: eventfd(2) demands nothing of memory.
+        let wake = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let this = Self { process, set, wake, is_precise: AtomicBool::new(true) };
+        this.watch_wake(&this.set)?;
+        Ok(this)
+    }
+
+    #[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as signed")]
+    fn watch_wake(&self, set: &OwnedFd) -> Result<(), Fault> {
+        // Edge-triggered: each write is one edge, and the counter is never read.
+        add(set, self.wake.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLET) as u32, WAKE)
+    }
+
+    /// One epoll_wait(2) or epoll_pwait2(2). Returns early for a signal, as it likes.
+    fn wait(&self, events: &mut Events, room: usize, timeout: Option<Duration>) -> usize {
+        let most = i32::try_from(room.min(ROOM)).unwrap_or(1);
+        let set = self.set.as_raw_fd();
+        let limit = match timeout {
+            None => -1,
+            Some(Duration::ZERO) => 0,
+            Some(timeout) => {
+                if let Some(count) = self.wait_precisely(events, most, timeout) {
+                    return count;
+                }
+                crate::timeout::whole_milliseconds(timeout)
+            }
+        };
+        // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
+        // - valid for writes: `events` has ROOM elements, and `most` is at most that;
+        // - not shared: it is borrowed mutably over the call.
+        let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr().cast(), most, limit) };
+        // An error is EINTR, and the caller looks at the clock again.
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11).
+    fn wait_precisely(&self, events: &mut Events, most: i32, timeout: Duration) -> Option<usize> {
+        if !self.is_precise.load(Relaxed) {
+            return None;
+        }
+        let limit = crate::timeout::timespec(timeout);
+        // SAFETY: epoll_pwait2(2) writes at most `most` events at the first pointer, reads a timespec
+        // at the second, and takes no signal mask from a null pointer.
+        // - valid for writes: `events` has ROOM elements, and `most` is at most that;
+        // - valid for reads: `limit` lives until the call returns.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.set.as_raw_fd(),
+                events.as_mut_ptr(),
+                most,
+                &raw const limit,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        match usize::try_from(count) {
+            Ok(count) => Some(count),
+            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => Some(0),
+            // No such call, or a sandbox that does not know it.
+            Err(_) => {
+                self.is_precise.store(false, Relaxed);
+                None
+            }
+        }
+    }
+}
+
+impl Backend for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.process.descriptors()
+    }
+
+    fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        add(&self.set, descriptor, WATCHED, token)
+    }
+
+    fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        control(&self.set, libc::EPOLL_CTL_MOD, descriptor, WATCHED, token)
+    }
+
+    fn detach(&self, descriptor: Descriptor) {
+        delete(&self.set, descriptor);
+    }
+
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        // Adding it again is refused, without any effect, if and only if it is there. No slot has
+        // the token; if it was not there it is taken out again.
+        match add(&self.set, descriptor, 0, WAKE) {
+            Err(fault) => fault.kind == ErrorKind::AlreadyRegistered,
+            Ok(()) => {
+                delete(&self.set, descriptor);
+                false
+            }
+        }
+    }
+
+    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+        edges.clear();
+        let mut events = [const { MaybeUninit::uninit() }; ROOM];
+        let count = self.wait(&mut events, edges.capacity(), timeout);
+        for event in &events[..count] {
+            // SAFETY: `assume_init` demands a value.
+            // - the kernel wrote the first `count` events.
+            let event = unsafe { event.assume_init() };
+            let token = event.u64;
+            if token != WAKE {
+                edges.push(Edge { token, facts: facts_of_edge(event.events) });
+            }
+        }
+    }
+
+    fn wake(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: write(2) reads as many bytes at the pointer as it is told.
+        // - valid for reads: `one` has eight bytes, which is what an eventfd takes.
+        // The counter would overflow after 2^64 - 2 wakes; short of that the write succeeds.
+        unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    fn probe(&self, probes: &mut [Probe]) {
+        for part in probes.chunks_mut(ROOM) {
+            if poll(part) {
+                continue;
+            }
+            // More at once than the process may have descriptors: one by one.
+            for probe in part.chunks_mut(1) {
+                if !poll(probe) {
+                    // It may have none at all any more (a limit of zero, set by a sandbox), and the
+                    // kernel answers no question: better a packet too many than none.
+                    probe[0].facts = Facts::IN | Facts::OUT;
+                }
+            }
+        }
+    }
+
+    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: ioctl(2) with FIONREAD writes one int at the pointer, or fails.
+        // - valid for writes: `count` lives until the call returns.
+        let done = unsafe { libc::ioctl(descriptor, libc::FIONREAD, &raw mut count) };
+        if done == 0 { usize::try_from(count).ok() } else { None }
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        let mut kind: libc::c_int = 0;
+        let mut size = libc::socklen_t::try_from(size_of_val(&kind)).unwrap_or(4);
+        // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and
+        // writes the size at the other.
+        // - valid: both are locals of the right type, and `size` is that of the value.
+        let done = unsafe {
+            libc::getsockopt(
+                descriptor,
+                libc::SOL_SOCKET,
+                libc::SO_TYPE,
+                (&raw mut kind).cast(),
+                &raw mut size,
+            )
+        };
+        match (done, kind) {
+            (0, libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
+            (0, _) => Kind::Datagram,
+            _ => Kind::NoSocket,
+        }
+    }
+
+    fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+        let new = new_set()?;
+        self.watch_wake(&new)?;
+        for (descriptor, token) in live {
+            match add(&new, descriptor, WATCHED, token) {
+                Ok(()) => {}
+                // Closed without being removed, and perhaps given out for something else: its
+                // registration ends when somebody finds out.
+                Err(fault)
+                    if matches!(fault.kind, ErrorKind::BadDescriptor | ErrorKind::NotPollable) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        // SAFETY: dup3(2) demands nothing of memory.
+        // - the number of the old set is ours and stays open all the time: it names the new set in
+        //   one step, and whoever uses it finds one or the other.
+        let done = unsafe { libc::dup3(new.as_raw_fd(), self.set.as_raw_fd(), libc::O_CLOEXEC) };
+        if done < 0 { Err(last_fault()) } else { Ok(()) }
+    }
+
+    fn now(&self) -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: clock_gettime(2) writes one timespec at the pointer.
+        // - valid for writes: `time` lives until the call returns. This clock always exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        crate::timeout::duration(time)
+    }
+
+    fn this_thread(&self) -> Box<dyn ThreadHandle> {
+        Box::new(Current::new())
+    }
+
+    fn forked(&self) -> bool {
+        !self.process.is_current()
+    }
+}

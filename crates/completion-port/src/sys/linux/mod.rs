@@ -1,0 +1,5 @@
+//! Linux.
+
+pub(super) mod epoll;
+mod process;
+mod thread;

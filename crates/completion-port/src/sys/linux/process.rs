@@ -1,0 +1,131 @@
+//! Tells a forked child from its parent, and keeps what belongs to one process.
+//!
+//! A page of memory that the kernel wipes in a forked child (`MADV_WIPEONFORK` of madvise(2)) points
+//! to what the process has: its table of descriptors. In a child the page is empty until the child
+//! makes a port of its own, and then points to a table of the child's own, since the parent's names
+//! the parent's ports and may have been locked when it was copied.
+
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use crate::state::table::Descriptors;
+
+/// What belongs to one process. Made once in a process, and never freed.
+struct Belongings {
+    descriptors: Descriptors,
+}
+
+/// The last ones made: a second pointer to them, for leak detectors, which do not look into the page.
+static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
+
+/// Where the pointer to the belongings lies: a page that is wiped on fork, once it is made.
+static PAGE: AtomicPtr<AtomicPtr<Belongings>> = AtomicPtr::new(ptr::null_mut());
+
+/// Where it lies if the kernel is too old to wipe a page (before 4.14): a fork is not noticed then.
+static FALLBACK: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
+
+const SIZE: usize = 4096;
+
+/// A process, as it was when a port was made.
+#[derive(Clone, Copy)]
+pub(super) struct Process(&'static Belongings);
+
+fn map_page() -> Option<*mut AtomicPtr<Belongings>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: mmap(2) demands a valid combination of arguments, and replaces no mapping unless told.
+    // - a private, anonymous mapping needs no descriptor, and no address is given.
+    let page = unsafe {
+        libc::mmap(ptr::null_mut(), SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: madvise(2) demands a range of whole pages that is mapped.
+    // - it is the one mapped just now; the kernel rounds the length up to whole pages.
+    let advised = unsafe { libc::madvise(page, SIZE, libc::MADV_WIPEONFORK) };
+    if advised != 0 {
+        unmap(page);
+        return None;
+    }
+    Some(page.cast())
+}
+
+fn unmap(page: *mut libc::c_void) {
+    // SAFETY: munmap(2) demands that nobody uses the range any more.
+    // - the caller mapped it just now and showed it to nobody.
+    unsafe { libc::munmap(page, SIZE) };
+}
+
+/// The place of the pointer. Takes no lock: another thread of the parent might have held it when
+/// this process was forked.
+fn place() -> &'static AtomicPtr<Belongings> {
+    if !FALLBACK.load(Acquire).is_null() {
+        // Once it has been used, everybody uses it: there is one table.
+        return &FALLBACK;
+    }
+    let mut page = PAGE.load(Acquire);
+    if page.is_null() {
+        let Some(made) = map_page() else { return &FALLBACK };
+        match PAGE.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
+            Ok(_) => page = made,
+            Err(other) => {
+                unmap(made.cast());
+                page = other;
+            }
+        }
+    }
+    // SAFETY: a shared reference demands memory that is valid, initialised and only changed as its
+    // type allows.
+    // - valid and initialised: the mapping is zeroed, which is a null pointer, and never unmapped;
+    // - it is touched only as an atomic; the kernel wipes it only in a process that has no other
+    //   thread yet.
+    unsafe { &*page }
+}
+
+impl Process {
+    /// This process.
+    pub(super) fn current() -> Self {
+        let place = place();
+        let mut belongings = place.load(Acquire);
+        if belongings.is_null() {
+            let made = Box::into_raw(Box::new(Belongings { descriptors: Descriptors::new() }));
+            match place.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
+                Ok(_) => {
+                    NEWEST.store(made, Release);
+                    belongings = made;
+                }
+                Err(other) => {
+                    // SAFETY: `from_raw` demands a pointer of `into_raw` that nobody else uses.
+                    // - it was made just now, and not published.
+                    drop(unsafe { Box::from_raw(made) });
+                    belongings = other;
+                }
+            }
+        }
+        // SAFETY: a shared reference demands a valid object that nobody changes.
+        // - what was published here was made by `into_raw` in this process or in a parent, whose
+        //   memory this one has a copy of; it is never freed and only changed through its locks.
+        Self(unsafe { &*belongings })
+    }
+
+    /// Whether this is the process that runs, not one that it was forked from.
+    pub(super) fn is_current(self) -> bool {
+        let page = PAGE.load(Acquire);
+        if page.is_null() {
+            return true;
+        }
+        // SAFETY: a shared reference demands memory that is valid, initialised and only changed as its
+        // type allows.
+        // - `place` published the page: zeroed, never unmapped, and touched only as an atomic.
+        let here = unsafe { &*page }.load(Acquire);
+        // If it was made, but could not be for this process, the fallback was used: no fork is
+        // noticed.
+        ptr::eq(here, self.0) || ptr::eq(FALLBACK.load(Acquire), self.0)
+    }
+
+    /// Which port of the process has which descriptor.
+    pub(super) fn descriptors(self) -> &'static Descriptors {
+        &self.0.descriptors
+    }
+}

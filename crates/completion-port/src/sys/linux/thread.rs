@@ -1,0 +1,100 @@
+//! A thread that can be parked, and looked at through `/proc`.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::sys::backend::ThreadHandle;
+
+/// The calling thread.
+///
+/// Not the standard library's `park`: its one token for each thread is the user's, whose own
+/// `unpark` would be swallowed here.
+pub(super) struct Current {
+    id: libc::c_long,
+    /// Whether the next `park` returns at once.
+    token: Mutex<bool>,
+    given: Condvar,
+    /// `/proc/self/task/TID/stat`, opened when somebody first looks, and kept open.
+    stat: OnceLock<File>,
+}
+
+impl Current {
+    pub(super) fn new() -> Self {
+        // SAFETY: gettid(2) demands nothing. By its number, since the C library's function is younger
+        // (glibc 2.30).
+        let id = unsafe { libc::syscall(libc::SYS_gettid) };
+        Self { id, token: Mutex::new(false), given: Condvar::new(), stat: OnceLock::new() }
+    }
+
+    fn token(&self) -> MutexGuard<'_, bool> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ThreadHandle for Current {
+    fn park(&self, timeout: Option<Duration>) {
+        let mut token = self.token();
+        if !*token {
+            // Waking for no reason is allowed: the caller looks again.
+            token = match timeout {
+                None => self.given.wait(token).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    let woken = self.given.wait_timeout(token, timeout);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        *token = false;
+    }
+
+    fn unpark(&self) {
+        *self.token() = true;
+        self.given.notify_one();
+    }
+
+    fn asleep(&self) -> Option<bool> {
+        let stat = match self.stat.get() {
+            Some(stat) => stat,
+            None => match File::open(format!("/proc/self/task/{}/stat", self.id)) {
+                Ok(file) => self.stat.get_or_init(|| file),
+                // It has ended, and will not run again; unless there is no `/proc` at all.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Path::new("/proc/self/task").exists().then_some(true);
+                }
+                // No descriptor left, for instance: tried again next time.
+                Err(_) => return None,
+            },
+        };
+        let mut line = [0; 128];
+        match stat.read_at(&mut line, 0) {
+            Ok(read) => state_of(&line[..read]).map(|state| matches!(state, b'S' | b'D')),
+            // It has ended, and will not run again.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Some(true),
+            Err(_) => None,
+        }
+    }
+}
+
+/// The state's letter in a line of proc_pid_stat(5): the first field behind the command's name, which
+/// stands in brackets and may itself have any character in it.
+fn state_of(line: &[u8]) -> Option<u8> {
+    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+    line.get(end_of_name + 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state_of;
+
+    #[test]
+    fn the_state_is_found_behind_any_name() {
+        assert_eq!(state_of(b"17 (worker) S 1 17 17 0"), Some(b'S'));
+        assert_eq!(state_of(b"17 (a) R (b) R 1 17"), Some(b'R'));
+        assert_eq!(state_of(b"17 (cut"), None);
+        assert_eq!(state_of(b""), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! The systems: one folder each, and the only place that knows which one it is compiled for.
+//!
+//! [`backend`] is the seam: the trait that each of them implements.
+
+pub(crate) mod backend;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(feature = "sim")]
+pub mod sim;
+
+use backend::{Backend, Fault};
+
+/// The best back end of this system.
+pub(crate) fn native() -> Result<Box<dyn Backend>, Fault> {
+    #[cfg(target_os = "linux")]
+    {
+        linux::epoll::Epoll::new().map(|set| Box::new(set) as Box<dyn Backend>)
+    }
+}

@@ -1,0 +1,95 @@
+//! How often a port asked the kernel for what.
+
+use std::ops::Sub;
+
+/// How often the ports of a kernel asked it for what. Subtract an earlier count to look at one
+/// step of a test.
+///
+/// ```
+/// # use completion_port::sim;
+/// # let kernel = sim::Kernel::new();
+/// let before = kernel.calls();
+/// // … a step that must not ask the kernel …
+/// assert_eq!(kernel.calls() - before, sim::Calls::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Calls {
+    /// Descriptors that were to be watched.
+    pub attach: u64,
+    /// Watched descriptors that were given to another registration.
+    pub adopt: u64,
+    /// Descriptors that were no longer to be watched.
+    pub detach: u64,
+    /// Questions whether a number still names what is watched.
+    pub watches: u64,
+    /// Waits for edges, sleeping or not.
+    pub harvest: u64,
+    /// Waits for edges that were allowed to sleep.
+    pub sleeping_harvest: u64,
+    /// Wake-ups of a wait for edges.
+    pub wake: u64,
+    /// Calls that asked what holds of some descriptors.
+    pub probe: u64,
+    /// Descriptors that were asked about by those.
+    pub probed: u64,
+    /// Questions how many bytes can be read.
+    pub unread: u64,
+    /// Questions what kind of object a number names.
+    pub kind: u64,
+    /// Sets of watched descriptors that were replaced.
+    pub rebuild: u64,
+    /// Looks at the clock.
+    pub now: u64,
+    /// Threads that parked.
+    pub park: u64,
+    /// Threads that were to be unparked.
+    pub unpark: u64,
+    /// Questions whether a thread sleeps.
+    pub asleep: u64,
+}
+
+impl Calls {
+    /// The system calls that this would have been: everything but looks at the clock, which cost
+    /// none.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.attach
+            + self.adopt
+            + self.detach
+            + self.watches
+            + self.harvest
+            + self.wake
+            + self.probe
+            + self.unread
+            + self.kind
+            + self.rebuild
+            + self.park
+            + self.unpark
+            + self.asleep
+    }
+}
+
+impl Sub for Calls {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            attach: self.attach - earlier.attach,
+            adopt: self.adopt - earlier.adopt,
+            detach: self.detach - earlier.detach,
+            watches: self.watches - earlier.watches,
+            harvest: self.harvest - earlier.harvest,
+            sleeping_harvest: self.sleeping_harvest - earlier.sleeping_harvest,
+            wake: self.wake - earlier.wake,
+            probe: self.probe - earlier.probe,
+            probed: self.probed - earlier.probed,
+            unread: self.unread - earlier.unread,
+            kind: self.kind - earlier.kind,
+            rebuild: self.rebuild - earlier.rebuild,
+            now: self.now - earlier.now,
+            park: self.park - earlier.park,
+            unpark: self.unpark - earlier.unpark,
+            asleep: self.asleep - earlier.asleep,
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! A simulated kernel with virtual time, to test servers without sockets and clocks.
+//!
+//! A [`Kernel`] has streams, datagram sockets, listeners, pipes and counters that behave towards
+//! each other, and towards a port made by [`PortBuilder::build_simulated`], as those of Linux do:
+//! what is ready when, what makes an edge and what does not, what an error leaves behind. The
+//! recorded facts of the real kernel are a table in `tests/facts.rs`, and both kernels are tested
+//! against it.
+//!
+//! * Every [`Socket`] owns a stand-in descriptor (of `/dev/null`), so that it is `AsFd`, its number
+//!   is unique in the process, and a number that was closed is given out again. Reading and writing
+//!   go through the methods of [`Socket`], never through the descriptor. All sockets are
+//!   non-blocking. A stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
+//! * Time is virtual. With the automatic clock a wait that finds nothing moves the clock to its
+//!   deadline and returns at once; with the [manual clock](Kernel::manual_clock) it sleeps until
+//!   something comes or [`Kernel::advance`] reaches its deadline. A wait without a limit really
+//!   blocks, always. Use the manual clock when several threads wait.
+//! * What goes wrong is scripted: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
+//!   [`Kernel::set_thread_asleep`].
+//! * [`Kernel::calls`] counts what a port asked of the kernel.
+//!
+//! Not simulated: urgent data, descriptors sent over AF_UNIX sockets, partly filled kernel pages
+//! (a stream takes any number of bytes up to its buffer's size), and time spent on the way: what is
+//! sent has arrived.
+//!
+//! Nothing in this module is unsafe code; under Miri it needs `-Zmiri-disable-isolation` for opening
+//! `/dev/null`.
+//!
+//! [`PortBuilder::build_simulated`]: crate::PortBuilder::build_simulated
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use completion_port::{Batch, Interest, OneShot, Packet, Port, PortBuilder, Registration, sim};
+//!
+//! let kernel = sim::Kernel::new();
+//! let port: Port<&str> = PortBuilder::new().build_simulated(&kernel)?;
+//! let (ours, theirs) = kernel.tcp_pair()?;
+//! port.register(Registration::new(&ours, "ours", Interest::IN, OneShot::Level))?;
+//!
+//! let mut batch = Batch::new();
+//! // Nothing to read: an hour passes at once.
+//! assert_eq!(port.wait(&mut batch, Duration::from_secs(3600))?.count(), 0);
+//! assert_eq!(kernel.now(), Duration::from_secs(3600));
+//!
+//! theirs.write(b"hello")?;
+//! let packet = port.wait(&mut batch, None)?.next();
+//! assert!(matches!(packet, Some(Packet::Ready(ready)) if ready.events().is_in()));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::{BitOr, BitOrAssign};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use crate::error::ErrorKind;
+use crate::state::table::Descriptors;
+use crate::sys::backend::{Backend, Descriptor};
+
+mod calls;
+mod datagram;
+mod objects;
+mod pipe;
+mod set;
+mod socket;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod watcher;
+
+pub use calls::Calls;
+use objects::{FileId, Object, Objects};
+use set::{Cause, Set, Simulated, Sleeper};
+pub use socket::{Address, Socket};
+use stream::{Family, Stream};
+pub use watcher::Watcher;
+
+/// How many bytes a stream can send, or how much its datagrams may weigh, before its peer reads.
+pub const SEND_BUFFER: usize = 64 * 1024;
+
+/// What holds of an object at one moment, with the numbers of `poll(2)` and `epoll_ctl(2)`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Conditions(u32);
+
+impl Conditions {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// A read or an accept would not block.
+    pub const IN: Self = Self(0x1);
+    /// A write would not block.
+    pub const OUT: Self = Self(0x4);
+    /// An error is pending.
+    pub const ERR: Self = Self(0x8);
+    /// Both halves are shut, or a stream is not connected.
+    pub const HUP: Self = Self(0x10);
+    /// The peer has shut its writing half.
+    pub const RDHUP: Self = Self(0x2000);
+
+    /// The set in the numbers of `poll(2)`.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `other` is in it.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Conditions {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Conditions {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::IN, "IN"),
+            (Self::OUT, "OUT"),
+            (Self::RDHUP, "RDHUP"),
+            (Self::HUP, "HUP"),
+            (Self::ERR, "ERR"),
+        ];
+        let mut first = true;
+        for (condition, name) in names {
+            if self.contains(condition) {
+                f.write_str(if first { "" } else { "|" })?;
+                f.write_str(name)?;
+                first = false;
+            }
+        }
+        if first { f.write_str("NONE") } else { Ok(()) }
+    }
+}
+
+/// What kind of object a descriptor names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ObjectKind {
+    /// A socket that carries a stream.
+    Stream,
+    /// A socket that carries datagrams.
+    Datagram,
+    /// Not a socket: a pipe or a counter.
+    NoSocket,
+}
+
+/// A simulated kernel. A clone is the same kernel.
+///
+/// Ports on different kernels know nothing of each other, so tests may run in parallel.
+///
+/// # Threads
+///
+/// Every method may be called by any thread at any time.
+#[derive(Clone)]
+pub struct Kernel {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Something happened that may end a sleep.
+    changed: Condvar,
+    /// The number of threads that sleep may have changed.
+    settled: Condvar,
+    descriptors: Descriptors,
+}
+
+/// Everything behind the one lock, which is a leaf: nothing of the engine is called with it held.
+#[derive(Default)]
+struct State {
+    objects: Objects,
+    numbers: BTreeMap<Descriptor, FileId>,
+    sets: BTreeMap<u64, Set>,
+    last_set: u64,
+    clock: Duration,
+    manual: bool,
+    calls: Calls,
+    attach_failures: VecDeque<ErrorKind>,
+    rebuild_failures: VecDeque<ErrorKind>,
+    descriptor_failures: usize,
+    scripted_sleep: HashMap<ThreadId, Option<bool>>,
+    sleepers: BTreeMap<u64, Sleeper>,
+    last_sleeper: u64,
+}
+
+impl State {
+    /// The file that `descriptor` names now.
+    fn file(&self, descriptor: Descriptor) -> Option<FileId> {
+        self.numbers.get(&descriptor).copied()
+    }
+
+    fn add_set(&mut self) -> u64 {
+        self.last_set += 1;
+        self.sets.insert(self.last_set, Set::default());
+        self.last_set
+    }
+
+    /// The end of a wait; `None` for one that lasts for ever, or beyond what the clock can show.
+    fn deadline(&self, timeout: Option<Duration>) -> Option<Duration> {
+        self.clock.checked_add(timeout?)
+    }
+
+    /// Hands what happened to the sets that watch it.
+    fn deliver(&mut self) {
+        for file in self.objects.take_woken() {
+            for set in self.sets.values_mut() {
+                set.notice(file);
+            }
+        }
+    }
+
+    /// Whether `sleeper` has nothing to get up for.
+    fn is_sound(&self, sleeper: &Sleeper) -> bool {
+        let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
+        let called = match &sleeper.cause {
+            Cause::Harvest(set) => !self.sets.get(set).is_some_and(Set::is_idle),
+            Cause::Park(token) => token.load(std::sync::atomic::Ordering::Relaxed),
+        };
+        !due && !called
+    }
+
+    fn sleeping(&self) -> usize {
+        self.sleepers.values().filter(|sleeper| self.is_sound(sleeper)).count()
+    }
+
+    fn sleeps(&self, thread: ThreadId) -> bool {
+        self.sleepers.values().any(|it| it.thread == thread && self.is_sound(it))
+    }
+
+    /// A new stand-in, the lowest free number of the process, as the name of `file`.
+    fn name(&mut self, file: FileId, stand_in: io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        let stand_in = stand_in?;
+        self.numbers.insert(stand_in.as_raw_fd(), file);
+        Ok(stand_in)
+    }
+
+    /// Opens a stand-in, unless the script says that there is none left.
+    fn stand_in(&mut self) -> io::Result<OwnedFd> {
+        if self.descriptor_failures > 0 {
+            self.descriptor_failures -= 1;
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        File::open("/dev/null").map(OwnedFd::from)
+    }
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Kernel")
+            .field("clock", &state.clock)
+            .field("descriptors", &state.numbers)
+            .field("ports", &state.sets.len())
+            .field("sleeping", &state.sleeping())
+            .field("calls", &state.calls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// A kernel with nothing in it, at time zero, with the automatic clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State::default()),
+                changed: Condvar::new(),
+                settled: Condvar::new(),
+                descriptors: Descriptors::new(),
+            }),
+        }
+    }
+
+    /// The back end of one more port.
+    pub(crate) fn backend(&self) -> Box<dyn Backend> {
+        Box::new(Simulated::new(self.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        &self.shared.descriptors
+    }
+
+    /// Ends a change: watchers hear of it, and sleepers look again.
+    fn publish(&self, mut state: MutexGuard<'_, State>) {
+        state.deliver();
+        if !state.sleepers.is_empty() {
+            self.shared.changed.notify_all();
+            self.shared.settled.notify_all();
+        }
+    }
+
+    /// Sleeps until `ready` says so or the clock shows `until`.
+    fn sleep(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        until: Option<Duration>,
+        cause: Cause,
+        mut ready: impl FnMut(&mut State) -> bool,
+    ) {
+        let mut entry = None;
+        let mut cause = Some(cause);
+        while !ready(&mut state) {
+            match until {
+                Some(until) if state.clock >= until => break,
+                Some(until) if !state.manual => {
+                    state.clock = until;
+                    break;
+                }
+                _ => {}
+            }
+            if let Some(cause) = cause.take() {
+                state.last_sleeper += 1;
+                let number = state.last_sleeper;
+                let sleeper = Sleeper { thread: thread::current().id(), until, cause };
+                state.sleepers.insert(number, sleeper);
+                entry = Some(number);
+            }
+            self.shared.settled.notify_all();
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(number) = entry {
+            state.sleepers.remove(&number);
+        }
+    }
+
+    /// Makes a wait with a limit sleep until something comes or [`Kernel::advance`] reaches its
+    /// deadline, instead of moving the clock itself.
+    pub fn manual_clock(&self) {
+        self.lock().manual = true;
+    }
+
+    /// The virtual time since the kernel was made.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.lock().clock
+    }
+
+    /// Lets `time` pass. Threads whose deadline is reached get up.
+    pub fn advance(&self, time: Duration) {
+        let mut state = self.lock();
+        state.clock = state.clock.saturating_add(time);
+        self.publish(state);
+    }
+
+    /// How many threads sleep in the simulated kernel and have nothing to get up for.
+    #[must_use]
+    pub fn sleeping(&self) -> usize {
+        self.lock().sleeping()
+    }
+
+    /// Waits until exactly `threads` threads sleep in the simulated kernel with nothing to get up
+    /// for; false if that does not happen within `limit`, which is real time.
+    ///
+    /// # Waiting
+    ///
+    /// Really blocks, for at most `limit`.
+    #[must_use]
+    pub fn wait_for_sleepers(&self, threads: usize, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let mut state = self.lock();
+        while state.sleeping() != threads {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.shared.settled.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// What the ports of this kernel have asked of it so far.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        self.lock().calls
+    }
+
+    /// How many simulated descriptors are open.
+    #[must_use]
+    pub fn open_descriptors(&self) -> usize {
+        self.lock().numbers.len()
+    }
+
+    /// How many ports, and [watchers](Watcher), there are on this kernel.
+    #[must_use]
+    pub fn ports(&self) -> usize {
+        self.lock().sets.len()
+    }
+
+    /// Makes the next registration that the kernel would have accepted fail with `kind`:
+    /// [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`], say. Several are used up in order.
+    pub fn fail_next_attach(&self, kind: ErrorKind) {
+        self.lock().attach_failures.push_back(kind);
+    }
+
+    /// Makes the next attempt of a port to replace its set of watched descriptors fail with `kind`.
+    pub fn fail_next_rebuild(&self, kind: ErrorKind) {
+        self.lock().rebuild_failures.push_back(kind);
+    }
+
+    /// Makes the next accept, dup or new socket fail for want of a descriptor (`EMFILE`). A
+    /// connection that could not be accepted stays in the listener's queue.
+    pub fn fail_next_descriptor(&self) {
+        self.lock().descriptor_failures += 1;
+    }
+
+    /// What a port is told when it asks whether `thread` sleeps in the kernel; `None`: the system
+    /// does not tell. Unscripted, a thread sleeps while it waits on a port of this kernel.
+    pub fn set_thread_asleep(&self, thread: ThreadId, asleep: impl Into<Option<bool>>) {
+        self.lock().scripted_sleep.insert(thread, asleep.into());
+    }
+
+    /// What holds of `socket` now: what `poll(2)` would say.
+    #[must_use]
+    pub fn facts(&self, socket: &Socket) -> Conditions {
+        let mut state = self.lock();
+        state.objects.conditions(socket.file())
+    }
+
+    /// How many bytes can be read from `socket`: what the ioctl `FIONREAD` would say; `None` where
+    /// it is not supported.
+    #[must_use]
+    pub fn unread(&self, socket: &Socket) -> Option<usize> {
+        self.lock().objects.unread(socket.file())
+    }
+
+    /// What kind of object `socket` is: what `SO_TYPE` would say.
+    #[must_use]
+    pub fn kind(&self, socket: &Socket) -> ObjectKind {
+        self.lock().objects.kind(socket.file())
+    }
+
+    /// A set of watched descriptors to look at edges with, without a port.
+    #[must_use]
+    pub fn watcher(&self) -> Watcher {
+        Watcher::new(self)
+    }
+
+    /// Makes a descriptor for `file`, which ends if there is none.
+    fn adopt(&self, file: FileId) -> io::Result<Socket> {
+        let mut state = self.lock();
+        let stand_in = state.stand_in();
+        let stand_in = state.name(file, stand_in);
+        if stand_in.is_err() {
+            state.objects.close(file);
+        }
+        self.publish(state);
+        Ok(Socket::new(self.clone(), file, stand_in?))
+    }
+
+    fn adopt_both(&self, (first, second): (FileId, FileId)) -> io::Result<(Socket, Socket)> {
+        let first = self.adopt(first);
+        let second = self.adopt(second);
+        Ok((first?, second?))
+    }
+
+    fn adopt_new(&self, object: Object) -> io::Result<Socket> {
+        let file = self.lock().objects.add(object);
+        self.adopt(file)
+    }
+
+    /// Two connected TCP sockets.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptor left, for this method and all that make sockets.
+    pub fn tcp_pair(&self) -> io::Result<(Socket, Socket)> {
+        let pair = self.lock().objects.add_stream_pair(Family::Tcp);
+        self.adopt_both(pair)
+    }
+
+    /// A TCP socket that is not connected.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn tcp_fresh(&self) -> io::Result<Socket> {
+        self.adopt_new(Object::Stream(Stream::fresh(Family::Tcp)))
+    }
+
+    /// A TCP listener that, as on Linux, queues one connection more than `backlog`. Who connects
+    /// when the queue is full is connected when there is room.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn tcp_listener(&self, backlog: usize) -> io::Result<Socket> {
+        self.adopt_new(Object::Stream(Stream::listening(Family::Tcp, backlog)))
+    }
+
+    /// A UDP socket that has an address and is not connected.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn udp_bound(&self) -> io::Result<Socket> {
+        self.adopt_new(Object::Datagrams(datagram::Datagrams::new(Family::Tcp)))
+    }
+
+    /// Two UDP sockets that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn udp_pair(&self) -> io::Result<(Socket, Socket)> {
+        let pair = self.lock().objects.add_datagram_pair(Family::Tcp);
+        self.adopt_both(pair)
+    }
+
+    /// Two connected AF_UNIX streams.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn unix_pair(&self) -> io::Result<(Socket, Socket)> {
+        let pair = self.lock().objects.add_stream_pair(Family::Unix);
+        self.adopt_both(pair)
+    }
+
+    /// An AF_UNIX stream that is not connected.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn unix_fresh(&self) -> io::Result<Socket> {
+        self.adopt_new(Object::Stream(Stream::fresh(Family::Unix)))
+    }
+
+    /// An AF_UNIX listener that queues one connection more than `backlog`. Who connects when the
+    /// queue is full is told to try again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn unix_listener(&self, backlog: usize) -> io::Result<Socket> {
+        self.adopt_new(Object::Stream(Stream::listening(Family::Unix, backlog)))
+    }
+
+    /// Two AF_UNIX datagram sockets that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn unix_datagram_pair(&self) -> io::Result<(Socket, Socket)> {
+        let pair = self.lock().objects.add_datagram_pair(Family::Unix);
+        self.adopt_both(pair)
+    }
+
+    /// The reading and the writing end of a pipe.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn pipe(&self) -> io::Result<(Socket, Socket)> {
+        let pair = self.lock().objects.add_pipe();
+        self.adopt_both(pair)
+    }
+
+    /// A counter as of `eventfd(2)`: a write adds eight bytes in the machine's order, a read takes
+    /// the sum.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn event(&self) -> io::Result<Socket> {
+        self.adopt_new(Object::Counter(pipe::Counter::default()))
+    }
+
+    /// An address at which nobody will ever listen.
+    #[must_use]
+    pub fn unused_address(&self) -> Address {
+        Address::new(self.lock().objects.reserve())
+    }
+}

@@ -1,0 +1,380 @@
+//! One edge-triggered set of watched descriptors, the twin of an epoll set, and the back end on it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use super::objects::{FileId, Objects};
+use super::{Conditions, Kernel, ObjectKind, State};
+use crate::error::ErrorKind;
+use crate::state::table::Descriptors;
+use crate::sys::backend::{Backend, Descriptor, Edge, Facts, Fault, Kind, Probe, ThreadHandle};
+
+/// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
+type Place = (FileId, Descriptor);
+
+#[derive(Debug)]
+struct Entry {
+    token: u64,
+    /// Whether it is in the list of those to look at.
+    listed: bool,
+}
+
+/// The watched files and those that have something to tell.
+#[derive(Debug, Default)]
+pub(super) struct Set {
+    entries: BTreeMap<Place, Entry>,
+    /// To be looked at, oldest first. A place without a listed entry is passed over.
+    listed: VecDeque<Place>,
+    /// [`Backend::wake`] was called and no harvest has ended by it.
+    pub(super) woken: bool,
+}
+
+impl Set {
+    fn list(&mut self, place: Place) {
+        if let Some(entry) = self.entries.get_mut(&place)
+            && !entry.listed
+        {
+            entry.listed = true;
+            self.listed.push_back(place);
+        }
+    }
+
+    /// Something happened to `file`.
+    pub(super) fn notice(&mut self, file: FileId) {
+        let places: Vec<Place> = self
+            .entries
+            .range((file, Descriptor::MIN)..=(file, Descriptor::MAX))
+            .map(|(place, _)| *place)
+            .collect();
+        for place in places {
+            self.list(place);
+        }
+    }
+
+    /// The last descriptor of `file` is closed.
+    pub(super) fn forget(&mut self, file: FileId) {
+        self.entries.retain(|(watched, _), _| *watched != file);
+    }
+
+    pub(super) fn has(&self, place: Place) -> bool {
+        self.entries.contains_key(&place)
+    }
+
+    /// Watches `place`, with this token from now on.
+    pub(super) fn add(&mut self, place: Place, token: u64, objects: &mut Objects) {
+        self.entries.insert(place, Entry { token, listed: false });
+        if objects.conditions(place.0) != Conditions::NONE {
+            self.list(place);
+        }
+    }
+
+    pub(super) fn remove(&mut self, place: Place) {
+        self.entries.remove(&place);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        !self.woken && self.listed.is_empty()
+    }
+
+    /// Takes what has something to tell, with all that holds of it now; an event that nothing is
+    /// left of is no event.
+    pub(super) fn take(
+        &mut self,
+        room: usize,
+        objects: &mut Objects,
+        mut found: impl FnMut(u64, Conditions),
+    ) -> usize {
+        let mut count = 0;
+        while count < room {
+            let Some(place) = self.listed.pop_front() else { break };
+            let Some(entry) = self.entries.get_mut(&place) else { continue };
+            if !std::mem::replace(&mut entry.listed, false) {
+                continue;
+            }
+            let now = objects.conditions(place.0);
+            if now != Conditions::NONE {
+                found(entry.token, now);
+                count += 1;
+            }
+        }
+        count
+    }
+}
+
+fn facts(conditions: Conditions) -> Facts {
+    let known = [
+        (Conditions::IN, Facts::IN),
+        (Conditions::OUT, Facts::OUT),
+        (Conditions::RDHUP, Facts::RDHUP),
+        (Conditions::HUP, Facts::HUP),
+        (Conditions::ERR, Facts::ERR),
+    ];
+    let mut facts = Facts::NONE;
+    for (condition, fact) in known {
+        if conditions.contains(condition) {
+            facts |= fact;
+        }
+    }
+    facts
+}
+
+/// Who sleeps in the simulated kernel, and what would end it.
+#[derive(Debug)]
+pub(super) struct Sleeper {
+    pub(super) thread: ThreadId,
+    pub(super) until: Option<Duration>,
+    pub(super) cause: Cause,
+}
+
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// An edge in this set, or its wake-up.
+    Harvest(u64),
+    /// The token of this parked thread.
+    Park(Arc<AtomicBool>),
+}
+
+/// The back end of one port on a simulated kernel.
+#[derive(Debug)]
+pub(super) struct Simulated {
+    kernel: Kernel,
+    set: u64,
+    process: u32,
+}
+
+impl Simulated {
+    pub(super) fn new(kernel: Kernel) -> Self {
+        let set = kernel.lock().add_set();
+        Self { kernel, set, process: std::process::id() }
+    }
+
+    fn refused(kind: ErrorKind) -> Fault {
+        let code = match kind {
+            ErrorKind::AlreadyRegistered => Some(libc::EEXIST),
+            ErrorKind::BadDescriptor => Some(libc::EBADF),
+            ErrorKind::DescriptorLimit => Some(libc::EMFILE),
+            ErrorKind::NotPollable => Some(libc::EPERM),
+            ErrorKind::OutOfMemory => Some(libc::ENOMEM),
+            ErrorKind::WatchLimit => Some(libc::ENOSPC),
+            _ => None,
+        };
+        Fault { kind, code }
+    }
+
+    fn with_set<R>(&self, state: &mut State, act: impl FnOnce(&mut Set, &mut Objects) -> R) -> R {
+        act(state.sets.entry(self.set).or_default(), &mut state.objects)
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        self.kernel.lock().sets.remove(&self.set);
+    }
+}
+
+/// Whether the process has `descriptor` open at all, simulated or not.
+fn is_open(descriptor: Descriptor) -> bool {
+    std::fs::symlink_metadata(format!("/proc/self/fd/{descriptor}")).is_ok()
+}
+
+impl Backend for Simulated {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.kernel.descriptors()
+    }
+
+    fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        let mut state = self.kernel.lock();
+        state.calls.attach += 1;
+        let Some(file) = state.file(descriptor) else {
+            let kind =
+                if is_open(descriptor) { ErrorKind::NotPollable } else { ErrorKind::BadDescriptor };
+            return Err(Self::refused(kind));
+        };
+        if self.with_set(&mut state, |set, _| set.has((file, descriptor))) {
+            return Err(Self::refused(ErrorKind::AlreadyRegistered));
+        }
+        if let Some(kind) = state.attach_failures.pop_front() {
+            return Err(Self::refused(kind));
+        }
+        self.with_set(&mut state, |set, objects| set.add((file, descriptor), token, objects));
+        self.kernel.publish(state);
+        Ok(())
+    }
+
+    fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        let mut state = self.kernel.lock();
+        state.calls.adopt += 1;
+        let Some(file) = state.file(descriptor) else {
+            return Err(Self::refused(ErrorKind::BadDescriptor));
+        };
+        if !self.with_set(&mut state, |set, _| set.has((file, descriptor))) {
+            return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENOENT) });
+        }
+        self.with_set(&mut state, |set, objects| set.add((file, descriptor), token, objects));
+        self.kernel.publish(state);
+        Ok(())
+    }
+
+    fn detach(&self, descriptor: Descriptor) {
+        let mut state = self.kernel.lock();
+        state.calls.detach += 1;
+        if let Some(file) = state.file(descriptor) {
+            self.with_set(&mut state, |set, _| set.remove((file, descriptor)));
+        }
+    }
+
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.kernel.lock();
+        state.calls.watches += 1;
+        match state.file(descriptor) {
+            Some(file) => self.with_set(&mut state, |set, _| set.has((file, descriptor))),
+            None => false,
+        }
+    }
+
+    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+        edges.clear();
+        let room = edges.capacity();
+        let mut state = self.kernel.lock();
+        state.calls.harvest += 1;
+        if timeout != Some(Duration::ZERO) {
+            state.calls.sleeping_harvest += 1;
+        }
+        let until = state.deadline(timeout);
+        self.kernel.sleep(state, until, Cause::Harvest(self.set), |state| {
+            let count = self.with_set(state, |set, objects| {
+                set.take(room, objects, |token, now| edges.push(Edge { token, facts: facts(now) }))
+            });
+            let woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
+            count > 0 || woken
+        });
+    }
+
+    fn wake(&self) {
+        let mut state = self.kernel.lock();
+        state.calls.wake += 1;
+        self.with_set(&mut state, |set, _| set.woken = true);
+        self.kernel.publish(state);
+    }
+
+    fn probe(&self, probes: &mut [Probe]) {
+        let mut state = self.kernel.lock();
+        state.calls.probe += 1;
+        state.calls.probed += u64::try_from(probes.len()).unwrap_or(u64::MAX);
+        for probe in probes {
+            probe.facts = match state.file(probe.descriptor) {
+                Some(file) => facts(state.objects.conditions(file)),
+                None => Facts::CLOSED,
+            };
+        }
+    }
+
+    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+        let mut state = self.kernel.lock();
+        state.calls.unread += 1;
+        let file = state.file(descriptor)?;
+        state.objects.unread(file)
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        let mut state = self.kernel.lock();
+        state.calls.kind += 1;
+        let Some(file) = state.file(descriptor) else { return Kind::NoSocket };
+        match state.objects.kind(file) {
+            ObjectKind::Stream => Kind::Stream,
+            ObjectKind::Datagram => Kind::Datagram,
+            ObjectKind::NoSocket => Kind::NoSocket,
+        }
+    }
+
+    fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+        // Collected first: the iterator is the engine's, and this lock is no place to run it.
+        let live: Vec<(Descriptor, u64)> = live.collect();
+        let mut state = self.kernel.lock();
+        state.calls.rebuild += 1;
+        if let Some(kind) = state.rebuild_failures.pop_front() {
+            return Err(Self::refused(kind));
+        }
+        let mut new = Set::default();
+        for (descriptor, token) in live {
+            if let Some(file) = state.file(descriptor) {
+                new.add((file, descriptor), token, &mut state.objects);
+            }
+        }
+        self.with_set(&mut state, |set, _| {
+            new.woken = set.woken;
+            *set = new;
+        });
+        self.kernel.publish(state);
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        let mut state = self.kernel.lock();
+        state.calls.now += 1;
+        state.clock
+    }
+
+    fn this_thread(&self) -> Box<dyn ThreadHandle> {
+        Box::new(SimulatedThread {
+            kernel: self.kernel.clone(),
+            thread: thread::current().id(),
+            alive: ALIVE.try_with(Arc::downgrade).unwrap_or_default(),
+            token: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    fn forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+}
+
+thread_local! {
+    /// Dropped when the thread ends.
+    static ALIVE: Arc<()> = Arc::new(());
+}
+
+#[derive(Debug)]
+struct SimulatedThread {
+    kernel: Kernel,
+    thread: ThreadId,
+    /// The thread's [`ALIVE`].
+    alive: Weak<()>,
+    /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
+    /// missed; atomic so that it can be shared.
+    token: Arc<AtomicBool>,
+}
+
+impl ThreadHandle for SimulatedThread {
+    fn park(&self, timeout: Option<Duration>) {
+        let mut state = self.kernel.lock();
+        state.calls.park += 1;
+        let until = state.deadline(timeout);
+        self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.token)), |_| {
+            self.token.swap(false, Relaxed)
+        });
+    }
+
+    fn unpark(&self) {
+        let mut state = self.kernel.lock();
+        state.calls.unpark += 1;
+        self.token.store(true, Relaxed);
+        self.kernel.publish(state);
+    }
+
+    fn asleep(&self) -> Option<bool> {
+        let mut state = self.kernel.lock();
+        state.calls.asleep += 1;
+        match state.scripted_sleep.get(&self.thread) {
+            Some(scripted) => *scripted,
+            None => Some(state.sleeps(self.thread) || self.alive.strong_count() == 0),
+        }
+    }
+}

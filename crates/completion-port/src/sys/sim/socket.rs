@@ -1,0 +1,249 @@
+//! A simulated descriptor and what can be done with it.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use super::Kernel;
+use super::objects::{Code, FileId, Objects};
+
+/// Where a simulated socket can be reached: what a port and a path are to real ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address(FileId);
+
+impl Address {
+    pub(super) fn new(file: FileId) -> Self {
+        Self(file)
+    }
+}
+
+/// One descriptor of a simulated object: a socket, an end of a pipe or a counter.
+///
+/// It is never blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock),
+/// and the other errors are those of the system calls too. Dropping it closes it; the object lives
+/// on as long as one of its [duplicates](Socket::dup) does.
+///
+/// The descriptor that [`AsFd`] shows is a stand-in: good for its number, not for reading or
+/// writing.
+pub struct Socket {
+    kernel: Kernel,
+    file: FileId,
+    /// There until the socket is dropped.
+    stand_in: Option<OwnedFd>,
+}
+
+impl Socket {
+    pub(super) fn new(kernel: Kernel, file: FileId, stand_in: OwnedFd) -> Self {
+        Self { kernel, file, stand_in: Some(stand_in) }
+    }
+
+    pub(super) fn file(&self) -> FileId {
+        self.file
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Objects, FileId) -> Result<R, Code>) -> io::Result<R> {
+        let mut state = self.kernel.lock();
+        let done = act(&mut state.objects, self.file);
+        self.kernel.publish(state);
+        done.map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Reads what has come, a datagram at most; 0 at the end of a stream.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is nothing; a pending error, which is taken by this; `NotConnected`.
+    pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.with(|objects, file| objects.read(file, buf))
+    }
+
+    /// Writes as much as there is room for, a whole datagram or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is no room; `BrokenPipe` if nobody can ever read it; a pending error,
+    /// which is taken by this; `NotConnected`.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|objects, file| objects.write(file, bytes))
+    }
+
+    /// Reads one datagram, and tells who sent it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Socket::read`]; only datagram sockets can do this.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, Address)> {
+        let (taken, from) = self.with(|objects, file| objects.recv_from(file, buf))?;
+        Ok((taken, Address::new(from)))
+    }
+
+    /// Sends one datagram to `address`, connected or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Socket::write`]; only datagram sockets can do this.
+    pub fn send_to(&self, bytes: &[u8], address: Address) -> io::Result<usize> {
+        self.with(|objects, file| objects.send_to(file, bytes, address.0))
+    }
+
+    /// Takes a connection from a listener's queue.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; `InvalidInput` if this is no listener; `EMFILE` if the process
+    /// has no descriptor left: the connection stays in the queue then.
+    pub fn accept(&self) -> io::Result<Self> {
+        let mut state = self.kernel.lock();
+        let accepted = match state.stand_in() {
+            Ok(stand_in) => match state.objects.accept(self.file) {
+                Ok(file) => state.name(file, Ok(stand_in)).map(|stand_in| (file, stand_in)),
+                Err(code) => Err(io::Error::from_raw_os_error(code)),
+            },
+            Err(error) => Err(error),
+        };
+        self.kernel.publish(state);
+        let (file, stand_in) = accepted?;
+        Ok(Self::new(self.kernel.clone(), file, stand_in))
+    }
+
+    /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
+    /// which hears no edge of it.
+    ///
+    /// # Errors
+    ///
+    /// A TCP socket says `EINPROGRESS`, always: whether it is connected or refused is told by its
+    /// events, by [`Socket::take_error`] and by the next `connect`, as on Linux. An AF_UNIX stream
+    /// says `ConnectionRefused` if nobody listens.
+    pub fn connect(&self, address: Address) -> io::Result<()> {
+        self.with(|objects, file| objects.connect(file, address.0))
+    }
+
+    /// Ends one direction of a connection, or both.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`, if there is no connection; as on Linux this leaves its traces all the same.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let (read, write) = match how {
+            Shutdown::Read => (true, false),
+            Shutdown::Write => (false, true),
+            Shutdown::Both => (true, true),
+        };
+        self.with(|objects, file| objects.shutdown(file, read, write))
+    }
+
+    /// Closes the descriptor; if it is the object's last one, the connection is reset instead of
+    /// ended (`SO_LINGER` with a time of 0).
+    pub fn reset(self) {
+        self.kernel.lock().objects.set_linger_zero(self.file);
+    }
+
+    /// Another descriptor of the same object.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, if the process has no descriptor left.
+    pub fn dup(&self) -> io::Result<Self> {
+        let mut state = self.kernel.lock();
+        let stand_in = state.stand_in();
+        let stand_in = state.name(self.file, stand_in)?;
+        drop(state);
+        Ok(Self::new(self.kernel.clone(), self.file, stand_in))
+    }
+
+    /// Takes the pending error: `SO_ERROR`.
+    ///
+    /// # Errors
+    ///
+    /// If this is no socket.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let code = self.with(|objects, file| objects.take_error(file))?;
+        Ok(code.map(io::Error::from_raw_os_error))
+    }
+
+    /// Where others reach this socket.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address::new(self.file)
+    }
+
+    /// The kernel it belongs to.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let mut state = self.kernel.lock();
+        let file = self.file;
+        state.numbers.remove(&self.as_raw_fd());
+        if !state.numbers.values().any(|named| *named == file) {
+            for set in state.sets.values_mut() {
+                set.forget(file);
+            }
+            state.objects.close(file);
+        }
+        // With the lock held: whoever gets the number next finds nothing of this socket under it.
+        drop(self.stand_in.take());
+        self.kernel.publish(state);
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.stand_in {
+            Some(stand_in) => stand_in.as_fd(),
+            None => unreachable!("the stand-in is there until the socket is dropped"),
+        }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("descriptor", &self.as_raw_fd())
+            .field("holds", &self.kernel.facts(self))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        Self::read(self, buf)
+    }
+}
+
+impl Read for &Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        Socket::read(self, buf)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::write(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Socket::write(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

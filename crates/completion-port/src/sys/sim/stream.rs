@@ -1,0 +1,504 @@
+//! Stream sockets: TCP and AF_UNIX, each with its own ideas of an end, an error and a full buffer.
+
+use std::collections::VecDeque;
+
+use super::objects::{Code, FileId, Object, Objects};
+use super::{Conditions, SEND_BUFFER};
+
+/// The protocol family of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Tcp,
+    Unix,
+}
+
+/// Where a stream is in its life.
+#[derive(Debug)]
+enum State {
+    /// Not connected yet, or not any more: `TCP_CLOSE`.
+    Closed,
+    /// A TCP connect waits for room in the listener's queue.
+    Connecting,
+    Listening(Listener),
+    Connected,
+}
+
+#[derive(Debug)]
+struct Listener {
+    backlog: usize,
+    /// Connections that nobody accepted yet.
+    connections: VecDeque<FileId>,
+    /// TCP clients that found the queue full.
+    clients: VecDeque<FileId>,
+}
+
+/// How far `connect` has come, as the caller of `connect` is told: a TCP socket remembers a
+/// connect whose outcome nobody has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Idle,
+    Pending,
+    Done,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    family: Family,
+    state: State,
+    progress: Progress,
+    peer: Option<FileId>,
+    received: VecDeque<u8>,
+    /// The lengths of the writes that `received` consists of.
+    segments: VecDeque<usize>,
+    read_shut: bool,
+    write_shut: bool,
+    /// TCP: a FIN has come. What reads after it gives 0, even with an error pending.
+    finished: bool,
+    error: Option<Code>,
+    /// TCP: a write found too little room; only then does room make an edge.
+    short_of_room: bool,
+    /// Closing resets the connection instead of ending it.
+    linger_zero: bool,
+}
+
+impl Stream {
+    pub(super) fn fresh(family: Family) -> Self {
+        Self {
+            family,
+            state: State::Closed,
+            progress: Progress::Idle,
+            peer: None,
+            received: VecDeque::new(),
+            segments: VecDeque::new(),
+            read_shut: false,
+            write_shut: false,
+            finished: false,
+            error: None,
+            short_of_room: false,
+            linger_zero: false,
+        }
+    }
+
+    pub(super) fn listening(family: Family, backlog: usize) -> Self {
+        let listener = Listener { backlog, connections: VecDeque::new(), clients: VecDeque::new() };
+        Self { state: State::Listening(listener), ..Self::fresh(family) }
+    }
+
+    pub(super) fn connected(family: Family, peer: FileId) -> Self {
+        Self {
+            state: State::Connected,
+            progress: Progress::Done,
+            peer: Some(peer),
+            ..Self::fresh(family)
+        }
+    }
+
+    pub(super) fn set_linger_zero(&mut self) {
+        self.linger_zero = true;
+    }
+
+    pub(super) fn take_error(&mut self) -> Option<Code> {
+        self.error.take()
+    }
+
+    pub(super) fn unread(&self) -> Option<usize> {
+        match self.state {
+            State::Listening(_) => None,
+            _ => Some(self.received.len()),
+        }
+    }
+
+    /// Facts of a socket that has `sent` bytes which its peer has not read: `tcp_poll` and
+    /// `unix_poll` of the kernel.
+    fn conditions(&mut self, sent: usize) -> Conditions {
+        let mut now = Conditions::NONE;
+        if let State::Listening(listener) = &self.state {
+            if !listener.connections.is_empty() {
+                now |= Conditions::IN;
+            }
+            return now;
+        }
+        if self.error.is_some() {
+            now |= Conditions::ERR;
+        }
+        if matches!(self.state, State::Connecting) {
+            return now;
+        }
+        if matches!(self.state, State::Closed) || (self.read_shut && self.write_shut) {
+            now |= Conditions::HUP;
+        }
+        if self.read_shut {
+            now |= Conditions::IN | Conditions::RDHUP;
+        }
+        if !self.received.is_empty() {
+            now |= Conditions::IN;
+        }
+        if self.has_room(sent) || (self.family == Family::Tcp && self.write_shut) {
+            now |= Conditions::OUT;
+        } else {
+            // The kernel too takes the question for a wish to be told.
+            self.short_of_room = true;
+        }
+        now
+    }
+
+    /// Whether the kernel calls the socket writable, which asks for more than one free byte.
+    fn has_room(&self, sent: usize) -> bool {
+        match self.family {
+            Family::Tcp => SEND_BUFFER.saturating_sub(sent) >= sent / 2,
+            Family::Unix => sent * 4 <= SEND_BUFFER,
+        }
+    }
+}
+
+impl Objects {
+    fn stream(&mut self, id: FileId) -> Option<&mut Stream> {
+        match self.get(id) {
+            Some(Object::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn peer_of(&mut self, id: FileId) -> Option<FileId> {
+        self.stream(id)?.peer
+    }
+
+    /// How much `id` has sent that its peer has not read.
+    fn sent(&mut self, id: FileId) -> usize {
+        let Some(peer) = self.peer_of(id) else { return 0 };
+        self.stream(peer).map_or(0, |peer| peer.received.len())
+    }
+
+    pub(super) fn stream_conditions(&mut self, id: FileId) -> Conditions {
+        let sent = self.sent(id);
+        self.stream(id).map_or(Conditions::NONE, |stream| stream.conditions(sent))
+    }
+
+    pub(super) fn stream_read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        if stream.received.is_empty() {
+            return stream.read_nothing();
+        }
+        let taken = buf.len().min(stream.received.len());
+        for (place, byte) in buf.iter_mut().zip(stream.received.drain(..taken)) {
+            *place = byte;
+        }
+        let mut left = taken;
+        let mut segment_done = false;
+        while let Some(first) = stream.segments.front_mut() {
+            if *first > left {
+                *first -= left;
+                break;
+            }
+            left -= *first;
+            stream.segments.pop_front();
+            segment_done = true;
+        }
+        if let Some(peer) = stream.peer {
+            self.room_again(peer, segment_done);
+        }
+        Ok(taken)
+    }
+
+    /// The peer of `id` has read. AF_UNIX tells with every write that was read to its end, TCP only
+    /// a socket that ran out of room.
+    fn room_again(&mut self, id: FileId, segment_done: bool) {
+        let sent = self.sent(id);
+        let Some(stream) = self.stream(id) else { return };
+        let told = match stream.family {
+            Family::Tcp => std::mem::take(&mut stream.short_of_room),
+            Family::Unix => segment_done,
+        };
+        let room = stream.has_room(sent);
+        if told && room {
+            self.wake(id);
+        } else if told {
+            stream.short_of_room = true;
+        }
+    }
+
+    pub(super) fn stream_write(&mut self, id: FileId, bytes: &[u8]) -> Result<usize, Code> {
+        let sent = self.sent(id);
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        match (&stream.state, stream.family) {
+            (State::Listening(_), Family::Tcp) => return Err(libc::EPIPE),
+            (State::Connecting, _) => return Err(libc::EAGAIN),
+            (State::Closed, Family::Tcp) => return Err(stream.error.take().unwrap_or(libc::EPIPE)),
+            (State::Connected, Family::Tcp) if stream.write_shut || stream.error.is_some() => {
+                return Err(stream.error.take().unwrap_or(libc::EPIPE));
+            }
+            (State::Connected, _) if stream.write_shut => return Err(libc::EPIPE),
+            (State::Connected, _) => {}
+            (_, Family::Unix) => return Err(libc::ENOTCONN),
+        }
+        let free = SEND_BUFFER.saturating_sub(sent);
+        let taken = bytes.len().min(free);
+        if taken < bytes.len() {
+            stream.short_of_room = true;
+        }
+        if taken == 0 && !bytes.is_empty() {
+            return Err(libc::EAGAIN);
+        }
+        let family = stream.family;
+        let peer = stream.peer.ok_or(libc::EPIPE)?;
+        match self.stream(peer) {
+            // Both halves of the peer are shut: TCP answers data with a reset, and both ends fail.
+            Some(other) if family == Family::Tcp && other.read_shut && other.write_shut => {
+                self.reset(peer);
+                self.reset(id);
+            }
+            Some(other) => {
+                other.received.extend(&bytes[..taken]);
+                if taken > 0 {
+                    other.segments.push_back(taken);
+                }
+                self.wake(peer);
+            }
+            None if family == Family::Tcp => self.reset(id),
+            None => return Err(libc::EPIPE),
+        }
+        Ok(taken)
+    }
+
+    /// A reset of the connection arrives at `id`.
+    fn reset(&mut self, id: FileId) {
+        let Some(stream) = self.stream(id) else { return };
+        if !matches!(stream.state, State::Connected) {
+            return;
+        }
+        let after_fin = stream.finished && !stream.write_shut;
+        stream.error = Some(if after_fin { libc::EPIPE } else { libc::ECONNRESET });
+        stream.end();
+        self.wake(id);
+    }
+
+    /// The peer of the TCP socket `id` has shut its writing half.
+    fn fin(&mut self, id: FileId) {
+        let Some(stream) = self.stream(id) else { return };
+        stream.read_shut = true;
+        stream.finished = true;
+        self.wake(id);
+    }
+
+    pub(super) fn stream_shutdown(
+        &mut self,
+        id: FileId,
+        read: bool,
+        write: bool,
+    ) -> Result<(), Code> {
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let family = stream.family;
+        if family == Family::Tcp && matches!(stream.state, State::Listening(_)) {
+            if read {
+                self.stop_listening(id);
+                if let Some(stream) = self.stream(id) {
+                    *stream = Stream::fresh(family);
+                }
+            }
+            self.wake(id);
+            return Ok(());
+        }
+        let first_end = write && !stream.write_shut;
+        stream.read_shut |= read;
+        stream.write_shut |= write;
+        self.wake(id);
+        let Some(stream) = self.stream(id) else { return Ok(()) };
+        let connected = matches!(stream.state, State::Connected);
+        let finished = stream.finished;
+        let peer = stream.peer;
+        match (family, peer) {
+            (Family::Tcp, _) if !connected => return Err(libc::ENOTCONN),
+            (Family::Tcp, Some(peer)) if first_end => {
+                self.fin(peer);
+                if finished {
+                    // Both directions have ended in order: nothing can reset this connection.
+                    for end in [id, peer] {
+                        if let Some(stream) = self.stream(end) {
+                            stream.end();
+                        }
+                    }
+                }
+            }
+            (Family::Tcp, _) => {}
+            (Family::Unix, Some(peer)) => {
+                if let Some(other) = self.stream(peer) {
+                    other.read_shut |= write;
+                    other.write_shut |= read;
+                    self.wake(peer);
+                }
+            }
+            (Family::Unix, None) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn stream_connect(&mut self, id: FileId, to: FileId) -> Result<(), Code> {
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let family = stream.family;
+        match (&stream.state, family, stream.progress) {
+            (State::Listening(_), Family::Tcp, _) | (_, _, Progress::Done) => {
+                return Err(libc::EISCONN);
+            }
+            (State::Listening(_), Family::Unix, _) => return Err(libc::EINVAL),
+            (State::Connecting, ..) => return Err(libc::EALREADY),
+            (State::Connected, _, Progress::Pending) => {
+                stream.progress = Progress::Done;
+                return Ok(());
+            }
+            (State::Closed, _, Progress::Pending) => {
+                // The outcome of the last attempt is told, and the socket is as good as new.
+                let code = stream.error.take().unwrap_or(libc::ECONNABORTED);
+                *stream = Stream::fresh(family);
+                self.wake(id);
+                return Err(code);
+            }
+            _ => {}
+        }
+        let listener = match self.get(to) {
+            Some(Object::Stream(Stream {
+                state: State::Listening(listener),
+                family: there,
+                ..
+            })) if *there == family => Some(listener),
+            _ => None,
+        };
+        let full = listener.as_ref().is_some_and(|it| it.connections.len() > it.backlog);
+        match (family, listener) {
+            (Family::Unix, None) => Err(libc::ECONNREFUSED),
+            (Family::Unix, Some(_)) if full => Err(libc::EAGAIN),
+            (Family::Unix, Some(_)) => {
+                // The client of an AF_UNIX stream hears nothing of its own connect.
+                self.join(id, to, Progress::Done);
+                Ok(())
+            }
+            (Family::Tcp, Some(listener)) if full => {
+                listener.clients.push_back(id);
+                if let Some(stream) = self.stream(id) {
+                    stream.state = State::Connecting;
+                    stream.progress = Progress::Pending;
+                }
+                Err(libc::EINPROGRESS)
+            }
+            (Family::Tcp, Some(_)) => {
+                self.join(id, to, Progress::Pending);
+                self.wake(id);
+                Err(libc::EINPROGRESS)
+            }
+            (Family::Tcp, None) => {
+                self.refuse(id);
+                Err(libc::EINPROGRESS)
+            }
+        }
+    }
+
+    fn refuse(&mut self, client: FileId) {
+        let Some(stream) = self.stream(client) else { return };
+        stream.progress = Progress::Pending;
+        stream.error = Some(libc::ECONNREFUSED);
+        stream.end();
+        self.wake(client);
+    }
+
+    /// Makes the accepted end of a connection and queues it at the listener.
+    fn join(&mut self, client: FileId, to: FileId, progress: Progress) {
+        let Some(stream) = self.stream(client) else { return };
+        let family = stream.family;
+        let server = self.add(Object::Stream(Stream::connected(family, client)));
+        if let Some(stream) = self.stream(client) {
+            stream.state = State::Connected;
+            stream.progress = progress;
+            stream.peer = Some(server);
+        }
+        if let Some(Stream { state: State::Listening(listener), .. }) = self.stream(to) {
+            listener.connections.push_back(server);
+        }
+        self.wake(to);
+    }
+
+    pub(super) fn stream_accept(&mut self, id: FileId) -> Result<FileId, Code> {
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let State::Listening(listener) = &mut stream.state else { return Err(libc::EINVAL) };
+        let accepted = listener.connections.pop_front().ok_or(libc::EAGAIN)?;
+        // The client's next attempt to get in finds room.
+        if let Some(client) = listener.clients.pop_front() {
+            self.join(client, id, Progress::Pending);
+            self.wake(client);
+        }
+        Ok(accepted)
+    }
+
+    fn stop_listening(&mut self, id: FileId) {
+        let Some(Stream { state: State::Listening(listener), .. }) = self.stream(id) else {
+            return;
+        };
+        let connections = std::mem::take(&mut listener.connections);
+        let clients = std::mem::take(&mut listener.clients);
+        for server in connections {
+            let Some(Object::Stream(server)) = self.remove(server) else { continue };
+            let Some(client) = server.peer else { continue };
+            match server.family {
+                Family::Tcp => self.reset(client),
+                Family::Unix => self.unix_gone(client, true),
+            }
+        }
+        for client in clients {
+            self.refuse(client);
+        }
+    }
+
+    /// The peer of the AF_UNIX socket `id` is closed, and left something unread or not.
+    fn unix_gone(&mut self, id: FileId, unread: bool) {
+        let Some(stream) = self.stream(id) else { return };
+        stream.read_shut = true;
+        stream.write_shut = true;
+        if unread {
+            stream.error = Some(libc::ECONNRESET);
+        }
+        self.wake(id);
+    }
+
+    /// The last descriptor of `id` is closed.
+    pub(super) fn stream_close(&mut self, id: FileId) {
+        self.stop_listening(id);
+        let Some(Object::Stream(closed)) = self.remove(id) else { return };
+        let Some(peer) = closed.peer else { return };
+        let unread = !closed.received.is_empty();
+        match closed.family {
+            Family::Tcp if closed.linger_zero || unread => self.reset(peer),
+            Family::Tcp if closed.write_shut => {}
+            Family::Tcp => {
+                self.fin(peer);
+                if closed.finished
+                    && let Some(other) = self.stream(peer)
+                {
+                    other.end();
+                }
+            }
+            Family::Unix => self.unix_gone(peer, unread),
+        }
+    }
+}
+
+impl Stream {
+    fn read_nothing(&mut self) -> Result<usize, Code> {
+        match self.family {
+            Family::Tcp if matches!(self.state, State::Listening(_)) => Err(libc::ENOTCONN),
+            Family::Tcp if self.finished => Ok(0),
+            Family::Unix if !matches!(self.state, State::Connected) => Err(libc::EINVAL),
+            _ => match self.error.take() {
+                Some(code) => Err(code),
+                None if self.read_shut => Ok(0),
+                None if matches!(self.state, State::Closed) => Err(libc::ENOTCONN),
+                None => Err(libc::EAGAIN),
+            },
+        }
+    }
+
+    /// The connection is over, both ways; what has come can still be read.
+    fn end(&mut self) {
+        self.state = State::Closed;
+        self.peer = None;
+        self.read_shut = true;
+        self.write_shut = true;
+    }
+}

@@ -1,0 +1,303 @@
+//! The simulated kernel as a back end.
+
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Duration;
+
+use super::{Kernel, Socket};
+use crate::error::ErrorKind;
+use crate::sys::backend::{Backend, Descriptor, Edge, Facts, Kind, Probe};
+
+/// Real time for another thread to do its part.
+const SOON: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn tokens(set: &dyn Backend) -> Vec<u64> {
+    let mut edges = Vec::with_capacity(64);
+    set.harvest(&mut edges, Some(Duration::ZERO));
+    edges.iter().map(|edge| edge.token).collect()
+}
+
+fn number(socket: &Socket) -> Descriptor {
+    socket.as_raw_fd()
+}
+
+fn refusal(set: &dyn Backend, descriptor: Descriptor) -> Option<ErrorKind> {
+    set.attach(descriptor, 9).err().map(|fault| fault.kind)
+}
+
+#[test]
+fn what_cannot_be_attached_is_refused_by_kind() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let event = kernel.event().unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(refusal(&*set, file.as_raw_fd()), Some(ErrorKind::NotPollable));
+    assert_eq!(refusal(&*set, Descriptor::MAX), Some(ErrorKind::BadDescriptor));
+    kernel.fail_next_attach(ErrorKind::WatchLimit);
+    kernel.fail_next_attach(ErrorKind::OutOfMemory);
+    assert_eq!(refusal(&*set, number(&event)), Some(ErrorKind::WatchLimit));
+    assert_eq!(refusal(&*set, number(&event)), Some(ErrorKind::OutOfMemory));
+    assert_eq!(refusal(&*set, number(&event)), None);
+    assert_eq!(refusal(&*set, number(&event)), Some(ErrorKind::AlreadyRegistered));
+    // Another set knows nothing of it.
+    assert_eq!(refusal(&*kernel.backend(), number(&event)), None);
+}
+
+#[test]
+fn a_duplicate_keeps_the_entry_of_a_closed_number() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let (reader, writer) = kernel.pipe().unwrap();
+    let old = number(&reader);
+    set.attach(old, 1).unwrap();
+    assert!(set.watches(old));
+    let again = reader.dup().unwrap();
+    assert!(!set.watches(number(&again)));
+    drop(reader);
+    // Neither number leads to the entry any more, but it goes on.
+    assert!(!set.watches(old));
+    set.detach(old);
+    set.detach(number(&again));
+    writer.write(b"x").unwrap();
+    assert_eq!(tokens(&*set), [1]);
+    // The duplicate is another descriptor: both entries report.
+    set.attach(number(&again), 2).unwrap();
+    assert_eq!(tokens(&*set), [2]);
+    writer.write(b"x").unwrap();
+    // In which order depends on the numbers.
+    let mut both = tokens(&*set);
+    both.sort_unstable();
+    assert_eq!(both, [1, 2]);
+    // A new set has the live entry only.
+    set.rebuild(&mut [(number(&again), 2)].into_iter()).unwrap();
+    assert_eq!(tokens(&*set), [2]);
+    writer.write(b"x").unwrap();
+    assert_eq!(tokens(&*set), [2]);
+    drop(again);
+    drop(writer);
+    assert_eq!(tokens(&*set), [0; 0]);
+}
+
+#[test]
+fn a_number_that_is_given_out_again_is_another_descriptor() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let old = kernel.event().unwrap();
+    let descriptor = number(&old);
+    set.attach(descriptor, 1).unwrap();
+    drop(old);
+    // Other tests of the process take and give numbers at the same time: ask until it comes.
+    let mut tries = Vec::new();
+    let new = loop {
+        let new = kernel.event().unwrap();
+        if number(&new) == descriptor {
+            break Some(new);
+        }
+        tries.push(new);
+        if tries.len() > 200 {
+            break None;
+        }
+    };
+    let Some(new) = new else {
+        println!("a_number_that_is_given_out_again: SKIPPED: another test keeps the number");
+        return;
+    };
+    assert!(!set.watches(descriptor));
+    new.write(&1_u64.to_ne_bytes()).unwrap();
+    assert_eq!(tokens(&*set), [0; 0]);
+    set.attach(descriptor, 2).unwrap();
+    assert_eq!(tokens(&*set), [2]);
+}
+
+#[test]
+fn what_is_adopted_reports_under_its_new_token() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let event = kernel.event().unwrap();
+    assert_eq!(set.adopt(number(&event), 1).unwrap_err().code, Some(libc::ENOENT));
+    set.attach(number(&event), 1).unwrap();
+    // The edge of the first token was not harvested yet.
+    set.adopt(number(&event), 2).unwrap();
+    assert_eq!(tokens(&*set), [2]);
+    set.adopt(number(&event), 3).unwrap();
+    assert_eq!(tokens(&*set), [3]);
+    assert_eq!(set.adopt(Descriptor::MAX, 4).unwrap_err().kind, ErrorKind::BadDescriptor);
+}
+
+#[test]
+fn an_edge_whose_cause_is_gone_is_no_edge() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let (reader, writer) = kernel.pipe().unwrap();
+    set.attach(number(&reader), 1).unwrap();
+    writer.write(b"x").unwrap();
+    reader.read(&mut [0]).unwrap();
+    assert_eq!(tokens(&*set), [0; 0]);
+    writer.write(b"x").unwrap();
+    set.detach(number(&reader));
+    assert_eq!(tokens(&*set), [0; 0]);
+}
+
+#[test]
+fn a_harvest_takes_no_more_than_there_is_room_for() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let events: Vec<Socket> = (0..5).map(|_| kernel.event().unwrap()).collect();
+    for (token, event) in (0..).zip(&events) {
+        set.attach(number(event), token).unwrap();
+    }
+    let mut edges: Vec<Edge> = Vec::with_capacity(4);
+    let room = edges.capacity();
+    set.harvest(&mut edges, Some(Duration::ZERO));
+    assert_eq!((edges.len(), edges.capacity()), (room, room));
+    assert_eq!(tokens(&*set).len(), 5 - room);
+}
+
+#[test]
+fn probes_answer_what_holds() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let (ours, theirs) = kernel.tcp_pair().unwrap();
+    let gone = kernel.event().unwrap();
+    let closed = number(&gone);
+    drop(gone);
+    theirs.write(b"four").unwrap();
+    theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    let ask = |descriptor| Probe { descriptor, facts: Facts::NONE };
+    let mut probes = [ask(number(&ours)), ask(number(&theirs)), ask(closed)];
+    set.probe(&mut probes);
+    assert_eq!(probes[0].facts, Facts::IN | Facts::OUT | Facts::RDHUP);
+    assert_eq!(probes[1].facts, Facts::OUT);
+    assert_eq!(probes[2].facts, Facts::CLOSED);
+    assert_eq!(set.unread(number(&ours)), Some(4));
+    assert_eq!(set.kind(number(&ours)), Kind::Stream);
+    assert_eq!(set.kind(closed), Kind::NoSocket);
+    let calls = kernel.calls();
+    assert_eq!((calls.probe, calls.probed, calls.unread, calls.kind), (1, 3, 1, 2));
+    assert_eq!(calls.total(), 4);
+}
+
+#[test]
+fn the_automatic_clock_jumps_to_the_deadline() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let mut edges = Vec::with_capacity(4);
+    set.harvest(&mut edges, Some(SECOND));
+    assert_eq!(set.now(), SECOND);
+    let here = set.this_thread();
+    here.park(Some(SECOND));
+    assert_eq!(kernel.now(), 2 * SECOND);
+    // What is there already costs no time.
+    set.wake();
+    set.harvest(&mut edges, Some(SECOND));
+    here.unpark();
+    here.park(Some(SECOND));
+    assert_eq!(kernel.now(), 2 * SECOND);
+    // Both were taken.
+    set.harvest(&mut edges, Some(SECOND));
+    here.park(Some(SECOND));
+    assert_eq!(kernel.now(), 4 * SECOND);
+}
+
+#[test]
+fn the_manual_clock_moves_by_hand_only() {
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let set = kernel.backend();
+    let event = kernel.event().unwrap();
+    thread::scope(|scope| {
+        let harvester = scope.spawn(|| {
+            let mut edges = Vec::with_capacity(4);
+            set.harvest(&mut edges, Some(2 * SECOND));
+            edges.len()
+        });
+        assert!(kernel.wait_for_sleepers(1, SOON));
+        kernel.advance(SECOND);
+        assert_eq!(kernel.sleeping(), 1);
+        kernel.advance(SECOND);
+        assert_eq!(harvester.join().unwrap(), 0);
+
+        let harvester = scope.spawn(|| {
+            let mut edges = Vec::with_capacity(4);
+            set.harvest(&mut edges, Some(2 * SECOND));
+            edges.len()
+        });
+        assert!(kernel.wait_for_sleepers(1, SOON));
+        set.attach(number(&event), 1).unwrap();
+        assert_eq!(harvester.join().unwrap(), 1);
+    });
+    assert_eq!(kernel.now(), 2 * SECOND);
+}
+
+#[test]
+fn a_parked_thread_sleeps_until_it_is_unparked() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let (give, take) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let set = &set;
+        scope.spawn(move || {
+            let here = std::sync::Arc::new(set.this_thread());
+            give.send(std::sync::Arc::clone(&here)).unwrap();
+            here.park(None);
+        });
+        let other = take.recv_timeout(SOON).unwrap();
+        assert!(kernel.wait_for_sleepers(1, SOON));
+        assert_eq!(other.asleep(), Some(true));
+        other.unpark();
+        assert!(kernel.wait_for_sleepers(0, SOON));
+    });
+    let ended = thread::scope(|scope| scope.spawn(|| set.this_thread()).join().unwrap());
+    assert_eq!(ended.asleep(), Some(true));
+    let here = set.this_thread();
+    assert_eq!(here.asleep(), Some(false));
+    kernel.set_thread_asleep(thread::current().id(), true);
+    assert_eq!(here.asleep(), Some(true));
+    kernel.set_thread_asleep(thread::current().id(), None);
+    assert_eq!(here.asleep(), None);
+}
+
+#[test]
+fn a_connection_that_could_not_be_accepted_stays_in_the_queue() {
+    let kernel = Kernel::new();
+    let listener = kernel.tcp_listener(0).unwrap();
+    let (first, second) = (kernel.tcp_fresh().unwrap(), kernel.tcp_fresh().unwrap());
+    first.connect(listener.address()).unwrap_err();
+    second.connect(listener.address()).unwrap_err();
+    kernel.fail_next_descriptor();
+    assert_eq!(listener.accept().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+    let accepted = listener.accept().unwrap();
+    first.write(b"1").unwrap();
+    assert_eq!(accepted.read(&mut [0]).unwrap(), 1);
+    // There is room for the other one now.
+    let accepted = listener.accept().unwrap();
+    second.write(b"2").unwrap();
+    assert_eq!(accepted.read(&mut [0]).unwrap(), 1);
+}
+
+#[test]
+fn a_failed_rebuild_leaves_the_old_set() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let event = kernel.event().unwrap();
+    set.attach(number(&event), 1).unwrap();
+    kernel.fail_next_rebuild(ErrorKind::DescriptorLimit);
+    let refused = set.rebuild(&mut std::iter::empty()).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::DescriptorLimit);
+    assert_eq!(tokens(&*set), [1]);
+}
+
+#[test]
+fn nothing_is_left_when_all_is_dropped() {
+    let kernel = Kernel::new();
+    let set = kernel.backend();
+    let listener = kernel.unix_listener(4).unwrap();
+    let client = kernel.unix_fresh().unwrap();
+    client.connect(listener.address()).unwrap();
+    let pairs = (kernel.tcp_pair(), kernel.udp_pair(), kernel.unix_datagram_pair(), kernel.pipe());
+    set.attach(number(&client), 1).unwrap();
+    drop((pairs, listener, client, set));
+    assert_eq!((kernel.open_descriptors(), kernel.ports()), (0, 0));
+    assert!(kernel.lock().objects.is_empty());
+}

@@ -1,0 +1,63 @@
+//! The one place where durations become what a system takes, and back.
+//!
+//! Rounding is upwards: a wait may be late, never early. What is too long for the system's type is
+//! cut to the longest it has; the caller looks at the clock again.
+
+use std::time::Duration;
+
+/// As a count of milliseconds for `epoll_wait(2)`: rounded up, and at most the longest there is.
+pub(crate) fn whole_milliseconds(duration: Duration) -> i32 {
+    let rounded = duration.as_nanos().div_ceil(1_000_000);
+    i32::try_from(rounded).unwrap_or(i32::MAX)
+}
+
+/// As a `timespec`, cut to the longest there is.
+pub(crate) fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// The time that a clock shows, which is never negative.
+pub(crate) fn duration(time: libc::timespec) -> Duration {
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_duration() -> impl Strategy<Value = Duration> {
+        prop_oneof![
+            (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n)),
+            (0..100_u64, 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n)),
+            (0..5_000_000_u32).prop_map(|n| Duration::new(0, n)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn milliseconds_are_never_short_and_never_a_whole_one_too_long(given in any_duration()) {
+            let cut = Duration::from_millis(u64::try_from(whole_milliseconds(given)).unwrap());
+            if given <= Duration::from_millis(i32::MAX as u64) {
+                prop_assert!(cut >= given);
+                prop_assert!(cut < given + Duration::from_millis(1));
+            } else {
+                prop_assert_eq!(cut, Duration::from_millis(i32::MAX as u64));
+            }
+        }
+
+        #[test]
+        fn a_timespec_is_exact_or_the_longest_there_is(given in any_duration()) {
+            let back = duration(timespec(given));
+            if given.as_secs() <= i64::MAX as u64 {
+                prop_assert_eq!(back, given);
+            } else {
+                prop_assert_eq!(back.as_secs(), i64::MAX as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Once everything has been used for the first time, nothing is allocated.
+//!
+//! Only the real system is measured: a simulated kernel allocates as it likes. Each count is that
+//! of the thread which does the work, so that the test harness may allocate meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{
+    Batch, Changes, Interest, OneShot, Packet, Persistent, PortBuilder, Ready, Registration,
+};
+use testkit::alloc::{Counting, count};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Rounds for everything to be used for the first time, and rounds that are counted.
+const ROUNDS: usize = 1_000;
+
+fn pair() -> (UnixStream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    (ours, theirs)
+}
+
+fn pairs(number: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
+    (0..number).map(|_| pair()).unzip()
+}
+
+/// Runs `round` often, then often again, which must not allocate.
+#[track_caller]
+fn assert_allocates_nothing(mut round: impl FnMut()) {
+    (0..ROUNDS).for_each(|_| round());
+    let ((), allocations) = count(|| (0..ROUNDS).for_each(|_| round()));
+    assert_eq!(allocations, 0, "in {ROUNDS} rounds");
+}
+
+/// Answers every byte; tells whether nothing is left.
+fn answer(mut stream: &UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    let read = stream.read(&mut bytes).unwrap();
+    stream.write_all(&bytes[..read]).unwrap();
+    read < bytes.len()
+}
+
+fn call(peers: &[UnixStream]) {
+    for mut peer in peers {
+        peer.write_all(b"x").unwrap();
+    }
+}
+
+fn hear(peers: &[UnixStream]) {
+    for mut peer in peers {
+        peer.read_exact(&mut [0]).unwrap();
+    }
+}
+
+#[test]
+fn allocations_are_counted_here() {
+    assert_eq!(count(|| Box::new(7)).1, 1);
+}
+
+fn echo(hint: bool) {
+    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    for ours in ours {
+        port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+    }
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        call(&theirs);
+        let mut answered = 0;
+        while answered < theirs.len() {
+            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                let Packet::Ready(mut ready) = packet else { panic!("{packet:?}") };
+                if answer(ready.key()) && hint {
+                    ready.read_drained();
+                }
+                ready.rearm().unwrap();
+                answered += 1;
+            }
+        }
+        hear(&theirs);
+    });
+}
+
+#[test]
+fn a_one_shot_echo_with_hints_allocates_nothing() {
+    echo(true);
+}
+
+#[test]
+fn a_one_shot_echo_without_hints_allocates_nothing() {
+    echo(false);
+}
+
+#[test]
+fn persistent_registrations_allocate_nothing() {
+    for trigger in [Persistent::Level, Persistent::Edge] {
+        let port = PortBuilder::new().concurrency(1).build::<usize, ()>().unwrap();
+        let (ours, theirs) = pairs(16);
+        for (key, ours) in ours.iter().enumerate() {
+            port.register(Registration::persistent(ours, key, Interest::IN, trigger)).unwrap();
+        }
+        let mut batch = Batch::new();
+        assert_allocates_nothing(|| {
+            call(&theirs);
+            let mut answered = 0;
+            while answered < theirs.len() {
+                for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                    let Packet::Notified(notified) = packet else { panic!("{packet:?}") };
+                    let mut stream = &ours[*notified.key()];
+                    let mut byte = [0];
+                    match stream.read(&mut byte) {
+                        Ok(read) => {
+                            stream.write_all(&byte[..read]).unwrap();
+                            answered += read;
+                        }
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                    }
+                }
+            }
+            hear(&theirs);
+        });
+    }
+}
+
+#[test]
+fn messages_allocate_nothing() {
+    let port = PortBuilder::new().concurrency(1).build::<(), usize>().unwrap();
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        (0..100).for_each(|message| port.post(message).unwrap());
+        let mut next = 0;
+        while next < 100 {
+            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                assert!(matches!(packet, Packet::Posted(message) if message == next));
+                next += 1;
+            }
+        }
+    });
+}
+
+#[test]
+fn changes_that_are_used_again_allocate_nothing() {
+    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    let mut changes = Changes::new();
+    for ours in ours {
+        changes.register(Registration::owned(ours, Interest::IN, OneShot::Level));
+    }
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        call(&theirs);
+        let mut answered = 0;
+        while answered < theirs.len() {
+            let packets = port.process(&mut changes, &mut batch, Duration::from_secs(10)).unwrap();
+            for packet in packets {
+                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                let _ = answer(ready.key());
+                answered += 1;
+                if answered % 2 == 0 {
+                    changes.rearm(ready);
+                } else {
+                    changes.rearm_as(ready, Interest::IN | Interest::HANGUP, OneShot::Level);
+                }
+            }
+            assert!(changes.results().iter().all(Result::is_ok));
+        }
+        hear(&theirs);
+    });
+}
+
+#[test]
+fn registering_and_removing_again_allocates_nothing() {
+    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (ours, theirs) = pair();
+    let theirs = [theirs];
+    let mut batch = Batch::new();
+    let mut way = 0;
+    let mut again = Some(ours);
+    assert_allocates_nothing(|| {
+        way += 1;
+        let key = again.take().unwrap();
+        let id = port.register(Registration::owned(key, Interest::IN, OneShot::Level)).unwrap();
+        again = Some(match way % 3 {
+            0 => port.remove_and_wait(id, None).unwrap(),
+            1 => {
+                port.remove(id).unwrap();
+                match port.wait(&mut batch, None).unwrap().next() {
+                    Some(Packet::Removed(_, key)) => key,
+                    other => panic!("{other:?}"),
+                }
+            }
+            _ => {
+                call(&theirs);
+                let packet = port.wait(&mut batch, None).unwrap().next();
+                let Some(Packet::Ready(ready)) = packet else { panic!("{packet:?}") };
+                let key = Ready::into_key(ready);
+                assert!(answer(&key));
+                hear(&theirs);
+                key
+            }
+        });
+    });
+}
+
+/// Four threads: what each does for the first time comes at no fixed moment (a thread that is stuck
+/// is looked at, for instance), so a stretch of the work without any allocation must come soon.
+#[test]
+fn four_threads_allocate_nothing() {
+    const STRETCH: usize = 4_000;
+    const STRETCHES: usize = 10;
+    let port = PortBuilder::new().concurrency(4).build::<UnixStream, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    for ours in ours {
+        port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+    }
+    let allocations = [const { AtomicU64::new(0) }; STRETCHES];
+    let (stretch, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let mut quiet = false;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut batch = Batch::with_capacity(4);
+                loop {
+                    let (closed, here) = count(|| {
+                        let Ok(packets) = port.wait(&mut batch, None) else { return true };
+                        for packet in packets {
+                            let Packet::Ready(mut ready) = packet else { panic!("{packet:?}") };
+                            if answer(ready.key()) && answered.load(SeqCst) % 3 > 0 {
+                                ready.read_drained();
+                            }
+                            ready.rearm().unwrap();
+                            answered.fetch_add(1, SeqCst);
+                        }
+                        false
+                    });
+                    allocations[stretch.load(SeqCst)].fetch_add(here, SeqCst);
+                    if closed {
+                        return;
+                    }
+                }
+            });
+        }
+        let begun = Instant::now();
+        for (number, count) in allocations.iter().enumerate() {
+            stretch.store(number, SeqCst);
+            let before = answered.load(SeqCst);
+            while answered.load(SeqCst) < before + STRETCH {
+                call(&theirs);
+                hear(&theirs);
+                assert!(begun.elapsed() < Duration::from_secs(60), "it takes too long");
+            }
+            if number > 0 && count.load(SeqCst) == 0 {
+                quiet = true;
+                break;
+            }
+        }
+        port.close();
+    });
+    assert!(quiet, "allocations in {STRETCHES} stretches of {STRETCH} packets: {allocations:?}");
+}

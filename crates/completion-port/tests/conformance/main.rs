@@ -1,0 +1,14 @@
+//! The contract, rule by rule, on every back end that the machine has.
+//!
+//! `docs/SEMANTICS.md` has a row for each rule, which names its claims here; `table` checks that the
+//! table and the claims agree.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod call;
+mod delivery;
+mod posting;
+mod registration;
+mod removal;
+mod table;
+mod threads;

@@ -1,0 +1,1146 @@
+//! Rules 36 to 40: the concurrency value, who is released, who counts as running, and the wait.
+//!
+//! A handler that *runs* spins here, and one that *blocks* waits for a channel: on the real system
+//! the port looks at the thread, and a simulated kernel is told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+use testkit::{Socket, System, on_every_system};
+
+/// What keeps a handler running until the test opens it.
+#[derive(Default)]
+pub(crate) struct Gate(AtomicBool);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.store(true, SeqCst);
+    }
+
+    /// Spins until the gate is open; the thread counts as running all the time.
+    pub(crate) fn pass(&self) {
+        let begun = Instant::now();
+        while !self.0.load(SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody opened the gate");
+            thread::yield_now();
+        }
+    }
+}
+
+/// Ends a port's threads when the test is over, also if it has failed.
+pub(crate) struct End<'a, K, M> {
+    port: &'a Port<K, M>,
+    gates: Vec<&'a Gate>,
+}
+
+impl<'a, K, M> End<'a, K, M> {
+    pub(crate) fn of(port: &'a Port<K, M>, gates: impl IntoIterator<Item = &'a Gate>) -> Self {
+        Self { port, gates: gates.into_iter().collect() }
+    }
+}
+
+impl<K, M> Drop for End<'_, K, M> {
+    fn drop(&mut self) {
+        self.gates.iter().for_each(|gate| gate.open());
+        self.port.close();
+    }
+}
+
+/// Waits until `condition` holds, bounded by [`System::soon`]; time goes on in steps of a
+/// millisecond on a simulated kernel.
+#[track_caller]
+pub(crate) fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < on.soon(), "it did not happen that {what}");
+        if let Some(kernel) = on.kernel() {
+            kernel.advance(Duration::from_millis(1));
+        }
+        thread::yield_now();
+    }
+}
+
+/// Checks that `condition` holds all the time for [`System::quiet`], while `waiting` threads wait.
+#[track_caller]
+pub(crate) fn stays(on: &System, waiting: usize, what: &str, mut condition: impl FnMut() -> bool) {
+    match on.kernel() {
+        Some(kernel) => {
+            let end = kernel.now() + on.quiet();
+            loop {
+                let asleep = kernel.wait_for_sleepers(waiting, on.soon());
+                assert!(asleep, "{waiting} threads should wait: {kernel:?}");
+                assert!(condition(), "it was not so for long that {what}");
+                if kernel.now() >= end {
+                    return;
+                }
+                kernel.advance(Duration::from_millis(1));
+            }
+        }
+        None => {
+            let begun = Instant::now();
+            while begun.elapsed() < on.quiet() {
+                assert!(condition(), "it was not so for long that {what}");
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Waits until exactly `count` threads wait on `port`. No time passes on a simulated kernel.
+#[track_caller]
+pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
+    let begun = Instant::now();
+    while port.stats().parked != count {
+        assert!(begun.elapsed() < on.soon(), "{count} threads should wait: {port:#?}");
+        thread::yield_now();
+    }
+    if let Some(kernel) = on.kernel() {
+        assert!(kernel.wait_for_sleepers(count, on.soon()), "{count} should wait: {kernel:?}");
+    }
+}
+
+/// Takes one message; `None` once the port is closed.
+pub(crate) fn take<M>(port: &Port<impl Sized, M>) -> Option<M> {
+    let mut batch = Batch::with_capacity(1);
+    loop {
+        match port.wait(&mut batch, None).ok()?.next() {
+            Some(Packet::Posted(message)) => return Some(message),
+            Some(_) => panic!("no message, but something else"),
+            // Taken back before this thread came to it, and the port was closed then.
+            None => {}
+        }
+    }
+}
+
+/// The message that a thread tells the test, which waits for it on either clock.
+#[track_caller]
+pub(crate) fn hear<T>(on: &System, heard: &mpsc::Receiver<T>, what: &str) -> T {
+    let mut said = None;
+    eventually(on, what, || {
+        said = heard.try_recv().ok();
+        said.is_some()
+    });
+    said.unwrap()
+}
+
+/// Marks `thread` as one that sleeps in the kernel, or does not, where the port cannot see for
+/// itself.
+fn script(on: &System, thread: ThreadId, asleep: bool) {
+    if let Some(kernel) = on.kernel() {
+        kernel.set_thread_asleep(thread, asleep);
+    }
+}
+
+on_every_system! {
+    /// Rule 36.
+    fn the_usual_concurrency_is_the_number_of_processors(system: &System) {
+        let processors = thread::available_parallelism().unwrap().get();
+        assert_eq!(system.port::<(), ()>(0).concurrency(), processors);
+        assert_eq!(system.port::<(), ()>(0).stats().concurrency, processors);
+        assert_eq!(system.port::<(), ()>(3).concurrency(), 3);
+    }
+
+    /// Rule 36: the limit of one.
+    fn at_most_one_of_eight_threads_runs(system: &System) {
+        at_most(system, 1);
+    }
+
+    /// Rule 36: two.
+    fn at_most_two_of_eight_threads_run(system: &System) {
+        at_most(system, 2);
+    }
+
+    /// Rule 36: four.
+    fn at_most_four_of_eight_threads_run(system: &System) {
+        at_most(system, 4);
+    }
+
+    /// Rule 40: and an idle thread is released for it.
+    fn what_is_left_in_an_iterator_reaches_a_thread_that_waits(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(2);
+        let (say, heard) = mpsc::channel();
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            let (port, gate) = (&port, &gate);
+            scope.spawn(move || {
+                while let Some(message) = take(port) {
+                    let _ = say.send(message);
+                }
+            });
+            settle(system, port, 1);
+            // The newest gets the message, does not want it, and does something else.
+            scope.spawn(move || {
+                drop(port.wait(&mut Batch::new(), None));
+                gate.pass();
+            });
+            settle(system, port, 2);
+            port.post(7).unwrap();
+            assert_eq!(hear(system, &heard, "somebody takes it"), 7);
+        });
+    }
+
+    /// Rule 36: the limit is not only kept but reached, whatever the number of processors.
+    fn as_many_threads_run_as_the_limit_says(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(4);
+        let together = AtomicUsize::new(0);
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=8 {
+                scope.spawn(|| {
+                    while take(&port).is_some() {
+                        together.fetch_add(1, SeqCst);
+                        gate.pass();
+                        together.fetch_sub(1, SeqCst);
+                    }
+                });
+                settle(system, &port, count);
+            }
+            (0..8).for_each(|message| port.post(message).unwrap());
+            eventually(system, "four run", || together.load(SeqCst) == 4);
+            assert_eq!(port.stats().running, 4);
+            stays(system, 4, "four run", || together.load(SeqCst) == 4);
+        });
+    }
+
+    /// Rule 37: threads are released in the opposite order of their coming, packets in that of
+    /// theirs.
+    fn the_thread_that_came_last_is_released_first(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(8);
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for name in 0..4 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    let Some(message) = take(port) else { return };
+                    say.send((message, name)).unwrap();
+                    gate.pass();
+                });
+                settle(system, port, name + 1);
+            }
+            (0..4).for_each(|message| port.post(message).unwrap());
+            let mut released: Vec<_> =
+                (0..4).map(|_| hear(system, &heard, "a message is taken")).collect();
+            released.sort_unstable();
+            assert_eq!(released, [(0, 3), (1, 2), (2, 1), (3, 0)]);
+            assert_eq!(port.stats().queued, 0);
+        });
+    }
+
+    /// Rule 37: who comes back while packets are queued is served before those that wait.
+    fn a_thread_that_comes_back_takes_the_next_packet_itself(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for name in 0..3 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        gate.pass();
+                        say.send((message, name)).unwrap();
+                    }
+                });
+                settle(system, port, name + 1);
+            }
+            (0..6).for_each(|message| port.post(message).unwrap());
+            eventually(system, "the newest runs", || port.stats().running == 1);
+            stays(system, 2, "five wait", || port.stats().queued == 5);
+            gate.open();
+            for message in 0..6 {
+                assert_eq!(hear(system, &heard, "a message is taken"), (message, 2));
+            }
+            settle(system, &port, 3);
+            assert!(heard.try_recv().is_err(), "a message came twice");
+        });
+    }
+
+    /// Rule 38: a wait that ends for lack of time leaves its thread running.
+    fn a_thread_whose_time_is_over_counts_as_running(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            let (early, late) = (say.clone(), say);
+            let (port, gate) = (&port, &gate);
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+                early.send(("empty", 0)).unwrap();
+                gate.pass();
+                while let Some(message) = take(port) {
+                    early.send(("first", message)).unwrap();
+                }
+            });
+            assert_eq!(hear(system, &heard, "time is over"), ("empty", 0));
+            assert_eq!(port.stats().running, 1);
+            scope.spawn(move || {
+                while let Some(message) = take(port) {
+                    late.send(("second", message)).unwrap();
+                }
+            });
+            settle(system, port, 1);
+            port.post(7).unwrap();
+            stays(system, 1, "the seat is taken", || port.stats().queued == 1);
+            gate.open();
+            assert_eq!(hear(system, &heard, "the message is taken"), ("first", 7));
+            settle(system, port, 2);
+            assert!(heard.try_recv().is_err());
+        });
+    }
+
+    /// Rule 38: with every seat taken nothing is handed out, however the others ask.
+    fn with_every_seat_taken_nobody_gets_a_packet(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            scope.spawn(|| {
+                while let Some(message) = take(&port) {
+                    say.send(message).unwrap();
+                    gate.pass();
+                }
+            });
+            settle(system, &port, 1);
+            (0..3).for_each(|message| port.post(message).unwrap());
+            assert_eq!(hear(system, &heard, "the first is taken"), 0);
+            let mut batch = Batch::new();
+            for _ in 0..20 {
+                assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            }
+            assert_eq!(port.stats().queued, 2);
+            gate.open();
+            // This thread runs as well now, because its time was over, until it waits again. Then
+            // it takes what the other one leaves.
+            let mut seen = vec![0];
+            while seen.len() < 3 {
+                let packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+                seen.extend(packets.filter_map(|packet| match packet {
+                    Packet::Posted(message) => Some(message),
+                    _ => None,
+                }));
+                seen.extend(heard.try_iter());
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, [0, 1, 2]);
+        });
+    }
+
+    /// Rule 38: spinning is running, for however long.
+    fn a_thread_that_spins_keeps_its_seat(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for name in 0..2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send((message, name)).unwrap();
+                        if message == 0 {
+                            gate.pass();
+                        }
+                    }
+                });
+                settle(system, port, name + 1);
+            }
+            port.post(0).unwrap();
+            port.post(1).unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), (0, 1));
+            stays(system, 1, "the other waits", || {
+                let stats = port.stats();
+                stats.queued == 1 && stats.running == 1 && stats.blocked == 0
+            });
+            gate.open();
+            assert_eq!(hear(system, &heard, "the second is taken"), (1, 1));
+            settle(system, &port, 2);
+        });
+    }
+
+    /// Rule 38.
+    fn a_thread_that_exits_frees_its_seat(system: &System) {
+        a_seat_is_freed_by(system, |_| {});
+    }
+
+    /// Rule 38.
+    fn a_thread_that_panics_frees_its_seat(system: &System) {
+        // Without the words that a panic prints.
+        a_seat_is_freed_by(system, |_| resume_unwind(Box::new("on purpose")));
+    }
+
+    /// Rule 38: a thread runs with packets of one port at a time.
+    fn a_thread_that_waits_on_another_port_frees_its_seat(system: &System) {
+        a_seat_is_freed_by(system, |other| {
+            assert_eq!(take(other), None);
+        });
+    }
+
+    /// Rule 38.
+    fn blocking_frees_the_seat_at_once(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        let (go_on, blocked) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            let port = &port;
+            for name in 0..2 {
+                let say = say.clone();
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send((message, name)).unwrap();
+                    }
+                });
+                settle(system, port, name + 1);
+            }
+            scope.spawn(move || {
+                assert_eq!(take(port), Some(0));
+                // Ends when the test gives up as well.
+                let _ = port.blocking(|| blocked.recv());
+                assert!(port.stats().running >= 1, "it runs again");
+            });
+            settle(system, port, 3);
+            port.post(0).unwrap();
+            eventually_without_time(system, "it blocks", || port.stats().blocked == 1);
+            port.post(1).unwrap();
+            // No tick is needed: the clock of a simulated kernel stands still.
+            let taken = heard.recv_timeout(system.soon()).expect("the seat was not given away");
+            assert_eq!(taken, (1, 1));
+            drop(go_on);
+        });
+    }
+
+    /// Rule 38: the end of an inner block is not that of the outer one.
+    fn blocking_within_blocking_ends_with_the_outer_one(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            let port = &port;
+            scope.spawn(move || {
+                while let Some(message) = take(port) {
+                    say.send(message).unwrap();
+                }
+            });
+            settle(system, port, 1);
+            let gate = &gate;
+            scope.spawn(move || {
+                assert_eq!(take(port), Some(0));
+                port.blocking(|| {
+                    assert_eq!(port.blocking(|| 5), 5);
+                    gate.pass();
+                });
+                assert_eq!(port.stats().blocked, 0);
+                assert!(port.stats().running >= 1);
+            });
+            settle(system, port, 2);
+            port.post(0).unwrap();
+            eventually_without_time(system, "it blocks", || port.stats().blocked == 1);
+            stays(system, 1, "it blocks", || port.stats().blocked == 1);
+            port.post(1).unwrap();
+            assert_eq!(hear(system, &heard, "the other one takes over"), 1);
+        });
+    }
+
+    /// Rule 38: a panic ends a block as a return does.
+    fn a_panic_while_blocking_ends_the_block(system: &System) {
+        let port = system.port::<(), usize>(1);
+        let mut batch = Batch::new();
+        port.post(1).unwrap();
+        assert_eq!(port.wait(&mut batch, system.soon()).unwrap().count(), 1);
+        assert_eq!((port.stats().running, port.stats().blocked), (1, 0));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            port.blocking(|| {
+                assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
+                resume_unwind(Box::new("on purpose"))
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!((port.stats().running, port.stats().blocked), (1, 0));
+        port.post(2).unwrap();
+        assert_eq!(port.wait(&mut batch, system.soon()).unwrap().count(), 1);
+        assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+    }
+
+    /// Rule 38: a thread that has no packets of the port may say so too, which changes nothing.
+    fn blocking_without_a_seat_changes_nothing(system: &System) {
+        let port = system.port::<(), usize>(1);
+        let before = port.stats();
+        assert_eq!(port.blocking(|| port.stats()), before);
+        assert_eq!(port.stats(), before);
+    }
+
+    /// Rule 38: who says that he blocks keeps no other packet of his batch from the others.
+    fn what_a_blocking_thread_has_not_looked_at_goes_to_others(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            let port = &port;
+            (0..4).for_each(|message| port.post(message).unwrap());
+            let (go_on, blocked) = mpsc::channel::<()>();
+            let (batched, took) = mpsc::channel();
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                let mut packets = port.wait(&mut batch, None).unwrap();
+                let first = packets.next();
+                assert!(matches!(first, Some(Packet::Posted(0))));
+                batched.send(()).unwrap();
+                let _ = port.blocking(|| blocked.recv());
+                // They are gone.
+                assert_eq!(packets.count(), 0);
+            });
+            took.recv_timeout(system.soon()).unwrap();
+            eventually_without_time(system, "it blocks", || port.stats().blocked == 1);
+            scope.spawn(move || {
+                while let Some(message) = take(port) {
+                    say.send(message).unwrap();
+                }
+            });
+            for message in 1..4 {
+                assert_eq!(heard.recv_timeout(system.soon()).unwrap(), message);
+            }
+            drop(go_on);
+        });
+        assert_eq!(port.stats().queued, 0);
+    }
+
+    /// Rule 39.
+    fn a_block_that_nobody_announced_is_noticed(system: &System) {
+        let (blocked, heard) = Blocked::on(system, 1);
+        thread::scope(|scope| {
+            let _end = End::of(&blocked.port, [&blocked.gate]);
+            let go_on = blocked.begin(scope, &heard, 2);
+            blocked.port.post(2).unwrap();
+            assert_eq!(hear(system, &heard, "another one takes over"), 2);
+            drop(go_on);
+        });
+    }
+
+    /// Rule 39: a packet that the kernel has yet to report is one that would be found if somebody
+    /// looked.
+    fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
+        let (ours, theirs) = system.unix_pair();
+        let (blocked, heard) = Blocked::on(system, 1);
+        let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
+        blocked.port.register(registration).unwrap();
+        thread::scope(|scope| {
+            let _end = End::of(&blocked.port, [&blocked.gate]);
+            let go_on = blocked.begin(scope, &heard, 1);
+            theirs.write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "somebody looks"), READY);
+            drop(go_on);
+        });
+    }
+
+    /// Rule 39: a thread whose block is over runs, whatever the limit; then nothing is handed out
+    /// until there is room again.
+    fn who_blocks_no_longer_may_exceed_the_limit(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (first, second) = (Gate::default(), Gate::default());
+        let (say, heard) = mpsc::channel();
+        let (go_on, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&first, &second]);
+            for name in 0..3 {
+                let (say, port, blocked) = (say.clone(), &port, &blocked);
+                let (first, second) = (&first, &second);
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send((message, name)).unwrap();
+                        match message {
+                            0 => {
+                                let _ = port.blocking(|| blocked.lock().unwrap().recv());
+                                first.pass();
+                            }
+                            1 => second.pass(),
+                            _ => {}
+                        }
+                    }
+                });
+                settle(system, port, name + 1);
+            }
+            port.post(0).unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), (0, 2));
+            eventually(system, "it blocks", || port.stats().blocked == 1);
+            port.post(1).unwrap();
+            assert_eq!(hear(system, &heard, "the second is taken"), (1, 1));
+            assert_eq!((port.stats().running, port.stats().blocked), (1, 1));
+
+            drop(go_on);
+            eventually(system, "both run", || port.stats().running == 2);
+            assert_eq!(port.stats().blocked, 0);
+            port.post(2).unwrap();
+            stays(system, 1, "nothing is handed out", || port.stats().queued == 1);
+            // One of the two comes back; the other one still has the only seat.
+            second.open();
+            settle(system, &port, 2);
+            stays(system, 2, "nothing is handed out", || port.stats().queued == 1);
+            assert_eq!(port.stats().running, 1);
+            first.open();
+            assert_eq!(hear(system, &heard, "the third is taken"), (2, 2));
+            settle(system, &port, 3);
+        });
+    }
+
+    /// Rule 39: the same if the block was not announced; then the port has to find out that it is
+    /// over. Here with the one seat taken by who has blocked.
+    fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
+        who_blocked_runs_again(system, 1);
+    }
+
+    /// Rule 39: and with another thread in the other one of two seats.
+    fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
+        who_blocked_runs_again(system, 2);
+    }
+
+    /// Rule 39: while handlers run and nobody is in the kernel's wait, somebody looks.
+    fn a_port_whose_handlers_do_not_come_back_is_not_deaf(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, ()>(3);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        register(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || take_sockets(port, &say, gate));
+                settle(system, port, count);
+            }
+            // The one in the kernel's wait goes off with the first; the other one takes its place.
+            theirs[0].write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), 0);
+            theirs[1].write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "the second is taken"), 1);
+            assert_eq!(port.stats().running, 2);
+        });
+    }
+
+    /// Rule 39: with every seat taken packets are found, but not handed out.
+    fn with_every_seat_taken_packets_are_found_and_kept(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, ()>(1);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        register(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || take_sockets(port, &say, gate));
+                settle(system, port, count);
+            }
+            theirs[0].write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), 0);
+            theirs[1].write(b"x").unwrap();
+            eventually(system, "the second is found", || port.stats().queued == 1);
+            stays(system, 1, "it is not handed out", || port.stats().queued == 1);
+            assert!(heard.try_recv().is_err());
+            gate.open();
+            assert_eq!(hear(system, &heard, "the second is taken"), 1);
+            settle(system, &port, 2);
+        });
+    }
+
+    /// Rule 40: what a thread does not take is the next thing that anybody takes.
+    fn what_is_left_in_an_iterator_goes_back_to_the_front(system: &System) {
+        let port = system.port::<(), usize>(1);
+        let mut batch = Batch::new();
+        (0..5).for_each(|message| port.post(message).unwrap());
+        let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+        assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+        port.post(5).unwrap();
+        drop(packets);
+        assert_eq!(port.stats().queued, 5);
+        assert_eq!(messages(&port, system), [1, 2, 3, 4, 5]);
+        assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+    }
+
+    /// Rule 40: also if the thread leaves without having dropped its iterator.
+    fn what_a_thread_leaves_behind_goes_back_to_the_front(system: &System) {
+        let port = system.port::<(), usize>(1);
+        (0..4).for_each(|message| port.post(message).unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut batch = Batch::with_capacity(3);
+                let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+                assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+                std::mem::forget(packets);
+            });
+        });
+        // Messages 1 and 2 were handed to it, 3 was not.
+        assert_eq!(messages(&port, system), [1, 2, 3]);
+        assert_eq!(port.wait(&mut Batch::new(), system.quiet()).unwrap().count(), 0);
+    }
+
+    /// Rule 40: two iterators of one thread have what it was handed between them.
+    fn two_iterators_of_one_thread_lose_nothing(system: &System) {
+        let port = system.port::<(), usize>(1);
+        (0..9).for_each(|message| port.post(message).unwrap());
+        let (mut first, mut second) = (Batch::with_capacity(3), Batch::with_capacity(4));
+        let mut taken = Vec::new();
+        let mut take = |packet| match packet {
+            Some(Packet::Posted(message)) => taken.push(message),
+            None => {}
+            other => panic!("{other:?}"),
+        };
+        let mut early = port.wait(&mut first, system.soon()).unwrap();
+        take(early.next());
+        let mut late = port.wait(&mut second, system.soon()).unwrap();
+        take(late.next());
+        take(early.next());
+        take(late.next());
+        drop(early);
+        take(late.next());
+        drop(late);
+        taken.extend(messages(&port, system));
+        taken.sort_unstable();
+        assert!(taken.iter().copied().eq(0..9), "{taken:?}");
+        assert_eq!(port.wait(&mut first, system.quiet()).unwrap().count(), 0);
+    }
+
+    /// Rule 40: an iterator whose thread has waited on another port since has lost its seat, and
+    /// takes one again if it has to wait.
+    fn an_iterator_may_be_used_after_a_wait_on_another_port(system: &System) {
+        let (here, there) = (system.port::<(), usize>(1), system.port::<(), usize>(1));
+        let (ours, theirs) = system.unix_pair();
+        let one_shot = Registration::new(&ours, (), Interest::IN, OneShot::Level);
+        let id = here.register(one_shot).unwrap();
+        theirs.write(b"x").unwrap();
+        let (mut batch, mut other) = (Batch::new(), Batch::new());
+        let mut packets = here.wait(&mut batch, system.soon()).unwrap();
+        // What was handed out comes to nothing.
+        here.remove_and_wait(id, system.soon()).unwrap();
+        assert_eq!(there.wait(&mut other, Duration::ZERO).unwrap().count(), 0);
+        assert_eq!((here.stats().running, there.stats().running), (0, 1));
+        here.post(1).unwrap();
+        assert!(matches!(packets.next(), Some(Packet::Posted(1))));
+        assert_eq!((here.stats().running, there.stats().running), (1, 0));
+        drop(packets);
+        assert_eq!(there.wait(&mut other, Duration::ZERO).unwrap().count(), 0);
+        assert_eq!((here.stats().running, there.stats().running), (0, 1));
+        // The seat is free for somebody else.
+        thread::scope(|scope| {
+            here.post(2).unwrap();
+            scope.spawn(|| assert_eq!(messages(&here, system), [2]));
+        });
+        assert_eq!(here.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+    }
+
+    /// Rule 40: a packet, or nothing when the time is over, and not before.
+    fn a_wait_ends_with_a_packet_or_with_its_time(system: &System) {
+        let port = system.port::<(), usize>(1);
+        let mut batch = Batch::new();
+        let time = system.quiet();
+        let (begun, begun_virtually) = (Instant::now(), system.kernel().map(|it| it.now()));
+        assert_eq!(port.wait(&mut batch, time).unwrap().count(), 0);
+        match system.kernel() {
+            Some(kernel) => assert_eq!(Some(kernel.now()), begun_virtually.map(|it| it + time)),
+            None => assert!(begun.elapsed() >= time),
+        }
+        port.post(1).unwrap();
+        assert_eq!(messages(&port, system), [1]);
+        // Without time it looks, and takes what there is.
+        let (ours, theirs) = system.unix_pair();
+        port.register(Registration::new(&ours, (), Interest::IN, OneShot::Level)).unwrap();
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+        theirs.write(b"x").unwrap();
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+    }
+
+    /// Rule 40: without room nothing is taken, and nothing is waited for.
+    fn a_wait_without_room_returns_at_once_and_takes_nothing(system: &System) {
+        let port = system.port::<(), usize>(1);
+        port.post(1).unwrap();
+        let mut none = Batch::with_capacity(0);
+        assert_eq!(port.wait(&mut none, None).unwrap().count(), 0);
+        assert_eq!(port.stats().queued, 1);
+        assert_eq!(messages(&port, system), [1]);
+        assert_eq!(port.wait(&mut none, None).unwrap().count(), 0);
+    }
+
+    /// Rule 40: a wait takes no more than there is room for; the rest is there for the next.
+    fn a_wait_takes_no_more_than_there_is_room_for(system: &System) {
+        let port = system.port::<(), usize>(1);
+        (0..5).for_each(|message| port.post(message).unwrap());
+        let mut batch = Batch::with_capacity(2);
+        for left in [3, 1, 0] {
+            let count = port.wait(&mut batch, system.soon()).unwrap().count();
+            assert!(count == 2 || left == 0 && count == 1);
+            assert_eq!(port.stats().queued, left);
+        }
+        assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+    }
+}
+
+/// Rule 39: a thread that was thought to sleep and takes its next packet is counted from then on, not
+/// only once somebody has looked. No time passes here, so nobody looks.
+#[test]
+fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let port = on.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            let port = &port;
+            port.post(0).unwrap();
+            let mut batch = Batch::with_capacity(1);
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+            scope.spawn(move || {
+                while let Some(message) = take(port) {
+                    let _ = say.send(message);
+                }
+            });
+            settle(on, port, 1);
+            script(on, thread::current().id(), true);
+            port.post(1).unwrap();
+            assert_eq!(hear(on, &heard, "the block is noticed"), 1);
+            settle(on, port, 1);
+            script(on, thread::current().id(), false);
+            assert!(packets.next().is_none());
+            port.post(2).unwrap();
+            assert!(heard.recv_timeout(on.quiet()).is_err(), "two run, the limit is one");
+            drop(packets);
+            assert_eq!(take(port), Some(2));
+        });
+    });
+}
+
+/// Rule 39, to the millisecond: only a simulated kernel's clock stands still until it is moved.
+#[test]
+fn a_thread_that_waits_looks_within_a_millisecond_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for limit in [1, 3] {
+            let port = on.port::<usize, ()>(limit);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
+            let gate = Gate::default();
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&gate]);
+                for count in 1..=2 {
+                    let (say, port, gate) = (say.clone(), &port, &gate);
+                    scope.spawn(move || take_sockets(port, &say, gate));
+                    settle(on, port, count);
+                }
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(heard.recv_timeout(on.soon()).unwrap(), 0);
+                settle(on, &port, 1);
+                theirs[1].write(b"x").unwrap();
+                kernel.advance(Duration::from_millis(1));
+                if limit == 1 {
+                    let found = || port.stats().queued == 1;
+                    eventually_without_time(on, "it is found within a millisecond", found);
+                } else {
+                    let taken = heard.recv_timeout(on.soon());
+                    assert_eq!(taken.expect("it is taken within a millisecond"), 1);
+                }
+            });
+        }
+    });
+}
+
+/// Rule 39: with nobody running nobody looks. On the real system this is counted by
+/// `tests/syscalls.rs`; only a simulated kernel counts calls at no cost to them.
+#[test]
+fn a_port_on_which_nothing_happens_makes_no_call_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<usize, usize>(2);
+        let (ours, theirs) = on.unix_pair();
+        register(&port, std::slice::from_ref(&ours));
+        let taken = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for count in 1..=4 {
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            if let Packet::Ready(ready) = packet {
+                                ours.drain();
+                                let _ = ready.rearm();
+                            }
+                            taken.fetch_add(1, SeqCst);
+                        }
+                    }
+                });
+                settle(on, &port, count);
+            }
+            for round in 1..=3 {
+                port.post(round).unwrap();
+                theirs.write(b"x").unwrap();
+                eventually(on, "both are taken", || taken.load(SeqCst) == 2 * round);
+                // Whoever looks after the port gives up once it has seen that nothing happens.
+                for _ in 0..3 {
+                    settle(on, &port, 4);
+                    kernel.advance(Duration::from_millis(1));
+                }
+                settle(on, &port, 4);
+                let before = kernel.calls();
+                for _ in 0..1000 {
+                    kernel.advance(Duration::from_millis(1));
+                    assert!(kernel.wait_for_sleepers(4, on.soon()));
+                }
+                assert_eq!(kernel.calls(), before, "a port on which nothing happens is busy");
+                assert_eq!(port.stats().needless_wakes, 0);
+            }
+        });
+    });
+}
+
+/// As [`eventually`], but a simulated clock stands still.
+#[track_caller]
+fn eventually_without_time(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < on.soon(), "it did not happen that {what}");
+        thread::yield_now();
+    }
+}
+
+/// The messages of one wait.
+fn messages(port: &Port<(), usize>, on: &System) -> Vec<usize> {
+    let mut batch = Batch::new();
+    let packets = port.wait(&mut batch, on.soon()).unwrap();
+    packets
+        .map(|packet| match packet {
+            Packet::Posted(message) => message,
+            other => panic!("no message, but {other:?}"),
+        })
+        .collect()
+}
+
+fn register(port: &Port<usize, impl Sized>, sockets: &[Socket]) {
+    for (key, socket) in sockets.iter().enumerate() {
+        port.register(Registration::new(socket, key, Interest::IN, OneShot::Level)).unwrap();
+    }
+}
+
+/// A thread that tells which sockets it gets, and runs with each until the gate is open.
+fn take_sockets(port: &Port<usize, ()>, say: &mpsc::Sender<usize>, gate: &Gate) {
+    let mut batch = Batch::with_capacity(1);
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            let Packet::Ready(ready) = packet else { panic!("no socket, but {packet:?}") };
+            say.send(*ready.key()).unwrap();
+            gate.pass();
+        }
+    }
+}
+
+/// Eight threads run with messages, a part of which their handlers post; never more than `limit` of
+/// them at once.
+fn at_most(on: &System, limit: usize) {
+    const FROM_OUTSIDE: usize = 200;
+    const ALL: usize = 2 * FROM_OUTSIDE;
+    on.several_threads_wait();
+    let port = on.port::<(), usize>(limit);
+    let (inside, peak, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let _end = End::of(&port, []);
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut batch = Batch::with_capacity(3);
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        let Packet::Posted(message) = packet else { panic!("{packet:?}") };
+                        peak.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                        (0..2_000).for_each(|_| std::hint::spin_loop());
+                        inside.fetch_sub(1, SeqCst);
+                        if message < FROM_OUTSIDE {
+                            port.post(message + FROM_OUTSIDE).unwrap();
+                        }
+                        done.fetch_add(1, SeqCst);
+                    }
+                }
+            });
+        }
+        (0..FROM_OUTSIDE).for_each(|message| port.post(message).unwrap());
+        eventually(on, "all messages are taken", || done.load(SeqCst) == ALL);
+        settle(on, &port, 8);
+        assert_eq!(done.load(SeqCst), ALL);
+        assert_eq!(port.stats().packets.posted, ALL as u64);
+    });
+    let peak = peak.load(SeqCst);
+    assert!((1..=limit).contains(&peak), "{peak} ran at once, the limit is {limit}");
+}
+
+/// With a limit of one, a thread takes a packet and does `what`; then another one gets the next.
+fn a_seat_is_freed_by(on: &System, what: fn(&Port<(), usize>)) {
+    on.several_threads_wait();
+    let (port, other) = (on.port::<(), usize>(1), on.port::<(), usize>(1));
+    let gate = Gate::default();
+    let (say, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        let _other_end = End::of(&other, []);
+        let first = scope.spawn(|| {
+            assert_eq!(take(&port), Some(0));
+            say.send(0).unwrap();
+            gate.pass();
+            what(&other);
+        });
+        settle(on, &port, 1);
+        port.post(0).unwrap();
+        assert_eq!(hear(on, &heard, "the first is taken"), 0);
+        let say = say.clone();
+        scope.spawn(|| {
+            let say = say;
+            while let Some(message) = take(&port) {
+                say.send(message).unwrap();
+            }
+        });
+        settle(on, &port, 1);
+        port.post(1).unwrap();
+        stays(on, 1, "the seat is taken", || port.stats().queued == 1);
+        gate.open();
+        // Known at once: the clock of a simulated kernel stands still.
+        assert_eq!(heard.recv_timeout(on.soon()).expect("the seat is not freed"), 1);
+        eventually(on, "only the second is left", || port.stats().parked == 1);
+        assert_eq!((port.stats().running, port.stats().queued), (0, 0));
+        other.close();
+        // A panic was the test's own.
+        let _ = first.join();
+    });
+}
+
+/// What a thread says when it has got the packet of a socket.
+const READY: usize = usize::MAX;
+
+/// A port whose message 0 makes its handler block without a word.
+struct Blocked<'s> {
+    on: &'s System,
+    port: Port<(), usize>,
+    /// Keeps the handlers of message 1, and of message 0 once it blocks no longer.
+    gate: Gate,
+    limit: usize,
+    /// Handlers of message 2, which wait for each other until as many run as there are seats.
+    together: AtomicUsize,
+    /// The handler of message 0 blocks no longer.
+    awake: AtomicBool,
+    say: mpsc::Sender<usize>,
+}
+
+impl<'s> Blocked<'s> {
+    fn on(on: &'s System, limit: usize) -> (Self, mpsc::Receiver<usize>) {
+        on.several_threads_wait();
+        let (say, heard) = mpsc::channel();
+        let (port, gate, together) = (on.port(limit), Gate::default(), AtomicUsize::new(0));
+        let awake = AtomicBool::new(false);
+        (Self { on, port, gate, limit, together, awake, say }, heard)
+    }
+
+    /// Starts `others`, and a thread that blocks until what this returns is dropped.
+    fn begin<'t>(
+        &'t self,
+        scope: &'t thread::Scope<'t, '_>,
+        heard: &mpsc::Receiver<usize>,
+        others: usize,
+    ) -> mpsc::Sender<()> {
+        let (go_on, blocked) = mpsc::channel::<()>();
+        for count in 1..=others {
+            scope.spawn(|| self.run());
+            settle(self.on, &self.port, count);
+        }
+        scope.spawn(move || {
+            assert_eq!(take(&self.port), Some(0));
+            let me = thread::current().id();
+            script(self.on, me, true);
+            self.say.send(0).unwrap();
+            let _ = blocked.recv();
+            script(self.on, me, false);
+            self.awake.store(true, SeqCst);
+            self.gate.pass();
+            self.run();
+        });
+        settle(self.on, &self.port, others + 1);
+        self.port.post(0).unwrap();
+        assert_eq!(hear(self.on, heard, "the first is taken"), 0);
+        go_on
+    }
+
+    fn run(&self) {
+        let mut batch = Batch::with_capacity(1);
+        while let Ok(mut packets) = self.port.wait(&mut batch, None) {
+            let message = match packets.next() {
+                Some(Packet::Posted(message)) => message,
+                Some(Packet::Ready(_)) => READY,
+                other => panic!("{other:?}"),
+            };
+            self.say.send(message).unwrap();
+            if message == 1 {
+                self.gate.pass();
+            } else if message == 2 {
+                self.together.fetch_add(1, SeqCst);
+                let begun = Instant::now();
+                while self.together.load(SeqCst) < self.limit && begun.elapsed() < self.on.soon() {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// All of `limit` seats are taken, one of them by a thread that blocked and runs again: nothing is
+/// handed out.
+fn who_blocked_runs_again(on: &System, limit: usize) {
+    let (blocked, heard) = Blocked::on(on, limit);
+    let port = &blocked.port;
+    thread::scope(|scope| {
+        let _end = End::of(port, [&blocked.gate]);
+        let go_on = blocked.begin(scope, &heard, limit);
+        // The others take the seats, all at once, for which the block has to be noticed.
+        (0..limit).for_each(|_| port.post(2).unwrap());
+        (0..limit).for_each(|_| assert_eq!(hear(on, &heard, "another one takes over"), 2));
+        settle(on, port, limit);
+        assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
+        for _ in 1..limit {
+            port.post(1).unwrap();
+            assert_eq!(hear(on, &heard, "another one takes over"), 1);
+        }
+        drop(go_on);
+        eventually_without_time(on, "it runs", || blocked.awake.load(SeqCst));
+        // Some time later the port knows.
+        stays(on, 1, "one waits", || port.stats().parked == 1);
+        port.post(3).unwrap();
+        stays(on, 1, "nothing is handed out", || heard.try_recv().is_err());
+        assert_eq!((port.stats().queued, port.stats().running), (1, limit));
+        blocked.gate.open();
+        assert_eq!(hear(on, &heard, "the rest is taken"), 3);
+        settle(on, port, limit + 1);
+    });
+}

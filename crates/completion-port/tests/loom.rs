@@ -1,0 +1,1005 @@
+//! The slot's word, the queue, the seats and the wait, model-checked: every interleaving of a few
+//! threads, within a bound on preemptions, under the C11 memory model.
+//!
+//! The sources are the library's own, compiled here once more with the model checker's primitives in
+//! the place of the standard library's. The models follow the tables of ARCHITECTURE.md. The bound is
+//! three preemptions, or `LOOM_MAX_PREEMPTIONS`.
+
+#![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
+#![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::arc_with_non_send_sync,
+    reason = "what threads share unsoundly is what the model checker reports"
+)]
+
+#[path = "../src/engine/mod.rs"]
+mod engine;
+#[path = "../src/error.rs"]
+mod error;
+#[path = "../src/interest.rs"]
+mod interest;
+#[path = "../src/sys/backend.rs"]
+mod seam;
+#[path = "../src/state/mod.rs"]
+mod state;
+#[path = "../src/trace.rs"]
+mod trace;
+
+mod sys {
+    pub(crate) use crate::seam as backend;
+}
+
+/// What `src/sync.rs` is to the library.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+}
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use loom::thread;
+
+use engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
+use error::Operation;
+use interest::{Events, Interest};
+use seam::{Backend, ThreadHandle};
+use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use state::slot::{Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
+use state::table::Descriptors;
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(3);
+    }
+    builder.check(model);
+}
+
+const LEVEL: Mode = Mode { interest: Interest::IN, edge: false, one_shot: true };
+const EDGE: Mode = Mode { interest: Interest::IN, edge: true, one_shot: true };
+const PERSISTENT: Mode = Mode { interest: Interest::IN, edge: false, one_shot: false };
+const PERSISTENT_EDGE: Mode = Mode { interest: Interest::IN, edge: true, one_shot: false };
+const READ: Drained = Drained { read: true, write: false };
+const NO_HINT: Drained = Drained { read: false, write: false };
+
+// ---- the slot alone ----------------------------------------------------------------------------
+
+/// A slot with its key, which the checker watches: two accesses that nothing orders are reported.
+struct Cell {
+    slot: Slot,
+    key: UnsafeCell<Option<u32>>,
+    /// Nodes won and not yet dealt with: what the queue would have.
+    won: AtomicUsize,
+    /// Whether the kernel would say that a read does not block.
+    readable: AtomicBool,
+}
+
+impl Cell {
+    fn registered(mode: Mode) -> Self {
+        let slot = Slot::default();
+        slot.register(3, mode, false);
+        assert_eq!(slot.put_back(Some(mode), NO_HINT, 0), Next::Nothing);
+        Self {
+            slot,
+            key: UnsafeCell::new(Some(7)),
+            won: AtomicUsize::new(0),
+            readable: AtomicBool::new(false),
+        }
+    }
+
+    /// The same with its packet taken and the key out.
+    fn held(mode: Mode) -> Self {
+        let cell = Self::registered(mode);
+        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        cell.won.store(0, SeqCst);
+        assert_eq!(cell.slot.take(), Turn::Held(Events::IN));
+        assert_eq!(cell.take_key(), 7);
+        cell
+    }
+
+    fn note(&self, next: Next) -> Next {
+        if matches!(next, Next::Queue | Next::Recheck) {
+            assert_eq!(self.won.fetch_add(1, SeqCst), 0, "a node is won by one thread at a time");
+        }
+        next
+    }
+
+    fn deliver(&self, facts: Facts) -> Next {
+        self.deliver_at(facts, 9)
+    }
+
+    fn deliver_at(&self, facts: Facts, harvest: u32) -> Next {
+        match self.slot.deliver(0, facts, harvest) {
+            Delivery::Stale => Next::Nothing,
+            Delivery::Noted(next) => self.note(next),
+        }
+    }
+
+    fn put_back(&self, mode: Option<Mode>, drained: Drained) -> Next {
+        self.put_key(7);
+        self.note(self.slot.put_back(mode, drained, 5))
+    }
+
+    fn take_key(&self) -> u32 {
+        self.key.with_mut(|key| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            unsafe { (*key).take() }.expect("the key is taken out once")
+        })
+    }
+
+    fn put_key(&self, key: u32) {
+        self.key.with_mut(|place| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            let before = unsafe { (*place).replace(key) };
+            assert_eq!(before, None, "the cell is empty while the key is out");
+        });
+    }
+
+    fn clone_key(&self) -> u32 {
+        self.key.with(|key| {
+            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            unsafe { *key }.expect("the key is there to be cloned")
+        })
+    }
+
+    /// Does what a thread does whose turn it is with the node: checks, then takes.
+    fn turn(&self) -> Turn {
+        assert_eq!(self.won.swap(0, SeqCst), 1);
+        loop {
+            match self.slot.take() {
+                Turn::Check => {
+                    self.slot.begin_check();
+                    let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
+                    if self.slot.check(facts, None, None) == Checked::Nothing {
+                        return Turn::Nothing;
+                    }
+                }
+                turn => return turn,
+            }
+        }
+    }
+}
+
+#[test]
+fn an_edge_that_meets_arming_is_neither_lost_nor_told_twice() {
+    for mode in [LEVEL, EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::held(mode));
+            let kernel = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || {
+                    cell.readable.store(true, SeqCst);
+                    cell.deliver(Facts::IN);
+                })
+            };
+            cell.put_back(Some(mode), READ);
+            kernel.join().unwrap();
+            assert_eq!(cell.won.load(SeqCst), 1);
+            assert_eq!(cell.turn(), Turn::Held(Events::IN));
+            assert_eq!(cell.take_key(), 7);
+        });
+    }
+}
+
+#[test]
+fn two_edges_and_arming_make_one_packet_or_two_in_turn() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let kernel = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.readable.store(true, SeqCst);
+                cell.deliver(Facts::IN);
+                cell.deliver(Facts::IN);
+            })
+        };
+        cell.put_back(Some(LEVEL), NO_HINT);
+        kernel.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+    });
+}
+
+#[test]
+fn remembered_readiness_arms_but_never_reports_unchecked() {
+    // The first way in which cached readiness could break a level packet: it is from before.
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let late = {
+            let cell = Arc::clone(&cell);
+            // An edge of data that the handler has read already: nothing is readable.
+            thread::spawn(move || cell.deliver(Facts::IN))
+        };
+        let armed = cell.put_back(Some(LEVEL), NO_HINT);
+        assert_ne!(armed, Next::Queue);
+        late.join().unwrap();
+        if cell.won.load(SeqCst) == 1 && armed == Next::Recheck {
+            // Whether the stale edge came before or after, the kernel's word decides.
+            let turn = cell.turn();
+            if turn == Turn::Nothing {
+                assert_eq!(cell.won.load(SeqCst), 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_edge_harvested_before_arming_is_checked() {
+    // The second way: the kernel found the edge, the handler read the data and armed, and only then
+    // is the edge delivered.
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        cell.readable.store(true, SeqCst);
+        let harvest = Arc::new(AtomicU32::new(4));
+        let kernel = {
+            let (cell, harvest) = (Arc::clone(&cell), Arc::clone(&harvest));
+            thread::spawn(move || {
+                let number = harvest.fetch_add(1, SeqCst) + 1;
+                sync::fence(SeqCst);
+                if cell.readable.load(SeqCst) {
+                    cell.deliver_at(Facts::IN, number)
+                } else {
+                    Next::Nothing
+                }
+            })
+        };
+        // The handler reads all there is, and says so.
+        cell.readable.store(false, SeqCst);
+        cell.put_key(7);
+        sync::fence(SeqCst);
+        let number = harvest.load(SeqCst);
+        let armed = cell.note(cell.slot.put_back(Some(LEVEL), READ, number));
+        assert_ne!(armed, Next::Queue);
+        let delivered = kernel.join().unwrap();
+        assert_ne!(delivered, Next::Queue, "nothing is readable, so nothing goes out unchecked");
+        if cell.won.load(SeqCst) == 1 {
+            assert_eq!(cell.turn(), Turn::Nothing);
+        }
+    });
+}
+
+#[test]
+fn an_edge_that_overtakes_a_check_is_not_lost() {
+    for mode in [LEVEL, PERSISTENT, EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            // Something to check: remembered readiness that no longer holds.
+            assert_eq!(cell.deliver(Facts::IN | Facts::RDHUP), Next::Recheck);
+            let kernel = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || {
+                    cell.readable.store(true, SeqCst);
+                    cell.deliver(Facts::IN);
+                })
+            };
+            let first = cell.turn();
+            kernel.join().unwrap();
+            if first == Turn::Nothing {
+                assert_eq!(cell.won.load(SeqCst), 1, "the later edge must have won the node");
+                assert!(matches!(cell.turn(), Turn::Held(_) | Turn::Shared(_)));
+            } else {
+                assert!(matches!(first, Turn::Held(_) | Turn::Shared(_)));
+            }
+        });
+    }
+}
+
+#[test]
+fn whatever_comes_during_a_check_makes_it_be_repeated() {
+    // Not only IN and OUT: a hang-up or an error that nobody had seen when the kernel was asked.
+    const ENDS: Mode = Mode { interest: Interest::HANGUP, edge: false, one_shot: true };
+    const ERRORS: Mode = Mode { interest: Interest::NONE, edge: true, one_shot: false };
+    for (mode, late) in [(ENDS, Facts::RDHUP), (ENDS, Facts::HUP), (ERRORS, Facts::ERR)] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
+            cell.won.store(0, SeqCst);
+            let ended = Arc::new(AtomicBool::new(false));
+            let kernel = {
+                let (cell, ended) = (Arc::clone(&cell), Arc::clone(&ended));
+                thread::spawn(move || {
+                    ended.store(true, SeqCst);
+                    cell.deliver(late);
+                })
+            };
+            let ask = || {
+                cell.slot.begin_check();
+                let facts = if ended.load(SeqCst) { late } else { Facts::NONE };
+                cell.slot.check(facts, Some(Kind::Stream), None)
+            };
+            let mut checked = ask();
+            kernel.join().unwrap();
+            if checked == Checked::Nothing {
+                // The node was given back before the news: the edge must have won it.
+                assert_eq!(cell.won.load(SeqCst), 1);
+                checked = ask();
+            }
+            loop {
+                while checked == Checked::Again {
+                    checked = ask();
+                }
+                assert_eq!(checked, Checked::Hot);
+                match cell.slot.take() {
+                    Turn::Check => checked = ask(),
+                    turn => {
+                        assert!(matches!(turn, Turn::Held(_) | Turn::Shared(_)), "{turn:?}");
+                        break;
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
+    explore(|| {
+        let cell = Arc::new(Cell::registered(EDGE));
+        let kernel = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.readable.store(true, SeqCst);
+                cell.deliver(Facts::IN);
+            })
+        };
+        for _ in 0..2 {
+            cell.note(cell.slot.enable(0, EDGE, 5).unwrap());
+        }
+        kernel.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+    });
+}
+
+#[test]
+fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let registrar = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                let index = engine.reserve_slot(Operation::Register, |_| true).ok()?;
+                let registered = engine.register(index, 3, LEVEL, false, || None);
+                if registered.is_err() {
+                    engine.cancel(index);
+                }
+                registered.ok()
+            })
+        };
+        engine.shut_down().unwrap();
+        let registered = registrar.join().unwrap();
+        let seat = engine.join();
+        let mut removed = None;
+        while engine.wait(&seat, &mut scratch(), 1, None) == Waited::Packets {
+            while let Some(taken) = engine.next(&seat) {
+                let Taken::Removed(name) = taken else { panic!("{taken:?}") };
+                assert_eq!(removed.replace(name), None);
+                engine.free(name);
+            }
+        }
+        assert_eq!(removed, registered, "the key is given back once: here or by the refusal");
+        assert_eq!(engine.snapshot().registered, 0);
+    });
+}
+
+#[test]
+fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
+    explore(|| {
+        let cell = Arc::new(Cell::registered(LEVEL));
+        cell.slot.disable(0).unwrap();
+        let kernel = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.readable.store(true, SeqCst);
+                cell.deliver(Facts::IN);
+            })
+        };
+        let disabler = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.slot.disable(0).unwrap())
+        };
+        cell.note(cell.slot.enable(0, LEVEL, 5).unwrap());
+        kernel.join().unwrap();
+        disabler.join().unwrap();
+        // Whatever happened, one more enabling must find the data.
+        cell.note(cell.slot.enable(0, LEVEL, 5).unwrap());
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn removal_against_arming_and_an_edge_gives_the_key_back_once() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let kernel = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.deliver(Facts::IN))
+        };
+        let remover = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                if cell.slot.remove(0, false).unwrap() == Removal::Owned {
+                    cell.note(Next::Queue);
+                }
+            })
+        };
+        cell.put_back(Some(LEVEL), NO_HINT);
+        kernel.join().unwrap();
+        remover.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Removed);
+        assert_eq!(cell.take_key(), 7);
+        cell.slot.free();
+        assert_eq!(cell.slot.remove(0, false), Err(Refusal::NotRegistered));
+    });
+}
+
+#[test]
+fn removal_against_a_persistent_packet_comes_last_and_never_during_a_clone() {
+    for mode in [PERSISTENT, PERSISTENT_EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            cell.readable.store(true, SeqCst);
+            assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+            let remover = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || {
+                    if cell.slot.remove(0, false).unwrap() == Removal::Owned {
+                        cell.note(Next::Queue);
+                    }
+                })
+            };
+            let kernel = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || cell.deliver(Facts::IN))
+            };
+            cell.won.store(0, SeqCst);
+            let mut removed = false;
+            if let Turn::Shared(events) = {
+                cell.won.store(1, SeqCst);
+                cell.turn()
+            } {
+                assert_eq!(events, Events::IN);
+                assert_eq!(cell.clone_key(), 7);
+                cell.note(cell.slot.cloned(Events::NONE));
+            } else {
+                removed = true;
+            }
+            remover.join().unwrap();
+            kernel.join().unwrap();
+            if !removed {
+                assert_eq!(cell.won.load(SeqCst), 1);
+                assert_eq!(cell.turn(), Turn::Removed);
+            }
+            assert_eq!(cell.take_key(), 7);
+        });
+    }
+}
+
+#[test]
+fn a_closed_descriptor_gives_its_key_up_once() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let other = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                if cell.slot.retire(0) == Removal::Owned {
+                    cell.note(Next::Queue);
+                }
+            })
+        };
+        let armed = cell.put_back(Some(LEVEL), READ);
+        other.join().unwrap();
+        if armed == Next::Gone {
+            assert_eq!(cell.won.load(SeqCst), 0);
+        } else {
+            assert_eq!(cell.won.load(SeqCst), 1);
+            assert_eq!(cell.turn(), Turn::Gone);
+        }
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn a_waiting_remover_gets_the_key_from_the_handler() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let handler = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.put_back(Some(LEVEL), NO_HINT))
+        };
+        let marked = cell.slot.remove(0, true).unwrap();
+        let armed = handler.join().unwrap();
+        match marked {
+            Removal::Owned => assert_eq!(armed, Next::Nothing),
+            Removal::Marked if armed == Next::Collect => {
+                assert_eq!(cell.slot.collect(0), Some(Ok(())));
+            }
+            Removal::Marked => {
+                assert_eq!(armed, Next::Recheck, "it was armed first, and stands in the queue");
+                assert_eq!(cell.turn(), Turn::Collect);
+                assert_eq!(cell.slot.collect(0), Some(Ok(())));
+            }
+            Removal::Already => unreachable!(),
+        }
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let late = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.slot.deliver(0, Facts::IN, 9))
+        };
+        // The token is dropped, the slot given up and used again.
+        cell.slot.free();
+        let generation = cell.slot.register(4, LEVEL, false);
+        assert_eq!(generation, 1);
+        assert_eq!(cell.slot.put_back(Some(LEVEL), NO_HINT, 5), Next::Nothing);
+        let delivery = late.join().unwrap();
+        assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(Next::Nothing)));
+        // The new registration is silent: an edge of its own must be the first to win the node.
+        assert_eq!(
+            cell.slot.deliver(generation, Facts::IN, 9),
+            Delivery::Noted(Next::Queue),
+            "the late edge left something behind"
+        );
+    });
+}
+
+// ---- the engine --------------------------------------------------------------------------------
+
+/// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time.
+struct Fake {
+    state: loom::sync::Mutex<FakeState>,
+    changed: loom::sync::Condvar,
+    descriptors: Descriptors,
+}
+
+#[derive(Default)]
+struct FakeState {
+    edges: Vec<Edge>,
+    woken: bool,
+    readable: bool,
+    token: u64,
+}
+
+struct Handle(Arc<Fake>);
+
+struct LoomThread(thread::Thread);
+
+impl ThreadHandle for LoomThread {
+    fn park(&self, _timeout: Option<Duration>) {
+        thread::park();
+    }
+    fn unpark(&self) {
+        self.0.unpark();
+    }
+    fn asleep(&self) -> Option<bool> {
+        None
+    }
+}
+
+impl Fake {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: loom::sync::Mutex::new(FakeState::default()),
+            changed: loom::sync::Condvar::new(),
+            descriptors: Descriptors::new(),
+        })
+    }
+
+    fn arrive(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.readable = true;
+        let token = state.token;
+        state.edges.push(Edge { token, facts: Facts::IN });
+        self.changed.notify_all();
+    }
+
+    fn read(&self) {
+        self.state.lock().unwrap().readable = false;
+    }
+}
+
+impl Backend for Handle {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+    fn descriptors(&self) -> &Descriptors {
+        &self.0.descriptors
+    }
+    fn attach(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        self.0.state.lock().unwrap().token = token;
+        Ok(())
+    }
+    fn adopt(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        self.0.state.lock().unwrap().token = token;
+        Ok(())
+    }
+    fn detach(&self, _descriptor: Descriptor) {}
+    fn watches(&self, _descriptor: Descriptor) -> bool {
+        true
+    }
+    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+        edges.clear();
+        let mut state = self.0.state.lock().unwrap();
+        while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
+            state = self.0.changed.wait(state).unwrap();
+        }
+        state.woken = false;
+        // Like the real one it looks again at what it has noted, and reports what holds now.
+        let readable = state.readable;
+        state.edges.retain(|_| readable);
+        edges.append(&mut state.edges);
+    }
+    fn wake(&self) {
+        self.0.state.lock().unwrap().woken = true;
+        self.0.changed.notify_all();
+    }
+    fn probe(&self, probes: &mut [Probe]) {
+        let state = self.0.state.lock().unwrap();
+        for probe in probes {
+            probe.facts = if state.readable { Facts::IN } else { Facts::NONE };
+        }
+    }
+    fn unread(&self, _descriptor: Descriptor) -> Option<usize> {
+        None
+    }
+    fn kind(&self, _descriptor: Descriptor) -> Kind {
+        Kind::Stream
+    }
+    fn rebuild(&self, _live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn this_thread(&self) -> Box<dyn ThreadHandle> {
+        Box::new(LoomThread(thread::current()))
+    }
+    fn forked(&self) -> bool {
+        false
+    }
+}
+
+fn engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
+    let fake = Fake::new();
+    (Engine::new(limit, Box::new(Handle(Arc::clone(&fake)))), fake)
+}
+
+fn post(engine: &Engine) {
+    let cell = engine.reserve_post(|_| true).unwrap();
+    engine.post(cell).unwrap();
+}
+
+fn scratch() -> Scratch {
+    Scratch {
+        edges: Vec::with_capacity(4),
+        probes: Vec::with_capacity(4),
+        nodes: Vec::with_capacity(4),
+    }
+}
+
+/// Waits and takes until the port is closed; gives the number of messages taken.
+fn serve(engine: &Engine, room: usize) -> usize {
+    let seat = engine.join();
+    let mut scratch = scratch();
+    let mut taken = 0;
+    while engine.wait(&seat, &mut scratch, room, None) != Waited::Closed {
+        while let Some(packet) = engine.next(&seat) {
+            let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
+            engine.free_post(cell);
+            taken += 1;
+        }
+    }
+    engine.leave(&seat);
+    taken
+}
+
+#[test]
+fn a_post_against_a_thread_that_goes_to_sleep_is_not_missed() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let waiter = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || serve(&engine, 2))
+        };
+        post(&engine);
+        engine.close();
+        assert_eq!(waiter.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_post_reaches_a_thread_even_if_nothing_else_ever_happens() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let waiter = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                let seat = engine.join();
+                let waited = engine.wait(&seat, &mut scratch(), 1, None);
+                assert_eq!(waited, Waited::Packets);
+                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+            })
+        };
+        post(&engine);
+        // No close: a lost wake-up would leave the waiter asleep, which the checker reports.
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn two_waiters_get_two_posts() {
+    explore(|| {
+        let (engine, _) = engine(2);
+        let wait_once = |engine: &Arc<Engine>| {
+            let engine = Arc::clone(engine);
+            thread::spawn(move || {
+                let seat = engine.join();
+                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                engine.leave(&seat);
+            })
+        };
+        let waiters = [wait_once(&engine), wait_once(&engine)];
+        post(&engine);
+        post(&engine);
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn with_one_seat_a_packet_waits_for_it_and_is_not_forgotten() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let running = Arc::new(AtomicUsize::new(0));
+        let wait_once = |engine: &Arc<Engine>| {
+            let (engine, running) = (Arc::clone(engine), Arc::clone(&running));
+            thread::spawn(move || {
+                let seat = engine.join();
+                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                assert_eq!(running.fetch_add(1, SeqCst), 0, "one thread runs at a time");
+                running.fetch_sub(1, SeqCst);
+                engine.leave(&seat);
+            })
+        };
+        let waiters = [wait_once(&engine), wait_once(&engine)];
+        post(&engine);
+        post(&engine);
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_says_it_blocks_hands_its_seat_over() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                let seat = engine.join();
+                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                engine.leave(&seat);
+            })
+        };
+        let seat = engine.join();
+        post(&engine);
+        post(&engine);
+        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+        assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+        // The other one must get the second message while this thread sleeps.
+        assert!(engine.begin_blocking(&seat));
+        other.join().unwrap();
+        engine.end_blocking(&seat);
+        engine.leave(&seat);
+    });
+}
+
+#[test]
+fn closing_ends_every_wait() {
+    explore(|| {
+        let (engine, _) = engine(2);
+        let waiter = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || serve(&engine, 1))
+        };
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || serve(&engine, 1))
+        };
+        engine.close();
+        assert_eq!(waiter.join().unwrap() + other.join().unwrap(), 0);
+    });
+}
+
+/// Registers the one descriptor of the fake kernel.
+fn register(engine: &Engine, mode: Mode) -> u64 {
+    let index = engine.reserve_slot(Operation::Register, |_| true).unwrap();
+    engine.register(index, 3, mode, false, || None).unwrap()
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
+    explore(|| {
+        let (engine, fake) = engine(1);
+        register(&engine, LEVEL);
+        let kernel = {
+            let fake = Arc::clone(&fake);
+            thread::spawn(move || fake.arrive())
+        };
+        let poster = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || post(&engine))
+        };
+        let seat = engine.join();
+        let (mut ready, mut posted) = (0, 0);
+        while ready + posted < 2 {
+            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+            while let Some(taken) = engine.next(&seat) {
+                match taken {
+                    Taken::Ready(_, events) => {
+                        assert_eq!(events, Events::IN);
+                        ready += 1;
+                    }
+                    Taken::Posted(_) => posted += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!((ready, posted), (1, 1));
+        kernel.join().unwrap();
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
+    explore(|| {
+        let (engine, fake) = engine(1);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let seat = engine.join();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        let kernel = {
+            let fake = Arc::clone(&fake);
+            thread::spawn(move || {
+                // All was read, and more arrives: before or after the handler arms.
+                fake.read();
+                fake.arrive();
+            })
+        };
+        let mine = || Some(Arc::clone(&seat));
+        engine.put_back(Operation::Rearm, name, Some(LEVEL), NO_HINT, mine).unwrap();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        kernel.join().unwrap();
+    });
+}
+
+#[test]
+fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
+    // As above, with the numbers that the engine gives: a harvest finds the edge, the handler reads
+    // the data, says so and arms, and only then is the edge delivered.
+    explore(|| {
+        let (engine, fake) = engine(2);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let seat = engine.join();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        fake.arrive();
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                let seat = engine.join();
+                engine.wait(&seat, &mut scratch(), 4, Some(Duration::ZERO));
+                let taken = engine.next(&seat);
+                engine.leave(&seat);
+                taken
+            })
+        };
+        fake.read();
+        engine.put_back(Operation::Rearm, name, Some(LEVEL), READ, || None).unwrap();
+        assert_eq!(other.join().unwrap(), None, "nothing could be read since it was armed");
+    });
+}
+
+#[test]
+fn packets_taken_back_from_a_thread_are_taken_once() {
+    explore(|| {
+        let (engine, _) = engine(2);
+        post(&engine);
+        post(&engine);
+        let seat = engine.join();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 2, None), Waited::Packets);
+        let thief = {
+            let (engine, seat) = (Arc::clone(&engine), Arc::clone(&seat));
+            thread::spawn(move || {
+                engine.give_back(&seat);
+                let mine = engine.join();
+                let mut taken = 0;
+                if engine.wait(&mine, &mut scratch(), 2, Some(Duration::ZERO)) == Waited::Packets {
+                    while engine.next(&mine).is_some() {
+                        taken += 1;
+                    }
+                }
+                engine.leave(&mine);
+                taken
+            })
+        };
+        let mut taken = 0;
+        while engine.next(&seat).is_some() {
+            taken += 1;
+        }
+        let stolen = thief.join().unwrap();
+        engine.leave(&seat);
+        assert_eq!(taken + stolen, 2);
+    });
+}
+
+#[test]
+fn a_remover_that_waits_gets_the_key_whatever_the_handler_does() {
+    explore(|| {
+        let (engine, fake) = engine(2);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let seat = engine.join();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        let remover = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                engine.collect(name, None).unwrap();
+                engine.free(name);
+            })
+        };
+        let mine = || Some(Arc::clone(&seat));
+        engine.put_back(Operation::Rearm, name, Some(LEVEL), NO_HINT, mine).unwrap();
+        remover.join().unwrap();
+        assert_eq!(engine.snapshot().registered, 0);
+    });
+}
+
+#[test]
+fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
+    explore(|| {
+        let (engine, fake) = engine(2);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let seat = engine.join();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        let remover = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || engine.collect(name, Some(Duration::ZERO)).is_ok())
+        };
+        engine.put_back(Operation::Rearm, name, Some(LEVEL), NO_HINT, || None).unwrap();
+        if !remover.join().unwrap() {
+            // Its time was over first: the key comes with the last packet instead.
+            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+            assert_eq!(engine.next(&seat), Some(Taken::Removed(name)));
+        }
+        engine.free(name);
+        assert_eq!(engine.snapshot().registered, 0);
+    });
+}

@@ -1,0 +1,278 @@
+//! Defects that were found, one claim each, with a line on the cause.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use completion_port::{
+    Batch, Error, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration,
+};
+use testkit::{System, on_every_system};
+
+/// Closes the port when the test is over, also if it has failed.
+struct End<'a, K, M>(&'a Port<K, M>);
+
+impl<K, M> Drop for End<'_, K, M> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Waits until `condition` holds; time goes on in steps of a millisecond on a simulated kernel.
+#[track_caller]
+fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < on.soon(), "it did not happen that {what}");
+        if let Some(kernel) = on.kernel() {
+            kernel.advance(Duration::from_millis(1));
+        }
+        thread::yield_now();
+    }
+}
+
+/// Tells a simulated kernel whether `thread` sleeps; the real one knows.
+fn script(on: &System, thread: ThreadId, asleep: bool) {
+    if let Some(kernel) = on.kernel() {
+        kernel.set_thread_asleep(thread, asleep);
+    }
+}
+
+/// Takes messages, tells which, and returns when the port is closed.
+fn take_all(port: &Port<(), usize>, say: &mpsc::Sender<usize>) {
+    let mut batch = Batch::with_capacity(1);
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            let Packet::Posted(message) = packet else { panic!("{packet:?}") };
+            say.send(message).unwrap();
+        }
+    }
+}
+
+#[track_caller]
+fn assert_taken(on: &System, heard: &mpsc::Receiver<usize>, message: usize) {
+    let mut taken = None;
+    eventually(on, "the message is taken", || {
+        taken = heard.try_recv().ok();
+        taken.is_some()
+    });
+    assert_eq!(taken, Some(message));
+}
+
+on_every_system! {
+    /// A thread that came to a port all of whose seats were taken did not look after it if nobody
+    /// had been idle when they were taken, so that nobody ever noticed the block.
+    fn who_comes_when_every_seat_is_taken_looks_after_the_port(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        let (go_on, blocked) = mpsc::channel::<()>();
+        let (port, begun) = (&port, say.clone());
+        port.post(0).unwrap();
+        thread::scope(|scope| {
+            let _end = End(port);
+            let go_on = go_on;
+            scope.spawn(move || {
+                let mut batch = Batch::with_capacity(1);
+                assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
+                script(system, thread::current().id(), true);
+                begun.send(0).unwrap();
+                // Without a word to the port.
+                let _ = blocked.recv();
+                script(system, thread::current().id(), false);
+            });
+            assert_taken(system, &heard, 0);
+            port.post(1).unwrap();
+            scope.spawn(move || take_all(port, &say));
+            assert_taken(system, &heard, 1);
+            drop(go_on);
+        });
+    }
+
+    /// Packets in the batch of a thread that was stuck with the first of them were never taken back
+    /// if the other threads came to the port only after the batch had been handed out.
+    fn who_comes_after_a_batch_was_handed_out_takes_back_what_is_stuck_in_it(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(2);
+        let (say, heard) = mpsc::channel();
+        let over = AtomicBool::new(false);
+        let (port, over) = (&port, &over);
+        let begun = say.clone();
+        (0..5).for_each(|message| port.post(message).unwrap());
+        thread::scope(|scope| {
+            let _end = End(port);
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                let mut packets = port.wait(&mut batch, None).unwrap();
+                assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+                begun.send(0).unwrap();
+                let since = Instant::now();
+                while !over.load(SeqCst) && since.elapsed() < Duration::from_secs(60) {
+                    thread::yield_now();
+                }
+                assert!(packets.next().is_none(), "it was taken back");
+            });
+            assert_taken(system, &heard, 0);
+            scope.spawn(move || take_all(port, &say));
+            for message in 1..5 {
+                assert_taken(system, &heard, message);
+            }
+            over.store(true, SeqCst);
+        });
+        assert_eq!(port.stats().queued, 0);
+    }
+
+    /// A remover that waited for the key slept for ever if the slot was armed, and queued for a
+    /// check, between its look at the queues and its sleep.
+    fn a_remover_that_waits_gets_the_key_while_it_is_armed_again_and_again(system: &System) {
+        let (ours, theirs) = system.unix_pair();
+        theirs.write(b"x").unwrap();
+        let one_shot = |key| Registration::new(&ours, key, Interest::IN, OneShot::Level);
+        let repeated = |key| Registration::persistent(&ours, key, Interest::IN, Persistent::Level);
+        for persistent in [false, true] {
+            let make = |key| if persistent { repeated(key) } else { one_shot(key) };
+            let port = system.port::<u32, ()>(2);
+            let packets = AtomicUsize::new(0);
+            thread::scope(|scope| {
+                let _end = End(&port);
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    // The byte is never read: armed, queued for a check, found ready, taken.
+                    while let Ok(ready) = port.wait(&mut batch, None) {
+                        for packet in ready {
+                            packets.fetch_add(1, SeqCst);
+                            match packet {
+                                Packet::Ready(token) => {
+                                    token.rearm().or_else(if_closed).unwrap();
+                                }
+                                Packet::Notified(_) => {}
+                                other => panic!("{other:?}"),
+                            }
+                        }
+                    }
+                });
+                let begun = Instant::now();
+                for key in 0..1_000 {
+                    let id = port.register(make(key)).unwrap();
+                    // Every now and then when the other thread is in the middle of it.
+                    let wanted = packets.load(SeqCst) + usize::try_from(key % 4).unwrap();
+                    while packets.load(SeqCst) < wanted {
+                        thread::yield_now();
+                    }
+                    let removed = port.remove_and_wait(id, system.soon());
+                    assert_eq!(removed.unwrap_or_else(|error| panic!("{error}: {port:#?}")), key);
+                    if begun.elapsed() > Duration::from_secs(2) {
+                        break;
+                    }
+                }
+                assert_eq!(port.stats().registered, 0);
+            });
+        }
+    }
+}
+
+fn if_closed(refused: completion_port::Refused<u32>) -> Result<(), Error> {
+    if refused.kind() == ErrorKind::Closed { Ok(()) } else { Err(refused.error()) }
+}
+
+on_every_system! {
+    /// `remove_and_wait` looks for its packet in the batches of other threads. What it took back there
+    /// was nobody's, and nobody was told.
+    fn what_a_remover_takes_back_from_a_batch_is_handed_out(system: &System) {
+        system.several_threads_wait();
+        let port = &system.port::<&str, u32>(4);
+        let (ours, _theirs) = system.unix_pair();
+        let id = port
+            .register(Registration::new(&ours, "held", Interest::OUT, OneShot::Level))
+            .unwrap();
+        let mut batch = Batch::new();
+        let token = port.wait(&mut batch, system.soon()).unwrap().next().unwrap();
+        let (say_taken, taken) = mpsc::channel();
+        let (say_gone, gone) = mpsc::channel::<()>();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let first = scope.spawn(move || {
+                let mut batch = Batch::new();
+                let packets = port.wait(&mut batch, None).unwrap();
+                say_taken.send(()).unwrap();
+                // Dropped without a look, when its packet is gone already.
+                gone.recv().unwrap();
+                drop(packets);
+            });
+            port.post(7).unwrap();
+            taken.recv_timeout(system.soon()).unwrap();
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                let posted = port.wait(&mut batch, None).unwrap().next();
+                say.send(matches!(posted, Some(Packet::Posted(7)))).unwrap();
+            });
+            let end = Instant::now() + system.soon();
+            while port.stats().parked == 0 {
+                assert!(Instant::now() < end, "the second thread does not wait");
+                thread::yield_now();
+            }
+            let outcome = port.remove_and_wait(id, Duration::from_millis(5));
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::TimedOut);
+            say_gone.send(()).unwrap();
+            first.join().unwrap();
+            assert_eq!(heard.recv_timeout(system.soon()), Ok(true));
+        });
+        drop(token);
+    }
+}
+
+/// A key whose `as_fd` panics.
+struct Moody(UnixStream, Cell<bool>);
+
+impl AsFd for Moody {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        assert!(!self.1.get(), "as the test wants it");
+        self.0.as_fd()
+    }
+}
+
+/// The key was moved out of the token before it was asked for its descriptor; if that panicked the
+/// registration was nobody's, and a shutdown was never over.
+#[test]
+fn a_panic_in_as_fd_while_a_key_is_armed_ends_its_registration() {
+    let port = Port::<Moody>::new().unwrap();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let key = Moody(ours, Cell::new(false));
+    port.register(Registration::owned(key, Interest::OUT, OneShot::Level)).unwrap();
+    let mut batch = Batch::new();
+    let Some(Packet::Ready(ready)) = port.wait(&mut batch, None).unwrap().next() else {
+        panic!("a socket can be written to at once");
+    };
+    ready.key().1.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| ready.rearm())).is_err());
+    assert_eq!(port.stats().registered, 0);
+    port.shutdown().unwrap();
+    assert_eq!(port.wait(&mut batch, None).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// A check made for the end of a stream forgot an edge in the direction that nobody asked about then.
+#[test]
+fn an_edge_in_the_other_direction_survives_a_check() {
+    let port = Port::<UnixStream>::new().unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    port.register(Registration::owned(ours, Interest::IN, OneShot::Edge)).unwrap();
+    theirs.write_all(b"request").unwrap();
+    theirs.shutdown(Shutdown::Write).unwrap();
+    let mut batch = Batch::new();
+    let Some(Packet::Ready(mut ready)) = port.wait(&mut batch, None).unwrap().next() else {
+        panic!("a request has come");
+    };
+    assert_eq!(ready.key_mut().read(&mut [0; 64]).unwrap(), 7);
+    ready.rearm_as(Interest::OUT, OneShot::Edge).unwrap();
+    let answer = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+    assert!(matches!(answer, Some(Packet::Ready(ready)) if ready.events() == Events::OUT));
+}

@@ -1,0 +1,390 @@
+//! What a packet costs in system calls, counted by tracing a process of our own.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{Batch, Interest, OneShot, Packet, Port, PortBuilder, Ready, Registration};
+use testkit::syscalls::{Counts, count, section};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// The calls by which an epoll set is asked for events.
+#[cfg(target_arch = "x86_64")]
+const WAITS: [libc::c_long; 3] =
+    [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+#[cfg(not(target_arch = "x86_64"))]
+const WAITS: [libc::c_long; 2] = [libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+
+/// The calls by which sockets are asked what holds of them.
+#[cfg(target_arch = "x86_64")]
+const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
+#[cfg(not(target_arch = "x86_64"))]
+const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
+
+fn of(calls: &Counts, numbers: &[libc::c_long]) -> usize {
+    numbers.iter().map(|number| calls.of(*number)).sum()
+}
+
+/// Counts the calls of the ignored test `name`, and looks at them.
+#[track_caller]
+fn check(name: &str, look: impl FnOnce(&Counts)) {
+    match count(name) {
+        Ok(calls) => look(&calls),
+        Err(refused) => println!("SKIPPED syscalls: {name}: {refused}"),
+    }
+}
+
+fn pairs(number: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
+    (0..number)
+        .map(|_| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            (ours, theirs)
+        })
+        .unzip()
+}
+
+/// A port with `number` sockets, all readable.
+fn readable(number: usize) -> (Port<UnixStream, usize>, Vec<UnixStream>) {
+    let port = PortBuilder::new().concurrency(1).build().unwrap();
+    let (ours, theirs) = pairs(number);
+    for ours in ours {
+        port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+    }
+    write(&theirs);
+    (port, theirs)
+}
+
+fn write(streams: &[UnixStream]) {
+    for mut stream in streams {
+        stream.write_all(b"x").unwrap();
+    }
+}
+
+fn take<'p>(port: &'p Port<UnixStream, usize>, batch: &mut Batch) -> Vec<Ready<'p, UnixStream>> {
+    let packets = port.wait(batch, SOON).unwrap();
+    packets
+        .map(|packet| match packet {
+            Packet::Ready(ready) => ready,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+fn drain(token: &mut Ready<'_, UnixStream>) {
+    assert_eq!(token.key_mut().read(&mut [0; 16]).unwrap(), 1);
+}
+
+#[test]
+#[ignore = "run under the counter by `arming_with_a_hint_makes_no_call`"]
+fn arming_with_a_hint_counted() {
+    let (port, _theirs) = readable(16);
+    let mut batch = Batch::new();
+    let mut tokens = take(&port, &mut batch);
+    assert_eq!(tokens.len(), 16);
+    for token in &mut tokens {
+        drain(token);
+        token.read_drained();
+    }
+    section(|| tokens.drain(..).for_each(|token| token.rearm().unwrap()));
+}
+
+#[test]
+fn arming_with_a_hint_makes_no_call() {
+    check("arming_with_a_hint_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+#[test]
+#[ignore = "run under the counter by `arming_without_a_hint_makes_no_call`"]
+fn arming_without_a_hint_counted() {
+    let (port, _theirs) = readable(16);
+    let mut batch = Batch::new();
+    let mut tokens = take(&port, &mut batch);
+    assert_eq!(tokens.len(), 16);
+    section(|| tokens.drain(..).for_each(|token| token.rearm().unwrap()));
+}
+
+#[test]
+fn arming_without_a_hint_makes_no_call() {
+    check("arming_without_a_hint_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+#[test]
+#[ignore = "run under the counter by `what_was_armed_without_hints_is_asked_about_in_one_call`"]
+fn the_wait_after_arming_without_hints_counted() {
+    let (port, theirs) = readable(16);
+    let mut batch = Batch::new();
+    let tokens = take(&port, &mut batch);
+    assert_eq!(tokens.len(), 16);
+    for mut token in tokens {
+        drain(&mut token);
+        token.rearm().unwrap();
+    }
+    section(|| {
+        let packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+        assert_eq!(packets.count(), 0);
+    });
+    // They were armed: each of them reports again.
+    write(&theirs);
+    assert_eq!(take(&port, &mut batch).len(), 16);
+}
+
+#[test]
+fn what_was_armed_without_hints_is_asked_about_in_one_call() {
+    check("the_wait_after_arming_without_hints_counted", |calls| {
+        assert_eq!(of(calls, &POLLS), 1, "{calls:?}");
+        assert_eq!(of(calls, &WAITS), 1, "{calls:?}");
+        assert_eq!(calls.total(), 2, "{calls:?}");
+    });
+}
+
+#[test]
+#[ignore = "run under the counter by `what_is_still_ready_comes_with_one_call_more`"]
+fn the_wait_after_arming_what_is_ready_counted() {
+    let (port, _theirs) = readable(16);
+    let mut batch = Batch::new();
+    for token in take(&port, &mut batch) {
+        token.rearm().unwrap();
+    }
+    let mut count = 0;
+    section(|| {
+        for packet in port.wait(&mut batch, SOON).unwrap() {
+            assert!(matches!(&packet, Packet::Ready(_)));
+            // Dropped after the section, since that costs calls.
+            std::mem::forget(packet);
+            count += 1;
+        }
+    });
+    assert_eq!(count, 16);
+}
+
+#[test]
+fn what_is_still_ready_comes_with_one_call_more() {
+    check("the_wait_after_arming_what_is_ready_counted", |calls| {
+        assert_eq!(of(calls, &POLLS), 1, "{calls:?}");
+        assert!(of(calls, &WAITS) <= 1, "{calls:?}");
+        assert_eq!(calls.total(), of(calls, &POLLS) + of(calls, &WAITS), "{calls:?}");
+    });
+}
+
+const ROUNDS: usize = 200;
+
+#[test]
+#[ignore = "run under the counter by `an_echo_costs_one_wait_for_each_batch`"]
+fn an_echo_counted() {
+    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (mut ours, mut theirs) = pairs(1);
+    let mut theirs = theirs.pop().unwrap();
+    let ours = ours.pop().unwrap();
+    port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+    let mut batch = Batch::new();
+    let mut bytes = [0; 64];
+    let mut rounds = |number| {
+        for _ in 0..number {
+            theirs.write_all(b"x").unwrap();
+            for packet in port.wait(&mut batch, None).unwrap() {
+                let Packet::Ready(mut ready) = packet else { panic!("{packet:?}") };
+                let read = ready.key_mut().read(&mut bytes).unwrap();
+                ready.key_mut().write_all(&bytes[..read]).unwrap();
+                ready.read_drained();
+                ready.rearm().unwrap();
+            }
+            assert_eq!(theirs.read(&mut bytes).unwrap(), 1);
+        }
+    };
+    rounds(10);
+    section(|| rounds(ROUNDS));
+}
+
+#[test]
+fn an_echo_costs_one_wait_for_each_batch() {
+    check("an_echo_counted", |calls| {
+        assert_eq!(of(calls, &WAITS), ROUNDS, "{calls:?}");
+        // The user's own: two to write, two to read.
+        assert_eq!(calls.total(), ROUNDS * (1 + 4), "{calls:?}");
+    });
+}
+
+#[test]
+#[ignore = "run under the counter by `an_echo_of_many_sockets_costs_one_wait_for_each_batch`"]
+fn an_echo_of_many_counted() {
+    let (port, mut theirs) = readable(16);
+    let mut batch = Batch::new();
+    let mut tokens = Vec::with_capacity(16);
+    let mut bytes = [0; 64];
+    let mut rounds = |number| {
+        for _ in 0..number {
+            let packets = port.wait(&mut batch, None).unwrap();
+            tokens.extend(packets);
+            assert_eq!(tokens.len(), 16);
+            for packet in tokens.drain(..) {
+                let Packet::Ready(mut ready) = packet else { panic!("{packet:?}") };
+                let read = ready.key_mut().read(&mut bytes).unwrap();
+                ready.key_mut().write_all(&bytes[..read]).unwrap();
+                ready.read_drained();
+                ready.rearm().unwrap();
+            }
+            for stream in &mut theirs {
+                assert_eq!(stream.read(&mut bytes).unwrap(), 1);
+                stream.write_all(b"x").unwrap();
+            }
+        }
+    };
+    rounds(10);
+    section(|| rounds(ROUNDS));
+}
+
+#[test]
+fn an_echo_of_many_sockets_costs_one_wait_for_each_batch() {
+    check("an_echo_of_many_counted", |calls| {
+        assert_eq!(of(calls, &WAITS), ROUNDS, "{calls:?}");
+        assert_eq!(calls.total(), ROUNDS * (1 + 16 * 4), "{calls:?}");
+    });
+}
+
+#[test]
+#[ignore = "run under the counter by `posting_when_nobody_sleeps_makes_no_call`"]
+fn posting_counted() {
+    let port = PortBuilder::new().concurrency(1).build::<(), usize>().unwrap();
+    let mut batch = Batch::new();
+    // Room for the messages is made once.
+    (0..64).for_each(|message| port.post(message).unwrap());
+    assert_eq!(port.wait(&mut batch, None).unwrap().count(), 64);
+    section(|| (0..64).for_each(|message| port.post(message).unwrap()));
+    assert_eq!(port.wait(&mut batch, None).unwrap().count(), 64);
+}
+
+#[test]
+fn posting_when_nobody_sleeps_makes_no_call() {
+    check("posting_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+#[test]
+#[ignore = "run under the counter by `taking_messages_makes_no_call`"]
+fn taking_messages_counted() {
+    let port = PortBuilder::new().concurrency(1).build::<(), usize>().unwrap();
+    let mut batch = Batch::new();
+    assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+    (0..32).for_each(|message| port.post(message).unwrap());
+    section(|| assert_eq!(port.wait(&mut batch, None).unwrap().count(), 32));
+}
+
+#[test]
+fn taking_messages_makes_no_call() {
+    check("taking_messages_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+/// State and number of voluntary switches of each thread of the process but the calling one.
+fn others() -> Vec<(char, u64)> {
+    // SAFETY: gettid(2) demands nothing.
+    let me = unsafe { libc::gettid() }.to_string();
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].trim().to_owned()
+    };
+    fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|thread| *thread != me)
+        .map(|thread| {
+            let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+            let state = field(&status, "State:").chars().next().unwrap();
+            (state, field(&status, "voluntary_ctxt_switches:").parse().unwrap())
+        })
+        .collect()
+}
+
+/// Passes the time without a system call.
+fn spin(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Waits until all other threads sleep, and have slept for a while.
+fn await_silence() {
+    let begun = Instant::now();
+    loop {
+        let before = others();
+        spin(Duration::from_millis(20));
+        let after = others();
+        if before == after && after.iter().all(|(state, _)| *state == 'S') {
+            return;
+        }
+        assert!(begun.elapsed() < SOON, "the port is never quiet: {after:?}");
+    }
+}
+
+/// Counts the calls of a port on which four threads wait, after `rounds` of work.
+fn idle(rounds: usize) {
+    let bytes = AtomicUsize::new(0);
+    let port = PortBuilder::new().concurrency(2).build::<UnixStream, usize>().unwrap();
+    let (ours, theirs) = pairs(4);
+    for ours in ours {
+        port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+    }
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut batch = Batch::new();
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        if let Packet::Ready(mut ready) = packet {
+                            let read = ready.key_mut().read(&mut [0; 16]).unwrap();
+                            bytes.fetch_add(read, SeqCst);
+                            ready.rearm().unwrap();
+                        }
+                    }
+                }
+            });
+        }
+        let begun = Instant::now();
+        while port.stats().parked < 4 {
+            assert!(begun.elapsed() < SOON);
+            thread::yield_now();
+        }
+        for round in 0..rounds {
+            port.post(round).unwrap();
+            write(&theirs);
+            let begun = Instant::now();
+            while bytes.load(SeqCst) < 4 * (round + 1) {
+                assert!(begun.elapsed() < SOON, "bytes were lost");
+                thread::yield_now();
+            }
+        }
+        await_silence();
+        section(|| spin(Duration::from_millis(150)));
+        assert_eq!(port.stats().parked, 4);
+        port.close();
+    });
+}
+
+#[test]
+#[ignore = "run under the counter by `a_port_with_four_idle_threads_makes_no_call`"]
+fn an_idle_port_counted() {
+    idle(0);
+}
+
+#[test]
+fn a_port_with_four_idle_threads_makes_no_call() {
+    check("an_idle_port_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+#[test]
+#[ignore = "run under the counter by `a_port_whose_work_is_done_makes_no_call`"]
+fn a_port_after_work_counted() {
+    idle(200);
+}
+
+#[test]
+fn a_port_whose_work_is_done_makes_no_call() {
+    check("a_port_after_work_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}

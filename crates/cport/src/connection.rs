@@ -1,0 +1,148 @@
+//! One TCP connection that sends back what it receives.
+//!
+//! A registration has one packet out at a time, so the connection needs no lock: whoever has the
+//! packet has `&mut Connection`.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use completion_port::{Interest, OneShot, Ready, Refused};
+
+use crate::retry::uninterrupted;
+
+/// Bytes that went through all connections of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn add_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn add_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+}
+
+/// What a socket waits for next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// More to read. `drained` if a read would block now, as far as is known.
+    Read {
+        /// Whether there is nothing left to read.
+        drained: bool,
+    },
+    /// A write would block; until that is over, nothing is read.
+    Write,
+    /// The peer has sent all it had, and has all of it back.
+    End,
+}
+
+impl Next {
+    /// Arms `ready` for what comes next, with the hint that saves the system call if there is one.
+    /// A connection that has ended is dropped: that closes it.
+    pub(crate) fn arm<K>(self, mut ready: Ready<'_, K>) -> Result<(), Refused<K>> {
+        match self {
+            Self::Read { drained } => {
+                if drained {
+                    ready.read_drained();
+                }
+                ready.rearm_as(Interest::IN, OneShot::Level)
+            }
+            Self::Write => {
+                ready.write_full();
+                ready.rearm_as(Interest::OUT, OneShot::Level)
+            }
+            Self::End => {
+                drop(ready);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A connection, and what of it has been read but not yet sent back.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// At most one buffer full, since nothing is read while there is something in it. That is the
+    /// backpressure: a peer that does not read what comes back soon cannot send either.
+    pending: Vec<u8>,
+}
+
+impl Connection {
+    /// Takes a stream over.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        // What is echoed goes out at once, also when the last segment is not acknowledged yet.
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, pending: Vec::new() })
+    }
+
+    /// Does what can be done without blocking, but no more than one read, so that the connections
+    /// take turns.
+    pub(crate) fn turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> io::Result<Next> {
+        if !self.pending.is_empty() {
+            let sent = write_some(&mut self.stream, &self.pending)?;
+            traffic.add_sent(sent);
+            self.pending.drain(..sent);
+            if !self.pending.is_empty() {
+                return Ok(Next::Write);
+            }
+            // Most connections never need it again.
+            self.pending = Vec::new();
+        }
+        let read = match uninterrupted(|| self.stream.read(buffer)) {
+            Ok(0) => return Ok(Next::End),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Ok(Next::Read { drained: true });
+            }
+            Err(error) => return Err(error),
+        };
+        traffic.add_received(read);
+        let sent = write_some(&mut self.stream, &buffer[..read])?;
+        traffic.add_sent(sent);
+        if sent < read {
+            self.pending.extend_from_slice(&buffer[sent..read]);
+            return Ok(Next::Write);
+        }
+        // On TCP a short read has taken all there was. The exception is an urgent mark, which ends
+        // a read early; a peer that sends one may wait for its echo until it sends more.
+        Ok(Next::Read { drained: read < buffer.len() })
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Writes until all is written or a write would block; returns how much was.
+fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match uninterrupted(|| stream.write(&bytes[sent..])) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}

@@ -1,0 +1,125 @@
+//! The clients of the scenarios: ordinary blocking programs that know nothing of a port.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+
+use super::PATIENCE;
+use super::pattern::Pattern;
+use super::progress::Progress;
+use crate::retry::uninterrupted;
+
+/// What a client says about what went wrong.
+pub(crate) type Told<T> = Result<T, String>;
+
+/// Sends `total` bytes and disconnects.
+pub(crate) fn send_and_disconnect(server: SocketAddr, pattern: Pattern, total: u64) -> Told<()> {
+    let mut stream = connect(server)?;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut sent = 0;
+    while sent < total {
+        let left = usize::try_from(total - sent).unwrap_or(usize::MAX);
+        let part = left.min(buffer.len());
+        let bytes = &mut buffer[..part];
+        pattern.fill(sent, bytes);
+        stream.write_all(bytes).map_err(|error| format!("sending: {error}"))?;
+        sent += part as u64;
+    }
+    Ok(())
+}
+
+/// Sends `rounds` messages of up to `most` bytes, waits for the echo of each and checks it; then
+/// disconnects in order: it ends its own half, and waits until the server has ended the other.
+pub(crate) fn talk(
+    server: SocketAddr,
+    pattern: Pattern,
+    rounds: u64,
+    most: usize,
+    progress: &Progress,
+) -> Told<()> {
+    let mut stream = connect(server)?;
+    let (mut message, mut echo) = (vec![0; most], vec![0; most]);
+    let mut place = 0;
+    for round in 0..rounds {
+        let length = pattern.length(round, most);
+        let (message, echo) = (&mut message[..length], &mut echo[..length]);
+        pattern.fill(place, message);
+        stream.write_all(message).map_err(|error| format!("sending: {error}"))?;
+        stream.read_exact(echo).map_err(|error| format!("receiving the echo: {error}"))?;
+        if let Some(wrong) = pattern.first_wrong(place, echo) {
+            return Err(format!("byte {wrong} of the echo is wrong"));
+        }
+        place += length as u64;
+        progress.advance(length);
+    }
+    stream.shutdown(Shutdown::Write).map_err(|error| format!("disconnecting: {error}"))?;
+    match uninterrupted(|| stream.read(&mut [0])) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err("more came back than was sent".into()),
+        Err(error) => Err(format!("waiting for the end: {error}")),
+    }
+}
+
+fn connect(server: SocketAddr) -> Told<TcpStream> {
+    let prepared = || {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    };
+    prepared().map_err(|error: std::io::Error| format!("connecting: {error}"))
+}
+
+/// Sends bursts of `burst` datagrams of `length` bytes each, and waits for their echoes after each
+/// burst. Nothing is sent twice: a notification that gets lost on the server shows as an echo that
+/// never comes. Returns how many echoes came.
+pub(crate) fn bursts(
+    server: SocketAddr,
+    pattern: Pattern,
+    (bursts, burst, length): (u64, u64, usize),
+    progress: &Progress,
+) -> Told<u64> {
+    let prepared = || {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.connect(server)?;
+        socket.set_read_timeout(Some(PATIENCE / 3))?;
+        Ok(socket)
+    };
+    let socket = prepared().map_err(|error: std::io::Error| format!("connecting: {error}"))?;
+    let (mut datagram, mut echo) = (vec![0; length], vec![0; length + 1]);
+    let mut echoes = 0;
+    for first in (0..bursts).map(|number| number * burst) {
+        for number in first..first + burst {
+            numbered(pattern, number, &mut datagram);
+            uninterrupted(|| socket.send(&datagram))
+                .map_err(|error| format!("sending: {error}"))?;
+        }
+        let mut missing = (first..first + burst).collect::<Vec<_>>();
+        while !missing.is_empty() {
+            let received = uninterrupted(|| socket.recv(&mut echo)).map_err(|error| {
+                format!("{} echoes are missing after {echoes}: {error}", missing.len())
+            })?;
+            let number = number_of(&echo[..received]);
+            let Some(place) = missing.iter().position(|expected| Some(*expected) == number) else {
+                return Err(format!("an echo came that nobody waits for: {number:?}"));
+            };
+            numbered(pattern, missing.swap_remove(place), &mut datagram);
+            if echo[..received] != datagram {
+                return Err(format!("the echo of datagram {number:?} is wrong"));
+            }
+            echoes += 1;
+            progress.advance(received);
+        }
+    }
+    Ok(echoes)
+}
+
+/// A datagram: its number, then the bytes that belong there.
+fn numbered(pattern: Pattern, number: u64, datagram: &mut [u8]) {
+    pattern.fill(number * datagram.len() as u64, datagram);
+    datagram[..8].copy_from_slice(&number.to_le_bytes());
+}
+
+fn number_of(datagram: &[u8]) -> Option<u64> {
+    datagram.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}

@@ -1,0 +1,131 @@
+//! `cport demo`: three servers, one after the other, against real clients on loopback.
+//!
+//! Each scenario is a function that runs server and clients, and returns an [`Outcome`]: what was
+//! done, and whether the result is what it must be.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use completion_port::Stats;
+
+use crate::failure::{Failure, descriptor_limit};
+
+mod client;
+mod pattern;
+mod poll;
+mod progress;
+mod report;
+mod threads;
+mod udp;
+
+use progress::Progress;
+use report::Report;
+
+/// How long a scenario may take before it is called stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a port needs for itself, with some to spare; beside that it may keep one file for each
+/// thread, in which the system tells whether the thread sleeps.
+const DESCRIPTORS_OF_A_PORT: u64 = 8;
+
+/// What `cport demo` can be told.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Threads that may run with packets at once in the third scenario (0: as many as processors)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    concurrency: u16,
+}
+
+/// Something that must be true of the result.
+pub(crate) struct Check {
+    pub(crate) claim: &'static str,
+    pub(crate) passed: bool,
+    pub(crate) detail: String,
+}
+
+impl Check {
+    /// The claim that there are as many as there should be.
+    pub(crate) fn count(claim: &'static str, found: u64, expected: u64) -> Self {
+        let (shown, wanted) = (crate::text::grouped(found), crate::text::grouped(expected));
+        Self { claim, passed: found == expected, detail: format!("{shown} of {wanted}") }
+    }
+
+    /// The claim that nothing went wrong, with the first thing that did.
+    pub(crate) fn no_error(claim: &'static str, error: Option<String>) -> Self {
+        Self { claim, passed: error.is_none(), detail: error.unwrap_or_else(|| "none".into()) }
+    }
+}
+
+/// What a scenario is called.
+pub(crate) struct Title {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) about: &'static str,
+}
+
+/// What a scenario has done.
+pub(crate) struct Outcome {
+    pub(crate) connections: u64,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    /// Packets that each thread of the server has handled.
+    pub(crate) by_thread: Vec<u64>,
+    /// The most threads that had packets at the same time.
+    pub(crate) peak: usize,
+    pub(crate) stats: Stats,
+    pub(crate) elapsed: Duration,
+    /// Counts that only this scenario has.
+    pub(crate) more: Vec<(&'static str, u64)>,
+    pub(crate) checks: Vec<Check>,
+}
+
+/// A scenario that ran, or could not.
+pub(crate) struct Scenario {
+    pub(crate) title: Title,
+    pub(crate) result: Result<Outcome, String>,
+}
+
+impl Scenario {
+    /// Why it does not count as passed.
+    pub(crate) fn fault(&self) -> Option<String> {
+        match &self.result {
+            Err(reason) => Some(reason.clone()),
+            Ok(outcome) => outcome
+                .checks
+                .iter()
+                .find(|check| !check.passed)
+                .map(|check| format!("{}: {}", check.claim, check.detail)),
+        }
+    }
+}
+
+/// Runs the scenarios and shows them.
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    enough_descriptors()?;
+    let mut report = Report::begin(options.json)?;
+    let concurrency = usize::from(options.concurrency);
+    report.scenario(poll::TITLE, poll::run)?;
+    report.scenario(udp::TITLE, udp::run)?;
+    report.scenario(threads::TITLE, |progress: &Progress| threads::run(concurrency, progress))?;
+    report.finish()
+}
+
+/// Better to say it before than to fail in the middle.
+fn enough_descriptors() -> Result<(), Failure> {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(3, |entries| entries.count() as u64);
+    let needed = open + DESCRIPTORS_OF_A_PORT + threads::DESCRIPTORS;
+    match descriptor_limit() {
+        Some(limit) if limit < needed => Err(Failure::Unusable(format!(
+            "the demo needs {needed} descriptors, and the limit is {limit}; raise it with \
+             `ulimit -n {needed}`"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What is left of the time given to a scenario that began at `begin`.
+fn time_left(begin: Instant) -> Duration {
+    PATIENCE.saturating_sub(begin.elapsed())
+}

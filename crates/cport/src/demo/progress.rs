@@ -1,0 +1,72 @@
+//! The line that shows how far a scenario has come.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::text::{bytes, say};
+
+/// How often the line is drawn again.
+const REDRAW: Duration = Duration::from_millis(80);
+/// The bar's width in characters.
+const WIDTH: usize = 32;
+
+/// How many bytes of how many are done.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    done: AtomicU64,
+    goal: AtomicU64,
+}
+
+impl Progress {
+    pub(crate) fn set_goal(&self, bytes: u64) {
+        self.goal.store(bytes, Relaxed);
+    }
+
+    pub(crate) fn advance(&self, bytes: usize) {
+        self.done.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn line(&self) -> String {
+        let goal = self.goal.load(Relaxed).max(1);
+        let done = self.done.load(Relaxed).min(goal);
+        let full = usize::try_from(done * WIDTH as u64 / goal).unwrap_or_default();
+        let (filled, empty) = ("#".repeat(full), ".".repeat(WIDTH - full));
+        format!("   [{filled}{empty}] {:3} %  {}", done * 100 / goal, bytes(done))
+    }
+}
+
+/// Runs `work`, and shows on the terminal how far it has come. The line is gone afterwards.
+pub(crate) fn shown<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
+    thread::scope(|scope| {
+        let (working, over) = channel::<()>();
+        scope.spawn(move || {
+            while over.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+                // Only decoration: what matters is written, and checked, by others.
+                let _ = say(format_args!("\r{}\x1b[K", progress.line()));
+            }
+            let _ = say(format_args!("\r\x1b[K"));
+        });
+        let result = work();
+        drop(working);
+        result
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Progress;
+
+    #[test]
+    fn the_bar_is_as_full_as_the_work_is_done() {
+        let progress = Progress::default();
+        assert!(progress.line().contains("[................................]   0 %"));
+        progress.set_goal(200);
+        progress.advance(100);
+        assert!(progress.line().contains("[################................]  50 %  100 bytes"));
+        progress.advance(500);
+        assert!(progress.line().contains("[################################] 100 %"));
+    }
+}

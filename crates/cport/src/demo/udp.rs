@@ -1,0 +1,145 @@
+//! The second scenario: an edge-triggered UDP server.
+//!
+//! The socket is registered before it is bound, so that no datagram can come before somebody
+//! listens for it. There is one registration for good; each packet of it means that something has
+//! come since the socket was last found empty, and therefore it is read until it is empty again.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::thread;
+use std::time::Instant;
+
+use completion_port::{Batch, Id, Interest, Packet, Persistent, Port, Registration};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+use super::client::bursts;
+use super::pattern::Pattern;
+use super::progress::Progress;
+use super::{Check, Outcome, Title, time_left};
+use crate::failure::Failure;
+use crate::gauge::Gauge;
+use crate::retry::uninterrupted;
+
+pub(crate) const TITLE: Title = Title {
+    name: "udp",
+    title: "An edge-triggered UDP server",
+    about: "one thread, one edge registration made before bind, drained each time; a client sends \
+            bursts",
+};
+
+/// Few enough to fit into the smallest receive buffer, so that none is lost on loopback.
+const BURST: u64 = 32;
+const BURSTS: u64 = 500;
+const LENGTH: usize = 512;
+const DATAGRAMS: u64 = BURST * BURSTS;
+
+/// What the client posts to the server.
+enum Message {
+    Finished,
+}
+
+#[derive(Default)]
+struct Served {
+    handled: u64,
+    edges: u64,
+    datagrams: u64,
+    received: u64,
+    sent: u64,
+    removed: u64,
+}
+
+pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
+    progress.set_goal(DATAGRAMS * LENGTH as u64);
+    let begin = Instant::now();
+    let refused = |error: io::Error| Failure::midway("setting up the server", &error);
+    let port = Port::<(), Message>::new().map_err(|error| refused(error.into()))?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+        .map(UdpSocket::from)
+        .map_err(|error| refused(error.into()))?;
+    let id = port
+        .register(Registration::persistent(&socket, (), Interest::IN, Persistent::Edge))
+        .map_err(|error| refused(error.into()))?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+        .map_err(|error| refused(error.into()))?;
+    let address = socket.local_addr().map_err(refused)?;
+
+    let gauge = Gauge::default();
+    let (served, told) = thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let shape = (BURSTS, BURST, LENGTH);
+            let told = bursts(address, Pattern::of_client(0), shape, progress);
+            // The one way for this to fail is that the server has given up.
+            let _ = port.post(Message::Finished);
+            told
+        });
+        let served = serve(&port, &socket, id, begin, &gauge);
+        (served, client.join().unwrap_or_else(|_| Err("panicked".into())))
+    });
+    let elapsed = begin.elapsed();
+    let served = served.map_err(|error| Failure::midway("serving", &error))?;
+    let (echoes, fault) = match told {
+        Ok(echoes) => (echoes, None),
+        Err(fault) => (0, Some(fault)),
+    };
+    Ok(Outcome {
+        connections: 0,
+        received: served.received,
+        sent: served.sent,
+        by_thread: vec![served.handled],
+        peak: gauge.peak(),
+        stats: port.stats(),
+        elapsed,
+        more: vec![("datagrams", served.datagrams), ("edges", served.edges)],
+        checks: vec![
+            Check::count("datagrams came back as they were sent", echoes, DATAGRAMS),
+            Check::no_error("errors of the client", fault),
+            Check::count("registrations gave their key back", served.removed, 1),
+        ],
+    })
+}
+
+/// Handles packets until the client has finished and the registration is removed.
+fn serve(
+    port: &Port<(), Message>,
+    socket: &UdpSocket,
+    id: Id,
+    begin: Instant,
+    gauge: &Gauge,
+) -> io::Result<Served> {
+    let mut batch = Batch::new();
+    let mut served = Served::default();
+    while served.removed == 0 && !time_left(begin).is_zero() {
+        let packets = port.wait(&mut batch, time_left(begin))?;
+        let _at_work = gauge.enter();
+        for packet in packets {
+            served.handled += 1;
+            match packet {
+                Packet::Notified(_) => {
+                    served.edges += 1;
+                    drain(socket, &mut served)?;
+                }
+                Packet::Posted(Message::Finished) => port.remove(id)?,
+                Packet::Removed(..) => served.removed += 1,
+                _ => {}
+            }
+        }
+    }
+    Ok(served)
+}
+
+/// Sends back what has come until nothing is left: only that makes way for the next edge.
+fn drain(socket: &UdpSocket, served: &mut Served) -> io::Result<()> {
+    let mut buffer = [0; LENGTH + 1];
+    loop {
+        match uninterrupted(|| socket.recv_from(&mut buffer)) {
+            Ok((length, sender)) => {
+                served.datagrams += 1;
+                served.received += length as u64;
+                served.sent += uninterrupted(|| socket.send_to(&buffer[..length], sender))? as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

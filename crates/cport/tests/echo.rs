@@ -1,0 +1,269 @@
+//! `cport echo`, run as a user runs it.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use common::{
+    DEADLINE, Ended, Running, content, cport, cport_limited, echo, run, served, uninterrupted,
+};
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::Signal;
+
+const MIB: usize = 1024 * 1024;
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_write_timeout(Some(DEADLINE)).unwrap();
+    stream
+}
+
+/// Sends `sent`, ends that half, and returns all that comes back.
+fn sent_and_back(mut stream: TcpStream, sent: &[u8]) -> Vec<u8> {
+    let mut reader = stream.try_clone().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            stream.write_all(sent).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut back = Vec::new();
+        reader.read_to_end(&mut back).unwrap();
+        back
+    })
+}
+
+fn interrupted(server: Running) -> Ended {
+    server.signal(Signal::INT);
+    let ended = server.ended();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    ended
+}
+
+fn assert_has(ended: &Ended, words: &str) {
+    assert!(ended.stdout.contains(words), "{words:?} is not in {ended:?}");
+}
+
+#[test]
+fn what_is_sent_comes_back_whole_after_the_client_has_ended_its_half() {
+    let (server, address) = echo(&["--threads", "3", "--concurrency", "2"]);
+    for length in [0, 1, 65_535, 65_536, 65_537, 5 * MIB] {
+        let sent = content(length as u64, length);
+        assert!(sent_and_back(connect(address), &sent) == sent, "{length} bytes");
+    }
+    let ended = interrupted(server);
+    assert_has(&ended, "6 connections (0 still open)");
+    assert_has(&ended, "concurrency value 2");
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_held_back_and_loses_nothing() {
+    let (server, address) = echo(&[]);
+    let mut stream = connect(address);
+    // So much is never in flight between two processes: the server would have to store it.
+    let most = 256 * MIB;
+    let chunk = content(1, MIB);
+    let mut sent = 0;
+    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let stalled = loop {
+        match uninterrupted(|| stream.write(&chunk[sent % MIB..])) {
+            Ok(written) if sent < most => sent += written,
+            Ok(_) => break false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break true,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(stalled, "the server took {sent} bytes without giving one back");
+    assert!(sent > MIB, "{sent}");
+    stream.shutdown(Shutdown::Write).unwrap();
+
+    let mut back = 0;
+    let mut buffer = vec![0; 10_007];
+    loop {
+        let read = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+        if read == 0 {
+            break;
+        }
+        let expected = chunk.iter().cycle().skip(back % MIB).take(read);
+        assert!(buffer[..read].iter().eq(expected), "after {back} bytes");
+        back += read;
+    }
+    assert_eq!(back, sent);
+    interrupted(server);
+}
+
+#[test]
+fn many_connections_get_their_own_bytes_back() {
+    let (server, address) = echo(&["--threads", "8", "--concurrency", "2"]);
+    thread::scope(|scope| {
+        for first in 0..8_u64 {
+            scope.spawn(move || {
+                let mut streams = (0..25).map(|_| connect(address)).collect::<Vec<_>>();
+                for round in 0..20 {
+                    let message = |number: u64| content(first * 1000 + number * 20 + round, 3000);
+                    for (number, stream) in (0..).zip(&mut streams) {
+                        stream.write_all(&message(number)).unwrap();
+                    }
+                    for (number, stream) in (0..).zip(&mut streams) {
+                        let mut back = [0; 3000];
+                        stream.read_exact(&mut back).unwrap();
+                        assert!(back[..] == message(number), "round {round}");
+                    }
+                }
+            });
+        }
+    });
+    assert_has(&interrupted(server), "200 connections");
+}
+
+#[test]
+fn an_aborted_connection_disturbs_no_other() {
+    let (server, address) = echo(&["--threads", "2"]);
+    let mut other = connect(address);
+    for _ in 0..20 {
+        let mut aborted = connect(address);
+        aborted.write_all(&content(9, 100_000)).unwrap();
+        // Closing it discards what is under way and resets the connection.
+        set_socket_linger(&aborted, Some(Duration::ZERO)).unwrap();
+        drop(aborted);
+        other.write_all(b"still here").unwrap();
+        let mut back = [0; 10];
+        other.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"still here");
+    }
+    assert_has(&interrupted(server), "(1 still open)");
+}
+
+#[test]
+fn ctrl_c_and_sigterm_end_it_with_the_statistics_while_clients_are_connected() {
+    for (signal, protocol) in
+        [(Signal::INT, None), (Signal::TERM, None), (Signal::INT, Some("--udp"))]
+    {
+        let (server, address) = echo(protocol.as_slice());
+        let mut clients = Vec::new();
+        if protocol.is_none() {
+            clients.extend((0..5).map(|_| connect(address)));
+            for client in &mut clients {
+                client.write_all(b"x").unwrap();
+                client.read_exact(&mut [0]).unwrap();
+            }
+        }
+        server.signal(signal);
+        let ended = server.ended();
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        assert_eq!(ended.stderr, "");
+        assert_has(&ended, "packets: ");
+        assert_has(&ended, "packets by thread: ");
+        if protocol.is_none() {
+            assert_has(&ended, "5 connections (5 still open)");
+        } else {
+            assert_has(&ended, "0 datagrams (0 lost)");
+        }
+        for mut client in clients {
+            assert_eq!(uninterrupted(|| client.read(&mut [0])).unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn connections_wait_without_a_busy_loop_while_no_descriptor_is_left() {
+    let arguments = ["echo", "--listen", "127.0.0.1:0", "--threads", "2", "--concurrency", "1"];
+    let (server, address) = served(cport_limited(20, &arguments));
+    let mut clients = (0..40).map(|_| connect(address)).collect::<Vec<_>>();
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+    }
+    let complaint = server.complaints.recv_timeout(DEADLINE).unwrap();
+    assert!(complaint.contains("Too many open files"), "{complaint}");
+    // Each client that leaves makes room for one that waits.
+    for mut client in clients {
+        client.read_exact(&mut [0]).unwrap();
+    }
+    let ended = interrupted(server);
+    assert_has(&ended, "40 connections");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    let packets = ended.stdout.lines().find_map(|line| line.strip_prefix("packets: ")).unwrap();
+    let ready = packets.split(" ready").next().unwrap().replace(',', "").parse::<u64>().unwrap();
+    // Three for each connection, and one for each time the listener has rested.
+    assert!(ready < 3 * 40 + 600, "{packets}");
+}
+
+#[test]
+fn datagrams_come_back_to_their_senders_in_order() {
+    let (server, address) = echo(&["--udp", "--threads", "4"]);
+    thread::scope(|scope| {
+        for seed in 0..4_u64 {
+            scope.spawn(move || {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                socket.connect(address).unwrap();
+                socket.set_read_timeout(Some(DEADLINE)).unwrap();
+                let mut back = vec![0; 70_000];
+                for round in 0..50 {
+                    let burst = (0..8).map(|number| content(seed + round, 100 + number));
+                    let burst = burst.collect::<Vec<_>>();
+                    for datagram in &burst {
+                        uninterrupted(|| socket.send(datagram)).unwrap();
+                    }
+                    for datagram in &burst {
+                        let length = uninterrupted(|| socket.recv(&mut back)).unwrap();
+                        assert!(back[..length] == datagram[..]);
+                    }
+                }
+                for length in [0, 1, 60_000] {
+                    let datagram = content(seed, length);
+                    uninterrupted(|| socket.send(&datagram)).unwrap();
+                    assert_eq!(uninterrupted(|| socket.recv(&mut back)).unwrap(), length);
+                    assert!(back[..length] == datagram[..]);
+                }
+            });
+        }
+    });
+    assert_has(&interrupted(server), "1,612 datagrams (0 lost)");
+}
+
+#[test]
+fn a_port_in_use_is_told_in_one_line() {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = tcp.local_addr().unwrap().to_string();
+    run(cport(&["echo", "--listen", &taken])).assert_refused("Address already in use");
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = udp.local_addr().unwrap().to_string();
+    run(cport(&["echo", "--udp", "--listen", &taken])).assert_refused(&taken);
+}
+
+#[test]
+fn a_bad_address_is_told_in_one_line() {
+    for bad in ["nonsense", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:", "[::1:80", ""] {
+        run(cport(&["echo", "--listen", bad])).assert_refused("cannot listen on");
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_told_in_one_line() {
+    // One after the other the listener, the port and the signals find none left.
+    for limit in [4, 5, 6, 7, 8] {
+        let ended = run(cport_limited(limit, &["echo", "--listen", "127.0.0.1:0"]));
+        ended.assert_refused(&format!("the limit is {limit} descriptors"));
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    for arguments in [
+        &["echo"][..],
+        &["echo", "--listen", "127.0.0.1:0", "--threads", "0"],
+        &["echo", "--listen", "127.0.0.1:0", "--concurrency", "-1"],
+        &["serve"],
+    ] {
+        let ended = run(cport(arguments));
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert_eq!(ended.stdout, "");
+        assert!(ended.stderr.contains("error:"), "{ended:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What the tests of the workspace share.
+//!
+//! * [`on_every_system!`] makes one test of a claim for each back end that this machine has; it
+//!   checks that the test leaves no socket and ends in time.
+//! * [`System`] makes ports and [`Socket`]s, real or simulated, with the same methods.
+//! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`] counts
+//!   system calls.
+//!
+//! Whatever goes wrong in here makes the test fail: the constructors panic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "what cannot be done here is the failure of the test that asked for it"
+)]
+
+pub mod alloc;
+pub mod descriptors;
+mod run;
+mod socket;
+pub mod syscalls;
+mod system;
+
+pub use run::{Outcome, run};
+pub use socket::{Address, Socket};
+pub use system::System;

@@ -1,0 +1,97 @@
+//! A claim, tested once on each system.
+
+use std::fmt::Debug;
+use std::panic;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use crate::System;
+
+/// How long a test may take before it counts as stuck.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What a claim may return.
+pub trait Outcome {
+    /// Panics if this is a failure.
+    fn check(self);
+}
+
+impl Outcome for () {
+    fn check(self) {}
+}
+
+impl<E: Debug> Outcome for Result<(), E> {
+    #[track_caller]
+    fn check(self) {
+        if let Err(error) = self {
+            panic!("the claim returned {error:?}");
+        }
+    }
+}
+
+/// Runs `claim` on the system that `make` makes; [`on_every_system!`](crate::on_every_system) calls
+/// it.
+///
+/// Fails if the claim panics or returns an error, does not end, or leaves a socket or (simulated) a
+/// port behind. With `RUST_TEST_THREADS=1` in the environment, when no other test runs, any
+/// descriptor of the process that was left open is found too.
+pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) {
+    let (done, end) = mpsc::channel::<()>();
+    let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
+    let before = alone.then(crate::descriptors::open);
+    // In a thread of its own, so that a test that is stuck can be told from one that is slow.
+    let test = thread::spawn(move || {
+        let _done = done;
+        let system = make();
+        claim(&system).check();
+        system.assert_nothing_left();
+    });
+    if let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LIMIT) {
+        panic!("the test did not end within {LIMIT:?}");
+    }
+    if let Err(failure) = test.join() {
+        panic::resume_unwind(failure);
+    }
+    if let Some(before) = before {
+        crate::descriptors::assert_same(&before, &crate::descriptors::open());
+    }
+}
+
+/// Makes a module for each claim with one test for each back end: `name::epoll` and `name::sim`.
+///
+/// ```
+/// testkit::on_every_system! {
+///     /// What is written arrives.
+///     fn what_is_written_arrives(system: &System) {
+///         let (ours, theirs) = system.tcp_pair();
+///         theirs.write(b"x").unwrap();
+///         assert_eq!(ours.read_within(system.soon(), 10), b"x");
+///     }
+/// }
+/// ```
+///
+/// A claim may also return a `Result<(), E>`. See [`run`] for what is checked beside the claim.
+#[macro_export]
+macro_rules! on_every_system {
+    ($($(#[$attribute:meta])* fn $name:ident($system:ident: &System) $(-> $outcome:ty)? $body:block)+) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "a claim may need nothing of what is around it")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn claim($system: &$crate::System) $(-> $outcome)? $body
+
+            #[cfg(target_os = "linux")]
+            #[test]
+            fn epoll() {
+                $crate::run($crate::System::native, claim);
+            }
+
+            #[test]
+            fn sim() {
+                $crate::run($crate::System::simulated, claim);
+            }
+        }
+    )+};
+}

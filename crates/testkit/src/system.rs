@@ -1,0 +1,312 @@
+//! The real system and the simulated one, with the same constructors.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use completion_port::{Port, PortBuilder, sim};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, socketpair,
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::socket::{Address, Socket};
+
+/// What every descriptor of the kit is.
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Something to test on: the system of this machine, or a simulated kernel.
+///
+/// All sockets are non-blocking and closed on exec.
+#[derive(Debug)]
+pub struct System {
+    kind: Kind,
+    sockets: Arc<AtomicUsize>,
+    /// An address of the loopback network that no other [`System`] of the process uses, so that a
+    /// port number given up by one test is not another's before it is looked at.
+    host: Ipv4Addr,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Native,
+    Simulated(sim::Kernel),
+}
+
+fn host() -> Ipv4Addr {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let [.., low] = std::process::id().to_be_bytes();
+    let [.., middle, last] = LAST.fetch_add(1, SeqCst).to_be_bytes();
+    Ipv4Addr::new(127, low | 1, middle, last | 1)
+}
+
+impl System {
+    /// The system of this machine, with its best back end.
+    #[must_use]
+    pub fn native() -> Self {
+        Self { kind: Kind::Native, sockets: Arc::default(), host: host() }
+    }
+
+    /// A simulated kernel of its own, with the automatic clock.
+    #[must_use]
+    pub fn simulated() -> Self {
+        let kind = Kind::Simulated(sim::Kernel::new());
+        Self { kind, sockets: Arc::default(), host: host() }
+    }
+
+    /// The simulated kernel, if it is one.
+    #[must_use]
+    pub fn kernel(&self) -> Option<&sim::Kernel> {
+        match &self.kind {
+            Kind::Native => None,
+            Kind::Simulated(kernel) => Some(kernel),
+        }
+    }
+
+    /// What [`Stats::backend`](completion_port::Stats::backend) says of its ports.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Native => "epoll",
+            Kind::Simulated(_) => "sim",
+        }
+    }
+
+    /// For claims in which several threads wait: a wait with a limit then really waits on the
+    /// simulated kernel too, and never ends for lack of time unless the test moves the clock.
+    pub fn several_threads_wait(&self) {
+        if let Kind::Simulated(kernel) = &self.kind {
+            kernel.manual_clock();
+        }
+    }
+
+    /// A deadline for what must happen: far beyond what it takes.
+    #[must_use]
+    pub fn soon(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    /// How long to look when nothing may happen. Costs no time on a simulated kernel.
+    #[must_use]
+    pub fn quiet(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    /// A port with this concurrency value; 0 means the number of processors.
+    #[must_use]
+    pub fn port<K, M>(&self, concurrency: usize) -> Port<K, M> {
+        let builder = PortBuilder::new().concurrency(concurrency);
+        match &self.kind {
+            Kind::Native => builder.build(),
+            Kind::Simulated(kernel) => builder.build_simulated(kernel),
+        }
+        .unwrap()
+    }
+
+    fn own(&self, descriptor: OwnedFd) -> Socket {
+        Socket::native(descriptor, &self.sockets)
+    }
+
+    fn own_both(&self, (first, second): (OwnedFd, OwnedFd)) -> (Socket, Socket) {
+        (self.own(first), self.own(second))
+    }
+
+    fn own_simulated(&self, socket: sim::Socket) -> Socket {
+        Socket::simulated(socket, &self.sockets)
+    }
+
+    fn own_simulated_both(&self, (first, second): (sim::Socket, sim::Socket)) -> (Socket, Socket) {
+        (self.own_simulated(first), self.own_simulated(second))
+    }
+
+    fn native_socket(&self, family: AddressFamily, kind: SocketType) -> Socket {
+        self.own(socket_with(family, kind, FLAGS, None).unwrap())
+    }
+
+    /// Two connected TCP sockets.
+    #[must_use]
+    pub fn tcp_pair(&self) -> (Socket, Socket) {
+        match &self.kind {
+            Kind::Native => {
+                let listener = self.tcp_listener(1);
+                let first = self.tcp_connect(&listener);
+                let second = listener.accept_within(self.soon());
+                first.set_nodelay();
+                second.set_nodelay();
+                (first, second)
+            }
+            Kind::Simulated(kernel) => self.own_simulated_both(kernel.tcp_pair().unwrap()),
+        }
+    }
+
+    /// A TCP socket that is not connected.
+    #[must_use]
+    pub fn tcp_fresh(&self) -> Socket {
+        match &self.kind {
+            Kind::Native => self.native_socket(AddressFamily::INET, SocketType::STREAM),
+            Kind::Simulated(kernel) => self.own_simulated(kernel.tcp_fresh().unwrap()),
+        }
+    }
+
+    /// A TCP listener. On Linux its queue takes one connection more than `backlog`.
+    #[must_use]
+    pub fn tcp_listener(&self, backlog: usize) -> Socket {
+        match &self.kind {
+            Kind::Native => {
+                let socket = self.native_socket(AddressFamily::INET, SocketType::STREAM);
+                bind(&socket, &SocketAddrV4::new(self.host, 0)).unwrap();
+                listen(&socket, i32::try_from(backlog).unwrap()).unwrap();
+                socket
+            }
+            Kind::Simulated(kernel) => self.own_simulated(kernel.tcp_listener(backlog).unwrap()),
+        }
+    }
+
+    /// A TCP socket that is being connected to `listener`, and is connected once `listener` has
+    /// room for it: at once, as a rule.
+    #[must_use]
+    pub fn tcp_connect(&self, listener: &Socket) -> Socket {
+        let socket = self.tcp_fresh();
+        socket.connect(&listener.address()).unwrap();
+        socket
+    }
+
+    /// A TCP socket whose connect was refused, which nobody has asked about yet.
+    #[must_use]
+    pub fn tcp_connect_refused(&self) -> Socket {
+        let socket = self.tcp_fresh();
+        socket.connect(&self.unused_address()).unwrap();
+        socket
+    }
+
+    /// An address at which no TCP or UDP socket listens.
+    #[must_use]
+    pub fn unused_address(&self) -> Address {
+        match &self.kind {
+            Kind::Native => Address::native(&SocketAddrV4::new(self.host, 1).into()),
+            Kind::Simulated(kernel) => Address::simulated(kernel.unused_address()),
+        }
+    }
+
+    /// A UDP socket that has an address and is not connected.
+    #[must_use]
+    pub fn udp_bound(&self) -> Socket {
+        match &self.kind {
+            Kind::Native => {
+                let socket = self.native_socket(AddressFamily::INET, SocketType::DGRAM);
+                bind(&socket, &SocketAddrV4::new(self.host, 0)).unwrap();
+                socket
+            }
+            Kind::Simulated(kernel) => self.own_simulated(kernel.udp_bound().unwrap()),
+        }
+    }
+
+    /// Two UDP sockets that are connected to each other.
+    #[must_use]
+    pub fn udp_pair(&self) -> (Socket, Socket) {
+        let first = self.udp_bound();
+        let second = self.udp_bound();
+        first.connect(&second.address()).unwrap();
+        second.connect(&first.address()).unwrap();
+        (first, second)
+    }
+
+    /// Two connected AF_UNIX streams.
+    #[must_use]
+    pub fn unix_pair(&self) -> (Socket, Socket) {
+        match &self.kind {
+            Kind::Native => self.own_both(
+                socketpair(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).unwrap(),
+            ),
+            Kind::Simulated(kernel) => self.own_simulated_both(kernel.unix_pair().unwrap()),
+        }
+    }
+
+    /// An AF_UNIX stream that is not connected.
+    #[must_use]
+    pub fn unix_fresh(&self) -> Socket {
+        match &self.kind {
+            Kind::Native => self.native_socket(AddressFamily::UNIX, SocketType::STREAM),
+            Kind::Simulated(kernel) => self.own_simulated(kernel.unix_fresh().unwrap()),
+        }
+    }
+
+    /// An AF_UNIX listener, with an address that leaves no file behind.
+    #[must_use]
+    pub fn unix_listener(&self, backlog: usize) -> Socket {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        match &self.kind {
+            Kind::Native => {
+                let socket = self.native_socket(AddressFamily::UNIX, SocketType::STREAM);
+                let number = LAST.fetch_add(1, SeqCst);
+                let name = format!("completion-port.{}.{number}", std::process::id());
+                bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap())
+                    .unwrap();
+                listen(&socket, i32::try_from(backlog).unwrap()).unwrap();
+                socket
+            }
+            Kind::Simulated(kernel) => self.own_simulated(kernel.unix_listener(backlog).unwrap()),
+        }
+    }
+
+    /// Two AF_UNIX datagram sockets that are connected to each other.
+    #[must_use]
+    pub fn unix_datagram_pair(&self) -> (Socket, Socket) {
+        match &self.kind {
+            Kind::Native => self
+                .own_both(socketpair(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None).unwrap()),
+            Kind::Simulated(kernel) => {
+                self.own_simulated_both(kernel.unix_datagram_pair().unwrap())
+            }
+        }
+    }
+
+    /// The reading and the writing end of a pipe.
+    #[must_use]
+    pub fn pipe(&self) -> (Socket, Socket) {
+        match &self.kind {
+            Kind::Native => {
+                self.own_both(pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap())
+            }
+            Kind::Simulated(kernel) => self.own_simulated_both(kernel.pipe().unwrap()),
+        }
+    }
+
+    /// A counter: `eventfd(2)`.
+    #[must_use]
+    pub fn event(&self) -> Socket {
+        match &self.kind {
+            Kind::Native => {
+                self.own(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap())
+            }
+            Kind::Simulated(kernel) => self.own_simulated(kernel.event().unwrap()),
+        }
+    }
+
+    /// A real file, which no system can watch.
+    #[must_use]
+    pub fn regular_file(&self) -> Socket {
+        self.own(File::open(std::env::current_exe().unwrap()).unwrap().into())
+    }
+
+    /// How many sockets of this system are open.
+    #[must_use]
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.load(SeqCst)
+    }
+
+    /// Checks that every socket was dropped; on a simulated kernel, that every port was too.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        assert_eq!(self.open_sockets(), 0, "sockets were left open");
+        if let Kind::Simulated(kernel) = &self.kind {
+            assert_eq!(kernel.open_descriptors(), 0, "descriptors were left open");
+            assert_eq!(kernel.ports(), 0, "ports were left open");
+            assert_eq!(kernel.sleeping(), 0, "threads were left waiting");
+        }
+    }
+}

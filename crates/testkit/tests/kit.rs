@@ -1,0 +1,124 @@
+//! The kit itself: the same claims hold on every system, and its checks find what they look for.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::io;
+use std::net::Shutdown;
+use std::panic::catch_unwind;
+
+use testkit::System;
+
+#[global_allocator]
+static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;
+
+fn would_block<T>(done: io::Result<T>) -> bool {
+    matches!(done, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+testkit::on_every_system! {
+    fn what_is_written_is_read_by_the_other_end(system: &System) {
+        let pairs = [system.tcp_pair(), system.unix_pair(), system.udp_pair(),
+            system.unix_datagram_pair(), system.pipe()];
+        for (reader, writer) in pairs {
+            assert!(would_block(reader.read(&mut [0; 8])), "{reader:?}");
+            assert_eq!(writer.write(b"four").unwrap(), 4);
+            assert_eq!(reader.read_within(system.soon(), 4), b"four");
+            assert!(would_block(reader.read(&mut [0; 8])));
+        }
+    }
+
+    fn a_listener_accepts_what_connects(system: &System) -> io::Result<()> {
+        for (listener, client) in [
+            (system.tcp_listener(4), system.tcp_fresh()),
+            (system.unix_listener(4), system.unix_fresh()),
+        ] {
+            assert!(would_block(listener.accept()));
+            client.connect(&listener.address())?;
+            let server = listener.accept_within(system.soon());
+            client.write(b"hello")?;
+            assert_eq!(server.read_within(system.soon(), 5), b"hello");
+            client.shutdown(Shutdown::Write)?;
+            assert_eq!(server.read_within(system.soon(), 5), b"");
+        }
+        Ok(())
+    }
+
+    fn a_refused_connect_leaves_its_error(system: &System) -> io::Result<()> {
+        let socket = system.tcp_connect_refused();
+        assert_eq!(socket.take_error()?.unwrap().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(socket.take_error()?.is_none());
+        Ok(())
+    }
+
+    fn a_reset_is_not_an_end(system: &System) {
+        let (ours, theirs) = system.tcp_pair();
+        theirs.reset();
+        assert_eq!(ours.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    fn a_duplicate_keeps_the_connection(system: &System) {
+        let (ours, theirs) = system.tcp_pair();
+        let again = theirs.dup().unwrap();
+        drop(theirs);
+        assert!(would_block(ours.read(&mut [0])));
+        drop(again);
+        assert_eq!(ours.read_within(system.soon(), 1), b"");
+    }
+
+    fn a_full_buffer_takes_no_more_until_it_is_read(system: &System) {
+        for (writer, reader) in [system.tcp_pair(), system.unix_pair()] {
+            let sum = writer.fill();
+            assert!(would_block(writer.write(b"x")));
+            assert_eq!(reader.read_within(system.soon(), sum).len(), sum);
+            writer.write(b"x").unwrap();
+        }
+        let (reader, writer) = system.pipe();
+        assert_eq!(writer.fill(), 64 * 1024);
+        assert_eq!(reader.drain(), 64 * 1024);
+    }
+
+    fn datagrams_come_one_by_one_with_their_sender(system: &System) -> io::Result<()> {
+        let (first, second) = (system.udp_bound(), system.udp_bound());
+        first.send_to(b"one", &second.address())?;
+        first.send_to(b"two and more", &second.address())?;
+        let mut buf = [0; 4];
+        let (taken, from) = second.recv_from(&mut buf)?;
+        assert_eq!((&buf[..taken], from), (&b"one"[..], Some(first.address())));
+        assert_eq!(second.recv_from(&mut buf)?.0, 4);
+        assert!(would_block(second.recv_from(&mut buf)));
+        Ok(())
+    }
+
+    fn a_counter_adds_up(system: &System) -> io::Result<()> {
+        let event = system.event();
+        event.signal(2)?;
+        event.signal(3)?;
+        let mut sum = [0; 8];
+        event.read(&mut sum)?;
+        assert_eq!(u64::from_ne_bytes(sum), 5);
+        assert!(would_block(event.read(&mut sum)));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_socket_that_is_left_open_is_found() {
+    let leak = |system: &System| std::mem::forget(system.tcp_pair());
+    assert!(catch_unwind(|| testkit::run(System::simulated, leak)).is_err());
+    assert!(catch_unwind(|| testkit::run(System::native, leak)).is_err());
+}
+
+#[test]
+fn a_claim_that_fails_fails_the_test() {
+    let fail = |_: &System| Err::<(), _>("no");
+    assert!(catch_unwind(|| testkit::run(System::simulated, fail)).is_err());
+}
+
+#[test]
+fn allocations_of_this_thread_are_counted() {
+    let (kept, count) = testkit::alloc::count(|| (Box::new(1), vec![0_u8; 100]));
+    assert_eq!(count, 2);
+    let (_, none) = testkit::alloc::count(|| drop(kept));
+    assert_eq!(none, 0);
+    let (_, all) = testkit::alloc::count_all_threads(|| Box::new(1));
+    assert!(all >= 1);
+}
