@@ -74,6 +74,8 @@ pub enum ErrorKind {
     Removing,
     /// The time given to [`Port::remove_and_wait`](crate::Port::remove_and_wait) is over.
     TimedOut,
+    /// The system, or the sandbox that the process is in, does not offer what was asked for.
+    Unsupported,
     /// The user's limit of watched descriptors (`/proc/sys/fs/epoll/max_user_watches`) is reached.
     WatchLimit,
     /// Something else that the system said; see [`Error::os_code`].
@@ -94,6 +96,7 @@ impl ErrorKind {
             Self::OutOfMemory => "no memory",
             Self::Removing => "the registration is being removed",
             Self::TimedOut => "the time is over",
+            Self::Unsupported => "the system does not offer it here",
             Self::WatchLimit => "the user's limit of watched descriptors is reached",
             Self::Other => "the system refused",
         }
@@ -200,7 +203,7 @@ impl From<Error> for io::Error {
             ErrorKind::AlreadyRegistered => io::ErrorKind::AlreadyExists,
             ErrorKind::BadDescriptor | ErrorKind::NotPollable => io::ErrorKind::InvalidInput,
             ErrorKind::Closed => io::ErrorKind::BrokenPipe,
-            ErrorKind::Forked => io::ErrorKind::Unsupported,
+            ErrorKind::Forked | ErrorKind::Unsupported => io::ErrorKind::Unsupported,
             ErrorKind::KeyHeld | ErrorKind::Removing => io::ErrorKind::ResourceBusy,
             ErrorKind::NotRegistered => io::ErrorKind::NotFound,
             ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,

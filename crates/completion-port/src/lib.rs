@@ -150,6 +150,7 @@
 mod batch;
 mod cells;
 mod changes;
+mod detection;
 mod engine;
 mod error;
 mod interest;
@@ -166,6 +167,7 @@ mod trace;
 
 pub use batch::Batch;
 pub use changes::{Changes, RefusedChange};
+pub use detection::BlockDetection;
 pub use error::{Error, ErrorKind, Operation, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
 pub use packet::{Notified, Packet, Packets, Ready};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::cells::Cells;
 use crate::changes::Changes;
+use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Waited, token_parts};
 use crate::error::{Error, ErrorKind, Operation, Refused, Result};
 use crate::interest::{Interest, OneShot, Persistent};
@@ -89,6 +90,7 @@ pub struct Port<K, M = usize> {
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct PortBuilder {
     concurrency: usize,
+    block_detection: BlockDetection,
 }
 
 impl PortBuilder {
@@ -104,40 +106,49 @@ impl PortBuilder {
         self
     }
 
+    /// How the port finds out that a thread which runs with packets blocks; unless told, the best
+    /// that the system offers.
+    pub fn block_detection(mut self, detection: BlockDetection) -> Self {
+        self.block_detection = detection;
+        self
+    }
+
     /// Makes the port.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DescriptorLimit`] or [`ErrorKind::OutOfMemory`] if the system has no descriptor
-    /// or memory left.
+    /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
+    /// the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
         let backend = sys::native()
             .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
-        Ok(self.build_on(backend))
+        self.build_on(backend)
     }
 
     /// Makes a port on a simulated kernel.
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and the simulated kernel
+    /// was told that it has no such records.
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
-        Ok(self.build_on(kernel.backend()))
+        self.build_on(kernel.backend())
     }
 
-    fn build_on<K, M>(self, backend: Box<dyn Backend>) -> Port<K, M> {
+    fn build_on<K, M>(self, backend: Box<dyn Backend>) -> Result<Port<K, M>> {
         let limit = match self.concurrency {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             given => given,
         };
-        Port {
-            engine: Engine::new(limit, backend),
+        Ok(Port {
+            engine: Engine::new(limit, self.block_detection, backend)?,
             keys: Cells::new(),
             messages: Cells::new(),
             clone: OnceLock::new(),
             descriptor_of: OnceLock::new(),
-        }
+        })
     }
 }
 
@@ -612,6 +623,7 @@ impl<K, M> Port<K, M> {
         let seen = self.engine.snapshot();
         Stats {
             backend: self.engine.backend().name(),
+            block_detection: self.engine.detection(),
             concurrency: self.engine.limit(),
             registered: seen.registered,
             queued: seen.queued,
@@ -620,6 +632,7 @@ impl<K, M> Port<K, M> {
             parked: seen.idle,
             wakes: seen.wakes,
             needless_wakes: seen.needless,
+            blocks_found: seen.blocks_found,
             harvests: seen.harvests,
             rebuilds: seen.rebuilds,
             packets: PacketCounts {

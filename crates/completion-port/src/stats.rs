@@ -1,5 +1,7 @@
 //! What a port can tell about itself.
 
+use crate::detection::BlockDetection;
+
 /// The state of a port at one moment, and what it has done so far; from
 /// [`Port::stats`](crate::Port::stats).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,6 +9,9 @@
 pub struct Stats {
     /// The mechanism that watches descriptors: `"epoll"`, or `"sim"` for the simulated kernel.
     pub backend: &'static str,
+    /// How a thread that blocks without saying so is found out: what was chosen, never
+    /// [`BlockDetection::Automatic`].
+    pub block_detection: BlockDetection,
     /// How many threads may run with packets at once.
     pub concurrency: usize,
     /// Registrations that have not ended.
@@ -23,6 +28,8 @@ pub struct Stats {
     pub wakes: u64,
     /// Threads woken to take packets that then found none.
     pub needless_wakes: u64,
+    /// Running threads that were found asleep without having said so.
+    pub blocks_found: u64,
     /// How often the kernel was asked for events.
     pub harvests: u64,
     /// How often the kernel's set was replaced because duplicates of closed descriptors filled it.

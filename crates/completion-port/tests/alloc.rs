@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Persistent, PortBuilder, Ready, Registration,
+    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Persistent, PortBuilder, Ready,
+    Registration,
 };
 use testkit::alloc::{Counting, count};
 

@@ -12,6 +12,8 @@
     reason = "what threads share unsoundly is what the model checker reports"
 )]
 
+#[path = "../src/detection.rs"]
+mod detection;
 #[path = "../src/engine/mod.rs"]
 mod engine;
 #[path = "../src/error.rs"]
@@ -42,11 +44,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use loom::thread;
 
+use detection::BlockDetection;
 use engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
-use error::Operation;
+use error::{ErrorKind, Operation};
 use interest::{Events, Interest};
 use seam::{Backend, ThreadHandle};
-use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use state::slot::{Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
 use state::table::Descriptors;
 
@@ -589,6 +592,12 @@ impl ThreadHandle for LoomThread {
     fn asleep(&self) -> Option<bool> {
         None
     }
+    fn observe(&self) -> bool {
+        false
+    }
+    fn glance(&self) -> Option<Presence> {
+        None
+    }
 }
 
 impl Fake {
@@ -669,6 +678,9 @@ impl Backend for Handle {
     fn this_thread(&self) -> Box<dyn ThreadHandle> {
         Box::new(LoomThread(thread::current()))
     }
+    fn can_observe(&self) -> Result<(), Fault> {
+        Err(Fault { kind: ErrorKind::Unsupported, code: None })
+    }
     fn forked(&self) -> bool {
         false
     }
@@ -676,7 +688,8 @@ impl Backend for Handle {
 
 fn engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
     let fake = Fake::new();
-    (Engine::new(limit, Box::new(Handle(Arc::clone(&fake)))), fake)
+    let backend = Box::new(Handle(Arc::clone(&fake)));
+    (Engine::new(limit, BlockDetection::Automatic, backend).unwrap(), fake)
 }
 
 fn post(engine: &Engine) {

@@ -6,6 +6,7 @@
 //! the slots' words is under one lock, which is never held while user code runs, while a thread
 //! sleeps, or while the kernel is asked about more than what holds at this moment.
 
+mod blocked;
 mod check;
 mod end;
 mod packets;
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use crate::detection::BlockDetection;
 use crate::error::{Error, ErrorKind, Operation};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
@@ -28,6 +30,7 @@ use crate::state::slot::{Removal, Slot};
 use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
+use blocked::Sleepers;
 use seat::Tally;
 
 pub(crate) use seat::Seat;
@@ -65,8 +68,7 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
-    /// When somebody last looked at the threads that were seen asleep.
-    inspected: Duration,
+    sleepers: Sleepers,
     phase: Phase,
     slots: Spares,
     posts: Spares,
@@ -104,6 +106,9 @@ pub(crate) struct Engine {
     /// The port's number in the table of descriptors.
     number: u64,
     limit: usize,
+    detection: BlockDetection,
+    /// Threads are observed from the first, not only once they have been found asleep.
+    observes_all: bool,
     backend: Box<dyn Backend>,
     nodes: Nodes,
     shared: Mutex<Shared>,
@@ -119,11 +124,29 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// A port's engine, which lets `limit` threads run at once.
-    pub(crate) fn new(limit: usize, backend: Box<dyn Backend>) -> Arc<Self> {
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+    /// A port's engine, which lets `limit` threads run at once. Refused if `detection` is not to be
+    /// had here.
+    pub(crate) fn new(
+        limit: usize,
+        detection: BlockDetection,
+        backend: Box<dyn Backend>,
+    ) -> Result<Arc<Self>, Error> {
+        let observes_all = detection == BlockDetection::Switches;
+        let detection = match detection {
+            BlockDetection::Automatic | BlockDetection::Switches => match backend.can_observe() {
+                Ok(()) => BlockDetection::Switches,
+                Err(fault) if observes_all => {
+                    return Err(Error::new(Operation::Create, fault.kind).with_code(fault.code));
+                }
+                Err(_) => BlockDetection::Tick,
+            },
+            chosen => chosen,
+        };
+        Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             number: backend.descriptors().enter(this.clone()),
             limit,
+            detection,
+            observes_all,
             backend,
             nodes: Nodes { slots: Arena::new(), posts: Arena::new() },
             shared: Mutex::new(Shared {
@@ -133,7 +156,7 @@ impl Engine {
                 members: Vec::new(),
                 seen: Vec::new(),
                 due: None,
-                inspected: Duration::ZERO,
+                sleepers: Sleepers::default(),
                 phase: Phase::Open,
                 slots: Spares::new(),
                 posts: Spares::new(),
@@ -153,11 +176,15 @@ impl Engine {
             harvest: AtomicU32::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
             set: RwLock::new(()),
-        })
+        }))
     }
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
+    }
+
+    pub(crate) fn detection(&self) -> BlockDetection {
+        self.detection
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {

@@ -34,8 +34,11 @@ impl Engine {
     pub(super) fn submit_locked(&self, shared: &mut Shared, node: Node) -> Option<Notice> {
         shared.ready.push(&self.nodes, node);
         self.tell_collectors(shared);
+        if !shared.seats.has_room() && shared.seats.idle() > 0 {
+            self.glance(shared);
+        }
         if shared.seats.presumed_blocked() > 0 {
-            // A thread that was seen asleep may run again. Whoever comes for the packet looks first.
+            // A thread that was found asleep may run again. Whoever comes for the packet looks first.
             let called = shared.seats.call().map(|number| Self::notice(shared, number));
             return called.or_else(|| Self::look_after(shared));
         }

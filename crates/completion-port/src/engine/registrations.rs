@@ -286,7 +286,7 @@ impl Engine {
                 break Ok(());
             }
             // What was taken back is anybody's now, and nobody may be looking.
-            let notice = Self::depart(&mut shared);
+            let notice = self.depart(&mut shared);
             self.notify(notice);
             match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                 None => {
@@ -300,7 +300,7 @@ impl Engine {
             }
         };
         shared.collectors -= 1;
-        let notice = Self::depart(&mut shared);
+        let notice = self.depart(&mut shared);
         let ended = self.end_if_over(&mut shared);
         drop(shared);
         self.notify(notice);

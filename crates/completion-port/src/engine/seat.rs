@@ -64,6 +64,8 @@ pub(crate) struct Seat {
     /// The thread was seen asleep and is not counted; it says so itself when it is awake again.
     /// Set under the lock only.
     pub(super) presumed_blocked: AtomicBool,
+    /// The thread's switches are recorded. Changed under the lock only.
+    pub(super) observed: AtomicBool,
     /// The seat was given up. Changed under the lock only.
     pub(super) left: AtomicBool,
     pub(super) counts: Counts,
@@ -108,6 +110,7 @@ impl Engine {
     /// The calling thread takes a seat.
     pub(crate) fn join(&self) -> Arc<Seat> {
         let thread = self.backend.this_thread();
+        let observed = self.observes_all && thread.observe();
         let mut shared = self.lock();
         let number = shared.seats.join();
         let seat = Arc::new(Seat {
@@ -118,12 +121,16 @@ impl Engine {
             progress: AtomicU32::new(0),
             loaded: AtomicBool::new(false),
             presumed_blocked: AtomicBool::new(false),
+            observed: AtomicBool::new(false),
             left: AtomicBool::new(false),
             counts: Counts::default(),
         });
         if shared.members.len() <= number {
             shared.members.resize_with(number + 1, || None);
             shared.seen.resize(number + 1, 0);
+        }
+        if observed {
+            Self::count_observed(&mut shared, &seat);
         }
         shared.seen[number] = u32::MAX;
         shared.members[number] = Some(Arc::clone(&seat));
@@ -138,6 +145,9 @@ impl Engine {
             return;
         }
         self.take_back(&mut shared, seat);
+        if seat.observed.swap(false, Relaxed) {
+            shared.sleepers.observed -= 1;
+        }
         shared.seats.leave(seat.number);
         shared.members[seat.number] = None;
         let mut former = shared.former;
@@ -196,8 +206,11 @@ impl Engine {
 
     /// The calling thread goes off to user code: somebody else is called if it leaves too much
     /// behind, or looks after the port from now on.
-    pub(super) fn depart(shared: &mut Shared) -> Option<Notice> {
+    pub(super) fn depart(&self, shared: &mut Shared) -> Option<Notice> {
         let left = shared.ready.len();
+        if left > 0 && shared.seats.idle() > 0 && !shared.seats.has_room() {
+            self.glance(shared);
+        }
         let many = left >= SURPLUS || (left > 0 && shared.ready.begins_with_post());
         if many && let Some(seat) = shared.seats.call() {
             return Some(Self::notice(shared, seat));
@@ -270,7 +283,7 @@ impl Engine {
         }
         let mut shared = self.lock();
         let notice =
-            if self.take_back(&mut shared, seat) { Self::depart(&mut shared) } else { None };
+            if self.take_back(&mut shared, seat) { self.depart(&mut shared) } else { None };
         drop(shared);
         self.notify(notice);
     }

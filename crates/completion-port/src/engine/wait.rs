@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use super::seat::{ASLEEP, CLEAR, Notice, SURPLUS, Seat};
-use super::watch::{STALE_EDGES, TICK};
+use super::watch::STALE_EDGES;
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
@@ -72,7 +72,7 @@ impl Engine {
         loop {
             if shared.seats.status(me) == Status::Given {
                 shared.seats.run(me);
-                let notice = Self::depart(&mut shared);
+                let notice = self.depart(&mut shared);
                 drop(shared);
                 self.notify(notice);
                 return Waited::Packets;
@@ -93,7 +93,11 @@ impl Engine {
                 continue;
             }
             if !shared.ready.is_empty() && shared.seats.has_room() {
-                if shared.seats.presumed_blocked() > 0 && self.may_inspect(&mut shared) {
+                Self::recount(&mut shared);
+                if !shared.seats.has_room() {
+                    continue;
+                }
+                if self.may_inspect(&mut shared) {
                     shared = self.inspect(shared);
                     continue;
                 }
@@ -133,7 +137,7 @@ impl Engine {
                     continue;
                 }
                 shared.seats.run(me);
-                let notice = Self::depart(&mut shared);
+                let notice = self.depart(&mut shared);
                 drop(shared);
                 self.notify(notice);
                 return Waited::TimedOut;
@@ -148,7 +152,7 @@ impl Engine {
                         continue;
                     }
                     due => {
-                        let due = due.unwrap_or(now + TICK);
+                        let due = due.unwrap_or_else(|| now + shared.sleepers.tick(now));
                         shared.due = Some(due);
                         let tick = due - now;
                         timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
@@ -195,7 +199,7 @@ impl Engine {
         }
         seat.chain.store(chain.into_chain(), Release);
         shared.seats.run(seat.number);
-        Self::depart(shared)
+        self.depart(shared)
     }
 
     /// Asks the kernel for edges, for at most `timeout`, without the lock. The caller has made sure

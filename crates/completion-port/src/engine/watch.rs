@@ -28,18 +28,20 @@ impl Engine {
         scratch: &mut Scratch,
         now: Duration,
     ) -> MutexGuard<'e, Shared> {
-        shared.due = Some(now + TICK);
+        self.glance(&mut shared);
         for number in 0..shared.members.len() {
             let Some(other) = shared.members[number].clone() else { continue };
             let progress = other.progress.load(Relaxed);
             let stuck = std::mem::replace(&mut shared.seen[number], progress) == progress;
             if stuck && shared.seats.status(number) == Status::Running {
                 self.take_back(&mut shared, &other);
-                shared = self.examine(shared, &other, progress);
+                if self.detects() && other.thread.glance().is_none() {
+                    shared = self.examine(shared, &other, progress);
+                }
             }
         }
-        shared.inspected = now;
         shared = self.inspect(shared);
+        shared.due = Some(now + shared.sleepers.tick(now));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;
         shared.handed_seen = shared.handed;
@@ -51,59 +53,6 @@ impl Engine {
             }
         } else if Self::may_look(&shared) {
             shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
-        }
-        shared
-    }
-
-    /// Looks, without the lock, whether a running thread that makes no progress sleeps.
-    pub(super) fn examine<'e>(
-        &'e self,
-        shared: MutexGuard<'e, Shared>,
-        seat: &Seat,
-        progress: u32,
-    ) -> MutexGuard<'e, Shared> {
-        drop(shared);
-        let asleep = seat.thread.asleep() == Some(true);
-        let mut shared = self.lock();
-        let unchanged = seat.progress.load(Relaxed) == progress && !seat.left.load(Relaxed);
-        if asleep && unchanged && shared.seats.block(seat.number, false) {
-            seat.presumed_blocked.store(true, Relaxed);
-        }
-        shared
-    }
-
-    /// Whether it is time to look again at the threads that were seen asleep.
-    pub(super) fn may_inspect(&self, shared: &mut Shared) -> bool {
-        let now = self.backend.now();
-        if now < shared.inspected + TICK {
-            return false;
-        }
-        shared.inspected = now;
-        true
-    }
-
-    /// Looks, without the lock, whether the threads that were seen asleep still sleep. One that has
-    /// come back to the port has said so itself.
-    pub(super) fn inspect<'e>(
-        &'e self,
-        mut shared: MutexGuard<'e, Shared>,
-    ) -> MutexGuard<'e, Shared> {
-        if shared.seats.presumed_blocked() == 0 {
-            return shared;
-        }
-        for number in 0..shared.members.len() {
-            let presumed = Status::Blocked { announced: false };
-            if shared.seats.status(number) != presumed {
-                continue;
-            }
-            let Some(other) = shared.members[number].clone() else { continue };
-            drop(shared);
-            let awake = other.thread.asleep() == Some(false);
-            shared = self.lock();
-            if awake && !other.left.load(Relaxed) && shared.seats.status(number) == presumed {
-                other.presumed_blocked.store(false, Relaxed);
-                shared.seats.unblock(number);
-            }
         }
         shared
     }

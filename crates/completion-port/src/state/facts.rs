@@ -1,6 +1,7 @@
 //! The words in which a back end tells the engine what a kernel said.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::ErrorKind;
 
@@ -109,4 +110,16 @@ pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
     /// The system's own code.
     pub(crate) code: Option<i32>,
+}
+
+/// Whether a thread is on a processor, or would be if one were free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It runs, or was preempted.
+    Awake,
+    /// It sleeps in the kernel, since that time on the back end's clock.
+    Asleep {
+        /// When it went to sleep.
+        since: Duration,
+    },
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-pub(crate) use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+pub(crate) use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::table::Descriptors;
 
 /// Everything the engine asks of a system.
@@ -64,6 +64,9 @@ pub(crate) trait Backend: Send + Sync {
     /// The calling thread, as something that can be parked, unparked and looked at.
     fn this_thread(&self) -> Box<dyn ThreadHandle>;
 
+    /// Whether [`ThreadHandle::observe`] works here; why not, otherwise.
+    fn can_observe(&self) -> Result<(), Fault>;
+
     /// Whether this process is a forked child of the one that made the back end.
     fn forked(&self) -> bool;
 }
@@ -80,4 +83,12 @@ pub(crate) trait ThreadHandle: Send + Sync {
     /// Whether the thread sleeps in the kernel at this moment, for whatever reason, or has ended;
     /// `None` if the system does not tell. A thread that was preempted does not sleep.
     fn asleep(&self) -> Option<bool>;
+
+    /// From now on [`ThreadHandle::glance`] has an answer, as soon as the thread has been switched in
+    /// or out once. False if the system does not let it, now or ever. Any thread may call it; once it
+    /// has returned true it has no further effect.
+    fn observe(&self) -> bool;
+
+    /// Whether the thread sleeps, without asking the system; `None` if it is not known.
+    fn glance(&self) -> Option<Presence>;
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::blocked;
 use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
@@ -352,7 +353,12 @@ impl Backend for Epoll {
     }
 
     fn this_thread(&self) -> Box<dyn ThreadHandle> {
-        Box::new(Current::new())
+        Box::new(Current::new(self.process))
+    }
+
+    fn can_observe(&self) -> Result<(), Fault> {
+        blocked::is_allowed(self.process)
+            .map_err(|code| Fault { kind: ErrorKind::Unsupported, code })
     }
 
     fn forked(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Linux.
 
+mod blocked;
 pub(super) mod epoll;
 mod process;
 mod thread;

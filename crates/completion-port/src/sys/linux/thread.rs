@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::sys::backend::ThreadHandle;
+use super::blocked::Switches;
+use super::process::Process;
+use crate::sys::backend::{Presence, ThreadHandle};
 
 /// The calling thread.
 ///
@@ -20,14 +22,24 @@ pub(super) struct Current {
     given: Condvar,
     /// `/proc/self/task/TID/stat`, opened when somebody first looks, and kept open.
     stat: OnceLock<File>,
+    process: Process,
+    /// The scheduler's records, once somebody wants them.
+    switches: OnceLock<Switches>,
 }
 
 impl Current {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(process: Process) -> Self {
         // SAFETY: gettid(2) demands nothing. By its number, since the C library's function is younger
         // (glibc 2.30).
         let id = unsafe { libc::syscall(libc::SYS_gettid) };
-        Self { id, token: Mutex::new(false), given: Condvar::new(), stat: OnceLock::new() }
+        Self {
+            id,
+            token: Mutex::new(false),
+            given: Condvar::new(),
+            stat: OnceLock::new(),
+            process,
+            switches: OnceLock::new(),
+        }
     }
 
     fn token(&self) -> MutexGuard<'_, bool> {
@@ -76,6 +88,19 @@ impl ThreadHandle for Current {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Some(true),
             Err(_) => None,
         }
+    }
+
+    fn observe(&self) -> bool {
+        if self.switches.get().is_none() {
+            let Ok(switches) = Switches::of(self.id, self.process) else { return false };
+            // Should another thread have been faster, these are given up.
+            let _ = self.switches.set(switches);
+        }
+        true
+    }
+
+    fn glance(&self) -> Option<Presence> {
+        self.switches.get()?.newest()
     }
 }
 

@@ -195,7 +195,10 @@ struct State {
     attach_failures: VecDeque<ErrorKind>,
     rebuild_failures: VecDeque<ErrorKind>,
     descriptor_failures: usize,
-    scripted_sleep: HashMap<ThreadId, Option<bool>>,
+    /// What was scripted, and when.
+    scripted_sleep: HashMap<ThreadId, (Option<bool>, Duration)>,
+    /// Whether threads cannot be observed.
+    hides_switches: bool,
     sleepers: BTreeMap<u64, Sleeper>,
     last_sleeper: u64,
 }
@@ -434,7 +437,15 @@ impl Kernel {
     /// What a port is told when it asks whether `thread` sleeps in the kernel; `None`: the system
     /// does not tell. Unscripted, a thread sleeps while it waits on a port of this kernel.
     pub fn set_thread_asleep(&self, thread: ThreadId, asleep: impl Into<Option<bool>>) {
-        self.lock().scripted_sleep.insert(thread, asleep.into());
+        let mut state = self.lock();
+        let now = state.clock;
+        state.scripted_sleep.insert(thread, (asleep.into(), now));
+    }
+
+    /// Whether ports that are made from now on find that the system keeps no records of when threads
+    /// go to sleep ([`BlockDetection::Switches`](crate::BlockDetection::Switches)).
+    pub fn hide_switches(&self, hidden: bool) {
+        self.lock().hides_switches = hidden;
     }
 
     /// What holds of `socket` now: what `poll(2)` would say.

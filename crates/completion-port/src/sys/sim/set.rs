@@ -10,7 +10,9 @@ use super::objects::{FileId, Objects};
 use super::{Conditions, Kernel, ObjectKind, State};
 use crate::error::ErrorKind;
 use crate::state::table::Descriptors;
-use crate::sys::backend::{Backend, Descriptor, Edge, Facts, Fault, Kind, Probe, ThreadHandle};
+use crate::sys::backend::{
+    Backend, Descriptor, Edge, Facts, Fault, Kind, Presence, Probe, ThreadHandle,
+};
 
 /// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
 type Place = (FileId, Descriptor);
@@ -328,7 +330,15 @@ impl Backend for Simulated {
             thread: thread::current().id(),
             alive: ALIVE.try_with(Arc::downgrade).unwrap_or_default(),
             token: Arc::new(AtomicBool::new(false)),
+            observed: AtomicBool::new(false),
         })
+    }
+
+    fn can_observe(&self) -> Result<(), Fault> {
+        if self.kernel.lock().hides_switches {
+            return Err(Self::refused(ErrorKind::Unsupported));
+        }
+        Ok(())
     }
 
     fn forked(&self) -> bool {
@@ -350,6 +360,7 @@ struct SimulatedThread {
     /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
     /// missed; atomic so that it can be shared.
     token: Arc<AtomicBool>,
+    observed: AtomicBool,
 }
 
 impl ThreadHandle for SimulatedThread {
@@ -373,8 +384,26 @@ impl ThreadHandle for SimulatedThread {
         let mut state = self.kernel.lock();
         state.calls.asleep += 1;
         match state.scripted_sleep.get(&self.thread) {
-            Some(scripted) => *scripted,
+            Some((scripted, _)) => *scripted,
             None => Some(state.sleeps(self.thread) || self.alive.strong_count() == 0),
         }
+    }
+
+    fn observe(&self) -> bool {
+        let allowed = !self.kernel.lock().hides_switches;
+        self.observed.fetch_or(allowed, Relaxed);
+        allowed
+    }
+
+    fn glance(&self) -> Option<Presence> {
+        if !self.observed.load(Relaxed) {
+            return None;
+        }
+        let state = self.kernel.lock();
+        let (asleep, since) = match state.scripted_sleep.get(&self.thread) {
+            Some((scripted, since)) => (*scripted, *since),
+            None => (Some(state.sleeps(self.thread)), Duration::ZERO),
+        };
+        Some(if asleep? { Presence::Asleep { since } } else { Presence::Awake })
     }
 }

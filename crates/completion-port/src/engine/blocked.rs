@@ -1,0 +1,175 @@
+//! Finds out which of the threads that are counted sleep in the kernel without having said so.
+//!
+//! Two ways: the scheduler's own records of a thread that is *observed*, which are read without a call
+//! by whoever comes to the port and by the watching thread; and, for the others, a question to the
+//! system by the watching thread, about threads that have made no progress since its last tick.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::seat::Seat;
+use super::watch::TICK;
+use super::{Engine, Shared};
+use crate::detection::BlockDetection;
+use crate::state::facts::Presence;
+use crate::state::seats::Status;
+use crate::sync::MutexGuard;
+
+/// Who sleeps no longer than this keeps its place: to wake another thread costs as much.
+const GRACE: Duration = Duration::from_micros(100);
+
+/// For so long after a thread was found asleep, others are thought likely to follow.
+const LIKELY: Duration = Duration::from_millis(100);
+
+/// What is known of those who sleep; guarded by the engine's lock.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers {
+    /// Seats whose threads are observed.
+    pub(super) observed: usize,
+    /// When one was last found asleep.
+    found_at: Option<Duration>,
+    /// When the system was last asked about those who were found asleep.
+    asked_at: Duration,
+    /// How many were found asleep so far.
+    pub(super) found: u64,
+}
+
+impl Sleepers {
+    /// How long the watching thread may look away.
+    pub(super) fn tick(&self, now: Duration) -> Duration {
+        match self.found_at {
+            Some(found) if self.observed > 0 && now < found + LIKELY => TICK / 4,
+            _ => TICK,
+        }
+    }
+}
+
+impl Engine {
+    /// Whether any thread may be found asleep at all.
+    pub(super) fn detects(&self) -> bool {
+        self.detection != BlockDetection::Announced
+    }
+
+    /// Stops counting the running threads whose records say that they sleep.
+    pub(super) fn glance(&self, shared: &mut Shared) {
+        if shared.sleepers.observed == 0 {
+            return;
+        }
+        let mut now = None;
+        for number in 0..shared.members.len() {
+            if shared.seats.status(number) != Status::Running {
+                continue;
+            }
+            let Some(other) = &shared.members[number] else { continue };
+            let Some(Presence::Asleep { since }) = other.thread.glance() else { continue };
+            let now = *now.get_or_insert_with(|| self.backend.now());
+            if now.saturating_sub(since) >= GRACE {
+                let other = Arc::clone(other);
+                self.found_asleep(shared, &other, now);
+            }
+        }
+    }
+
+    fn found_asleep(&self, shared: &mut Shared, seat: &Seat, now: Duration) {
+        if shared.seats.block(seat.number, false) {
+            self.take_back(shared, seat);
+            seat.presumed_blocked.store(true, Relaxed);
+            shared.sleepers.found_at = Some(now);
+            shared.sleepers.found += 1;
+        }
+    }
+
+    /// Asks the system, without the lock, whether a running thread that makes no progress sleeps.
+    /// One that does will be observed from now on.
+    pub(super) fn examine<'e>(
+        &'e self,
+        shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        progress: u32,
+    ) -> MutexGuard<'e, Shared> {
+        drop(shared);
+        let asleep = seat.thread.asleep() == Some(true);
+        let observed =
+            asleep && self.detection == BlockDetection::Switches && seat.thread.observe();
+        let mut shared = self.lock();
+        if seat.left.load(Relaxed) {
+            return shared;
+        }
+        if observed {
+            Self::count_observed(&mut shared, seat);
+        }
+        if asleep && seat.progress.load(Relaxed) == progress {
+            let now = self.backend.now();
+            self.found_asleep(&mut shared, seat, now);
+        }
+        shared
+    }
+
+    /// The thread of `seat` is observed.
+    pub(super) fn count_observed(shared: &mut Shared, seat: &Seat) {
+        if !seat.observed.swap(true, Relaxed) {
+            shared.sleepers.observed += 1;
+        }
+    }
+
+    /// Counts those again who were found asleep and whose records say that they are awake. One that
+    /// has come back to the port has said so itself.
+    pub(super) fn recount(shared: &mut Shared) {
+        if shared.seats.presumed_blocked() == 0 || shared.sleepers.observed == 0 {
+            return;
+        }
+        for number in 0..shared.members.len() {
+            if shared.seats.status(number) != (Status::Blocked { announced: false }) {
+                continue;
+            }
+            let Some(other) = &shared.members[number] else { continue };
+            if other.thread.glance() == Some(Presence::Awake) {
+                other.presumed_blocked.store(false, Relaxed);
+                shared.seats.unblock(number);
+            }
+        }
+    }
+
+    /// Whether it is time to ask the system again about those who were found asleep.
+    pub(super) fn may_inspect(&self, shared: &mut Shared) -> bool {
+        if shared.seats.presumed_blocked() == 0 {
+            return false;
+        }
+        let now = self.backend.now();
+        if now < shared.sleepers.asked_at + TICK {
+            return false;
+        }
+        shared.sleepers.asked_at = now;
+        true
+    }
+
+    /// Asks the system, without the lock, about those who were found asleep and have no records.
+    pub(super) fn inspect<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+    ) -> MutexGuard<'e, Shared> {
+        Self::recount(&mut shared);
+        if shared.seats.presumed_blocked() == 0 {
+            return shared;
+        }
+        for number in 0..shared.members.len() {
+            let presumed = Status::Blocked { announced: false };
+            if shared.seats.status(number) != presumed {
+                continue;
+            }
+            let Some(other) = shared.members[number].clone() else { continue };
+            if other.thread.glance().is_some() {
+                continue;
+            }
+            drop(shared);
+            let awake = other.thread.asleep() == Some(false);
+            shared = self.lock();
+            if awake && !other.left.load(Relaxed) && shared.seats.status(number) == presumed {
+                other.presumed_blocked.store(false, Relaxed);
+                shared.seats.unblock(number);
+            }
+        }
+        shared
+    }
+}
