@@ -381,7 +381,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 // - owned: the message's node came off the queue, and stands there once;
                 // - a value: the message was put there before its node was queued.
                 let message = unsafe { self.port.messages().take(cell) };
-                engine.free_post(cell);
+                engine.free_post(seat, cell);
                 Some(Packet::Posted(message))
             }
             Taken::Removed(name) => {

@@ -414,22 +414,16 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post(&self, message: M) -> std::result::Result<(), Refused<M>> {
-        let cell = match self.engine.reserve_post(|number| self.messages.reserve(number)) {
-            Ok(cell) => cell,
+        let posting = match self.engine.begin_post(|number| self.messages.reserve(number)) {
+            Ok(posting) => posting,
             Err(error) => return Err(Refused::new(error, message)),
         };
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the cell was reserved just now, and nobody else knows it;
         // - empty: a cell is given up only after its message was moved out.
-        unsafe { self.messages.put(cell, message) };
-        self.engine.post(cell).map_err(|error| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: a refused message was not queued, and its cell is given up only below;
-            // - a value: the message put there just now.
-            let message = unsafe { self.messages.take(cell) };
-            self.engine.free_post(cell);
-            Refused::new(error, message)
-        })
+        unsafe { self.messages.put(posting.cell(), message) };
+        posting.queue();
+        Ok(())
     }
 
     /// Waits for packets.

@@ -693,8 +693,7 @@ fn engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
 }
 
 fn post(engine: &Engine) {
-    let cell = engine.reserve_post(|_| true).unwrap();
-    engine.post(cell).unwrap();
+    engine.begin_post(|_| true).unwrap().queue();
 }
 
 fn scratch() -> Scratch {
@@ -713,7 +712,7 @@ fn serve(engine: &Engine, room: usize) -> usize {
     while engine.wait(&seat, &mut scratch, room, None) != Waited::Closed {
         while let Some(packet) = engine.next(&seat) {
             let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
-            engine.free_post(cell);
+            engine.free_post(&seat, cell);
             taken += 1;
         }
     }

@@ -115,6 +115,7 @@ impl Engine {
 
     /// Counts those again who were found asleep and whose records say that they are awake. One that
     /// has come back to the port has said so itself.
+    #[inline]
     pub(super) fn recount(shared: &mut Shared) {
         if shared.seats.presumed_blocked() == 0 || shared.sleepers.observed == 0 {
             return;
@@ -132,6 +133,7 @@ impl Engine {
     }
 
     /// Whether it is time to ask the system again about those who were found asleep.
+    #[inline]
     pub(super) fn may_inspect(&self, shared: &mut Shared) -> bool {
         if shared.seats.presumed_blocked() == 0 {
             return false;

@@ -16,6 +16,7 @@ pub(crate) struct Remains {
 
 impl Engine {
     /// Calls everybody who still waits, if there is nothing left to wait for.
+    #[inline]
     pub(super) fn end_if_over(&self, shared: &mut Shared) -> Vec<Notice> {
         let mut notices = Vec::new();
         if Self::is_over(shared) {
@@ -26,6 +27,7 @@ impl Engine {
         notices
     }
 
+    #[inline]
     pub(super) fn is_over(shared: &Shared) -> bool {
         match shared.phase {
             Phase::Open => false,

@@ -10,6 +10,7 @@ mod blocked;
 mod check;
 mod end;
 mod packets;
+mod pace;
 mod registrations;
 mod report;
 mod seat;
@@ -31,6 +32,7 @@ use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use blocked::Sleepers;
+use pace::Pace;
 use seat::Tally;
 
 pub(crate) use seat::Seat;
@@ -39,11 +41,13 @@ pub(crate) use wait::{Scratch, Taken, Waited};
 /// A registration's name: the index of its slot and the generation it was made in.
 pub(crate) type Token = u64;
 
+#[inline]
 pub(crate) fn token(index: u32, generation: u32) -> Token {
     u64::from(generation) << 32 | u64::from(index)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+#[inline]
 pub(crate) fn token_parts(token: Token) -> (u32, u32) {
     (token as u32, (token >> 32) as u32)
 }
@@ -69,6 +73,7 @@ struct Shared {
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
     sleepers: Sleepers,
+    pace: Pace,
     phase: Phase,
     slots: Spares,
     posts: Spares,
@@ -96,6 +101,7 @@ struct Nodes {
 }
 
 impl Links for Nodes {
+    #[inline]
     fn link(&self, node: Node) -> &AtomicU32 {
         if node & POSTED == 0 { &self.slots.at(node).link } else { self.posts.at(node & !POSTED) }
     }
@@ -157,6 +163,7 @@ impl Engine {
                 seen: Vec::new(),
                 due: None,
                 sleepers: Sleepers::default(),
+                pace: Pace::new(),
                 phase: Phase::Open,
                 slots: Spares::new(),
                 posts: Spares::new(),
@@ -179,6 +186,7 @@ impl Engine {
         }))
     }
 
+    #[inline]
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
@@ -187,10 +195,12 @@ impl Engine {
         self.detection
     }
 
+    #[inline]
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Shared> {
         // No user code runs under the lock. Should the engine itself ever panic under it, the other
         // threads go on with what they find.
@@ -198,6 +208,7 @@ impl Engine {
     }
 
     /// The phase at this moment.
+    #[inline]
     fn phase(&self) -> Phase {
         match self.phase.load(SeqCst) {
             0 => Phase::Open,
@@ -206,15 +217,18 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn slot(&self, index: u32) -> &Slot {
         self.nodes.slots.at(index)
     }
 
+    #[inline]
     fn known(&self, token: Token) -> Option<(&Slot, u32)> {
         let (index, generation) = token_parts(token);
         self.nodes.slots.find(index).map(|slot| (slot, generation))
     }
 
+    #[inline]
     fn check_usable(&self, operation: Operation) -> Result<(), Error> {
         if self.backend.forked() {
             return Err(Error::new(operation, ErrorKind::Forked));
@@ -222,6 +236,7 @@ impl Engine {
         Ok(())
     }
 
+    #[inline]
     fn check_open(&self, operation: Operation) -> Result<(), Error> {
         self.check_usable(operation)?;
         if self.phase() != Phase::Open {

@@ -7,6 +7,7 @@ use super::{Engine, Phase, Shared};
 use crate::error::{Error, ErrorKind, Operation};
 use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::state::slot::Next;
+use crate::sync::MutexGuard;
 
 impl Engine {
     pub(super) fn announce_collected(&self) {
@@ -16,6 +17,7 @@ impl Engine {
     }
 
     /// Nodes were queued: one of them may be what a thread in `remove_and_wait` looks for.
+    #[inline]
     pub(super) fn tell_collectors(&self, shared: &Shared) {
         if shared.collectors > 0 {
             self.collected.notify_all();
@@ -55,6 +57,7 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(super) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
         match next {
             Next::Nothing => {}
@@ -65,29 +68,63 @@ impl Engine {
         }
     }
 
-    /// A free cell for a posted message.
-    pub(crate) fn reserve_post(&self, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
-        self.check_open(Operation::Post)?;
-        let reserve = |number| self.nodes.posts.reserve(number) && also(number);
-        let cell = self.lock().posts.take(&self.nodes, POSTED, reserve);
-        cell.ok_or(Error::new(Operation::Post, ErrorKind::OutOfMemory))
-    }
-
-    /// Queues the message that the caller has put into `cell`. Refused if the port was closed
-    /// meanwhile; the message is the caller's again then.
-    pub(crate) fn post(&self, cell: u32) -> Result<(), Error> {
+    /// A free cell for a posted message. The port is locked until the message is in it and
+    /// [`Posting::queue`] is called; must be.
+    pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
+        self.check_usable(Operation::Post)?;
         let mut shared = self.lock();
         if shared.phase != Phase::Open {
             return Err(Error::new(Operation::Post, ErrorKind::Closed));
         }
-        let notice = self.submit_locked(&mut shared, cell | POSTED);
-        drop(shared);
-        self.notify(notice);
-        Ok(())
+        let reserve = |number| self.nodes.posts.reserve(number) && also(number);
+        match shared.posts.take(&self.nodes, POSTED, reserve) {
+            Some(cell) => Ok(Posting { engine: self, shared, cell }),
+            None => Err(Error::new(Operation::Post, ErrorKind::OutOfMemory)),
+        }
     }
 
-    /// Gives back the cell of a message that has been moved out.
-    pub(crate) fn free_post(&self, cell: u32) {
-        self.lock().posts.give_back(&self.nodes, POSTED, cell);
+    /// The message of `cell` has been moved out by the thread of `seat`, which calls this. The cell
+    /// is given back when that thread next has the lock.
+    #[inline]
+    pub(crate) fn free_post(&self, seat: &Seat, cell: u32) {
+        self.nodes.link(cell | POSTED).store(seat.emptied.load(Relaxed), Relaxed);
+        seat.emptied.store(cell | POSTED, Relaxed);
+    }
+
+    /// Gives back the cells that the thread of `seat`, which calls this, has emptied.
+    #[inline]
+    pub(super) fn give_back_emptied(&self, shared: &mut Shared, seat: &Seat) {
+        let mut node = seat.emptied.load(Relaxed);
+        if node == NIL {
+            return;
+        }
+        seat.emptied.store(NIL, Relaxed);
+        while node != NIL {
+            let next = self.nodes.link(node).load(Relaxed);
+            shared.posts.give_back(&self.nodes, POSTED, node & !POSTED);
+            node = next;
+        }
+    }
+}
+
+/// A message that is being posted.
+#[must_use]
+pub(crate) struct Posting<'e> {
+    engine: &'e Engine,
+    shared: MutexGuard<'e, Shared>,
+    cell: u32,
+}
+
+impl Posting<'_> {
+    /// Where the message is to be put.
+    pub(crate) fn cell(&self) -> u32 {
+        self.cell
+    }
+
+    /// Queues the message, which is in its cell.
+    pub(crate) fn queue(mut self) {
+        let notice = self.engine.submit_locked(&mut self.shared, self.cell | POSTED);
+        drop(self.shared);
+        self.engine.notify(notice);
     }
 }

@@ -111,6 +111,7 @@ impl Engine {
 
     /// Whether the key of a registration, which the caller holds, owns the registered descriptor; true
     /// if keys of this registration own none.
+    #[inline]
     pub(crate) fn is_descriptor_of(
         &self,
         index: u32,
@@ -121,6 +122,7 @@ impl Engine {
     }
 
     /// The filter and trigger of a registration.
+    #[inline]
     pub(crate) fn mode(&self, index: u32) -> Mode {
         self.slot(index).word().mode()
     }

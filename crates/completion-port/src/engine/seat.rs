@@ -10,9 +10,6 @@ use crate::state::seats::{SeatNumber, Status};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::sys::backend::ThreadHandle;
 
-/// So many packets left in the queue are worth waking a thread for.
-pub(super) const SURPLUS: usize = 2;
-
 /// The signal of a thread that enters the kernel's wait: nobody wants it.
 pub(super) const CLEAR: u8 = 0;
 /// It sleeps there, or is just about to.
@@ -55,6 +52,13 @@ pub(crate) struct Seat {
     /// a chain here (or, while it waits, whoever hands it a packet); it takes from the front by
     /// compare-and-swap, so that the chain as a whole can be taken away from a thread that is stuck.
     pub(super) chain: AtomicU32,
+    /// When the thread was handed what it has now, if that is measured, how much it was, and how often
+    /// it was handed something. Only the thread touches these.
+    pub(super) begun: AtomicU64,
+    pub(super) share: AtomicU32,
+    pub(super) shares: AtomicU32,
+    /// Cells of posted messages that the thread has emptied. Only the thread touches it.
+    pub(super) emptied: AtomicU32,
     pub(super) signal: AtomicU8,
     /// Moves on whenever the thread does something with the port.
     pub(super) progress: AtomicU32,
@@ -72,11 +76,13 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
+    #[inline]
     pub(super) fn advance(&self) {
         // Only the thread itself writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
+    #[inline]
     pub(super) fn pop(&self, links: &impl Links) -> Option<Node> {
         let mut head = self.chain.load(Acquire);
         while head != NIL {
@@ -117,6 +123,10 @@ impl Engine {
             number,
             thread,
             chain: AtomicU32::new(NIL),
+            begun: AtomicU64::new(0),
+            share: AtomicU32::new(0),
+            shares: AtomicU32::new(0),
+            emptied: AtomicU32::new(NIL),
             signal: AtomicU8::new(CLEAR),
             progress: AtomicU32::new(0),
             loaded: AtomicBool::new(false),
@@ -145,6 +155,7 @@ impl Engine {
             return;
         }
         self.take_back(&mut shared, seat);
+        self.give_back_emptied(&mut shared, seat);
         if seat.observed.swap(false, Relaxed) {
             shared.sleepers.observed -= 1;
         }
@@ -211,7 +222,8 @@ impl Engine {
         if left > 0 && shared.seats.idle() > 0 && !shared.seats.has_room() {
             self.glance(shared);
         }
-        let many = left >= SURPLUS || (left > 0 && shared.ready.begins_with_post());
+        let many =
+            shared.pace.is_worth_a_wake(left) || (left > 0 && shared.ready.begins_with_post());
         if many && let Some(seat) = shared.seats.call() {
             return Some(Self::notice(shared, seat));
         }
@@ -219,6 +231,7 @@ impl Engine {
     }
 
     /// Makes sure that an idle thread looks after what running threads leave undone.
+    #[inline]
     pub(super) fn look_after(shared: &mut Shared) -> Option<Notice> {
         if Self::is_attended(shared) || shared.seats.watching().is_some() {
             return None;
@@ -229,11 +242,13 @@ impl Engine {
     }
 
     /// Whether somebody is in the kernel's wait, and nothing else is left to be done.
+    #[inline]
     pub(super) fn is_attended(shared: &Shared) -> bool {
         shared.seats.polling().is_some() && Self::is_quiet(shared)
     }
 
     /// Whether every packet found so far is being handled.
+    #[inline]
     pub(super) fn is_quiet(shared: &Shared) -> bool {
         shared.ready.is_empty() && shared.recheck.is_empty() && shared.loaded == 0
     }
@@ -245,12 +260,17 @@ impl Engine {
         Notice { seat, polling }
     }
 
+    #[inline]
     pub(super) fn notify_all(&self, notices: Vec<Notice>) {
+        if notices.is_empty() {
+            return;
+        }
         for notice in notices {
             self.notify(Some(notice));
         }
     }
 
+    #[inline]
     pub(super) fn notify(&self, notice: Option<Notice>) {
         let Some(Notice { seat, polling }) = notice else { return };
         if !polling {
@@ -277,6 +297,7 @@ impl Engine {
 
     /// The thread of `seat` does not want the packets that it has not looked at: they go back to
     /// the front of the queue.
+    #[inline]
     pub(crate) fn give_back(&self, seat: &Seat) {
         if seat.chain.load(Relaxed) == NIL || self.backend.forked() {
             return;

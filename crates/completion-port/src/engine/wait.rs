@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use super::seat::{ASLEEP, CLEAR, Notice, SURPLUS, Seat};
+use super::seat::{ASLEEP, CLEAR, Notice, Seat};
 use super::watch::STALE_EDGES;
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
@@ -64,9 +64,14 @@ impl Engine {
         // Who watches leaves the kernel's wait to the threads that run, unless they do not come
         // back for it within a tick.
         let mut patient = true;
+        let measured = self.end_share(seat);
         let mut shared = self.lock();
+        if let Some(measured) = measured {
+            shared.pace.note(measured);
+        }
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
         self.take_back(&mut shared, seat);
+        self.give_back_emptied(&mut shared, seat);
         shared.seats.arrive(me);
         let asked = shared.asked;
         loop {
@@ -178,6 +183,7 @@ impl Engine {
     }
 
     /// Whether somebody should ask the kernel for edges who is not to sleep there.
+    #[inline]
     pub(super) fn may_look(shared: &Shared) -> bool {
         let any = shared.slots.in_use() > 0;
         any && shared.seats.polling().is_none() && shared.phase != Phase::Closed
@@ -186,13 +192,12 @@ impl Engine {
     /// The seat takes its share of what is queued.
     pub(super) fn claim(&self, shared: &mut Shared, seat: &Seat, room: usize) -> Option<Notice> {
         let queued = shared.ready.len();
-        let share = if queued >= 2 * SURPLUS && shared.seats.helpers(seat.number) > 0 {
-            queued.div_ceil(2)
-        } else {
-            queued
-        };
+        let half = queued / 2;
+        let shares = shared.pace.is_worth_a_wake(half) && shared.seats.helpers(seat.number) > 0;
+        let share = if shares { queued - half } else { queued };
         let chain = shared.ready.split(&self.nodes, share.min(room));
         shared.handed += chain.len() as u64;
+        self.begin_share(seat, chain.len());
         if chain.len() > 1 {
             seat.loaded.store(true, Relaxed);
             shared.loaded += 1;

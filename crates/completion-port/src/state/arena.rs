@@ -23,6 +23,7 @@ impl<T: Default> Arena<T> {
         Self { arrays: [const { OnceLock::new() }; ARRAYS] }
     }
 
+    #[inline]
     fn place(number: u32) -> (usize, usize) {
         let shifted = u64::from(number) + u64::from(FIRST);
         let array = shifted.ilog2() - FIRST.ilog2();
@@ -55,6 +56,7 @@ impl<T: Default> Arena<T> {
     /// # Panics
     ///
     /// If the number was never reserved, which would be a defect of the engine.
+    #[inline]
     pub(crate) fn at(&self, number: u32) -> &T {
         let (array, offset) = Self::place(number);
         let entries = self.arrays[array].get().expect("a node's number was reserved");
@@ -62,6 +64,7 @@ impl<T: Default> Arena<T> {
     }
 
     /// The entry with this number, if it was reserved.
+    #[inline]
     pub(crate) fn find(&self, number: u32) -> Option<&T> {
         let (array, offset) = Self::place(number);
         self.arrays.get(array)?.get()?.get(offset)
@@ -113,6 +116,7 @@ impl Spares {
     }
 
     /// How many numbers are in use.
+    #[inline]
     pub(crate) fn in_use(&self) -> usize {
         self.in_use
     }

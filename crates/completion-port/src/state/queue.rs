@@ -37,15 +37,18 @@ impl Fifo {
         Self { head: NIL, tail: NIL, len: 0 }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Puts `node` at the end.
+    #[inline]
     pub(crate) fn push(&mut self, links: &impl Links, node: Node) {
         links.link(node).store(NIL, Relaxed);
         if self.head == NIL {
@@ -58,6 +61,7 @@ impl Fifo {
     }
 
     /// Takes the first node.
+    #[inline]
     pub(crate) fn pop(&mut self, links: &impl Links) -> Option<Node> {
         if self.head == NIL {
             return None;
@@ -72,6 +76,7 @@ impl Fifo {
     }
 
     /// Takes the first `count` nodes, or all if there are fewer.
+    #[inline]
     pub(crate) fn split(&mut self, links: &impl Links, count: usize) -> Self {
         if count == 0 {
             return Self::new();
@@ -91,6 +96,7 @@ impl Fifo {
     }
 
     /// Puts all of `other` at the end, in its order.
+    #[inline]
     pub(crate) fn append(&mut self, links: &impl Links, other: Self) {
         if other.head == NIL {
             return;
@@ -112,6 +118,7 @@ impl Fifo {
     }
 
     /// The first node, for a list that is handed over by its head alone: a chain.
+    #[inline]
     pub(crate) fn into_chain(self) -> Node {
         self.head
     }
@@ -133,6 +140,7 @@ impl Fifo {
     }
 
     /// Whether the first node is a posted message.
+    #[inline]
     pub(crate) fn begins_with_post(&self) -> bool {
         self.head != NIL && self.head & POSTED != 0
     }

@@ -81,6 +81,7 @@ impl Seats {
         self.statuses[seat] = Status::Vacant;
     }
 
+    #[inline]
     pub(crate) fn status(&self, seat: SeatNumber) -> Status {
         self.statuses[seat]
     }
@@ -94,16 +95,19 @@ impl Seats {
         self.running
     }
 
+    #[inline]
     pub(crate) fn idle(&self) -> usize {
         self.idle.len()
     }
 
     /// Whether one more thread may be handed packets.
+    #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.running < self.limit
     }
 
     /// Threads that could be released beside the one that asks, which is about to run itself.
+    #[inline]
     pub(crate) fn helpers(&self, seat: SeatNumber) -> usize {
         if self.running + 1 >= self.limit {
             return 0;
@@ -113,12 +117,14 @@ impl Seats {
     }
 
     /// The thread of `seat` has come to wait.
+    #[inline]
     pub(crate) fn arrive(&mut self, seat: SeatNumber) {
         self.stop_counting(seat);
         self.statuses[seat] = Status::Searching;
     }
 
     /// The thread of `seat` takes packets, or its wait is over: it is counted from now on.
+    #[inline]
     pub(crate) fn run(&mut self, seat: SeatNumber) {
         self.unlist(seat);
         if self.watching == Some(seat) {
@@ -140,11 +146,13 @@ impl Seats {
     }
 
     /// Threads that were seen asleep without having said so, and may be awake again.
+    #[inline]
     pub(crate) fn presumed_blocked(&self) -> usize {
         self.presumed
     }
 
     /// The thread of `seat` is about to sleep in the wait.
+    #[inline]
     pub(crate) fn rest(&mut self, seat: SeatNumber) {
         if self.statuses[seat] == Status::Searching {
             self.statuses[seat] = Status::Idle;
@@ -190,15 +198,18 @@ impl Seats {
     }
 
     /// The thread that is in the kernel's wait.
+    #[inline]
     pub(crate) fn polling(&self) -> Option<SeatNumber> {
         self.polling
     }
 
+    #[inline]
     pub(crate) fn set_polling(&mut self, seat: Option<SeatNumber>) {
         self.polling = seat;
     }
 
     /// The idle thread that looks after the port at short intervals.
+    #[inline]
     pub(crate) fn watching(&self) -> Option<SeatNumber> {
         self.watching
     }
@@ -240,6 +251,7 @@ impl Seats {
         }
     }
 
+    #[inline]
     fn stop_counting(&mut self, seat: SeatNumber) {
         match self.statuses[seat] {
             Status::Running | Status::Given => self.running -= 1,
@@ -250,6 +262,7 @@ impl Seats {
         }
     }
 
+    #[inline]
     fn unlist(&mut self, seat: SeatNumber) {
         if self.statuses[seat] == Status::Idle {
             self.idle.retain(|other| *other != seat);

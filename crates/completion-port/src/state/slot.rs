@@ -81,6 +81,7 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
+    #[inline]
     fn bits(self) -> u32 {
         u32::from(self.interest.bits())
             | if self.edge { EDGE } else { 0 }
@@ -184,18 +185,22 @@ impl Word {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    #[inline]
     fn bits(self) -> u32 {
         self.0 as u32
     }
 
+    #[inline]
     fn has(self, bit: u32) -> bool {
         self.bits() & bit != 0
     }
 
+    #[inline]
     fn with(self, bits: u32) -> Self {
         Self(self.0 | u64::from(bits))
     }
 
+    #[inline]
     fn without(self, bits: u32) -> Self {
         Self(self.0 & !u64::from(bits))
     }
@@ -224,6 +229,7 @@ impl Word {
         Mode { interest: self.interest(), edge: self.has(EDGE), one_shot: self.has(ONE_SHOT) }
     }
 
+    #[inline]
     fn names(self, generation: u32) -> bool {
         self.is_live() && self.generation() == generation
     }
@@ -236,12 +242,14 @@ impl Word {
         self.without(HARVEST).with((harvest << ARMED_AT) & HARVEST)
     }
 
+    #[inline]
     fn pending(self) -> Events {
         let plain = (self.bits() & PENDING) >> PENDING_SHIFT;
         let events = Events::from_bits(plain as u8);
         if self.has(PENDING_ERR) { events | Events::ERR } else { events }
     }
 
+    #[inline]
     fn with_pending(self, events: Events) -> Self {
         let plain = u32::from((events - Events::ERR).bits()) << PENDING_SHIFT;
         let error = if events.is_err() { PENDING_ERR } else { 0 };
@@ -569,16 +577,19 @@ impl Default for Slot {
 }
 
 impl Slot {
+    #[inline]
     pub(crate) fn word(&self) -> Word {
         Word(self.word.load(Acquire))
     }
 
+    #[inline]
     pub(crate) fn descriptor(&self) -> i32 {
         self.descriptor.load(Relaxed).cast_signed()
     }
 
     /// Repeats `step` until nobody changed the word meanwhile. Written also if the word stays as it
     /// is: whoever changes it next sees what this thread saw of the kernel.
+    #[inline]
     fn change<R>(&self, step: impl Fn(Word) -> (Word, R)) -> R {
         let mut word = self.word.load(Acquire);
         loop {
@@ -608,6 +619,7 @@ impl Slot {
     }
 
     /// An edge from the kernel, found by harvest number `harvest`.
+    #[inline]
     pub(crate) fn deliver(&self, generation: u32, facts: Facts, harvest: u32) -> Delivery {
         self.change(|word| word.delivered(generation, facts, harvest))
     }
@@ -710,6 +722,7 @@ impl Slot {
     }
 
     /// The token gives its key back, which the caller has put into the cell, and arms the slot.
+    #[inline]
     pub(crate) fn put_back(&self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Next {
         self.change(|word| word.returned(mode, drained, harvest))
     }
@@ -725,6 +738,7 @@ impl Slot {
     }
 
     /// The node's turn has come. Only the owner of the node calls it.
+    #[inline]
     pub(crate) fn take(&self) -> Turn {
         self.change(Word::taken)
     }

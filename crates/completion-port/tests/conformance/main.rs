@@ -7,6 +7,7 @@
 
 mod call;
 mod delivery;
+mod detection;
 mod posting;
 mod registration;
 mod removal;

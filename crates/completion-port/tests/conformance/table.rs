@@ -32,8 +32,11 @@ fn claims() -> BTreeSet<String> {
             let Some(rest) = line.strip_prefix("fn ") else { continue };
             let name: String =
                 rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            // A claim of `on_every_system!` takes the system, a plain test nothing.
-            if rest.contains("(system: &System)") && line.ends_with('{') || is_test {
+            // A claim of `on_every_system!` takes the system, one of `detection` the rung, a plain
+            // test nothing.
+            let arguments = ["(system: &System)", "(rung: &Rung<'_>)"];
+            let is_claim = arguments.iter().any(|arguments| rest.contains(arguments));
+            if is_claim && line.ends_with('{') || is_test {
                 found.insert(format!("{module}::{name}"));
             }
             is_test = false;

@@ -30,6 +30,15 @@ impl Gate {
             thread::yield_now();
         }
     }
+
+    /// The same, without a single call of the system.
+    pub(crate) fn pass_without_a_call(&self) {
+        let begun = Instant::now();
+        while !self.0.load(SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody opened the gate");
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Ends a port's threads when the test is over, also if it has failed.
@@ -130,7 +139,7 @@ pub(crate) fn hear<T>(on: &System, heard: &mpsc::Receiver<T>, what: &str) -> T {
 
 /// Marks `thread` as one that sleeps in the kernel, or does not, where the port cannot see for
 /// itself.
-fn script(on: &System, thread: ThreadId, asleep: bool) {
+pub(crate) fn script(on: &System, thread: ThreadId, asleep: bool) {
     if let Some(kernel) = on.kernel() {
         kernel.set_thread_asleep(thread, asleep);
     }
@@ -378,18 +387,18 @@ on_every_system! {
 
     /// Rule 38.
     fn a_thread_that_exits_frees_its_seat(system: &System) {
-        a_seat_is_freed_by(system, |_| {});
+        a_seat_is_freed_by(system, two_ports(system), |_| {});
     }
 
     /// Rule 38.
     fn a_thread_that_panics_frees_its_seat(system: &System) {
         // Without the words that a panic prints.
-        a_seat_is_freed_by(system, |_| resume_unwind(Box::new("on purpose")));
+        a_seat_is_freed_by(system, two_ports(system), |_| resume_unwind(Box::new("on purpose")));
     }
 
     /// Rule 38: a thread runs with packets of one port at a time.
     fn a_thread_that_waits_on_another_port_frees_its_seat(system: &System) {
-        a_seat_is_freed_by(system, |other| {
+        a_seat_is_freed_by(system, two_ports(system), |other| {
             assert_eq!(take(other), None);
         });
     }
@@ -924,7 +933,11 @@ fn a_port_on_which_nothing_happens_makes_no_call_sim() {
 
 /// As [`eventually`], but a simulated clock stands still.
 #[track_caller]
-fn eventually_without_time(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually_without_time(
+    on: &System,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < on.soon(), "it did not happen that {what}");
@@ -999,10 +1012,18 @@ fn at_most(on: &System, limit: usize) {
     assert!((1..=limit).contains(&peak), "{peak} ran at once, the limit is {limit}");
 }
 
-/// With a limit of one, a thread takes a packet and does `what`; then another one gets the next.
-fn a_seat_is_freed_by(on: &System, what: fn(&Port<(), usize>)) {
+fn two_ports(on: &System) -> [Port<(), usize>; 2] {
+    [on.port(1), on.port(1)]
+}
+
+/// On the first of two ports, each with a limit of one, a thread takes a packet and does `what` with
+/// the second; then another thread gets the next packet.
+pub(crate) fn a_seat_is_freed_by(
+    on: &System,
+    [port, other]: [Port<(), usize>; 2],
+    what: fn(&Port<(), usize>),
+) {
     on.several_threads_wait();
-    let (port, other) = (on.port::<(), usize>(1), on.port::<(), usize>(1));
     let gate = Gate::default();
     let (say, heard) = mpsc::channel();
     thread::scope(|scope| {

@@ -225,3 +225,307 @@ impl Drop for Switches {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::RawFd;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use testkit::Obstacle;
+    use testkit::scheduler::{self, ThreadNumber};
+
+    use super::{HEAD, Process, Switches, is_allowed};
+    use crate::state::facts::Presence;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// One test at a time, since mappings and descriptors are counted; `None` if the machine has no
+    /// records.
+    fn alone(name: &str) -> Option<MutexGuard<'static, ()>> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(code) = is_allowed(Process::current()) {
+            println!("SKIPPED {name}: perf_event_open is refused: {code:?}");
+            return None;
+        }
+        Some(alone)
+    }
+
+    fn records_of(thread: ThreadNumber) -> Switches {
+        Switches::of(libc::c_long::from(thread.get()), Process::current()).unwrap()
+    }
+
+    /// The clock of the records.
+    fn now() -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: clock_gettime(2) writes one structure at the pointer.
+        // - valid for writes: `time` lives until the call returns.
+        let done = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        assert_eq!(done, 0);
+        Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+    }
+
+    #[track_caller]
+    fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !condition() {
+            assert!(begun.elapsed() < SOON, "it did not happen that {what}");
+            thread::yield_now();
+        }
+    }
+
+    /// Runs without a call until `over`.
+    fn spin(over: &AtomicBool) {
+        let begun = Instant::now();
+        while !over.load(SeqCst) {
+            assert!(begun.elapsed() < 6 * SOON, "nobody ended it");
+            std::hint::spin_loop();
+        }
+    }
+
+    fn asleep_since(switches: &Switches) -> Option<Duration> {
+        match switches.newest() {
+            Some(Presence::Asleep { since }) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Ends what spins when a test is over, also if it has failed.
+    struct Over<'a>(&'a AtomicBool);
+
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_asleep_since_it_went_to_sleep() {
+        let Some(_alone) = alone("a_thread_that_sleeps_is_asleep_since_it_went_to_sleep") else {
+            return;
+        };
+        for obstacle in [Obstacle::condition(), Obstacle::lock(), Obstacle::pipe()] {
+            let (say, heard) = mpsc::channel();
+            let (goes, over) = (AtomicBool::new(false), AtomicBool::new(false));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    say.send(ThreadNumber::current()).unwrap();
+                    spin(&goes);
+                    obstacle.meet();
+                    spin(&over);
+                });
+                let _ends = [Over(&goes), Over(&over)];
+                let worker = heard.recv_timeout(SOON).unwrap();
+                let switches = records_of(worker);
+                let before = now();
+                goes.store(true, SeqCst);
+                eventually("it sleeps", || asleep_since(&switches).is_some());
+                eventually("it sleeps at the obstacle", || worker.sleeps());
+                let since = asleep_since(&switches).unwrap();
+                assert!(before <= since && since <= now(), "{before:?} {since:?}");
+                // It is the same sleep, however often one looks.
+                assert_eq!(asleep_since(&switches), Some(since));
+                obstacle.clear();
+                eventually("it is awake", || switches.newest() == Some(Presence::Awake));
+            });
+        }
+    }
+
+    #[test]
+    fn a_thread_that_spins_is_awake() {
+        let Some(_alone) = alone("a_thread_that_spins_is_awake") else { return };
+        let over = AtomicBool::new(false);
+        let (say, heard) = mpsc::channel();
+        let obstacle = Obstacle::condition();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                say.send(ThreadNumber::current()).unwrap();
+                obstacle.meet();
+                spin(&over);
+            });
+            let _over = Over(&over);
+            let switches = records_of(heard.recv_timeout(SOON).unwrap());
+            obstacle.clear();
+            // It may have passed the obstacle before it was observed, and then is switched for want
+            // of a processor only.
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(50) {
+                if asleep_since(&switches).is_some() {
+                    eventually("it wakes", || asleep_since(&switches).is_none());
+                }
+            }
+            assert_eq!(asleep_since(&switches), None);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_is_preempted_is_awake() {
+        const PREEMPTIONS: u64 = 10;
+        let Some(_alone) = alone("a_thread_that_is_preempted_is_awake") else { return };
+        let over = AtomicBool::new(false);
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    scheduler::share_one_processor();
+                    say.send(ThreadNumber::current()).unwrap();
+                    spin(&over);
+                });
+            }
+            let _over = Over(&over);
+            let workers = [(); 2].map(|()| heard.recv_timeout(SOON).unwrap());
+            let switches = workers.map(records_of);
+            let before = workers.map(ThreadNumber::preemptions);
+            eventually("both are preempted", || {
+                for switches in &switches {
+                    assert_eq!(asleep_since(switches), None);
+                }
+                let now = workers.map(ThreadNumber::preemptions);
+                now[0] >= before[0] + PREEMPTIONS && now[1] >= before[1] + PREEMPTIONS
+            });
+            for switches in &switches {
+                assert_eq!(switches.newest(), Some(Presence::Awake));
+                assert!(written(switches) >= PREEMPTIONS, "they were recorded");
+            }
+        });
+    }
+
+    /// How many records there were.
+    fn written(switches: &Switches) -> u64 {
+        switches.word(HEAD).load(SeqCst) / super::RECORD
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_switch() {
+        let Some(_alone) = alone("nothing_is_known_before_the_first_switch") else { return };
+        // Now and then a switch comes in between.
+        let unknown = (0..1000).any(|_| {
+            let switches = records_of(ThreadNumber::current());
+            let newest = switches.newest();
+            assert!(newest.is_none() || written(&switches) > 0);
+            newest.is_none()
+        });
+        assert!(unknown);
+        let switches = records_of(ThreadNumber::current());
+        let (_keep, never) = mpsc::channel::<()>();
+        assert!(never.recv_timeout(Duration::from_millis(1)).is_err());
+        assert_eq!(switches.newest(), Some(Presence::Awake), "who looks is awake");
+    }
+
+    /// Descriptors of perf events that this process has.
+    fn events() -> Vec<RawFd> {
+        let named = testkit::descriptors::open();
+        let events = named.iter().filter(|(_, name)| name.contains("perf_event"));
+        events.map(|(number, _)| *number).collect()
+    }
+
+    #[test]
+    fn the_records_go_on_without_their_descriptor() {
+        let Some(_alone) = alone("the_records_go_on_without_their_descriptor") else { return };
+        let switches = records_of(ThreadNumber::current());
+        assert_eq!(events(), []);
+        let before = written(&switches);
+        let (_keep, never) = mpsc::channel::<()>();
+        for _ in 0..5 {
+            assert!(never.recv_timeout(Duration::from_micros(100)).is_err());
+        }
+        assert!(written(&switches) >= before + 10, "five times out and in");
+    }
+
+    #[test]
+    fn the_newest_record_is_found_however_many_there_were() {
+        const ROUNDS: usize = 2_000;
+        let Some(_alone) = alone("the_newest_record_is_found_however_many_there_were") else {
+            return;
+        };
+        let (ask, asked) = mpsc::channel::<bool>();
+        let (answer, answered) = mpsc::channel();
+        let (say, heard) = mpsc::channel();
+        let obstacle = Obstacle::condition();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (asked, answer) = (asked, answer);
+                say.send(ThreadNumber::current()).unwrap();
+                // Sleeps for each question.
+                while asked.recv() == Ok(true) {
+                    answer.send(()).unwrap();
+                }
+                obstacle.meet();
+            });
+            let ask = ask;
+            let worker = heard.recv_timeout(SOON).unwrap();
+            let switches = records_of(worker);
+            let mut known = false;
+            let (mut rounds, mut last) = (0, Duration::ZERO);
+            while rounds < ROUNDS || written(&switches) < 600 {
+                ask.send(true).unwrap();
+                answered.recv_timeout(SOON).unwrap();
+                let newest = switches.newest();
+                known |= newest.is_some();
+                assert!(newest.is_some() || !known, "it was known, and is not after {rounds}");
+                if let Some(Presence::Asleep { since }) = newest {
+                    assert!(last <= since && since <= now(), "{last:?} {since:?}");
+                    last = since;
+                }
+                rounds += 1;
+                assert!(rounds < 100 * ROUNDS, "the worker does not sleep");
+            }
+            let before = now();
+            ask.send(false).unwrap();
+            // More than two rings full: the place of the newest one was used before.
+            eventually("it sleeps at the obstacle", || {
+                worker.sleeps() && asleep_since(&switches).is_some_and(|since| since >= before)
+            });
+            obstacle.clear();
+        });
+    }
+
+    fn mappings() -> usize {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("perf_event")).count()
+    }
+
+    #[test]
+    fn what_is_dropped_is_unmapped() {
+        let Some(_alone) = alone("what_is_dropped_is_unmapped") else { return };
+        assert_eq!(mappings(), 0);
+        let switches: Vec<_> = (0..5).map(|_| records_of(ThreadNumber::current())).collect();
+        assert!(mappings() > 0);
+        drop(switches);
+        assert_eq!(mappings(), 0);
+    }
+
+    #[test]
+    fn a_forked_child_knows_nothing() {
+        let Some(_alone) = alone("a_forked_child_knows_nothing") else { return };
+        let switches = records_of(ThreadNumber::current());
+        let (_keep, never) = mpsc::channel::<()>();
+        assert!(never.recv_timeout(Duration::from_millis(1)).is_err());
+        assert_eq!(switches.newest(), Some(Presence::Awake));
+        // SAFETY: fork(2) demands that the child of a process with several threads calls only what is
+        // async-signal-safe.
+        // - it reads memory, and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let code = i32::from(switches.newest().is_some());
+            drop(switches);
+            // SAFETY: _exit(2) demands nothing.
+            unsafe { libc::_exit(code) };
+        }
+        assert!(child > 0);
+        let mut status = 0;
+        // SAFETY: waitpid(2) writes one int at the pointer.
+        // - valid for writes: `status` lives until the call returns.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(ended, child);
+        assert!(libc::WIFEXITED(status), "the child died of a signal");
+        assert_eq!(libc::WEXITSTATUS(status), 0, "the child knew something");
+        // The parent's go on.
+        assert_eq!(switches.newest(), Some(Presence::Awake));
+    }
+}

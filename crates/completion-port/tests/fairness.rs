@@ -1,0 +1,402 @@
+//! Who is always ready starves nobody: hot sockets, hot posters and large batches.
+//!
+//! What is bounded is the number of packets, not the time.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{
+    Batch, BlockDetection, Interest, OneShot, Packet, Persistent, Port, Registration,
+};
+use testkit::{Socket, System, on_every_system};
+
+/// The packets that a wait brings at a time, few or many.
+const ROOMS: [usize; 2] = [1, 64];
+
+/// Keys of sockets that are always readable; those of the others are smaller.
+const HOT: usize = 1_000;
+
+/// A post that is posted again whenever it is handled; the others are smaller.
+const AGAIN: usize = 1_000;
+
+/// Closes the port when the test is over, also if it has failed.
+struct End<'a>(&'a Port<usize, usize>, &'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.1.store(true, SeqCst);
+        self.0.close();
+    }
+}
+
+/// Handles a packet: what is hot stays hot. Names what is not: a socket, or a post.
+fn handle(port: &Port<usize, usize>, packet: Packet<'_, usize, usize>) -> Option<Cold> {
+    match packet {
+        Packet::Ready(ready) => {
+            let key = *ready.key();
+            if key < HOT {
+                return Some(Cold::Socket(key));
+            }
+            // Nothing was read.
+            ready.rearm().unwrap();
+            None
+        }
+        Packet::Notified(notified) => {
+            assert!(*notified.key() >= HOT);
+            None
+        }
+        Packet::Posted(message) if message < AGAIN => Some(Cold::Post(message)),
+        Packet::Posted(message) => {
+            port.post(message).unwrap();
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A packet that comes once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cold {
+    Socket(usize),
+    Post(usize),
+}
+
+/// Takes packets, in batches of `room`, until all of `wanted` have come. Fails if that takes more
+/// than `most` packets.
+#[track_caller]
+fn serve(port: &Port<usize, usize>, room: usize, most: usize, mut wanted: BTreeSet<Cold>) -> usize {
+    let mut batch = Batch::with_capacity(room);
+    let mut packets = 0;
+    while !wanted.is_empty() {
+        for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            packets += 1;
+            if let Some(cold) = handle(port, packet) {
+                assert!(wanted.remove(&cold), "{cold:?} came twice");
+            }
+        }
+        assert!(packets > 0, "nothing came");
+        assert!(packets <= most, "after {packets} packets there is still to come: {wanted:?}");
+    }
+    packets
+}
+
+fn port(system: &System) -> Port<usize, usize> {
+    system.port(1)
+}
+
+/// A readable socket, which nobody reads.
+fn hot(system: &System) -> [Socket; 2] {
+    let (ours, theirs) = system.unix_pair();
+    theirs.write(b"x").unwrap();
+    [ours, theirs]
+}
+
+fn one_shot(socket: &Socket, key: usize) -> Registration<'_, usize> {
+    Registration::new(socket, key, Interest::IN, OneShot::Level)
+}
+
+fn persistent(socket: &Socket, key: usize) -> Registration<'_, usize> {
+    Registration::persistent(socket, key, Interest::IN, Persistent::Level)
+}
+
+/// While `hot` is there, each of some cold sockets and posts is served soon after it became ready.
+fn cold_ones_are_served(
+    system: &System,
+    hot_ones: usize,
+    register: impl Fn(&Port<usize, usize>, &mut Vec<Socket>),
+) {
+    for room in ROOMS {
+        let (port, mut sockets) = (port(system), Vec::new());
+        register(&port, &mut sockets);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..20).map(|_| system.unix_pair()).unzip();
+        for (key, ours) in ours.iter().enumerate() {
+            port.register(one_shot(ours, key)).unwrap();
+        }
+        let mut slowest = 0;
+        for (number, theirs) in theirs.iter().enumerate() {
+            theirs.write(b"x").unwrap();
+            port.post(number).unwrap();
+            let wanted = [Cold::Socket(number), Cold::Post(number)].into();
+            // One batch may be under way, another one was queued before.
+            let most = 2 * room.min(hot_ones + 2) + 2 * hot_ones + 4;
+            slowest = slowest.max(serve(&port, room, most, wanted));
+        }
+        println!("{hot_ones} hot ones, batches of {room}: the cold ones come after {slowest}");
+        drop(sockets);
+    }
+}
+
+on_every_system! {
+    /// Armed again at once, without having been read, and without a hint.
+    fn a_hot_socket_starves_nobody(system: &System) {
+        cold_ones_are_served(system, 1, |port, sockets| {
+            sockets.extend(hot(system));
+            port.register(one_shot(&sockets[0], HOT)).unwrap();
+        });
+    }
+
+    /// One that is never disarmed.
+    fn a_hot_persistent_socket_starves_nobody(system: &System) {
+        cold_ones_are_served(system, 1, |port, sockets| {
+            sockets.extend(hot(system));
+            port.register(persistent(&sockets[0], HOT)).unwrap();
+        });
+    }
+
+    /// Several of each.
+    fn many_hot_sockets_starve_nobody(system: &System) {
+        cold_ones_are_served(system, 10, |port, sockets| {
+            sockets.extend((0..10).flat_map(|_| hot(system)));
+            for (number, pair) in sockets.chunks(2).enumerate() {
+                let make = if number.is_multiple_of(2) { one_shot } else { persistent };
+                port.register(make(&pair[0], HOT + number)).unwrap();
+            }
+        });
+    }
+
+    /// Each handler of a message posts it again.
+    fn messages_that_are_posted_again_starve_nobody(system: &System) {
+        cold_ones_are_served(system, 16, |port, _| {
+            (0..16).for_each(|number| port.post(AGAIN + number).unwrap());
+        });
+    }
+
+    /// Both at once.
+    fn hot_sockets_and_hot_messages_starve_nobody(system: &System) {
+        cold_ones_are_served(system, 12, |port, sockets| {
+            sockets.extend((0..4).flat_map(|_| hot(system)));
+            for (number, pair) in sockets.chunks(2).enumerate() {
+                port.register(one_shot(&pair[0], HOT + number)).unwrap();
+            }
+            (0..8).for_each(|number| port.post(AGAIN + number).unwrap());
+        });
+    }
+
+    /// A thread that posts as fast as it may: so many messages are under way, no more.
+    fn a_thread_that_posts_all_the_time_starves_no_socket(system: &System) {
+        const WINDOW: usize = 64;
+        let port = port(system);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..50).map(|_| system.unix_pair()).unzip();
+        for (key, ours) in ours.iter().enumerate() {
+            port.register(one_shot(ours, key)).unwrap();
+        }
+        let (under_way, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let _end = End(&port, &over);
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    if under_way.load(SeqCst) < WINDOW {
+                        under_way.fetch_add(1, SeqCst);
+                        // The test may be over.
+                        let _ = port.post(0);
+                    } else {
+                        thread::yield_now();
+                    }
+                }
+            });
+            let mut batch = Batch::new();
+            let mut slowest = 0;
+            for (number, theirs) in theirs.iter().enumerate() {
+                theirs.write(b"x").unwrap();
+                let (mut before, mut came) = (0, false);
+                while !came {
+                    for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                        match packet {
+                            Packet::Posted(_) => {
+                                under_way.fetch_sub(1, SeqCst);
+                                before += usize::from(!came);
+                            }
+                            Packet::Ready(ready) => {
+                                assert_eq!(*ready.key(), number);
+                                came = true;
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    assert!(before <= 3 * WINDOW, "{before} messages went first");
+                }
+                slowest = slowest.max(before);
+            }
+            println!("at most {slowest} messages went first");
+        });
+    }
+
+    /// Five hundred at once, beside a few that are always ready.
+    fn many_cold_sockets_are_all_served_beside_hot_ones(system: &System) {
+        const MANY: usize = 500;
+        // So that there are descriptors enough for one of these.
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let port = port(system);
+        let counters: Vec<_> = (0..MANY).map(|_| system.event()).collect();
+        let hot: Vec<_> = (0..3).map(|_| hot(system)).collect();
+        for (key, counter) in counters.iter().enumerate() {
+            port.register(one_shot(counter, key)).unwrap();
+        }
+        for (number, [ours, _]) in hot.iter().enumerate() {
+            let make = if number == 0 { one_shot } else { persistent };
+            port.register(make(ours, HOT + number)).unwrap();
+        }
+        (0..4).for_each(|number| port.post(AGAIN + number).unwrap());
+        // The hot ones are on their way.
+        serve(&port, 64, 100, [Cold::Post(0)].into_iter().inspect(|_| port.post(0).unwrap()).collect());
+        counters.iter().for_each(|counter| counter.signal(1).unwrap());
+        let packets = serve(&port, 16, 3 * MANY, (0..MANY).map(Cold::Socket).collect());
+        println!("{MANY} were served within {packets} packets");
+    }
+
+    /// Hot sockets share what there is.
+    fn hot_sockets_get_equal_shares(system: &System) {
+        const SOCKETS: usize = 8;
+        const EACH: usize = 100;
+        for make in [one_shot, persistent] {
+            for room in [1, 3, 64] {
+                let port = port(system);
+                let sockets: Vec<_> = (0..SOCKETS).map(|_| hot(system)).collect();
+                for (number, [ours, _]) in sockets.iter().enumerate() {
+                    port.register(make(ours, HOT + number)).unwrap();
+                }
+                let mut shares = [0; SOCKETS];
+                let mut batch = Batch::with_capacity(room);
+                while shares.iter().sum::<usize>() < SOCKETS * EACH {
+                    for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                        let key = match &packet {
+                            Packet::Ready(ready) => *ready.key(),
+                            Packet::Notified(notified) => *notified.key(),
+                            other => panic!("{other:?}"),
+                        };
+                        shares[key - HOT] += 1;
+                        assert_eq!(handle(&port, packet), None);
+                    }
+                }
+                println!("batches of {room}: {shares:?}");
+                let equal = EACH / 2..=2 * EACH;
+                assert!(shares.iter().all(|share| equal.contains(share)), "{shares:?}");
+            }
+        }
+    }
+
+    /// The same with several threads: each cold socket becomes ready in a handler of the hot one.
+    fn a_hot_socket_starves_nobody_with_several_threads(system: &System) {
+        const COLD: usize = 50;
+        const MOST: usize = 200;
+        system.several_threads_wait();
+        let port = system.port::<usize, usize>(2);
+        let [ours, _theirs] = hot(system);
+        port.register(one_shot(&ours, HOT)).unwrap();
+        let (cold, wakers): (Vec<_>, Vec<_>) = (0..COLD).map(|_| system.unix_pair()).unzip();
+        for (key, cold) in cold.iter().enumerate() {
+            port.register(one_shot(cold, key)).unwrap();
+        }
+        let (packets, woken, served) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (since, slowest) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _end = End(&port, &over);
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut batch = Batch::with_capacity(8);
+                    while let Ok(taken) = port.wait(&mut batch, None) {
+                        for packet in taken {
+                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                            let count = packets.fetch_add(1, SeqCst);
+                            if *ready.key() < HOT {
+                                slowest.fetch_max(count - since.load(SeqCst), SeqCst);
+                                served.fetch_add(1, SeqCst);
+                                continue;
+                            }
+                            let number = woken.load(SeqCst);
+                            if number < COLD && number == served.load(SeqCst) {
+                                // Its key is out with this thread: nobody else is here.
+                                woken.store(number + 1, SeqCst);
+                                since.store(count, SeqCst);
+                                wakers[number].write(b"x").unwrap();
+                            }
+                            // The test may be over.
+                            let _ = ready.rearm();
+                        }
+                    }
+                });
+            }
+            let begun = Instant::now();
+            while served.load(SeqCst) < COLD {
+                assert!(begun.elapsed() < 3 * system.soon(), "{served:?} were served");
+                if let Some(kernel) = system.kernel() {
+                    kernel.advance(Duration::from_millis(1));
+                }
+                thread::yield_now();
+            }
+        });
+        let slowest = slowest.load(SeqCst);
+        println!("at most {slowest} packets between readiness and packet");
+        assert!(slowest <= MOST, "a cold socket waited for {slowest} packets");
+    }
+
+    /// Four threads wait, and sixty-four sockets become ready at once.
+    fn a_large_batch_is_shared_among_idle_threads(system: &System) {
+        a_large_batch_is_shared(system, BlockDetection::Automatic);
+    }
+
+    /// And without any look at who blocks.
+    fn a_large_batch_is_shared_where_only_announced_blocks_count(system: &System) {
+        a_large_batch_is_shared(system, BlockDetection::Announced);
+    }
+}
+
+/// A handler takes a millisecond; and the first one of each thread as long as it takes until each of
+/// the others has had one: else one that is fast would prove nothing on a machine that is busy.
+fn a_large_batch_is_shared(system: &System, detection: BlockDetection) {
+    const SOCKETS: usize = 64;
+    const THREADS: usize = 4;
+    const LONG: Duration = Duration::from_millis(1);
+    system.several_threads_wait();
+    let port = system.port_that::<usize, usize>(THREADS, detection).unwrap();
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..SOCKETS).map(|_| system.unix_pair()).unzip();
+    for (key, ours) in ours.iter().enumerate() {
+        port.register(one_shot(ours, key)).unwrap();
+    }
+    let handled = [(); THREADS].map(|()| AtomicUsize::new(0));
+    let over = AtomicBool::new(false);
+    let eventually = |what: &str, condition: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !condition() {
+            assert!(begun.elapsed() < system.soon(), "it did not happen that {what}: {handled:?}");
+            if let Some(kernel) = system.kernel() {
+                kernel.advance(LONG);
+            }
+            thread::yield_now();
+        }
+    };
+    let all = || handled.iter().map(|count| count.load(SeqCst)).sum::<usize>() == SOCKETS;
+    let each = || handled.iter().all(|count| count.load(SeqCst) > 0);
+    thread::scope(|scope| {
+        let _end = End(&port, &over);
+        for mine in &handled {
+            let (port, over) = (&port, &over);
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        let Packet::Ready(_) = packet else { panic!("{packet:?}") };
+                        let first = mine.fetch_add(1, SeqCst) == 0;
+                        let begun = Instant::now();
+                        while begun.elapsed() < LONG || first && !each() && !over.load(SeqCst) {
+                            std::hint::spin_loop();
+                        }
+                    }
+                }
+            });
+        }
+        eventually("all wait", &|| port.stats().parked == THREADS);
+        theirs.iter().for_each(|theirs| assert_eq!(theirs.write(b"x").unwrap(), 1));
+        eventually("each thread gets some", &each);
+        eventually("all are handled", &all);
+    });
+    println!("{handled:?}");
+}
