@@ -91,6 +91,12 @@ pub struct Port<K, M = usize> {
 pub struct PortBuilder {
     concurrency: usize,
     block_detection: BlockDetection,
+    kernel_sets: usize,
+}
+
+/// How many processors the process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl PortBuilder {
@@ -113,6 +119,17 @@ impl PortBuilder {
         self
     }
 
+    /// Over how many kernel sets the descriptors are spread; rounded up to a power of two, at most 64.
+    /// 0, which is the usual setting, means one for every sixteen processors.
+    ///
+    /// One thread at a time harvests a set, so with one set and very short handlers some twenty
+    /// processors are as many as a port can feed. Each further set costs a descriptor, and a wake
+    /// from the kernel's wait a little more.
+    pub fn kernel_sets(mut self, sets: usize) -> Self {
+        self.kernel_sets = sets;
+        self
+    }
+
     /// Makes the port.
     ///
     /// # Errors
@@ -121,7 +138,11 @@ impl PortBuilder {
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
     /// the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
-        let backend = sys::native()
+        let sets = match self.kernel_sets {
+            0 => processors().div_ceil(16),
+            given => given,
+        };
+        let backend = sys::native(sets.min(64).next_power_of_two())
             .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend)
     }
@@ -139,7 +160,7 @@ impl PortBuilder {
 
     fn build_on<K, M>(self, backend: Box<dyn Backend>) -> Result<Port<K, M>> {
         let limit = match self.concurrency {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => processors(),
             given => given,
         };
         Ok(Port {

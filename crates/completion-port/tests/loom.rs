@@ -641,7 +641,13 @@ impl Backend for Handle {
     fn watches(&self, _descriptor: Descriptor) -> bool {
         true
     }
-    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+    fn sets(&self) -> usize {
+        1
+    }
+    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+        unreachable!("there is one set")
+    }
+    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
         edges.clear();
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {

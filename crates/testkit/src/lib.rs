@@ -5,6 +5,9 @@
 //! * [`System`] makes ports and [`Socket`]s, real or simulated, with the same methods.
 //! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`] counts
 //!   system calls.
+//! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] tells what becomes of a
+//!   thread that runs.
+//! * [`sandbox`] takes a system call away from a test. [`Dice`] are chance that can be had again.
 //!
 //! Whatever goes wrong in here makes the test fail: the constructors panic.
 #![allow(
@@ -15,11 +18,18 @@
 
 pub mod alloc;
 pub mod descriptors;
+mod dice;
+mod missing_page;
+mod obstacle;
 mod run;
+pub mod sandbox;
+pub mod scheduler;
 mod socket;
 pub mod syscalls;
 mod system;
 
+pub use dice::Dice;
+pub use obstacle::Obstacle;
 pub use run::{Outcome, run};
 pub use socket::{Address, Socket};
 pub use system::System;

@@ -58,7 +58,8 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     }
 }
 
-/// Makes a module for each claim with one test for each back end: `name::epoll` and `name::sim`.
+/// Makes a module for each claim with one test for each back end: `name::epoll`, `name::spread`
+/// (several epoll sets) and `name::sim`.
 ///
 /// ```
 /// testkit::on_every_system! {
@@ -86,6 +87,12 @@ macro_rules! on_every_system {
             #[test]
             fn epoll() {
                 $crate::run($crate::System::native, claim);
+            }
+
+            #[cfg(target_os = "linux")]
+            #[test]
+            fn spread() {
+                $crate::run($crate::System::spread, claim);
             }
 
             #[test]

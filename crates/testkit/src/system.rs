@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use completion_port::{Port, PortBuilder, sim};
+use completion_port::{BlockDetection, Port, PortBuilder, sim};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, socketpair,
@@ -25,6 +25,8 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 #[derive(Debug)]
 pub struct System {
     kind: Kind,
+    /// Over how many kernel sets its ports spread their descriptors; 0: as they like.
+    sets: usize,
     sockets: Arc<AtomicUsize>,
     /// An address of the loopback network that no other [`System`] of the process uses, so that a
     /// port number given up by one test is not another's before it is looked at.
@@ -48,14 +50,21 @@ impl System {
     /// The system of this machine, with its best back end.
     #[must_use]
     pub fn native() -> Self {
-        Self { kind: Kind::Native, sockets: Arc::default(), host: host() }
+        Self { kind: Kind::Native, sets: 0, sockets: Arc::default(), host: host() }
+    }
+
+    /// The same, with ports that spread their descriptors over four kernel sets, as on a machine with
+    /// many processors.
+    #[must_use]
+    pub fn spread() -> Self {
+        Self { sets: 4, ..Self::native() }
     }
 
     /// A simulated kernel of its own, with the automatic clock.
     #[must_use]
     pub fn simulated() -> Self {
         let kind = Kind::Simulated(sim::Kernel::new());
-        Self { kind, sockets: Arc::default(), host: host() }
+        Self { kind, sets: 0, sockets: Arc::default(), host: host() }
     }
 
     /// The simulated kernel, if it is one.
@@ -99,12 +108,27 @@ impl System {
     /// A port with this concurrency value; 0 means the number of processors.
     #[must_use]
     pub fn port<K, M>(&self, concurrency: usize) -> Port<K, M> {
-        let builder = PortBuilder::new().concurrency(concurrency);
+        self.port_that(concurrency, BlockDetection::Automatic).unwrap()
+    }
+
+    /// A port that finds out in this way which of its threads block.
+    ///
+    /// # Errors
+    ///
+    /// This system does not have that way.
+    pub fn port_that<K, M>(
+        &self,
+        concurrency: usize,
+        detection: BlockDetection,
+    ) -> completion_port::Result<Port<K, M>> {
+        let builder = PortBuilder::new()
+            .concurrency(concurrency)
+            .block_detection(detection)
+            .kernel_sets(self.sets);
         match &self.kind {
             Kind::Native => builder.build(),
             Kind::Simulated(kernel) => builder.build_simulated(kernel),
         }
-        .unwrap()
     }
 
     fn own(&self, descriptor: OwnedFd) -> Socket {
@@ -213,6 +237,22 @@ impl System {
         first.connect(&second.address()).unwrap();
         second.connect(&first.address()).unwrap();
         (first, second)
+    }
+
+    /// The same, with a first socket that is in the same kernel set as `other`: only there are edges
+    /// found in the order in which they came.
+    #[must_use]
+    pub fn unix_pair_beside(&self, other: &Socket) -> (Socket, Socket) {
+        let mut others = Vec::new();
+        loop {
+            let pair = self.unix_pair();
+            let numbers = [pair.0.as_fd().as_raw_fd(), other.as_fd().as_raw_fd()];
+            let [this, that] = numbers.map(|number| number.cast_unsigned() as usize);
+            if self.sets == 0 || this % self.sets == that % self.sets {
+                return pair;
+            }
+            others.push(pair);
+        }
     }
 
     /// Two connected AF_UNIX streams.

@@ -43,8 +43,8 @@ impl Engine {
             }
         }
         shared = self.lock();
-        if !hot.is_empty() && Self::may_look(&shared) {
-            shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
+        if !hot.is_empty() && Self::may_ask(&shared) {
+            shared = self.ask(shared, seat, scratch, Some(Duration::ZERO));
         }
         shared.ready.append(&self.nodes, hot);
         shared.recheck.append(&self.nodes, again);

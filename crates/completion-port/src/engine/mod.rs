@@ -9,8 +9,8 @@
 mod blocked;
 mod check;
 mod end;
-mod packets;
 mod pace;
+mod packets;
 mod registrations;
 mod report;
 mod seat;
@@ -79,6 +79,8 @@ struct Shared {
     posts: Spares,
     /// How often the kernel was asked for edges; wraps.
     asked: u32,
+    /// Which of the back end's sets are being harvested.
+    harvesting: Vec<bool>,
     /// Packets handed out so far, and how many there were when the watching thread last looked.
     handed: u64,
     handed_seen: u64,
@@ -120,8 +122,8 @@ pub(crate) struct Engine {
     shared: Mutex<Shared>,
     /// A key came back for which a thread waits in `remove_and_wait`.
     collected: Condvar,
-    /// The harvest under way, or the last one.
-    harvest: AtomicU32,
+    /// For each of the back end's sets: the harvest under way, or the last one.
+    harvests: Box<[AtomicU32]>,
     /// The phase, for those who do not have the lock.
     phase: AtomicU8,
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
@@ -137,6 +139,7 @@ impl Engine {
         detection: BlockDetection,
         backend: Box<dyn Backend>,
     ) -> Result<Arc<Self>, Error> {
+        let sets = backend.sets();
         let observes_all = detection == BlockDetection::Switches;
         let detection = match detection {
             BlockDetection::Automatic | BlockDetection::Switches => match backend.can_observe() {
@@ -168,6 +171,7 @@ impl Engine {
                 slots: Spares::new(),
                 posts: Spares::new(),
                 asked: 0,
+                harvesting: vec![false; sets],
                 handed: 0,
                 handed_seen: 0,
                 stale: 0,
@@ -180,7 +184,7 @@ impl Engine {
                 former: Tally::default(),
             }),
             collected: Condvar::new(),
-            harvest: AtomicU32::new(0),
+            harvests: (0..sets).map(|_| AtomicU32::new(0)).collect(),
             phase: AtomicU8::new(Phase::Open as u8),
             set: RwLock::new(()),
         }))
@@ -220,6 +224,13 @@ impl Engine {
     #[inline]
     fn slot(&self, index: u32) -> &Slot {
         self.nodes.slots.at(index)
+    }
+
+    /// The number of the harvest that is under way where `descriptor` is watched, or of the last one.
+    #[inline]
+    fn harvest_of(&self, descriptor: Descriptor) -> u32 {
+        let set = descriptor.cast_unsigned() as usize & (self.harvests.len() - 1);
+        self.harvests[set].load(SeqCst)
     }
 
     #[inline]

@@ -95,7 +95,7 @@ impl Engine {
             return Err(error);
         }
         trace!(port = self.number, descriptor, ?mode, "registered");
-        match slot.put_back(Some(mode), Drained::default(), self.harvest.load(SeqCst)) {
+        match slot.put_back(Some(mode), Drained::default(), self.harvest_of(descriptor)) {
             Next::Gone => {
                 // Closed, and its number registered anew, before this call was over.
                 self.forget(name);
@@ -155,7 +155,7 @@ impl Engine {
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
         fence(SeqCst);
-        let harvest = self.harvest.load(SeqCst);
+        let harvest = self.harvest_of(slot.descriptor());
         match slot.put_back(mode, drained, harvest) {
             Next::Nothing => Ok(()),
             Next::Gone => Err(Error::new(operation, ErrorKind::NotRegistered)),
@@ -223,7 +223,8 @@ impl Engine {
         let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         fence(SeqCst);
-        let next = slot.enable(generation, mode, self.harvest.load(SeqCst)).map_err(refused)?;
+        let harvest = self.harvest_of(slot.descriptor());
+        let next = slot.enable(generation, mode, harvest).map_err(refused)?;
         self.follow(next, token_parts(name).0, seat);
         Ok(())
     }

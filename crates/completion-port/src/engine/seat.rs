@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::Duration;
 
 use super::{Engine, Shared};
 use crate::state::queue::{Fifo, Links, NIL, Node};
@@ -80,6 +81,15 @@ impl Seat {
     pub(super) fn advance(&self) {
         // Only the thread itself writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The thread is about to sleep in the kernel's wait for `timeout`; not at all if it has been
+    /// notified since it cleared its signal.
+    #[inline]
+    pub(super) fn fall_asleep(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let sleeps = timeout != Some(Duration::ZERO)
+            && self.signal.compare_exchange(CLEAR, ASLEEP, AcqRel, Acquire).is_ok();
+        if sleeps { timeout } else { Some(Duration::ZERO) }
     }
 
     #[inline]

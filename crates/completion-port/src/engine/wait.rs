@@ -1,9 +1,9 @@
 //! The loop in which threads wait, and what they take from it.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use super::seat::{ASLEEP, CLEAR, Notice, Seat};
+use super::seat::{CLEAR, Notice, Seat};
 use super::watch::STALE_EDGES;
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
@@ -108,8 +108,8 @@ impl Engine {
                 }
                 // Packets that were left over must neither hide what is true by now nor go before it
                 // for ever: the kernel is asked once in each wait.
-                if shared.asked == asked && Self::may_look(&shared) {
-                    shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
+                if shared.asked == asked && Self::may_ask(&shared) {
+                    shared = self.ask(shared, seat, scratch, Some(Duration::ZERO));
                     continue;
                 }
                 let notice = self.claim(&mut shared, seat, room);
@@ -138,7 +138,7 @@ impl Engine {
             let left = deadline.map(|deadline| deadline.saturating_sub(now));
             if left == Some(Duration::ZERO) {
                 if can_poll && shared.asked == asked {
-                    shared = self.look(shared, seat, scratch, left);
+                    shared = self.ask(shared, seat, scratch, left);
                     continue;
                 }
                 shared.seats.run(me);
@@ -168,7 +168,7 @@ impl Engine {
             shared.seats.rest(me);
             if can_poll && !yields {
                 patient = false;
-                shared = self.look(shared, seat, scratch, timeout);
+                shared = self.ask(shared, seat, scratch, timeout);
             } else {
                 drop(shared);
                 seat.thread.park(timeout);
@@ -184,7 +184,7 @@ impl Engine {
 
     /// Whether somebody should ask the kernel for edges who is not to sleep there.
     #[inline]
-    pub(super) fn may_look(shared: &Shared) -> bool {
+    pub(super) fn may_ask(shared: &Shared) -> bool {
         let any = shared.slots.in_use() > 0;
         any && shared.seats.polling().is_none() && shared.phase != Phase::Closed
     }
@@ -207,31 +207,66 @@ impl Engine {
         self.depart(shared)
     }
 
-    /// Asks the kernel for edges, for at most `timeout`, without the lock. The caller has made sure
-    /// that nobody else does so.
-    pub(super) fn look<'e>(
+    /// Asks the kernel for edges, for at most `timeout`, without the lock. Unless that is zero the
+    /// caller has made sure that nobody else sleeps there.
+    pub(super) fn ask<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
         seat: &Seat,
         scratch: &mut Scratch,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Shared> {
-        shared.seats.set_polling(Some(seat.number));
         shared.asked = shared.asked.wrapping_add(1);
+        let sets = self.harvests.len();
+        if sets == 1 {
+            return self.look(shared, seat, scratch, 0, timeout);
+        }
+        let sleeps = timeout != Some(Duration::ZERO);
+        if sleeps {
+            shared.seats.set_polling(Some(seat.number));
+            seat.signal.store(CLEAR, Relaxed);
+        }
+        drop(shared);
+        let ready = self.backend.doze(if sleeps { seat.fall_asleep(timeout) } else { timeout });
+        let mut shared = self.lock();
+        if sleeps {
+            shared.seats.set_polling(None);
+        }
+        for set in (0..sets).filter(|set| ready & 1 << set != 0) {
+            if !shared.harvesting[set] {
+                shared = self.look(shared, seat, scratch, set, Some(Duration::ZERO));
+            }
+        }
+        shared
+    }
+
+    /// Asks the kernel for the edges of one set, without the lock; if there is only that one, for at
+    /// most `timeout`. The caller has made sure that nobody else does so.
+    fn look<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        set: usize,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, Shared> {
+        let alone = self.harvests.len() == 1;
+        if alone {
+            shared.seats.set_polling(Some(seat.number));
+            seat.signal.store(CLEAR, Relaxed);
+        }
+        shared.harvesting[set] = true;
         shared.harvests += 1;
         let stale = shared.stale;
         let many = stale > STALE_EDGES.max(shared.slots.in_use());
-        seat.signal.store(CLEAR, Relaxed);
         drop(shared);
         let rebuilt = many && self.rebuild();
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
-        let harvest = self.harvest.fetch_add(1, SeqCst).wrapping_add(1);
+        let harvest = self.harvests[set].fetch_add(1, SeqCst).wrapping_add(1);
         fence(SeqCst);
-        let sleeps = timeout != Some(Duration::ZERO)
-            && seat.signal.compare_exchange(CLEAR, ASLEEP, AcqRel, Acquire).is_ok();
-        self.backend
-            .harvest(&mut scratch.edges, if sleeps { timeout } else { Some(Duration::ZERO) });
+        let timeout = if alone { seat.fall_asleep(timeout) } else { timeout };
+        self.backend.harvest(set, &mut scratch.edges, timeout);
         let mut ready = Fifo::new();
         let mut recheck = Fifo::new();
         let mut strays = 0;
@@ -249,7 +284,10 @@ impl Engine {
             }
         }
         let mut shared = self.lock();
-        shared.seats.set_polling(None);
+        shared.harvesting[set] = false;
+        if alone {
+            shared.seats.set_polling(None);
+        }
         if many {
             // Also if the set could not be replaced: tried again after as many more.
             shared.stale = 0;

@@ -51,8 +51,8 @@ impl Engine {
             if quiet && calm {
                 shared.seats.resign();
             }
-        } else if Self::may_look(&shared) {
-            shared = self.look(shared, seat, scratch, Some(Duration::ZERO));
+        } else if Self::may_ask(&shared) {
+            shared = self.ask(shared, seat, scratch, Some(Duration::ZERO));
         }
         shared
     }

@@ -35,13 +35,22 @@ pub(crate) trait Backend: Send + Sync {
     /// closed, also if its number has been given out again.
     fn watches(&self, descriptor: Descriptor) -> bool;
 
-    /// Waits until there is an edge, [`Backend::wake`] was called, `timeout` is over (`None`: no
-    /// limit) or the system feels like returning, and puts the edges into `edges`, which it empties
-    /// first and never lets grow. One thread at a time; never called with a lock of the engine held
-    /// unless `timeout` is zero.
-    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>);
+    /// Over how many sets the descriptors are spread, so that several threads can harvest at once: a
+    /// power of two, at most 64. Descriptor `d` is in set `d` modulo that number.
+    fn sets(&self) -> usize;
 
-    /// Makes the thread in [`Backend::harvest`] return, or the next one that enters it.
+    /// Puts the edges of one set into `edges`, which it empties first and never lets grow. One thread
+    /// at a time for each set. If there is only one set, it waits until there is an edge,
+    /// [`Backend::wake`] was called, `timeout` is over (`None`: no limit) or the system feels like
+    /// returning; if there are several, `timeout` is zero.
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>);
+
+    /// Waits, in the same way, until some of several sets have edges, and says which: bit `n` for set
+    /// `n`. Not called if there is only one set.
+    fn doze(&self, timeout: Option<Duration>) -> u64;
+
+    /// Makes the thread that waits in [`Backend::harvest`] or [`Backend::doze`] return, or the next
+    /// one that enters it.
     fn wake(&self);
 
     /// Answers all probes at this moment, by one system call, without waiting.
@@ -54,8 +63,8 @@ pub(crate) trait Backend: Send + Sync {
     /// What kind of object it is. Asked only about a hang-up.
     fn kind(&self, descriptor: Descriptor) -> Kind;
 
-    /// Replaces the watched set by a new one that has just `live`, and so gets rid of what lives on
-    /// through duplicates of closed descriptors. Gives an edge again for whatever holds.
+    /// Replaces every set by a new one that has just its part of `live`, and so gets rid of what lives
+    /// on through duplicates of closed descriptors. Gives an edge again for whatever holds.
     fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault>;
 
     /// The time since some fixed moment, on a clock that does not go back.

@@ -10,10 +10,10 @@ pub mod sim;
 
 use backend::{Backend, Fault};
 
-/// The best back end of this system.
-pub(crate) fn native() -> Result<Box<dyn Backend>, Fault> {
+/// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two.
+pub(crate) fn native(sets: usize) -> Result<Box<dyn Backend>, Fault> {
     #[cfg(target_os = "linux")]
     {
-        linux::epoll::Epoll::new().map(|set| Box::new(set) as Box<dyn Backend>)
+        linux::epoll::Epoll::new(sets).map(|set| Box::new(set) as Box<dyn Backend>)
     }
 }

@@ -170,7 +170,7 @@ fn queue<K>(
     key: K,
     other: K,
 ) -> Id {
-    let (first, first_peer) = on.unix_pair();
+    let (first, first_peer) = on.unix_pair_beside(socket);
     let before = port.register(one_shot(&first, other)).unwrap();
     let id = port.register(one_shot(socket, key)).unwrap();
     first_peer.write(b"x").unwrap();

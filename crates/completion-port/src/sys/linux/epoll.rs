@@ -1,4 +1,6 @@
-//! The back end of Linux: one epoll set, edge-triggered, and an eventfd to leave its wait.
+//! The back end of Linux: one epoll set, edge-triggered, and an eventfd to leave its wait. Where many
+//! processors harvest there are several sets, and one more, level-triggered, that watches them and in
+//! which a thread sleeps.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,12 +25,21 @@ const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::
 /// Edges asked for at once; more come with the next wait.
 const ROOM: usize = 64;
 
+/// How long a thread sleeps that may not be told of everything.
+const BLIND: Duration = Duration::from_millis(1);
+
 /// Room for the kernel to write events to.
 type Events = [MaybeUninit<libc::epoll_event>; ROOM];
 
 pub(in crate::sys) struct Epoll {
     process: Process,
-    set: OwnedFd,
+    /// A power of two of them; a descriptor's number says which is its.
+    sets: Vec<OwnedFd>,
+    /// Watches the sets, if there are several.
+    top: Option<OwnedFd>,
+    /// `top` does not watch every set, for want of memory when one was replaced: whoever sleeps there
+    /// looks into all of them now and then.
+    is_blind: AtomicBool,
     wake: OwnedFd,
     /// Whether epoll_pwait2(2) is there, as far as is known.
     is_precise: AtomicBool,
@@ -151,13 +162,30 @@ fn poll(probes: &mut [Probe]) -> bool {
 }
 
 impl Epoll {
-    pub(in crate::sys) fn new() -> Result<Self, Fault> {
+    /// `sets` is a power of two.
+    pub(in crate::sys) fn new(sets: usize) -> Result<Self, Fault> {
         let process = Process::current();
-        let set = new_set()?;
+        let sets = (0..sets).map(|_| new_set()).collect::<Result<Vec<_>, _>>()?;
+        let top = if sets.len() > 1 { Some(new_set()?) } else { None };
         // SAFETY: eventfd(2) demands nothing of memory.
         let wake = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        let this = Self { process, set, wake, is_precise: AtomicBool::new(true) };
-        this.watch_wake(&this.set)?;
+        let this = Self {
+            process,
+            sets,
+            top,
+            is_blind: AtomicBool::new(false),
+            wake,
+            is_precise: AtomicBool::new(true),
+        };
+        match &this.top {
+            None => this.watch_wake(&this.sets[0])?,
+            Some(top) => {
+                this.watch_wake(top)?;
+                for number in 0..this.sets.len() {
+                    this.watch_set(top, number)?;
+                }
+            }
+        }
         Ok(this)
     }
 
@@ -167,15 +195,30 @@ impl Epoll {
         add(set, self.wake.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLET) as u32, WAKE)
     }
 
-    /// One epoll_wait(2) or epoll_pwait2(2). Returns early for a signal, as it likes.
-    fn wait(&self, events: &mut Events, room: usize, timeout: Option<Duration>) -> usize {
+    #[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as signed")]
+    fn watch_set(&self, top: &OwnedFd, number: usize) -> Result<(), Fault> {
+        // Level-triggered: a set that has more than was taken is found again.
+        add(top, self.sets[number].as_raw_fd(), libc::EPOLLIN as u32, number as u64)
+    }
+
+    fn set_of(&self, descriptor: Descriptor) -> &OwnedFd {
+        &self.sets[descriptor.cast_unsigned() as usize & (self.sets.len() - 1)]
+    }
+
+    /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns early for a signal, as it likes.
+    fn wait(
+        &self,
+        set: &OwnedFd,
+        events: &mut Events,
+        room: usize,
+        timeout: Option<Duration>,
+    ) -> usize {
         let most = i32::try_from(room.min(ROOM)).unwrap_or(1);
-        let set = self.set.as_raw_fd();
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
             Some(timeout) => {
-                if let Some(count) = self.wait_precisely(events, most, timeout) {
+                if let Some(count) = self.wait_precisely(set, events, most, timeout) {
                     return count;
                 }
                 crate::timeout::whole_milliseconds(timeout)
@@ -184,13 +227,20 @@ impl Epoll {
         // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
         // - valid for writes: `events` has ROOM elements, and `most` is at most that;
         // - not shared: it is borrowed mutably over the call.
-        let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr().cast(), most, limit) };
+        let count =
+            unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr().cast(), most, limit) };
         // An error is EINTR, and the caller looks at the clock again.
         usize::try_from(count).unwrap_or(0)
     }
 
     /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11).
-    fn wait_precisely(&self, events: &mut Events, most: i32, timeout: Duration) -> Option<usize> {
+    fn wait_precisely(
+        &self,
+        set: &OwnedFd,
+        events: &mut Events,
+        most: i32,
+        timeout: Duration,
+    ) -> Option<usize> {
         if !self.is_precise.load(Relaxed) {
             return None;
         }
@@ -202,7 +252,7 @@ impl Epoll {
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
-                self.set.as_raw_fd(),
+                set.as_raw_fd(),
                 events.as_mut_ptr(),
                 most,
                 &raw const limit,
@@ -232,33 +282,38 @@ impl Backend for Epoll {
     }
 
     fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
-        add(&self.set, descriptor, WATCHED, token)
+        add(self.set_of(descriptor), descriptor, WATCHED, token)
     }
 
     fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
-        control(&self.set, libc::EPOLL_CTL_MOD, descriptor, WATCHED, token)
+        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, WATCHED, token)
     }
 
     fn detach(&self, descriptor: Descriptor) {
-        delete(&self.set, descriptor);
+        delete(self.set_of(descriptor), descriptor);
     }
 
     fn watches(&self, descriptor: Descriptor) -> bool {
         // Adding it again is refused, without any effect, if and only if it is there. No slot has
         // the token; if it was not there it is taken out again.
-        match add(&self.set, descriptor, 0, WAKE) {
+        let set = self.set_of(descriptor);
+        match add(set, descriptor, 0, WAKE) {
             Err(fault) => fault.kind == ErrorKind::AlreadyRegistered,
             Ok(()) => {
-                delete(&self.set, descriptor);
+                delete(set, descriptor);
                 false
             }
         }
     }
 
-    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+    fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
         edges.clear();
         let mut events = [const { MaybeUninit::uninit() }; ROOM];
-        let count = self.wait(&mut events, edges.capacity(), timeout);
+        let count = self.wait(&self.sets[set], &mut events, edges.capacity(), timeout);
         for event in &events[..count] {
             // SAFETY: `assume_init` demands a value.
             // - the kernel wrote the first `count` events.
@@ -268,6 +323,25 @@ impl Backend for Epoll {
                 edges.push(Edge { token, facts: facts_of_edge(event.events) });
             }
         }
+    }
+
+    fn doze(&self, timeout: Option<Duration>) -> u64 {
+        let Some(top) = &self.top else { return 0 };
+        let mut events = [const { MaybeUninit::uninit() }; ROOM];
+        let is_blind = self.is_blind.load(Relaxed);
+        let limit =
+            if is_blind { timeout.map_or(BLIND, |time| time.min(BLIND)).into() } else { timeout };
+        let count = self.wait(top, &mut events, ROOM, limit);
+        let mut ready = if is_blind { u64::MAX } else { 0 };
+        for event in &events[..count] {
+            // SAFETY: `assume_init` demands a value.
+            // - the kernel wrote the first `count` events.
+            let token = unsafe { event.assume_init() }.u64;
+            if token != WAKE {
+                ready |= 1 << token;
+            }
+        }
+        ready
     }
 
     fn wake(&self) {
@@ -325,10 +399,13 @@ impl Backend for Epoll {
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
-        let new = new_set()?;
-        self.watch_wake(&new)?;
+        let new = self.sets.iter().map(|_| new_set()).collect::<Result<Vec<_>, _>>()?;
+        if self.top.is_none() {
+            self.watch_wake(&new[0])?;
+        }
         for (descriptor, token) in live {
-            match add(&new, descriptor, WATCHED, token) {
+            let set = descriptor.cast_unsigned() as usize & (new.len() - 1);
+            match add(&new[set], descriptor, WATCHED, token) {
                 Ok(()) => {}
                 // Closed without being removed, and perhaps given out for something else: its
                 // registration ends when somebody finds out.
@@ -337,11 +414,26 @@ impl Backend for Epoll {
                 Err(fault) => return Err(fault),
             }
         }
-        // SAFETY: dup3(2) demands nothing of memory.
-        // - the number of the old set is ours and stays open all the time: it names the new set in
-        //   one step, and whoever uses it finds one or the other.
-        let done = unsafe { libc::dup3(new.as_raw_fd(), self.set.as_raw_fd(), libc::O_CLOEXEC) };
-        if done < 0 { Err(last_fault()) } else { Ok(()) }
+        for (number, new) in new.iter().enumerate() {
+            let old = self.sets[number].as_raw_fd();
+            if let Some(top) = &self.top {
+                // The old set may be in use for a moment longer than its number names it.
+                delete(top, old);
+            }
+            // SAFETY: dup3(2) demands nothing of memory.
+            // - the number of the old set is ours and stays open all the time: it names the new set in
+            //   one step, and whoever uses it finds one or the other.
+            let done = unsafe { libc::dup3(new.as_raw_fd(), old, libc::O_CLOEXEC) };
+            if done < 0 {
+                return Err(last_fault());
+            }
+            if let Some(top) = &self.top
+                && self.watch_set(top, number).is_err()
+            {
+                self.is_blind.store(true, Relaxed);
+            }
+        }
+        Ok(())
     }
 
     fn now(&self) -> Duration {

@@ -241,7 +241,16 @@ impl Backend for Simulated {
         }
     }
 
-    fn harvest(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+    fn sets(&self) -> usize {
+        1
+    }
+
+    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+        // Not asked: there is one set.
+        0
+    }
+
+    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
         edges.clear();
         let room = edges.capacity();
         let mut state = self.kernel.lock();

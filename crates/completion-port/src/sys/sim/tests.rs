@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn tokens(set: &dyn Backend) -> Vec<u64> {
     let mut edges = Vec::with_capacity(64);
-    set.harvest(&mut edges, Some(Duration::ZERO));
+    set.harvest(0, &mut edges, Some(Duration::ZERO));
     edges.iter().map(|edge| edge.token).collect()
 }
 
@@ -149,7 +149,7 @@ fn a_harvest_takes_no_more_than_there_is_room_for() {
     }
     let mut edges: Vec<Edge> = Vec::with_capacity(4);
     let room = edges.capacity();
-    set.harvest(&mut edges, Some(Duration::ZERO));
+    set.harvest(0, &mut edges, Some(Duration::ZERO));
     assert_eq!((edges.len(), edges.capacity()), (room, room));
     assert_eq!(tokens(&*set).len(), 5 - room);
 }
@@ -183,19 +183,19 @@ fn the_automatic_clock_jumps_to_the_deadline() {
     let kernel = Kernel::new();
     let set = kernel.backend();
     let mut edges = Vec::with_capacity(4);
-    set.harvest(&mut edges, Some(SECOND));
+    set.harvest(0, &mut edges, Some(SECOND));
     assert_eq!(set.now(), SECOND);
     let here = set.this_thread();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
     // What is there already costs no time.
     set.wake();
-    set.harvest(&mut edges, Some(SECOND));
+    set.harvest(0, &mut edges, Some(SECOND));
     here.unpark();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
     // Both were taken.
-    set.harvest(&mut edges, Some(SECOND));
+    set.harvest(0, &mut edges, Some(SECOND));
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 4 * SECOND);
 }
@@ -209,7 +209,7 @@ fn the_manual_clock_moves_by_hand_only() {
     thread::scope(|scope| {
         let harvester = scope.spawn(|| {
             let mut edges = Vec::with_capacity(4);
-            set.harvest(&mut edges, Some(2 * SECOND));
+            set.harvest(0, &mut edges, Some(2 * SECOND));
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));
@@ -220,7 +220,7 @@ fn the_manual_clock_moves_by_hand_only() {
 
         let harvester = scope.spawn(|| {
             let mut edges = Vec::with_capacity(4);
-            set.harvest(&mut edges, Some(2 * SECOND));
+            set.harvest(0, &mut edges, Some(2 * SECOND));
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));

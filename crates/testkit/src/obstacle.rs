@@ -1,0 +1,137 @@
+//! What a thread sleeps at in the kernel, until somebody clears it.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::missing_page::MissingPage;
+
+/// Something that puts whoever meets it to sleep, without a word to any port. Dropping clears it.
+#[derive(Debug)]
+pub struct Obstacle(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Condition { over: Mutex<bool>, changed: Condvar },
+    Lock { lock: Arc<Mutex<()>>, holder: Mutex<Option<Holder>> },
+    Stream { empty: OwnedFd, other_end: OwnedFd },
+    Page(MissingPage),
+}
+
+/// The thread that has the lock, until its sender is dropped.
+#[derive(Debug)]
+struct Holder {
+    let_go: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Obstacle {
+    /// A wait with a time limit, for a condition that does not become true.
+    #[must_use]
+    pub fn condition() -> Self {
+        Self(Kind::Condition { over: Mutex::new(false), changed: Condvar::new() })
+    }
+
+    /// A lock that another thread holds.
+    #[must_use]
+    pub fn lock() -> Self {
+        let lock = Arc::new(Mutex::new(()));
+        let (let_go, until) = mpsc::channel::<()>();
+        let (holds, held) = mpsc::channel();
+        let thread = {
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || {
+                let _lock = locked(&lock);
+                holds.send(()).unwrap();
+                // Nobody sends: it ends when the other side is dropped.
+                let _ = until.recv();
+            })
+        };
+        held.recv().unwrap();
+        Self(Kind::Lock { lock, holder: Mutex::new(Some(Holder { let_go, thread })) })
+    }
+
+    /// A blocking read from a pipe that is empty.
+    #[must_use]
+    pub fn pipe() -> Self {
+        let (empty, other_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        Self(Kind::Stream { empty, other_end })
+    }
+
+    /// A blocking read from a socket to which nothing was sent.
+    #[must_use]
+    pub fn socket() -> Self {
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+        let (empty, other_end) = socketpair(family, SocketType::STREAM, flags, None).unwrap();
+        Self(Kind::Stream { empty, other_end })
+    }
+
+    /// A page that is not in memory.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let us see to the pages of our own process.
+    pub fn missing_page() -> io::Result<Self> {
+        MissingPage::new().map(|page| Self(Kind::Page(page)))
+    }
+
+    /// Sleeps in the kernel until the obstacle is cleared; does not sleep if it has been.
+    pub fn meet(&self) {
+        match &self.0 {
+            Kind::Condition { over, changed } => {
+                let mut over = locked(over);
+                while !*over {
+                    let woken = changed.wait_timeout(over, Duration::from_secs(60));
+                    over = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+            Kind::Lock { lock, .. } => drop(locked(lock)),
+            Kind::Stream { empty, .. } => loop {
+                match rustix::io::read(empty, &mut [0; 1]).map_err(io::Error::from) {
+                    Ok(read) => {
+                        assert_eq!(read, 1, "the other end is open");
+                        return;
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => panic!("reading failed: {error}"),
+                }
+            },
+            Kind::Page(page) => assert_eq!(page.read(), 0),
+        }
+    }
+
+    /// Wakes the thread that sleeps here; at most one meets an obstacle.
+    pub fn clear(&self) {
+        match &self.0 {
+            Kind::Condition { over, changed } => {
+                *locked(over) = true;
+                changed.notify_all();
+            }
+            Kind::Lock { holder, .. } => {
+                if let Some(Holder { let_go, thread }) = locked(holder).take() {
+                    drop(let_go);
+                    thread.join().unwrap();
+                }
+            }
+            Kind::Stream { other_end, .. } => {
+                assert_eq!(rustix::io::write(other_end, b"x").unwrap(), 1);
+            }
+            Kind::Page(page) => page.supply(),
+        }
+    }
+}
+
+impl Drop for Obstacle {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
