@@ -9,7 +9,8 @@ use std::mem::MaybeUninit;
 
 use crate::state::arena::Arena;
 
-struct Cell<T>(UnsafeCell<MaybeUninit<T>>);
+/// Room for one value.
+pub(crate) struct Cell<T>(UnsafeCell<MaybeUninit<T>>);
 
 impl<T> Default for Cell<T> {
     fn default() -> Self {
@@ -22,6 +23,36 @@ impl<T> Default for Cell<T> {
 // - one at a time because every access goes through the unsafe methods of `Cells`, whose callers own
 //   the cell.
 unsafe impl<T: Send> Sync for Cell<T> {}
+
+impl<T> Cell<T> {
+    /// Puts a value into the cell.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the cell, and it is empty (a value in it would be leaked).
+    pub(crate) unsafe fn put(&self, value: T) {
+        // SAFETY: writing through a raw pointer demands that it is valid and that nobody else
+        // accesses the place.
+        // - valid: it is that of `self`;
+        // - nobody else: the caller owns the cell.
+        unsafe { self.0.get().write(MaybeUninit::new(value)) };
+    }
+
+    /// Moves the value out of the cell.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the cell, and there is a value in it, which must not be taken out again.
+    pub(crate) unsafe fn take(&self) -> T {
+        // SAFETY: reading through a raw pointer demands that it is valid and that nobody writes.
+        // - valid: it is that of `self`;
+        // - nobody writes: the caller owns the cell.
+        let value = unsafe { self.0.get().read() };
+        // SAFETY: `assume_init` demands a value.
+        // - the caller says that there is one, and takes it out only once.
+        unsafe { value.assume_init() }
+    }
+}
 
 /// Cells that never move, each empty or with a value; whether it is empty is known to the engine.
 pub(crate) struct Cells<T>(Arena<Cell<T>>);
@@ -36,34 +67,31 @@ impl<T> Cells<T> {
         self.0.reserve(number)
     }
 
+    /// The cell with this number, which was reserved.
+    pub(crate) fn at(&self, number: u32) -> &Cell<T> {
+        self.0.at(number)
+    }
+
     /// Puts a value into a cell.
     ///
     /// # Safety
     ///
-    /// The caller owns the cell, and it is empty (a value in it would be leaked).
+    /// As for [`Cell::put`].
     pub(crate) unsafe fn put(&self, number: u32, value: T) {
-        let cell = self.0.at(number).0.get();
-        // SAFETY: writing through a raw pointer demands that it is valid and that nobody else
-        // accesses the place.
-        // - valid: the cell lies in the arena, which outlives `self`;
-        // - nobody else: the caller owns the cell.
-        unsafe { cell.write(MaybeUninit::new(value)) };
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - the caller says so.
+        unsafe { self.at(number).put(value) };
     }
 
     /// Moves the value out of a cell.
     ///
     /// # Safety
     ///
-    /// The caller owns the cell, and there is a value in it, which must not be taken out again.
+    /// As for [`Cell::take`].
     pub(crate) unsafe fn take(&self, number: u32) -> T {
-        let cell = self.0.at(number).0.get();
-        // SAFETY: reading through a raw pointer demands that it is valid and that nobody writes.
-        // - valid: the cell lies in the arena, which outlives `self`;
-        // - nobody writes: the caller owns the cell.
-        let value = unsafe { cell.read() };
-        // SAFETY: `assume_init` demands a value.
-        // - the caller says that there is one, and takes it out only once.
-        unsafe { value.assume_init() }
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - the caller says so.
+        unsafe { self.at(number).take() }
     }
 
     /// Clones the value in a cell.

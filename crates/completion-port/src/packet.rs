@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::cells::Cells;
+use crate::cells::Cell;
 use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token_parts};
 use crate::error::{Error, ErrorKind, Operation, Refused};
 use crate::interest::{Events, Interest, OneShot};
@@ -13,7 +13,7 @@ use crate::membership::{Seated, current_seat, take_seat};
 use crate::port::Port;
 use crate::registration::Id;
 use crate::state::facts::Descriptor;
-use crate::state::slot::{Drained, Mode};
+use crate::state::slot::{Drained, Mode, Slot};
 
 /// One packet.
 #[derive(Debug)]
@@ -69,7 +69,9 @@ pub enum Packet<'p, K, M> {
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
 pub struct Ready<'p, K> {
     engine: &'p Engine,
-    keys: &'p Cells<K>,
+    slot: &'p Slot,
+    /// Where the key lies while the port has it.
+    cell: &'p Cell<K>,
     /// Which descriptor a key owns, if there are keys that own one.
     descriptor_of: Option<fn(&K) -> Descriptor>,
     name: Token,
@@ -141,8 +143,7 @@ impl<K> Ready<'_, K> {
     /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
     /// - [`ErrorKind::Forked`].
     pub fn rearm(self) -> Result<(), Refused<K>> {
-        let (index, _) = token_parts(self.name);
-        let mode = self.engine.mode(index);
+        let mode = self.slot.word().mode();
         self.put_back(Operation::Rearm, Some(mode))
     }
 
@@ -176,10 +177,9 @@ impl<K> Ready<'_, K> {
     }
 
     fn put_back(mut self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
-        let (index, _) = token_parts(self.name);
         // User code, which may panic: the key is still the token's then.
         let is_same = self.descriptor_of.is_none_or(|descriptor_of| {
-            self.engine.is_descriptor_of(index, || descriptor_of(self.key()))
+            self.slot.word().is_borrowed() || self.slot.descriptor() == descriptor_of(self.key())
         });
         let Some(key) = self.key.take() else { return Ok(()) };
         if !is_same {
@@ -189,13 +189,14 @@ impl<K> Ready<'_, K> {
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the slot is held by this token;
         // - empty: the key was moved out of the cell when the token was made.
-        unsafe { self.keys.put(index, key) };
+        unsafe { self.cell.put(key) };
         let seat = || current_seat(self.engine);
-        self.engine.put_back(operation, self.name, mode, self.drained, seat).map_err(|error| {
+        let (slot, drained) = (self.slot, self.drained);
+        self.engine.put_back(operation, slot, self.name, mode, drained, seat).map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell and that there is a value in it.
             // - owned: a refused return leaves the slot held by this token;
             // - a value: the one put there just now.
-            let key = unsafe { self.keys.take(index) };
+            let key = unsafe { self.cell.take() };
             self.engine.end(self.name);
             Refused::new(error, key)
         })
@@ -347,13 +348,16 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let keys = self.port.keys();
         match taken {
             Taken::Ready(name, events) => {
+                let (index, _) = token_parts(name);
+                let cell = keys.at(index);
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the slot is held, and this is its one holder;
                 // - a value: the key lies in its cell whenever the slot is not held.
-                let key = unsafe { keys.take(token_parts(name).0) };
+                let key = unsafe { cell.take() };
                 Some(Packet::Ready(Ready {
                     engine,
-                    keys,
+                    slot: engine.slot(index),
+                    cell,
                     descriptor_of: self.port.descriptor_of(),
                     name,
                     events,

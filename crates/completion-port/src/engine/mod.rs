@@ -222,7 +222,7 @@ impl Engine {
     }
 
     #[inline]
-    fn slot(&self, index: u32) -> &Slot {
+    pub(crate) fn slot(&self, index: u32) -> &Slot {
         self.nodes.slots.at(index)
     }
 

@@ -9,7 +9,7 @@ use super::{Engine, Phase, Token, token, token_parts};
 use crate::error::{Error, ErrorKind, Operation};
 use crate::interest::Events;
 use crate::state::facts::Descriptor;
-use crate::state::slot::{Drained, Mode, Next, Refusal, Removal};
+use crate::state::slot::{Drained, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::Claim;
 use crate::sync::fence;
 use crate::trace::trace;
@@ -109,24 +109,6 @@ impl Engine {
         }
     }
 
-    /// Whether the key of a registration, which the caller holds, owns the registered descriptor; true
-    /// if keys of this registration own none.
-    #[inline]
-    pub(crate) fn is_descriptor_of(
-        &self,
-        index: u32,
-        descriptor: impl FnOnce() -> Descriptor,
-    ) -> bool {
-        let slot = self.slot(index);
-        slot.word().is_borrowed() || slot.descriptor() == descriptor()
-    }
-
-    /// The filter and trigger of a registration.
-    #[inline]
-    pub(crate) fn mode(&self, index: u32) -> Mode {
-        self.slot(index).word().mode()
-    }
-
     /// The token of a held registration gives its key back, which the caller has put into the cell,
     /// to be armed with `mode` or parked (`None`).
     ///
@@ -134,13 +116,12 @@ impl Engine {
     pub(crate) fn put_back(
         &self,
         operation: Operation,
+        slot: &Slot,
         name: Token,
         mode: Option<Mode>,
         drained: Drained,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
-        let (index, _) = token_parts(name);
-        let slot = self.slot(index);
         if self.backend.forked() {
             return Err(Error::new(operation, ErrorKind::Forked));
         }
@@ -160,7 +141,7 @@ impl Engine {
             Next::Nothing => Ok(()),
             Next::Gone => Err(Error::new(operation, ErrorKind::NotRegistered)),
             next => {
-                self.follow(next, index, seat().as_deref());
+                self.follow(next, token_parts(name).0, seat().as_deref());
                 Ok(())
             }
         }

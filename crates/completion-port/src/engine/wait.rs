@@ -272,16 +272,20 @@ impl Engine {
         let mut strays = 0;
         for edge in &scratch.edges {
             let (index, generation) = token_parts(edge.token);
-            let delivery = match self.nodes.slots.find(index) {
-                Some(slot) => slot.deliver(generation, edge.facts, harvest),
-                None => Delivery::Stale,
+            let Some(slot) = self.nodes.slots.find(index) else {
+                strays += 1;
+                continue;
             };
-            match delivery {
-                Delivery::Stale => strays += 1,
-                Delivery::Noted(Next::Queue) => ready.push(&self.nodes, index),
-                Delivery::Noted(Next::Recheck) => recheck.push(&self.nodes, index),
-                Delivery::Noted(_) => {}
-            }
+            let list = match slot.deliver(generation, edge.facts, harvest) {
+                Delivery::Noted(Next::Queue) => &mut ready,
+                Delivery::Noted(Next::Recheck) => &mut recheck,
+                Delivery::Noted(_) => continue,
+                Delivery::Stale => {
+                    strays += 1;
+                    continue;
+                }
+            };
+            list.push_with(&self.nodes, index, &slot.link);
         }
         let mut shared = self.lock();
         shared.harvesting[set] = false;

@@ -50,7 +50,13 @@ impl Fifo {
     /// Puts `node` at the end.
     #[inline]
     pub(crate) fn push(&mut self, links: &impl Links, node: Node) {
-        links.link(node).store(NIL, Relaxed);
+        self.push_with(links, node, links.link(node));
+    }
+
+    /// The same for one who has the node's own link at hand.
+    #[inline]
+    pub(crate) fn push_with(&mut self, links: &impl Links, node: Node, link: &AtomicU32) {
+        link.store(NIL, Relaxed);
         if self.head == NIL {
             self.head = node;
         } else {
