@@ -68,10 +68,12 @@ struct Shared {
     recheck: Fifo,
     seats: Seats,
     members: Vec<Option<Arc<Seat>>>,
-    /// The progress of each seat when the watching thread last looked.
+    /// The progress of each seat when somebody last looked after the port.
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
+    /// When somebody last did.
+    ticked: Duration,
     sleepers: Sleepers,
     pace: Pace,
     phase: Phase,
@@ -165,6 +167,7 @@ impl Engine {
                 members: Vec::new(),
                 seen: Vec::new(),
                 due: None,
+                ticked: Duration::ZERO,
                 sleepers: Sleepers::default(),
                 pace: Pace::new(),
                 phase: Phase::Open,

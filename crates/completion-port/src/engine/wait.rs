@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use super::seat::{CLEAR, Notice, Seat};
-use super::watch::STALE_EDGES;
+use super::watch::{STALE_EDGES, TICK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
@@ -73,6 +73,13 @@ impl Engine {
         self.take_back(&mut shared, seat);
         self.give_back_emptied(&mut shared, seat);
         shared.seats.arrive(me);
+        if shared.loaded > 0 {
+            // Somebody has a share that he may be stuck with, and perhaps nobody is idle to watch.
+            let now = self.backend.now();
+            if now >= shared.ticked + TICK {
+                shared = self.tick(shared, seat, scratch, now);
+            }
+        }
         let asked = shared.asked;
         loop {
             if shared.seats.status(me) == Status::Given {

@@ -19,8 +19,8 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 pub(super) const STALE_EDGES: usize = 1024;
 
 impl Engine {
-    /// The watching thread looks after the port: what nobody harvests, what stuck threads hold, and
-    /// who of those that are counted sleeps.
+    /// The watching thread, or one that has come to wait, looks after the port: what nobody harvests,
+    /// what stuck threads hold, and who of those that are counted sleeps.
     pub(super) fn tick<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
@@ -41,6 +41,7 @@ impl Engine {
             }
         }
         shared = self.inspect(shared);
+        shared.ticked = now;
         shared.due = Some(now + shared.sleepers.tick(now));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;
