@@ -143,8 +143,9 @@ impl<K> Ready<'_, K> {
     /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
     /// - [`ErrorKind::Forked`].
     pub fn rearm(self) -> Result<(), Refused<K>> {
-        let mode = self.slot.word().mode();
-        self.put_back(Operation::Rearm, Some(mode))
+        let (engine, slot, name, drained) = (self.engine, self.slot, self.name, self.drained);
+        let seat = || current_seat(engine);
+        self.give_back(Operation::Rearm, || engine.rearm(slot, name, drained, seat))
     }
 
     /// Gives the key back and enables the registration again, with another filter and trigger.
@@ -176,7 +177,19 @@ impl<K> Ready<'_, K> {
         key
     }
 
-    fn put_back(mut self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+    fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (engine, slot, name, drained) = (self.engine, self.slot, self.name, self.drained);
+        let seat = || current_seat(engine);
+        let put_back = || engine.put_back(operation, slot, name, mode, drained, seat);
+        self.give_back(operation, put_back)
+    }
+
+    /// Puts the key into its cell, then lets the engine have it.
+    fn give_back(
+        mut self,
+        operation: Operation,
+        accepted: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Refused<K>> {
         // User code, which may panic: the key is still the token's then.
         let is_same = self.descriptor_of.is_none_or(|descriptor_of| {
             self.slot.word().is_borrowed() || self.slot.descriptor() == descriptor_of(self.key())
@@ -190,9 +203,7 @@ impl<K> Ready<'_, K> {
         // - owned: the slot is held by this token;
         // - empty: the key was moved out of the cell when the token was made.
         unsafe { self.cell.put(key) };
-        let seat = || current_seat(self.engine);
-        let (slot, drained) = (self.slot, self.drained);
-        self.engine.put_back(operation, slot, self.name, mode, drained, seat).map_err(|error| {
+        accepted().map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell and that there is a value in it.
             // - owned: a refused return leaves the slot held by this token;
             // - a value: the one put there just now.

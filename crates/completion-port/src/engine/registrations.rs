@@ -109,6 +109,29 @@ impl Engine {
         }
     }
 
+    /// The token of a held registration gives its key back, which the caller has put into the cell, to
+    /// be armed as it was.
+    ///
+    /// If it is refused, the key is the caller's again, and the registration has ended.
+    #[inline]
+    pub(crate) fn rearm(
+        &self,
+        slot: &Slot,
+        name: Token,
+        drained: Drained,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
+        if self.phase() == Phase::Open && !self.backend.forked() {
+            // See `look`: a handler has read from the descriptor, then it takes the number.
+            fence(SeqCst);
+            if slot.rearm(drained, self.harvest_of(slot.descriptor())) {
+                return Ok(());
+            }
+        }
+        let mode = slot.word().mode();
+        self.put_back(Operation::Rearm, slot, name, Some(mode), drained, seat)
+    }
+
     /// The token of a held registration gives its key back, which the caller has put into the cell,
     /// to be armed with `mode` or parked (`None`).
     ///

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
 use super::{Engine, Shared};
-use crate::state::queue::{Fifo, Links, NIL, Node};
+use crate::state::queue::{Fifo, NIL};
 use crate::state::seats::{SeatNumber, Status};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::sys::backend::ThreadHandle;
@@ -90,21 +90,6 @@ impl Seat {
         let sleeps = timeout != Some(Duration::ZERO)
             && self.signal.compare_exchange(CLEAR, ASLEEP, AcqRel, Acquire).is_ok();
         if sleeps { timeout } else { Some(Duration::ZERO) }
-    }
-
-    #[inline]
-    pub(super) fn pop(&self, links: &impl Links) -> Option<Node> {
-        let mut head = self.chain.load(Acquire);
-        while head != NIL {
-            let next = links.link(head).load(Relaxed);
-            // If the chain was taken away since, the head is no longer this node, and cannot become
-            // it again: only this thread puts a new chain here.
-            match self.chain.compare_exchange(head, next, AcqRel, Acquire) {
-                Ok(_) => return Some(head),
-                Err(now) => head = now,
-            }
-        }
-        None
     }
 }
 

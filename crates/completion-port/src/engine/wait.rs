@@ -1,6 +1,6 @@
 //! The loop in which threads wait, and what they take from it.
 
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use super::seat::{CLEAR, Notice, Seat};
@@ -8,7 +8,7 @@ use super::watch::{STALE_EDGES, TICK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
-use crate::state::queue::{Fifo, Node, POSTED};
+use crate::state::queue::{Fifo, Links, NIL, Node, POSTED};
 use crate::state::seats::Status;
 use crate::state::slot::{Delivery, Next, Turn};
 use crate::sync::{AtomicU64, MutexGuard, fence};
@@ -120,10 +120,14 @@ impl Engine {
                     continue;
                 }
                 let notice = self.claim(&mut shared, seat, room);
-                let ended = self.end_if_over(&mut shared);
-                drop(shared);
+                if shared.phase != Phase::Open {
+                    let ended = self.end_if_over(&mut shared);
+                    drop(shared);
+                    self.notify_all(ended);
+                } else {
+                    drop(shared);
+                }
                 self.notify(notice);
-                self.notify_all(ended);
                 return Waited::Packets;
             }
             if std::mem::take(&mut called) {
@@ -318,12 +322,26 @@ impl Engine {
             self.awake(seat);
         }
         loop {
-            let node = seat.pop(&self.nodes)?;
-            if node & POSTED != 0 {
+            let mut node = seat.chain.load(Acquire);
+            let slot = loop {
+                if node == NIL {
+                    return None;
+                }
+                let is_post = node & POSTED != 0;
+                let slot = if is_post { None } else { Some(self.slot(node)) };
+                let link = slot.map_or_else(|| self.nodes.link(node), |slot| &slot.link);
+                // If the chain was taken away since, its head is no longer this node, and cannot
+                // become it again: only this thread puts a new chain here.
+                let next = link.load(Relaxed);
+                match seat.chain.compare_exchange(node, next, AcqRel, Acquire) {
+                    Ok(_) => break slot,
+                    Err(now) => node = now,
+                }
+            };
+            let Some(slot) = slot else {
                 count(&seat.counts.posted);
                 return Some(Taken::Posted(node & !POSTED));
-            }
-            let slot = self.slot(node);
+            };
             let name = token(node, slot.word().generation());
             loop {
                 match slot.take() {

@@ -363,6 +363,19 @@ impl Word {
         }
     }
 
+    /// The same for the common case: armed with the mode it has, level-triggered, and nothing is known
+    /// that speaks against it. `None` in any other.
+    #[inline]
+    fn rearmed(self, drained: Drained, harvest: u32) -> Option<Self> {
+        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | SUSPECT | HALF_CLOSED | EDGE;
+        let dry = (u32::from(drained.read) | u32::from(drained.write) << 1) & !self.edges();
+        let word = self.without(dry << READY_SHIFT);
+        if self.has(SPECIAL) || word.ready() & word.bits() & 0b11 != 0 {
+            return None;
+        }
+        Some(word.without(HELD | TOLD | UNCHECKED).with(ENABLED).with_armed_at(harvest))
+    }
+
     /// The kernel's answer to a check. `None` in `kind` and `unread`: not asked.
     fn checked(self, facts: Facts, kind: Option<Kind>, unread: Option<usize>) -> (Self, Checked) {
         if self.has(UNCHECKED) {
@@ -727,6 +740,19 @@ impl Slot {
         self.change(|word| word.returned(mode, drained, harvest))
     }
 
+    /// The same in the common case; false, and nothing has changed, in any other.
+    #[inline]
+    pub(crate) fn rearm(&self, drained: Drained, harvest: u32) -> bool {
+        let mut word = self.word.load(Acquire);
+        while let Some(wanted) = Word(word).rearmed(drained, harvest) {
+            match self.word.compare_exchange_weak(word, wanted.0, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
     /// A check is about to be made: edges from now on are newer than its answer may be.
     pub(crate) fn begin_check(&self) {
         self.change(|word| (word.without(EDGES | UNCHECKED), ()));
@@ -747,5 +773,39 @@ impl Slot {
     /// `unreported` if it could not be cloned, and the packet is lost.
     pub(crate) fn cloned(&self, unreported: Events) -> Next {
         self.change(|word| word.cloned(unreported))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The short way of arming does what the long one does.
+        #[test]
+        fn the_common_case_of_arming_is_no_other(
+            bits: u32, generation: u32, read: bool, write: bool, harvest: u32,
+        ) {
+            // What a held slot may look like.
+            let bits = (bits | LIVE | HELD | ONE_SHOT)
+                & !(QUEUED | ENABLED | UNCHECKED | PENDING | PENDING_ERR);
+            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+            let drained = Drained { read, write };
+            if let Some(armed) = word.rearmed(drained, harvest) {
+                let general = word.returned(Some(word.mode()), drained, harvest);
+                prop_assert_eq!(general, (armed, Next::Nothing));
+            }
+        }
+    }
+
+    #[test]
+    fn arming_with_a_hint_is_the_common_case() {
+        let word = Word(u64::from(LIVE | HELD | ONE_SHOT | 1 | 1 << READY_SHIFT));
+        let hint = Drained { read: true, write: false };
+        assert!(word.rearmed(hint, 3).is_some());
+        assert!(word.rearmed(Drained::default(), 3).is_none(), "it is still ready");
+        assert!(word.with(SUSPECT).rearmed(hint, 3).is_none());
     }
 }

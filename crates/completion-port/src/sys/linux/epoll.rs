@@ -101,20 +101,12 @@ fn delete(set: &OwnedFd, descriptor: Descriptor) {
 
 #[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
 fn facts_of_edge(events: u32) -> Facts {
-    let known = [
-        (libc::EPOLLIN as u32, Facts::IN),
-        (libc::EPOLLOUT as u32, Facts::OUT),
-        (libc::EPOLLRDHUP as u32, Facts::RDHUP),
-        (libc::EPOLLHUP as u32, Facts::HUP),
-        (libc::EPOLLERR as u32, Facts::ERR),
-    ];
-    let mut facts = Facts::NONE;
-    for (bit, fact) in known {
-        if events & bit != 0 {
-            facts |= fact;
-        }
-    }
-    facts
+    let fact = |bit: i32, fact| if events & bit as u32 != 0 { fact } else { Facts::NONE };
+    fact(libc::EPOLLIN, Facts::IN)
+        | fact(libc::EPOLLOUT, Facts::OUT)
+        | fact(libc::EPOLLRDHUP, Facts::RDHUP)
+        | fact(libc::EPOLLHUP, Facts::HUP)
+        | fact(libc::EPOLLERR, Facts::ERR)
 }
 
 fn facts_of_poll(events: i16) -> Facts {

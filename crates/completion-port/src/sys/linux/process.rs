@@ -29,7 +29,11 @@ const SIZE: usize = 4096;
 
 /// A process, as it was when a port was made.
 #[derive(Clone, Copy)]
-pub(super) struct Process(&'static Belongings);
+pub(super) struct Process {
+    belongings: &'static Belongings,
+    /// Where the pointer to them lies.
+    place: &'static AtomicPtr<Belongings>,
+}
 
 fn map_page() -> Option<*mut AtomicPtr<Belongings>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -106,26 +110,19 @@ impl Process {
         // SAFETY: a shared reference demands a valid object that nobody changes.
         // - what was published here was made by `into_raw` in this process or in a parent, whose
         //   memory this one has a copy of; it is never freed and only changed through its locks.
-        Self(unsafe { &*belongings })
+        let belongings = unsafe { &*belongings };
+        Self { belongings, place }
     }
 
-    /// Whether this is the process that runs, not one that it was forked from.
+    /// Whether this is the process that runs, not one that it was forked from. Always true where the
+    /// kernel wipes no pages.
+    #[inline]
     pub(super) fn is_current(self) -> bool {
-        let page = PAGE.load(Acquire);
-        if page.is_null() {
-            return true;
-        }
-        // SAFETY: a shared reference demands memory that is valid, initialised and only changed as its
-        // type allows.
-        // - `place` published the page: zeroed, never unmapped, and touched only as an atomic.
-        let here = unsafe { &*page }.load(Acquire);
-        // If it was made, but could not be for this process, the fallback was used: no fork is
-        // noticed.
-        ptr::eq(here, self.0) || ptr::eq(FALLBACK.load(Acquire), self.0)
+        ptr::eq(self.place.load(Acquire), self.belongings)
     }
 
     /// Which port of the process has which descriptor.
     pub(super) fn descriptors(self) -> &'static Descriptors {
-        &self.0.descriptors
+        &self.belongings.descriptors
     }
 }
