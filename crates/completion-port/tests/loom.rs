@@ -18,6 +18,8 @@ mod detection;
 mod engine;
 #[path = "../src/error.rs"]
 mod error;
+#[path = "loom/hand_over.rs"]
+mod hand_over;
 #[path = "../src/interest.rs"]
 mod interest;
 #[path = "../src/sys/backend.rs"]
@@ -33,8 +35,51 @@ mod sys {
 
 /// What `src/sync.rs` is to the library.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
+    use std::sync::atomic::Ordering;
+
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+
+    pub(crate) fn barrier(_own: &AtomicU32) {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn barrier_behind_exchange() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// A byte that is stored to by an exchange. The checker does not conclude that a store which comes
+    /// after what an exchange has read also comes after what it wrote, and so lets a third thread's
+    /// exchange read what is long gone.
+    pub(crate) struct AtomicU8(loom::sync::atomic::AtomicU8);
+
+    impl AtomicU8 {
+        pub(crate) fn new(value: u8) -> Self {
+            Self(loom::sync::atomic::AtomicU8::new(value))
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> u8 {
+            self.0.load(order)
+        }
+
+        pub(crate) fn store(&self, value: u8, order: Ordering) {
+            self.0.swap(value, order);
+        }
+
+        pub(crate) fn swap(&self, value: u8, order: Ordering) -> u8 {
+            self.0.swap(value, order)
+        }
+
+        pub(crate) fn compare_exchange(
+            &self,
+            current: u8,
+            new: u8,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u8, u8> {
+            self.0.compare_exchange(current, new, success, failure)
+        }
+    }
 }
 
 use std::sync::Arc;
@@ -54,9 +99,14 @@ use state::slot::{Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot
 use state::table::Descriptors;
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_within(3, model);
+}
+
+/// The same for a model that is too large for the usual bound.
+fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(preemptions);
     }
     builder.check(model);
 }
@@ -563,11 +613,19 @@ fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
 
 // ---- the engine --------------------------------------------------------------------------------
 
-/// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time.
+/// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time; unless
+/// it tells who sleeps, when a limit lets time pass, and the others go on.
 struct Fake {
     state: loom::sync::Mutex<FakeState>,
     changed: loom::sync::Condvar,
     descriptors: Descriptors,
+    /// Whether it tells who sleeps: for the one thread that says so in its place.
+    tells: bool,
+    sleeper: std::sync::OnceLock<thread::ThreadId>,
+    /// Whether that thread sleeps; it has done so for long.
+    asleep: AtomicBool,
+    /// Of no interest to the model, so that it is no thing that the checker follows.
+    microseconds: std::sync::atomic::AtomicU64,
 }
 
 #[derive(Default)]
@@ -580,33 +638,81 @@ struct FakeState {
 
 struct Handle(Arc<Fake>);
 
-struct LoomThread(thread::Thread);
+/// Parks as the real one does, on a lock and a condition: the checker's own `park` forgets an
+/// `unpark` that comes while the thread waits for a lock, or lets the others go on.
+struct LoomThread {
+    thread: thread::ThreadId,
+    token: loom::sync::Mutex<bool>,
+    given: loom::sync::Condvar,
+    fake: Arc<Fake>,
+    /// As the clock.
+    observed: std::sync::atomic::AtomicBool,
+}
+
+impl LoomThread {
+    fn is_asleep(&self) -> bool {
+        self.fake.sleeper.get() == Some(&self.thread) && self.fake.asleep.load(SeqCst)
+    }
+}
 
 impl ThreadHandle for LoomThread {
-    fn park(&self, _timeout: Option<Duration>) {
-        thread::park();
+    fn park(&self, timeout: Option<Duration>) {
+        let mut token = self.token.lock().unwrap();
+        if !*token {
+            token = match timeout {
+                Some(timeout) if self.fake.tells => {
+                    drop(token);
+                    self.fake.pass(timeout);
+                    self.token.lock().unwrap()
+                }
+                _ => self.given.wait(token).unwrap(),
+            };
+        }
+        *token = false;
     }
     fn unpark(&self) {
-        self.0.unpark();
+        *self.token.lock().unwrap() = true;
+        self.given.notify_one();
     }
     fn asleep(&self) -> Option<bool> {
-        None
+        self.fake.tells.then(|| self.is_asleep())
     }
     fn observe(&self) -> bool {
-        false
+        self.observed.store(self.fake.tells, SeqCst);
+        self.fake.tells
     }
     fn glance(&self) -> Option<Presence> {
-        None
+        if !self.observed.load(SeqCst) {
+            return None;
+        }
+        let asleep = Presence::Asleep { since: Duration::ZERO };
+        Some(if self.is_asleep() { asleep } else { Presence::Awake })
     }
 }
 
 impl Fake {
-    fn new() -> Arc<Self> {
+    fn new(tells: bool) -> Arc<Self> {
         Arc::new(Self {
             state: loom::sync::Mutex::new(FakeState::default()),
             changed: loom::sync::Condvar::new(),
             descriptors: Descriptors::new(),
+            tells,
+            sleeper: std::sync::OnceLock::new(),
+            asleep: AtomicBool::new(false),
+            microseconds: std::sync::atomic::AtomicU64::new(if tells { 1_000_000 } else { 0 }),
         })
+    }
+
+    /// The calling thread is the one about which there is something to tell. Before it joins.
+    fn is_me(&self) {
+        self.sleeper.set(thread::current().id()).unwrap();
+    }
+
+    /// Lets the time of a wait with a limit pass, while the others go on.
+    fn pass(&self, timeout: Duration) {
+        let time = u64::try_from(timeout.as_micros()).unwrap();
+        self.microseconds.fetch_add(time, SeqCst);
+        thread::yield_now();
     }
 
     fn arrive(&self) {
@@ -651,6 +757,14 @@ impl Backend for Handle {
         edges.clear();
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
+            if let Some(timeout) = timeout
+                && self.0.tells
+            {
+                drop(state);
+                self.0.pass(timeout);
+                state = self.0.state.lock().unwrap();
+                break;
+            }
             state = self.0.changed.wait(state).unwrap();
         }
         state.woken = false;
@@ -679,12 +793,21 @@ impl Backend for Handle {
         Ok(())
     }
     fn now(&self) -> Duration {
-        Duration::ZERO
+        Duration::from_micros(self.0.microseconds.load(SeqCst))
     }
     fn this_thread(&self) -> Box<dyn ThreadHandle> {
-        Box::new(LoomThread(thread::current()))
+        Box::new(LoomThread {
+            thread: thread::current().id(),
+            token: loom::sync::Mutex::new(false),
+            given: loom::sync::Condvar::new(),
+            fake: Arc::clone(&self.0),
+            observed: false.into(),
+        })
     }
     fn can_observe(&self) -> Result<(), Fault> {
+        if self.0.tells {
+            return Ok(());
+        }
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
     fn forked(&self) -> bool {
@@ -693,13 +816,18 @@ impl Backend for Handle {
 }
 
 fn engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
-    let fake = Fake::new();
+    let fake = Fake::new(false);
     let backend = Box::new(Handle(Arc::clone(&fake)));
     (Engine::new(limit, BlockDetection::Automatic, backend).unwrap(), fake)
 }
 
 fn post(engine: &Engine) {
     engine.begin_post(|_| true).unwrap().queue();
+}
+
+/// False if the port was closed first.
+fn try_to_post(engine: &Engine) -> bool {
+    engine.begin_post(|_| true).map(|posting| posting.queue()).is_ok()
 }
 
 fn scratch() -> Scratch {
@@ -907,7 +1035,16 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
             })
         };
         let mine = || Some(Arc::clone(&seat));
-        engine.put_back(Operation::Rearm, name, Some(LEVEL), NO_HINT, mine).unwrap();
+        engine
+            .put_back(
+                Operation::Rearm,
+                engine.slot(token_parts(name).0),
+                name,
+                Some(LEVEL),
+                NO_HINT,
+                mine,
+            )
+            .unwrap();
         assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
         assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
         kernel.join().unwrap();
@@ -937,7 +1074,16 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
             })
         };
         fake.read();
-        engine.put_back(Operation::Rearm, name, Some(LEVEL), READ, || None).unwrap();
+        engine
+            .put_back(
+                Operation::Rearm,
+                engine.slot(token_parts(name).0),
+                name,
+                Some(LEVEL),
+                READ,
+                || None,
+            )
+            .unwrap();
         assert_eq!(other.join().unwrap(), None, "nothing could be read since it was armed");
     });
 }
@@ -992,7 +1138,16 @@ fn a_remover_that_waits_gets_the_key_whatever_the_handler_does() {
             })
         };
         let mine = || Some(Arc::clone(&seat));
-        engine.put_back(Operation::Rearm, name, Some(LEVEL), NO_HINT, mine).unwrap();
+        engine
+            .put_back(
+                Operation::Rearm,
+                engine.slot(token_parts(name).0),
+                name,
+                Some(LEVEL),
+                NO_HINT,
+                mine,
+            )
+            .unwrap();
         remover.join().unwrap();
         assert_eq!(engine.snapshot().registered, 0);
     });
@@ -1011,7 +1166,16 @@ fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
             let engine = Arc::clone(&engine);
             thread::spawn(move || engine.collect(name, Some(Duration::ZERO)).is_ok())
         };
-        engine.put_back(Operation::Rearm, name, Some(LEVEL), NO_HINT, || None).unwrap();
+        engine
+            .put_back(
+                Operation::Rearm,
+                engine.slot(token_parts(name).0),
+                name,
+                Some(LEVEL),
+                NO_HINT,
+                || None,
+            )
+            .unwrap();
         if !remover.join().unwrap() {
             // Its time was over first: the key comes with the last packet instead.
             assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);

@@ -121,7 +121,7 @@ impl Engine {
             return;
         }
         for number in 0..shared.members.len() {
-            if shared.seats.status(number) != (Status::Blocked { announced: false }) {
+            if shared.seats.status(number) != Status::FoundAsleep {
                 continue;
             }
             let Some(other) = &shared.members[number] else { continue };
@@ -156,8 +156,7 @@ impl Engine {
             return shared;
         }
         for number in 0..shared.members.len() {
-            let presumed = Status::Blocked { announced: false };
-            if shared.seats.status(number) != presumed {
+            if shared.seats.status(number) != Status::FoundAsleep {
                 continue;
             }
             let Some(other) = shared.members[number].clone() else { continue };
@@ -167,7 +166,10 @@ impl Engine {
             drop(shared);
             let awake = other.thread.asleep() == Some(false);
             shared = self.lock();
-            if awake && !other.left.load(Relaxed) && shared.seats.status(number) == presumed {
+            if awake
+                && !other.left.load(Relaxed)
+                && shared.seats.status(number) == Status::FoundAsleep
+            {
                 other.presumed_blocked.store(false, Relaxed);
                 shared.seats.unblock(number);
             }

@@ -1,7 +1,6 @@
 //! Asking the kernel about what is only remembered.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use super::seat::Seat;
 use super::wait::Scratch;
@@ -44,7 +43,8 @@ impl Engine {
         }
         shared = self.lock();
         if !hot.is_empty() && Self::may_ask(&shared) {
-            shared = self.ask(shared, seat, scratch, Some(Duration::ZERO));
+            let all = shared.seats.running() == 0;
+            shared = self.ask(shared, seat, scratch, all);
         }
         shared.ready.append(&self.nodes, hot);
         shared.recheck.append(&self.nodes, again);

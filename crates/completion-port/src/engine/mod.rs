@@ -81,8 +81,9 @@ struct Shared {
     posts: Spares,
     /// How often the kernel was asked for edges; wraps.
     asked: u32,
-    /// Which of the back end's sets are being harvested.
+    /// Which of the back end's sets are being harvested, and which is asked next.
     harvesting: Vec<bool>,
+    next_set: usize,
     /// Packets handed out so far, and how many there were when the watching thread last looked.
     handed: u64,
     handed_seen: u64,
@@ -175,6 +176,7 @@ impl Engine {
                 posts: Spares::new(),
                 asked: 0,
                 harvesting: vec![false; sets],
+                next_set: 0,
                 handed: 0,
                 handed_seen: 0,
                 stale: 0,

@@ -11,7 +11,7 @@ use crate::interest::Events;
 use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::Claim;
-use crate::sync::fence;
+use crate::sync::{barrier, fence};
 use crate::trace::trace;
 
 impl Engine {
@@ -46,15 +46,18 @@ impl Engine {
 
     /// Gives back a slot that was reserved in vain.
     pub(crate) fn cancel(&self, index: u32) {
-        self.give_back_slot(index);
+        let _ = self.give_back_slot(index);
     }
 
-    pub(super) fn give_back_slot(&self, index: u32) {
+    /// True if a thread waits in `remove_and_wait`.
+    fn give_back_slot(&self, index: u32) -> bool {
         let mut shared = self.lock();
         shared.slots.give_back(&self.nodes, 0, index);
         let ended = self.end_if_over(&mut shared);
+        let collectors = shared.collectors > 0;
         drop(shared);
         self.notify_all(ended);
+        collectors
     }
 
     /// Makes the reserved slot `index` a registration. Its key must be in its cell: the first packet
@@ -123,7 +126,7 @@ impl Engine {
     ) -> Result<(), Error> {
         if self.phase() == Phase::Open && !self.backend.forked() {
             // See `look`: a handler has read from the descriptor, then it takes the number.
-            fence(SeqCst);
+            barrier(&slot.link);
             if slot.rearm(drained, self.harvest_of(slot.descriptor())) {
                 return Ok(());
             }
@@ -158,7 +161,7 @@ impl Engine {
             Phase::Closed => return Err(Error::new(operation, ErrorKind::Closed)),
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
-        fence(SeqCst);
+        barrier(&slot.link);
         let harvest = self.harvest_of(slot.descriptor());
         match slot.put_back(mode, drained, harvest) {
             Next::Nothing => Ok(()),
@@ -198,10 +201,9 @@ impl Engine {
         let slot = self.slot(index);
         self.detach(slot.descriptor(), name);
         slot.free();
-        if self.lock().collectors > 0 {
+        if self.give_back_slot(index) {
             self.collected.notify_all();
         }
-        self.give_back_slot(index);
     }
 
     /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has

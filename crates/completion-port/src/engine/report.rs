@@ -35,7 +35,7 @@ impl Engine {
         let blocked = shared
             .seats
             .statuses()
-            .filter(|(_, status)| matches!(status, Status::Blocked { .. }))
+            .filter(|(_, status)| matches!(status, Status::Blocked | Status::FoundAsleep))
             .count();
         Snapshot {
             registered: shared.slots.in_use(),

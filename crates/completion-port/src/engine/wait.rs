@@ -11,7 +11,7 @@ use crate::state::facts::{Edge, Probe};
 use crate::state::queue::{Fifo, Links, NIL, Node, POSTED};
 use crate::state::seats::Status;
 use crate::state::slot::{Delivery, Next, Turn};
-use crate::sync::{AtomicU64, MutexGuard, fence};
+use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
 
 /// What a thread brings to a wait: room to work in, allocated once.
 #[derive(Debug, Default)]
@@ -116,7 +116,8 @@ impl Engine {
                 // Packets that were left over must neither hide what is true by now nor go before it
                 // for ever: the kernel is asked once in each wait.
                 if shared.asked == asked && Self::may_ask(&shared) {
-                    shared = self.ask(shared, seat, scratch, Some(Duration::ZERO));
+                    let all = shared.seats.running() == 0;
+                    shared = self.ask(shared, seat, scratch, all);
                     continue;
                 }
                 let notice = self.claim(&mut shared, seat, room);
@@ -149,7 +150,7 @@ impl Engine {
             let left = deadline.map(|deadline| deadline.saturating_sub(now));
             if left == Some(Duration::ZERO) {
                 if can_poll && shared.asked == asked {
-                    shared = self.ask(shared, seat, scratch, left);
+                    shared = self.ask(shared, seat, scratch, true);
                     continue;
                 }
                 shared.seats.run(me);
@@ -179,7 +180,7 @@ impl Engine {
             shared.seats.rest(me);
             if can_poll && !yields {
                 patient = false;
-                shared = self.ask(shared, seat, scratch, timeout);
+                shared = self.doze(shared, seat, scratch, timeout);
             } else {
                 drop(shared);
                 seat.thread.park(timeout);
@@ -205,7 +206,7 @@ impl Engine {
         let queued = shared.ready.len();
         let half = queued / 2;
         let shares = shared.pace.is_worth_a_wake(half) && shared.seats.helpers(seat.number) > 0;
-        let share = if shares { queued - half } else { queued };
+        let share = if shares { queued - half } else { shared.seats.part(queued) };
         let chain = shared.ready.split(&self.nodes, share.min(room));
         shared.handed += chain.len() as u64;
         self.begin_share(seat, chain.len());
@@ -218,9 +219,34 @@ impl Engine {
         self.depart(shared)
     }
 
-    /// Asks the kernel for edges, for at most `timeout`, without the lock. Unless that is zero the
-    /// caller has made sure that nobody else sleeps there.
+    /// Asks the kernel for edges without waiting, and without the lock. Of several sets that nobody
+    /// harvests, `all` of them or the next one: where many threads run, each asks in its turn.
     pub(super) fn ask<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        all: bool,
+    ) -> MutexGuard<'e, Shared> {
+        shared.asked = shared.asked.wrapping_add(1);
+        let sets = self.harvests.len();
+        let first = shared.next_set;
+        for set in (first..first + sets).map(|set| set % sets) {
+            if shared.harvesting[set] {
+                continue;
+            }
+            shared.next_set = (set + 1) % sets;
+            shared = self.look(shared, seat, scratch, set, Some(Duration::ZERO));
+            if !all {
+                break;
+            }
+        }
+        shared
+    }
+
+    /// Enters the kernel's wait, for at most `timeout`, without the lock. The caller has made sure that
+    /// nobody else is there.
+    fn doze<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
         seat: &Seat,
@@ -232,17 +258,12 @@ impl Engine {
         if sets == 1 {
             return self.look(shared, seat, scratch, 0, timeout);
         }
-        let sleeps = timeout != Some(Duration::ZERO);
-        if sleeps {
-            shared.seats.set_polling(Some(seat.number));
-            seat.signal.store(CLEAR, Relaxed);
-        }
+        shared.seats.set_polling(Some(seat.number));
+        seat.signal.store(CLEAR, Relaxed);
         drop(shared);
-        let ready = self.backend.doze(if sleeps { seat.fall_asleep(timeout) } else { timeout });
+        let ready = self.backend.doze(seat.fall_asleep(timeout));
         let mut shared = self.lock();
-        if sleeps {
-            shared.seats.set_polling(None);
-        }
+        shared.seats.set_polling(None);
         for set in (0..sets).filter(|set| ready & 1 << set != 0) {
             if !shared.harvesting[set] {
                 shared = self.look(shared, seat, scratch, set, Some(Duration::ZERO));
@@ -275,7 +296,7 @@ impl Engine {
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
         let harvest = self.harvests[set].fetch_add(1, SeqCst).wrapping_add(1);
-        fence(SeqCst);
+        barrier_behind_exchange();
         let timeout = if alone { seat.fall_asleep(timeout) } else { timeout };
         self.backend.harvest(set, &mut scratch.edges, timeout);
         let mut ready = Fifo::new();

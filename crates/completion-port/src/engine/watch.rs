@@ -53,7 +53,7 @@ impl Engine {
                 shared.seats.resign();
             }
         } else if Self::may_ask(&shared) {
-            shared = self.ask(shared, seat, scratch, Some(Duration::ZERO));
+            shared = self.ask(shared, seat, scratch, true);
         }
         shared
     }

@@ -3,6 +3,9 @@
 //! Every method is called with the engine's lock held. Nothing here sleeps or wakes anybody: what is
 //! to be done comes back as a value.
 
+/// A share of fewer packets costs more than it brings.
+const PART: usize = 16;
+
 /// A thread's place at the port.
 pub(crate) type SeatNumber = usize;
 
@@ -16,12 +19,11 @@ pub(crate) enum Status {
     Away,
     /// In user code with packets, or after a wait that timed out: counted.
     Running,
-    /// Sleeps in the kernel for a reason of its own: not counted. `announced` if the thread itself
-    /// says when that is over; otherwise somebody has to look.
-    Blocked {
-        /// By `Port::blocking`.
-        announced: bool,
-    },
+    /// Sleeps in the kernel for a reason of its own, as the thread itself has said, which will also say
+    /// when that is over: not counted.
+    Blocked,
+    /// The same, but the thread has said nothing: somebody has to look.
+    FoundAsleep,
     /// In a wait, looking for packets.
     Searching,
     /// In a wait, on the list of those to be released: parked, or in the kernel's wait.
@@ -114,6 +116,12 @@ impl Seats {
         }
         let me = usize::from(self.statuses[seat] == Status::Idle);
         self.idle.len() - me
+    }
+
+    /// How much of what is queued one thread may take, if it calls nobody: what falls to each of the
+    /// threads that may run, so that none of them waits for another's share to be over.
+    pub(crate) fn part(&self, queued: usize) -> usize {
+        queued.div_ceil(self.limit.min(self.statuses.len()).max(1)).max(PART)
     }
 
     /// The thread of `seat` has come to wait.
@@ -238,14 +246,15 @@ impl Seats {
         }
         self.running -= 1;
         self.presumed += usize::from(!announced);
-        self.statuses[seat] = Status::Blocked { announced };
+        self.statuses[seat] = if announced { Status::Blocked } else { Status::FoundAsleep };
         true
     }
 
     /// A blocked thread runs again; the limit may be exceeded by that.
     pub(crate) fn unblock(&mut self, seat: SeatNumber) {
-        if let Status::Blocked { announced } = self.statuses[seat] {
-            self.presumed -= usize::from(!announced);
+        let status = self.statuses[seat];
+        if matches!(status, Status::Blocked | Status::FoundAsleep) {
+            self.presumed -= usize::from(status == Status::FoundAsleep);
             self.running += 1;
             self.statuses[seat] = Status::Running;
         }
@@ -257,15 +266,19 @@ impl Seats {
             Status::Running | Status::Given => self.running -= 1,
             Status::Called => self.called -= 1,
             Status::Idle => self.unlist(seat),
-            Status::Blocked { announced } => self.presumed -= usize::from(!announced),
-            Status::Vacant | Status::Away | Status::Searching => {}
+            Status::FoundAsleep => self.presumed -= 1,
+            Status::Vacant | Status::Away | Status::Blocked | Status::Searching => {}
         }
     }
 
     #[inline]
     fn unlist(&mut self, seat: SeatNumber) {
         if self.statuses[seat] == Status::Idle {
-            self.idle.retain(|other| *other != seat);
+            if self.idle.last() == Some(&seat) {
+                self.idle.pop();
+            } else {
+                self.idle.retain(|other| *other != seat);
+            }
             self.statuses[seat] = Status::Searching;
         }
     }

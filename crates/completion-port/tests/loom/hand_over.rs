@@ -1,0 +1,279 @@
+//! How a seat goes from one thread to another: by a post, by the look of whoever comes or watches at
+//! those who sleep, and at the end.
+
+use super::*;
+
+/// The ways to find out who sleeps.
+const LOOKS: [BlockDetection; 3] =
+    [BlockDetection::Automatic, BlockDetection::Switches, BlockDetection::Tick];
+
+/// A port whose kernel tells who sleeps.
+fn looking_engine(limit: usize, detection: BlockDetection) -> (Arc<Engine>, Arc<Fake>) {
+    let fake = Fake::new(true);
+    let backend = Box::new(Handle(Arc::clone(&fake)));
+    (Engine::new(limit, detection, backend).unwrap(), fake)
+}
+
+/// Joins, takes one message, and leaves; gives the number of the message's cell.
+fn take_one(engine: &Engine) -> u32 {
+    let seat = engine.join();
+    let cell = take_with(engine, &seat);
+    engine.leave(&seat);
+    cell
+}
+
+fn take_with(engine: &Engine, seat: &Seat) -> u32 {
+    // A packet may be taken back before its thread comes to it.
+    loop {
+        assert_eq!(engine.wait(seat, &mut scratch(), 1, None), Waited::Packets);
+        if let Some(taken) = engine.next(seat) {
+            let Taken::Posted(cell) = taken else { panic!("{taken:?}") };
+            return cell;
+        }
+    }
+}
+
+fn spawn<T: 'static>(
+    engine: &Arc<Engine>,
+    act: impl FnOnce(&Engine) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let engine = Arc::clone(engine);
+    thread::spawn(move || act(&engine))
+}
+
+/// Waits until so many threads are on the list of those to be released.
+fn until_idle(engine: &Engine, threads: usize) {
+    while engine.snapshot().idle != threads {
+        thread::yield_now();
+    }
+}
+
+#[track_caller]
+fn assert_nobody_counted(engine: &Engine) {
+    let left = engine.snapshot();
+    assert_eq!((left.running, left.blocked, left.idle, left.queued), (0, 0, 0, 0));
+}
+
+/// The calling thread runs with a message; it is the one that may fall asleep.
+fn runs(engine: &Engine, fake: &Fake) -> Arc<Seat> {
+    fake.is_me();
+    let seat = engine.join();
+    post(engine);
+    take_with(engine, &seat);
+    seat
+}
+
+/// Explores `model`, which tells how many threads were found asleep: one is in some executions, and
+/// none in others. It is given how often its sleeper lets the others go on, which they do one after
+/// the other until each of them lets time pass.
+#[track_caller]
+fn explore_both(preemptions: usize, model: impl Fn(usize) -> u64 + Copy + Sync + Send + 'static) {
+    use std::sync::atomic::AtomicUsize;
+    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    for turns in 0..4 {
+        let counted = Arc::clone(&counts);
+        explore_within(preemptions, move || {
+            let found = usize::from(model(turns) > 0);
+            counted[found].fetch_add(1, SeqCst);
+        });
+    }
+    let [missed, found] = [0, 1].map(|found: usize| counts[found].load(SeqCst));
+    println!("one is found asleep in {found} executions, none in {missed}");
+    assert!(missed > 0 && found > 0, "found in {found} executions, not in {missed}");
+}
+
+/// The thread that may sleep does so, for so many turns of the others.
+fn sleeps(fake: &Fake, turns: usize) {
+    fake.asleep.store(true, SeqCst);
+    (0..turns).for_each(|_| thread::yield_now());
+    fake.asleep.store(false, SeqCst);
+}
+
+#[test]
+fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
+    for detection in LOOKS {
+        explore(move || {
+            let (engine, fake) = looking_engine(1, detection);
+            let seat = runs(&engine, &fake);
+            let other = spawn(&engine, take_one);
+            fake.asleep.store(true, SeqCst);
+            let poster = spawn(&engine, post);
+            // It sleeps for as long as the other one has not got the message.
+            other.join().unwrap();
+            poster.join().unwrap();
+            fake.asleep.store(false, SeqCst);
+            assert_eq!(engine.next(&seat), None);
+            let now = engine.snapshot();
+            assert_eq!((now.running, now.blocked, now.queued), (1, 0, 0));
+            assert!(now.blocks_found > 0);
+            engine.leave(&seat);
+            assert_nobody_counted(&engine);
+        });
+    }
+}
+
+#[test]
+fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
+    for detection in LOOKS {
+        explore_both(1, move |turns| {
+            let (engine, fake) = looking_engine(1, detection);
+            let seat = runs(&engine, &fake);
+            let other = spawn(&engine, |engine| serve(engine, 1));
+            let poster = spawn(&engine, |engine| {
+                post(engine);
+                engine.close();
+            });
+            // At any moment of a tick, of the post, and of the other one's coming.
+            sleeps(&fake, turns);
+            assert_eq!(engine.next(&seat), None);
+            let mut mine = 0;
+            while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
+                while engine.next(&seat).is_some() {
+                    mine += 1;
+                }
+            }
+            engine.leave(&seat);
+            poster.join().unwrap();
+            assert_eq!(mine + other.join().unwrap(), 1);
+            assert_nobody_counted(&engine);
+            engine.snapshot().blocks_found
+        });
+    }
+}
+
+#[test]
+fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
+    for detection in LOOKS {
+        explore_both(3, move |turns| {
+            let (engine, fake) = looking_engine(1, detection);
+            fake.is_me();
+            let seat = engine.join();
+            post(&engine);
+            post(&engine);
+            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None), Waited::Packets);
+            assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+            let other = spawn(&engine, |engine| serve(engine, 1));
+            sleeps(&fake, turns);
+            let mut mine = 1;
+            while engine.next(&seat).is_some() {
+                mine += 1;
+            }
+            engine.leave(&seat);
+            engine.close();
+            assert_eq!(mine + other.join().unwrap(), 2);
+            assert_nobody_counted(&engine);
+            engine.snapshot().blocks_found
+        });
+    }
+}
+
+#[test]
+fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
+    // Two seats, one of which a sleeper has. Of two others one gets a message, posts two more, takes
+    // one of these, and has to look when it goes off and leaves the last one behind.
+    explore_both(1, |turns| {
+        let (engine, fake) = looking_engine(2, BlockDetection::Switches);
+        let seat = runs(&engine, &fake);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let others = [Arc::clone(&taken), Arc::clone(&taken)].map(|taken| {
+            spawn(&engine, move |engine| {
+                let seat = engine.join();
+                while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
+                    while engine.next(&seat).is_some() {
+                        match taken.fetch_add(1, SeqCst) {
+                            0 => (0..2).for_each(|_| post(engine)),
+                            2 => engine.close(),
+                            _ => {}
+                        }
+                    }
+                }
+                engine.leave(&seat);
+            })
+        });
+        post(&engine);
+        sleeps(&fake, turns);
+        engine.leave(&seat);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(taken.load(SeqCst), 3);
+        assert_nobody_counted(&engine);
+        engine.snapshot().blocks_found
+    });
+}
+
+#[test]
+fn the_one_that_came_last_gets_the_first_post() {
+    for limit in [1, 2] {
+        explore(move || {
+            let (engine, _) = engine(limit);
+            let first = spawn(&engine, take_one);
+            until_idle(&engine, 1);
+            let second = spawn(&engine, take_one);
+            until_idle(&engine, 2);
+            post(&engine);
+            post(&engine);
+            let (first, second) = (first.join().unwrap(), second.join().unwrap());
+            assert_eq!((second, first), (0, 1), "cells are given out in their order");
+            assert_nobody_counted(&engine);
+        });
+    }
+}
+
+#[test]
+fn two_posters_and_two_who_wait_meet() {
+    for limit in [1, 2] {
+        explore_within(2, move || {
+            let (engine, _) = engine(limit);
+            let waiters = [spawn(&engine, take_one), spawn(&engine, take_one)];
+            until_idle(&engine, 2);
+            let poster = spawn(&engine, post);
+            post(&engine);
+            poster.join().unwrap();
+            let [first, second] = waiters.map(|waiter| waiter.join().unwrap());
+            assert_ne!(first, second, "each message is taken once");
+            assert_nobody_counted(&engine);
+        });
+    }
+}
+
+#[test]
+fn a_message_on_its_way_to_a_thread_survives_the_close() {
+    for limit in [1, 2] {
+        explore_within(2, move || {
+            let (engine, _) = engine(limit);
+            let waiters = [
+                spawn(&engine, |engine| serve(engine, 1)),
+                spawn(&engine, |engine| serve(engine, 1)),
+            ];
+            let poster = spawn(&engine, try_to_post);
+            engine.close();
+            let posted = usize::from(poster.join().unwrap());
+            let taken: usize = waiters.into_iter().map(|waiter| waiter.join().unwrap()).sum();
+            assert_eq!(taken, posted);
+            assert_nobody_counted(&engine);
+        });
+    }
+}
+
+#[test]
+fn a_port_is_closed_while_the_seat_of_a_sleeper_is_given_away() {
+    for detection in LOOKS {
+        explore(move || {
+            let (engine, fake) = looking_engine(1, detection);
+            let seat = runs(&engine, &fake);
+            let other = spawn(&engine, |engine| serve(engine, 1));
+            fake.asleep.store(true, SeqCst);
+            let poster = spawn(&engine, |engine| {
+                post(engine);
+                engine.close();
+            });
+            // It sleeps until the port is over for the other one.
+            let taken = other.join().unwrap();
+            poster.join().unwrap();
+            fake.asleep.store(false, SeqCst);
+            assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Closed);
+            engine.leave(&seat);
+            assert_eq!(taken, 1);
+            assert_nobody_counted(&engine);
+        });
+    }
+}
