@@ -11,6 +11,10 @@ use super::seat::Seat;
 /// costs several microseconds, and it takes several tens of them until the other thread is there.
 const WORTH: u64 = 50_000;
 
+/// Where a packet takes longer than this, each one that is left behind is worth a wake, and the
+/// kernel's wait is not left empty: whatever comes meanwhile would wait for a handler to end.
+const LONG: u64 = 15_000;
+
 /// One wait in so many is measured: a look at the clock costs as much as a packet.
 const SAMPLED: u32 = 8;
 
@@ -35,7 +39,13 @@ impl Pace {
 
     /// Whether so many packets, left to the threads that run, would wait longer than a wake takes.
     pub(super) fn is_worth_a_wake(&self, packets: usize) -> bool {
-        packets as u64 * self.packet >= WORTH
+        let least = if self.is_long() { self.packet } else { WORTH };
+        packets as u64 * self.packet >= least
+    }
+
+    /// Whether a packet takes longer than a wake.
+    pub(super) fn is_long(&self) -> bool {
+        self.packet >= LONG
     }
 }
 

@@ -173,7 +173,7 @@ impl Engine {
                         shared.due = Some(due);
                         let tick = due - now;
                         timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
-                        yields = patient;
+                        yields = patient && !shared.pace.is_long();
                     }
                 }
             }
@@ -206,7 +206,12 @@ impl Engine {
         let queued = shared.ready.len();
         let half = queued / 2;
         let shares = shared.pace.is_worth_a_wake(half) && shared.seats.helpers(seat.number) > 0;
-        let share = if shares { queued - half } else { shared.seats.part(queued) };
+        let share = match shared.pace.is_long() {
+            // The others would wait for this one's handler to end.
+            true => 1,
+            false if shares => queued - half,
+            false => shared.seats.part(queued),
+        };
         let chain = shared.ready.split(&self.nodes, share.min(room));
         shared.handed += chain.len() as u64;
         self.begin_share(seat, chain.len());
