@@ -202,6 +202,11 @@ on_every_system! {
             let mut batch = Batch::new();
             let mut slowest = 0;
             for (number, theirs) in theirs.iter().enumerate() {
+                let begun = Instant::now();
+                while under_way.load(SeqCst) < WINDOW {
+                    assert!(begun.elapsed() < system.soon(), "nobody posts");
+                    thread::yield_now();
+                }
                 theirs.write(b"x").unwrap();
                 let (mut before, mut came) = (0, false);
                 while !came {
@@ -223,6 +228,7 @@ on_every_system! {
                 slowest = slowest.max(before);
             }
             println!("at most {slowest} messages went first");
+            assert!(slowest > 0, "the messages were no rivals");
         });
     }
 
@@ -281,10 +287,12 @@ on_every_system! {
         }
     }
 
-    /// The same with several threads: each cold socket becomes ready in a handler of the hot one.
+    /// The same with several threads: each cold socket becomes ready in a handler of the hot one. That
+    /// takes so long that few of its packets go out while a thread is woken for the cold one.
     fn a_hot_socket_starves_nobody_with_several_threads(system: &System) {
         const COLD: usize = 50;
-        const MOST: usize = 200;
+        const LONG: Duration = Duration::from_micros(200);
+        const MOST: usize = 500;
         system.several_threads_wait();
         let port = system.port::<usize, usize>(2);
         let [ours, _theirs] = hot(system);
@@ -317,6 +325,10 @@ on_every_system! {
                                 woken.store(number + 1, SeqCst);
                                 since.store(count, SeqCst);
                                 wakers[number].write(b"x").unwrap();
+                            }
+                            let begun = Instant::now();
+                            while begun.elapsed() < LONG {
+                                std::hint::spin_loop();
                             }
                             // The test may be over.
                             let _ = ready.rearm();

@@ -7,10 +7,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, Interest, OneShot, Packet, Port, PortBuilder, Ready, Registration};
+use completion_port::{
+    Batch, BlockDetection, ErrorKind, Interest, OneShot, Packet, Port, PortBuilder, Ready,
+    Registration,
+};
 use testkit::syscalls::{Counts, count, section};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -323,68 +327,141 @@ fn await_silence() {
     }
 }
 
-/// Counts the calls of a port on which four threads wait, after `rounds` of work.
-fn idle(rounds: usize) {
-    let bytes = AtomicUsize::new(0);
-    let port = PortBuilder::new().concurrency(2).build::<UnixStream, usize>().unwrap();
+/// Counts the calls of a port with two seats, on which `threads` threads wait, after `rounds` of work,
+/// in each of which `blocking` handlers sleep without having said so.
+fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usize) {
+    let (bytes, messages) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let builder = PortBuilder::new().concurrency(2).block_detection(detection);
+    let port = builder.build::<UnixStream, usize>().unwrap();
     let (ours, theirs) = pairs(4);
     for ours in ours {
         port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
     }
+    let work = |packet: Packet<'_, UnixStream, usize>| match packet {
+        Packet::Ready(mut ready) => {
+            let read = ready.key_mut().read(&mut [0; 16]).unwrap();
+            bytes.fetch_add(read, SeqCst);
+            ready.rearm().unwrap();
+        }
+        Packet::Posted(number) => {
+            if number < blocking {
+                let (_keep, never) = mpsc::channel::<()>();
+                let _ = never.recv_timeout(Duration::from_millis(3));
+            }
+            messages.fetch_add(1, SeqCst);
+        }
+        other => panic!("{other:?}"),
+    };
     thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..threads {
             scope.spawn(|| {
-                let mut batch = Batch::new();
+                let mut batch = Batch::with_capacity(4);
                 while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
-                        if let Packet::Ready(mut ready) = packet {
-                            let read = ready.key_mut().read(&mut [0; 16]).unwrap();
-                            bytes.fetch_add(read, SeqCst);
-                            ready.rearm().unwrap();
-                        }
-                    }
+                    packets.for_each(work);
                 }
             });
         }
         let begun = Instant::now();
-        while port.stats().parked < 4 {
+        while port.stats().parked < threads {
             assert!(begun.elapsed() < SOON);
             thread::yield_now();
         }
-        for round in 0..rounds {
-            port.post(round).unwrap();
+        for round in 1..=rounds {
+            (0..=blocking).for_each(|number| port.post(number).unwrap());
             write(&theirs);
             let begun = Instant::now();
-            while bytes.load(SeqCst) < 4 * (round + 1) {
-                assert!(begun.elapsed() < SOON, "bytes were lost");
+            while bytes.load(SeqCst) < 4 * round || messages.load(SeqCst) < (blocking + 1) * round {
+                assert!(begun.elapsed() < SOON, "something was lost");
                 thread::yield_now();
             }
         }
+        if rounds * blocking > 0 && detection != BlockDetection::Announced {
+            assert!(port.stats().blocks_found > 0, "the handlers do not block");
+        }
         await_silence();
         section(|| spin(Duration::from_millis(150)));
-        assert_eq!(port.stats().parked, 4);
+        assert_eq!(port.stats().parked, threads);
         port.close();
     });
+}
+
+/// Checks that the port of the ignored test `name` makes no call when nothing happens, if the machine
+/// has this way of finding out who blocks.
+#[track_caller]
+fn assert_silent(name: &str, detection: BlockDetection) {
+    match PortBuilder::new().block_detection(detection).build::<(), ()>() {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            println!("SKIPPED syscalls: {name}: {error}");
+        }
+        made => {
+            drop(made.unwrap());
+            check(name, |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+        }
+    }
 }
 
 #[test]
 #[ignore = "run under the counter by `a_port_with_four_idle_threads_makes_no_call`"]
 fn an_idle_port_counted() {
-    idle(0);
+    idle(BlockDetection::Automatic, 4, 0, 0);
 }
 
 #[test]
 fn a_port_with_four_idle_threads_makes_no_call() {
-    check("an_idle_port_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+    assert_silent("an_idle_port_counted", BlockDetection::Automatic);
+}
+
+#[test]
+#[ignore = "run under the counter by `a_port_with_sixteen_idle_threads_that_are_observed_makes_no_call`"]
+fn an_observed_idle_port_counted() {
+    idle(BlockDetection::Switches, 16, 0, 0);
+}
+
+#[test]
+fn a_port_with_sixteen_idle_threads_that_are_observed_makes_no_call() {
+    assert_silent("an_observed_idle_port_counted", BlockDetection::Switches);
 }
 
 #[test]
 #[ignore = "run under the counter by `a_port_whose_work_is_done_makes_no_call`"]
 fn a_port_after_work_counted() {
-    idle(200);
+    idle(BlockDetection::Automatic, 4, 200, 0);
 }
 
 #[test]
 fn a_port_whose_work_is_done_makes_no_call() {
-    check("a_port_after_work_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+    assert_silent("a_port_after_work_counted", BlockDetection::Automatic);
+}
+
+#[test]
+#[ignore = "run under the counter by `a_port_whose_handlers_have_blocked_makes_no_call`"]
+fn a_port_after_blocks_counted() {
+    idle(BlockDetection::Automatic, 16, 20, 4);
+}
+
+#[test]
+fn a_port_whose_handlers_have_blocked_makes_no_call() {
+    assert_silent("a_port_after_blocks_counted", BlockDetection::Automatic);
+}
+
+#[test]
+#[ignore = "run under the counter by `a_port_whose_observed_handlers_have_blocked_makes_no_call`"]
+fn an_observed_port_after_blocks_counted() {
+    idle(BlockDetection::Switches, 16, 20, 4);
+}
+
+#[test]
+fn a_port_whose_observed_handlers_have_blocked_makes_no_call() {
+    assert_silent("an_observed_port_after_blocks_counted", BlockDetection::Switches);
+}
+
+#[test]
+#[ignore = "run under the counter by `a_port_that_asks_about_its_handlers_is_silent_afterwards`"]
+fn a_port_that_asks_after_blocks_counted() {
+    idle(BlockDetection::Tick, 16, 20, 4);
+}
+
+#[test]
+fn a_port_that_asks_about_its_handlers_is_silent_afterwards() {
+    assert_silent("a_port_that_asks_after_blocks_counted", BlockDetection::Tick);
 }

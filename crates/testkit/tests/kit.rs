@@ -4,8 +4,13 @@
 use std::io;
 use std::net::Shutdown;
 use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use testkit::System;
+use testkit::scheduler::{self, ThreadNumber};
+use testkit::{Dice, Obstacle, System, sandbox};
 
 #[global_allocator]
 static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;
@@ -121,4 +126,90 @@ fn allocations_of_this_thread_are_counted() {
     assert_eq!(none, 0);
     let (_, all) = testkit::alloc::count_all_threads(|| Box::new(1));
     assert!(all >= 1);
+}
+
+#[test]
+fn who_meets_an_obstacle_sleeps_until_it_is_cleared() {
+    let mut obstacles =
+        vec![Obstacle::condition(), Obstacle::lock(), Obstacle::pipe(), Obstacle::socket()];
+    match Obstacle::missing_page() {
+        Ok(page) => obstacles.push(page),
+        Err(error) => println!("SKIPPED who_meets_an_obstacle: userfaultfd: {error}"),
+    }
+    for obstacle in obstacles {
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let met = scope.spawn(|| {
+                say.send(ThreadNumber::current()).unwrap();
+                obstacle.meet();
+            });
+            let thread = heard.recv().unwrap();
+            let begun = Instant::now();
+            while !thread.sleeps() {
+                assert!(begun.elapsed() < Duration::from_secs(10), "{obstacle:?} is none");
+                thread::yield_now();
+            }
+            assert!(!met.is_finished());
+            obstacle.clear();
+            met.join().unwrap();
+        });
+        // Cleared once, it is none any more.
+        obstacle.meet();
+    }
+}
+
+#[test]
+fn two_threads_that_share_a_processor_preempt_each_other() {
+    let over = AtomicBool::new(false);
+    let (say, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                scheduler::share_one_processor();
+                say.send(ThreadNumber::current()).unwrap();
+                let begun = Instant::now();
+                while !over.load(SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let both = [heard.recv().unwrap(), heard.recv().unwrap()];
+        let before = both.map(ThreadNumber::preemptions);
+        let begun = Instant::now();
+        let preempted = || (0..2).all(|number| both[number].preemptions() > before[number]);
+        while !preempted() && begun.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        let preempted = preempted();
+        over.store(true, SeqCst);
+        assert!(preempted, "{both:?}");
+    });
+}
+
+#[test]
+fn in_the_sandbox_a_call_is_refused() {
+    let parent = || {
+        // SAFETY: getppid(2) demands nothing.
+        unsafe { libc::syscall(libc::SYS_getppid) }
+    };
+    if sandbox::is_inside() {
+        assert_eq!(parent(), -1);
+        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOTTY));
+        return;
+    }
+    assert!(parent() > 0);
+    let name = "in_the_sandbox_a_call_is_refused";
+    if let Err(error) = sandbox::run(name, libc::SYS_getppid, libc::ENOTTY) {
+        println!("SKIPPED {name}: seccomp: {error}");
+    }
+}
+
+#[test]
+fn dice_that_are_derived_differ_and_can_be_had_again() {
+    let dice = Dice::new();
+    let roll = |mut dice: Dice| (0..20).map(|_| dice.roll(1_000)).collect::<Vec<_>>();
+    assert_eq!(roll(dice.clone()), roll(dice.clone()));
+    assert_eq!(roll(dice.another(3)), roll(dice.another(3)));
+    assert_ne!(roll(dice.another(3)), roll(dice.another(4)));
+    assert!(roll(dice).into_iter().all(|number| number < 1_000));
 }

@@ -72,6 +72,7 @@ macro_rules! on_every_rung {
                 epoll_announced: native Announced,
                 epoll_switches: native Switches,
                 epoll_tick: native Tick,
+                spread_automatic: spread Automatic,
                 sim_automatic: simulated Automatic,
                 sim_announced: simulated Announced,
                 sim_switches: simulated Switches,
@@ -94,6 +95,7 @@ macro_rules! where_blocks_are_found {
                 epoll_automatic: native Automatic,
                 epoll_switches: native Switches,
                 epoll_tick: native Tick,
+                spread_automatic: spread Automatic,
                 sim_automatic: simulated Automatic,
                 sim_switches: simulated Switches,
                 sim_tick: simulated Tick,
@@ -542,8 +544,19 @@ fn with_one_who_runs(
             }
         });
         settle(on, &port, 1);
+        let _drain = Drain(&port);
         act(on.kernel().unwrap(), &port, &heard);
     });
+}
+
+/// Closes the port and takes what is left, so that a test that fails ends.
+struct Drain<'a>(&'a Port<(), usize>);
+
+impl Drop for Drain<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        while take(self.0).is_some() {}
+    }
 }
 
 const SOON: Duration = Duration::from_secs(10);
@@ -619,6 +632,54 @@ fn a_thread_that_was_found_asleep_is_not_asked_about_again_sim() {
         assert_eq!(asked, [asked[0]; 3]);
         assert_eq!(port.stats().blocks_found, 3);
     });
+}
+
+/// Rule 39: once a block is over, messages cost what they cost before.
+#[test]
+fn a_block_that_is_over_costs_nothing_more_sim() {
+    for detection in [BlockDetection::Switches, BlockDetection::Tick] {
+        with_one_who_runs(detection, |kernel, port, heard| {
+            // To wait elsewhere is to run here no longer.
+            let elsewhere = System::simulated().port::<(), usize>(1);
+            let mut batch = Batch::new();
+            let mut goes_to = |port: &Port<(), usize>| {
+                assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            };
+            // What twenty-four messages cost the thread that waits.
+            let cost = || {
+                assert!(kernel.wait_for_sleepers(1, SOON));
+                let before = kernel.calls();
+                for message in 0..24 {
+                    port.post(message).unwrap();
+                    assert_eq!(heard.recv_timeout(SOON), Ok(message));
+                    assert!(kernel.wait_for_sleepers(1, SOON));
+                }
+                kernel.calls() - before
+            };
+            goes_to(&elsewhere);
+            // With the first of them the other one finds the kernel's wait free.
+            cost();
+            let before = cost();
+            goes_to(port);
+            kernel.set_thread_asleep(thread::current().id(), true);
+            port.post(0).unwrap();
+            while heard.try_recv() != Ok(0) {
+                kernel.advance(Duration::from_millis(1));
+                assert!(kernel.wait_for_sleepers(1, SOON));
+            }
+            assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
+            kernel.set_thread_asleep(thread::current().id(), false);
+            goes_to(&elsewhere);
+            // The one that watches gives up when it has seen that nothing happens.
+            for _ in 0..3 {
+                kernel.advance(Duration::from_millis(1));
+                assert!(kernel.wait_for_sleepers(1, SOON));
+            }
+            cost();
+            assert_eq!(cost(), before);
+            assert_eq!((port.stats().running, port.stats().blocked), (0, 0));
+        });
+    }
 }
 
 /// Clears an obstacle when the test is over, also if it has failed.

@@ -36,7 +36,8 @@ fn claims() -> BTreeSet<String> {
             // test nothing.
             let arguments = ["(system: &System)", "(rung: &Rung<'_>)"];
             let is_claim = arguments.iter().any(|arguments| rest.contains(arguments));
-            if is_claim && line.ends_with('{') || is_test {
+            // A macro's own tests have no name before it is used.
+            if (is_claim && line.ends_with('{') || is_test) && !name.is_empty() {
                 found.insert(format!("{module}::{name}"));
             }
             is_test = false;

@@ -697,12 +697,14 @@ on_every_system! {
         let port = system.port::<(), usize>(1);
         (0..4).for_each(|message| port.post(message).unwrap());
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let thread = scope.spawn(|| {
                 let mut batch = Batch::with_capacity(3);
                 let mut packets = port.wait(&mut batch, system.soon()).unwrap();
                 assert!(matches!(packets.next(), Some(Packet::Posted(0))));
                 std::mem::forget(packets);
             });
+            // Not only its function: the thread's seat is given up when the thread itself ends.
+            thread.join().unwrap();
         });
         // Messages 1 and 2 were handed to it, 3 was not.
         assert_eq!(messages(&port, system), [1, 2, 3]);
