@@ -11,9 +11,16 @@ use std::time::{Duration, Instant};
 use completion_port::{
     Batch, ErrorKind as PortError, Interest, OneShot, Packet, Port, Registration,
 };
+use testkit::Obstacle;
 
 const CONNECTIONS: usize = 64;
-const SPIN: Duration = Duration::from_secs(1);
+
+/// The others are served all the time while a handler is stuck: for so long, and so often.
+const STUCK: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 20;
+
+/// How long anything that is waited for may take.
+const SOON: Duration = Duration::from_secs(10);
 
 fn connections() -> (Vec<TcpStream>, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -22,7 +29,7 @@ fn connections() -> (Vec<TcpStream>, Vec<TcpStream>) {
         .map(|_| {
             let client = TcpStream::connect(address).unwrap();
             client.set_nodelay(true).unwrap();
-            client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            client.set_read_timeout(Some(SOON)).unwrap();
             let (server, _) = listener.accept().unwrap();
             server.set_nodelay(true).unwrap();
             server.set_nonblocking(true).unwrap();
@@ -31,14 +38,58 @@ fn connections() -> (Vec<TcpStream>, Vec<TcpStream>) {
         .unzip()
 }
 
-/// What a handler does with its first byte.
+/// What a handler does when it is told to, until it is let go.
 #[derive(Clone, Copy, PartialEq)]
 enum Misbehaviour {
     Spins,
+    /// Without telling the port: it has to find out.
     Sleeps,
 }
 
-fn echo(port: &Port<TcpStream, ()>, how: Misbehaviour, stuck: &AtomicBool) {
+/// A handler that does not come back.
+struct Stuck {
+    how: Misbehaviour,
+    begun: AtomicBool,
+    let_go: AtomicBool,
+    /// What a handler sleeps at.
+    obstacle: Obstacle,
+}
+
+impl Stuck {
+    fn new(how: Misbehaviour) -> Self {
+        let (begun, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { how, begun, let_go, obstacle: Obstacle::condition() }
+    }
+
+    fn stay(&self) {
+        self.begun.store(true, SeqCst);
+        match self.how {
+            Misbehaviour::Spins => {
+                while !self.let_go.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            }
+            Misbehaviour::Sleeps => self.obstacle.meet(),
+        }
+    }
+
+    fn let_go(&self) {
+        self.let_go.store(true, SeqCst);
+        self.obstacle.clear();
+    }
+}
+
+/// Ends the threads when the test is over, also if it has failed.
+struct End<'a>(&'a Port<TcpStream>, &'a Stuck);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.1.let_go();
+        self.0.close();
+    }
+}
+
+fn echo(port: &Port<TcpStream>, stuck: &Stuck) {
     let mut batch = Batch::new();
     let mut byte = [0; 64];
     loop {
@@ -55,21 +106,7 @@ fn echo(port: &Port<TcpStream, ()>, how: Misbehaviour, stuck: &AtomicBool) {
                 Ok(0) => drop(ready),
                 Ok(read) => {
                     if byte[0] == b'!' {
-                        stuck.store(true, SeqCst);
-                        let begun = Instant::now();
-                        match how {
-                            Misbehaviour::Spins => {
-                                while begun.elapsed() < SPIN {
-                                    std::hint::spin_loop();
-                                }
-                            }
-                            // Without telling the port: it has to find out.
-                            Misbehaviour::Sleeps => {
-                                let (_keep, never) = std::sync::mpsc::channel::<()>();
-                                let _ = never.recv_timeout(SPIN);
-                            }
-                        }
-                        stuck.store(false, SeqCst);
+                        stuck.stay();
                     }
                     ready.key_mut().write_all(&byte[..read]).unwrap();
                     ready.read_drained();
@@ -84,52 +121,62 @@ fn echo(port: &Port<TcpStream, ()>, how: Misbehaviour, stuck: &AtomicBool) {
     }
 }
 
-/// Sends a byte on every connection, the first of which makes its handler misbehave, again and again
-/// until that handler is done, and returns the slowest answer of the others.
-fn slowest_answer(threads: usize, concurrency: usize, how: Misbehaviour) -> (Duration, usize) {
+/// Sends a byte on every connection, the first of which makes its handler misbehave, and then on all
+/// others again and again. That handler is let go only when they have been answered: what waited for
+/// it would wait for ever. Returns how long the rounds took that it was stuck in, the fastest first.
+fn rounds_beside_a_stuck_handler(
+    threads: usize,
+    concurrency: usize,
+    how: Misbehaviour,
+) -> Vec<Duration> {
     let (mut clients, servers) = connections();
-    let port = Port::<TcpStream, ()>::builder().concurrency(concurrency).build().unwrap();
+    let port = Port::<TcpStream>::builder().concurrency(concurrency).build().unwrap();
     for server in servers {
         port.register(Registration::owned(server, Interest::IN, OneShot::Level)).unwrap();
     }
-    let stuck = AtomicBool::new(false);
+    let stuck = Stuck::new(how);
+    let mut rounds = Vec::new();
     thread::scope(|scope| {
+        let _end = End(&port, &stuck);
         for _ in 0..threads {
-            scope.spawn(|| echo(&port, how, &stuck));
+            scope.spawn(|| echo(&port, &stuck));
         }
         let (first, others) = clients.split_first_mut().unwrap();
-        let mut slowest = Duration::ZERO;
-        let mut rounds = 0;
+        let begun = Instant::now();
         // All at once, so that they share batches with the one that gets stuck.
         first.write_all(b"!").unwrap();
-        loop {
-            let begun = Instant::now();
+        while begun.elapsed() < STUCK || rounds.len() < ROUNDS {
+            let is_stuck = stuck.begun.load(SeqCst);
+            assert!(is_stuck || begun.elapsed() < SOON, "the first one is not served");
+            let round = Instant::now();
             for client in others.iter_mut() {
                 client.write_all(b".").unwrap();
             }
             for client in others.iter_mut() {
                 client.read_exact(&mut [0]).unwrap();
             }
-            slowest = slowest.max(begun.elapsed());
-            rounds += 1;
-            if rounds > 1 && !stuck.load(SeqCst) {
-                break;
+            if is_stuck {
+                rounds.push(round.elapsed());
             }
         }
+        stuck.let_go();
         first.read_exact(&mut [0]).unwrap();
         port.shutdown().unwrap();
-        (slowest, rounds)
-    })
+    });
+    rounds.sort_unstable();
+    rounds
 }
 
 #[track_caller]
 fn assert_nobody_waits(threads: usize, concurrency: usize, how: Misbehaviour) {
-    let (slowest, rounds) = slowest_answer(threads, concurrency, how);
+    let rounds = rounds_beside_a_stuck_handler(threads, concurrency, how);
+    let (median, slowest) = (rounds[rounds.len() / 2], rounds[rounds.len() - 1]);
     println!(
-        "{threads} threads, concurrency {concurrency}: slowest of {rounds} rounds {slowest:?}"
+        "{threads} threads, concurrency {concurrency}: {} rounds, {median:?}, at most {slowest:?}",
+        rounds.len()
     );
-    assert!(rounds > 2, "the others were not served while one was stuck");
-    assert!(slowest < SPIN / 3, "the others waited {slowest:?}");
+    // The slowest may have met a busy machine.
+    assert!(median < STUCK / 3, "the others waited {median:?}");
 }
 
 #[test]

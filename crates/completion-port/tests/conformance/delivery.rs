@@ -542,7 +542,6 @@ on_every_system! {
             port.register(Registration::new(ours, ours, Interest::IN, OneShot::Level)).unwrap();
         }
         let read = AtomicUsize::new(0);
-        let end = Instant::now() + system.soon();
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -568,6 +567,7 @@ on_every_system! {
                 let bytes = &b"0123456789"[..1 + round % 10];
                 written += pairs[round % 3].1.write(bytes).unwrap();
                 // Now and then the readers catch up, and rest.
+                let end = Instant::now() + system.soon();
                 while read.load(SeqCst) + round % 50 < written {
                     if let Some(kernel) = system.kernel() {
                         kernel.advance(Duration::from_millis(1));

@@ -18,6 +18,7 @@ use super::delivery::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, POLLERR, POLLIN, READERS, TRIGGERS, Trigger, assert_quiet,
     await_facts, enable, leave_queued, notified, packet, port_on, ready, register, report,
 };
+use super::removal::in_a_process_of_its_own;
 
 /// The next packet, which must be the last one of a registration.
 #[track_caller]
@@ -941,7 +942,7 @@ fn a_lack_of_watches_or_memory_is_told_and_may_pass_on_sim() {
 type Findings = u8;
 
 /// Runs `child` in a forked child of this process, in which there is no other thread, and returns
-/// what it found.
+/// what it found. For a test [in a process of its own](in_a_process_of_its_own).
 #[track_caller]
 fn in_forked_child(child: impl FnOnce() -> Findings) -> Findings {
     // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a
@@ -987,6 +988,11 @@ impl Checks {
 /// The simulated kernel lives in the memory of one process.
 #[test]
 fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
+    if !in_a_process_of_its_own(
+        "registration::a_forked_child_is_refused_and_its_parent_goes_on_on_epoll",
+    ) {
+        return;
+    }
     testkit::run(System::native, |system| {
         let port: Port<&str, u32> = system.port(1);
         let (ours, theirs) = system.tcp_pair();
@@ -1040,6 +1046,11 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
 /// The simulated kernel lives in the memory of one process.
 #[test]
 fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
+    if !in_a_process_of_its_own(
+        "registration::a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll",
+    ) {
+        return;
+    }
     testkit::run(System::native, |system| {
         let port: Port<Socket, u32> = system.port(1);
         let (ours, theirs) = system.tcp_pair();
@@ -1066,6 +1077,10 @@ fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
 /// The simulated kernel lives in the memory of one process.
 #[test]
 fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
+    if !in_a_process_of_its_own("registration::a_forked_child_may_make_a_port_of_its_own_on_epoll")
+    {
+        return;
+    }
     testkit::run(System::native, |system| {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -1090,6 +1105,11 @@ fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
 /// Only the real system has a limit of descriptors; the child has it to itself.
 #[test]
 fn a_port_that_finds_no_descriptor_left_is_refused_on_epoll() {
+    if !in_a_process_of_its_own(
+        "registration::a_port_that_finds_no_descriptor_left_is_refused_on_epoll",
+    ) {
+        return;
+    }
     let parent = port_on(&System::native());
     let findings = in_forked_child(|| {
         let mut checks = Checks::new();

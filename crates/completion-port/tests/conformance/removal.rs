@@ -1659,7 +1659,9 @@ fn refused_or_ok(outcome: Result<(), Error>) -> Option<ErrorKind> {
 /// other test opens any.
 #[test]
 fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
-    if !in_a_process_of_its_own("a_dropped_port_leaves_no_descriptor_with_its_threads_epoll") {
+    if !in_a_process_of_its_own(
+        "removal::a_dropped_port_leaves_no_descriptor_with_its_threads_epoll",
+    ) {
         return;
     }
     testkit::run(System::native, |on| {
@@ -1692,14 +1694,16 @@ fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
     });
 }
 
-/// Runs the test `name` once more in a process of its own, and tells whether this is that process.
-fn in_a_process_of_its_own(name: &str) -> bool {
+/// Runs the test `name` (its full path, as libtest prints it) once more in a process of its own, and
+/// tells whether this is that process. For tests that fork: a fork keeps the sockets of other tests
+/// open.
+pub(crate) fn in_a_process_of_its_own(name: &str) -> bool {
     const MARK: &str = "COMPLETION_PORT_TEST_FORKS";
     if std::env::var_os(MARK).is_some() {
         return true;
     }
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("removal::{name}"), "--test-threads=1", "--nocapture"])
+        .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env(MARK, "1")
         .output()
         .unwrap();
@@ -1740,7 +1744,7 @@ fn end_of(child: libc::pid_t) -> i32 {
 /// simulated kernel has no processes, so only the real one is asked.
 #[test]
 fn a_forked_child_may_make_a_port_of_its_own_epoll() {
-    if !in_a_process_of_its_own("a_forked_child_may_make_a_port_of_its_own_epoll") {
+    if !in_a_process_of_its_own("removal::a_forked_child_may_make_a_port_of_its_own_epoll") {
         return;
     }
     testkit::run(System::native, |on| {
@@ -1774,7 +1778,8 @@ fn a_forked_child_may_make_a_port_of_its_own_epoll() {
 /// simulated kernel has no processes, so only the real one is asked.
 #[test]
 fn a_forked_child_takes_nothing_of_its_parents_batch_epoll() {
-    if !in_a_process_of_its_own("a_forked_child_takes_nothing_of_its_parents_batch_epoll") {
+    if !in_a_process_of_its_own("removal::a_forked_child_takes_nothing_of_its_parents_batch_epoll")
+    {
         return;
     }
     testkit::run(System::native, |on| {
@@ -1799,7 +1804,7 @@ fn a_forked_child_takes_nothing_of_its_parents_batch_epoll() {
 /// own, since a fork would keep the sockets of other tests open.
 #[test]
 fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
-    if !in_a_process_of_its_own("a_forked_child_is_told_so_and_the_parent_goes_on_epoll") {
+    if !in_a_process_of_its_own("removal::a_forked_child_is_told_so_and_the_parent_goes_on_epoll") {
         return;
     }
     testkit::run(System::native, |on| {

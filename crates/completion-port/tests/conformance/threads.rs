@@ -697,14 +697,14 @@ on_every_system! {
         let port = system.port::<(), usize>(1);
         (0..4).for_each(|message| port.post(message).unwrap());
         thread::scope(|scope| {
-            let thread = scope.spawn(|| {
+            let leaves = scope.spawn(|| {
                 let mut batch = Batch::with_capacity(3);
                 let mut packets = port.wait(&mut batch, system.soon()).unwrap();
                 assert!(matches!(packets.next(), Some(Packet::Posted(0))));
                 std::mem::forget(packets);
             });
-            // Not only its function: the thread's seat is given up when the thread itself ends.
-            thread.join().unwrap();
+            // The end of the scope does not wait until the thread has given up its seat.
+            leaves.join().unwrap();
         });
         // Messages 1 and 2 were handed to it, 3 was not.
         assert_eq!(messages(&port, system), [1, 2, 3]);
@@ -978,7 +978,8 @@ fn take_sockets(port: &Port<usize, ()>, say: &mpsc::Sender<usize>, gate: &Gate) 
 }
 
 /// Eight threads run with messages, a part of which their handlers post; never more than `limit` of
-/// them at once.
+/// them at once. The handlers do not sleep, but for the port's own lock: who is found waiting for that,
+/// because the machine is busy, may be one more when he goes on (rule 39).
 fn at_most(on: &System, limit: usize) {
     const FROM_OUTSIDE: usize = 200;
     const ALL: usize = 2 * FROM_OUTSIDE;
@@ -1010,8 +1011,9 @@ fn at_most(on: &System, limit: usize) {
         assert_eq!(done.load(SeqCst), ALL);
         assert_eq!(port.stats().packets.posted, ALL as u64);
     });
-    let peak = peak.load(SeqCst);
-    assert!((1..=limit).contains(&peak), "{peak} ran at once, the limit is {limit}");
+    let (peak, found) = (peak.load(SeqCst), port.stats().blocks_found);
+    let most = limit + usize::try_from(found).unwrap();
+    assert!((1..=most).contains(&peak), "{peak} ran at once, the limit is {limit}, {found} slept");
 }
 
 fn two_ports(on: &System) -> [Port<(), usize>; 2] {
@@ -1161,7 +1163,8 @@ fn who_blocked_runs_again(on: &System, limit: usize) {
         stays(on, 1, "one waits", || port.stats().parked == 1);
         port.post(3).unwrap();
         stays(on, 1, "nothing is handed out", || heard.try_recv().is_err());
-        assert_eq!((port.stats().queued, port.stats().running), (1, limit));
+        eventually_without_time(on, "the port knows", || port.stats().running == limit);
+        assert_eq!(port.stats().queued, 1);
         blocked.gate.open();
         assert_eq!(hear(on, &heard, "the rest is taken"), 3);
         settle(on, port, limit + 1);

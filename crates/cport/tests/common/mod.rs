@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is the failure of the test")]
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -101,6 +102,14 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid, signal).unwrap();
+    }
+
+    /// How many sockets it has open.
+    pub(crate) fn sockets(&self) -> usize {
+        let all = fs::read_dir(format!("/proc/{}/fd", self.pid.as_raw_nonzero())).unwrap();
+        // One that is closed meanwhile has no name any more.
+        let names = all.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()
     }
 
     /// Waits for the end.
