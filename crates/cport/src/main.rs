@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod connection;
 mod demo;
 mod echo;
@@ -47,6 +48,11 @@ enum Command {
     /// The first line of the output ends with the address. Ctrl-C or SIGTERM ends the server in
     /// order, and it prints its statistics; a second one ends it at once.
     Echo(echo::Options),
+    /// Compare the port with its rivals, side by side
+    ///
+    /// Runs the command `cport-bench` beside this one, or builds and runs it if the current
+    /// directory is in a source tree of completion-port. All arguments are passed on.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command.unwrap_or(Command::Demo(arguments.demo)) {
         Command::Demo(options) => demo::run(&options),
         Command::Echo(options) => echo::run(&options),
+        Command::Bench(options) => bench::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,52 @@
+//! Looks up which versions of its dependencies (in `Cargo.lock`) and of the compiler this package is
+//! built with.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::process::Command;
+
+const LOCK: &str = "../../Cargo.lock";
+const PACKAGE: &str = env!("CARGO_PKG_NAME");
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={LOCK}");
+    let lock = fs::read_to_string(LOCK)?;
+    let packages: Vec<&str> = lock.split("[[package]]").skip(1).collect();
+    let own = packages.iter().find(|package| field(package, "name") == Some(PACKAGE));
+    let own = own.ok_or("the package is not in the lock file")?;
+    let (_, list) = own.split_once("dependencies = [").ok_or("it has no dependencies there")?;
+    let (list, _) = list.split_once(']').ok_or("their list has no end")?;
+    // Of a crate that is there twice it is the newer one: it comes later.
+    let mut versions = BTreeMap::new();
+    for entry in list.lines().filter_map(quoted) {
+        // A name alone, or name and version if there is more than one of that name.
+        let (name, version) = match entry.split_once(' ') {
+            Some(pair) => pair,
+            None => {
+                let package = packages.iter().find(|package| field(package, "name") == Some(entry));
+                let version = package.and_then(|package| field(package, "version"));
+                (entry, version.ok_or_else(|| format!("{entry} has no version"))?)
+            }
+        };
+        versions.insert(name, version);
+    }
+    for (name, version) in versions {
+        println!("cargo::rustc-env=VERSION_OF_{name}={version}");
+    }
+    let compiler = std::env::var("RUSTC")?;
+    let version = Command::new(compiler).arg("--version").output()?;
+    println!("cargo::rustc-env=BENCH_RUSTC={}", String::from_utf8(version.stdout)?.trim());
+    Ok(())
+}
+
+/// The value of a line `key = "value"`.
+fn field<'p>(package: &'p str, key: &str) -> Option<&'p str> {
+    let is_it = |line: &&str| line.split_once(" = ").is_some_and(|(name, _)| name == key);
+    package.lines().find(is_it).and_then(quoted)
+}
+
+/// What is between the quotation marks of a line.
+fn quoted(line: &str) -> Option<&str> {
+    line.split('"').nth(1)
+}

@@ -1,0 +1,80 @@
+//! `compio`: a runtime for each thread, on `io_uring`; each connection received from by one request
+//! for good, into buffers that the kernel picks.
+
+use std::io::{self, ErrorKind};
+use std::num::NonZero;
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+
+use ::compio::BufResult;
+use ::compio::driver::ProactorBuilder;
+use ::compio::io::{AsyncRead, AsyncReadMulti, AsyncWriteExt};
+use ::compio::runtime::{Runtime, RuntimeBuilder};
+use futures_util::StreamExt;
+
+use super::threads::{Inbox, deal};
+use super::{Contender, Server, version};
+use crate::work::{BUFFER, Carry, process};
+
+/// Buffers of a runtime. They are used in turn, so that many of them displace more of the cache than
+/// they save requests that find none.
+const BUFFERS: NonZero<u16> = NonZero::new(256).expect("more than none");
+
+pub(crate) fn contender() -> Contender {
+    Contender {
+        name: "compio",
+        about: "compio: a runtime per thread, multishot receive, connections dealt round robin",
+        version: || format!("{} (io_uring)", version::of_crate!("compio")),
+        start,
+    }
+}
+
+fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+    deal("compio", threads, build, serve)
+}
+
+fn build() -> io::Result<Runtime> {
+    let mut driver = ProactorBuilder::new();
+    driver.single_issuer(true).coop_taskrun(true).taskrun_flag(true).defer_taskrun(true);
+    driver.buffer_pool_size(BUFFERS).buffer_pool_buffer_len(BUFFER);
+    RuntimeBuilder::new().with_proactor(driver).build()
+}
+
+fn serve(runtime: Runtime, inbox: Inbox, rung: UnixStream) -> io::Result<()> {
+    runtime.block_on(async {
+        let mut rung = ::compio::net::UnixStream::from_std(rung)?;
+        let mut buffer = Vec::with_capacity(64);
+        loop {
+            let BufResult(read, mut back) = rung.read(buffer).await;
+            if read? == 0 {
+                return Ok(());
+            }
+            back.clear();
+            buffer = back;
+            for stream in inbox.take_all() {
+                let stream = ::compio::net::TcpStream::from_std(stream)?;
+                // A connection that fails ends its task and nothing else.
+                ::compio::runtime::spawn(echo(stream)).detach();
+            }
+        }
+    })
+}
+
+async fn echo(stream: ::compio::net::TcpStream) -> io::Result<()> {
+    let mut carry = Carry::default();
+    let (mut reader, mut writer) = (&stream, &stream);
+    let mut received = pin!(reader.read_multi(BUFFER));
+    // It ends with the stream.
+    while let Some(filled) = received.next().await {
+        let filled = match filled {
+            Ok(filled) => filled,
+            // No buffer was free; the next call asks again.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => continue,
+            Err(error) => return Err(error),
+        };
+        process(&mut carry, &filled);
+        let BufResult(written, _) = writer.write_all(filled).await;
+        written?;
+    }
+    Ok(())
+}

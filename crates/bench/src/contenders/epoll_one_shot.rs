@@ -1,0 +1,118 @@
+//! The classic design for threads that share their connections: one `epoll` set, one-shot, each
+//! connection armed again by `EPOLL_CTL_MOD`.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::nonblocking::{Connection, Next, buffer};
+use super::{Contender, Server, threads, version};
+
+/// Events taken by a wait at most.
+const EVENTS: usize = 64;
+
+pub(crate) fn contender() -> Contender {
+    Contender {
+        name: "epoll_one_shot",
+        about: "one epoll set for all threads, EPOLLONESHOT, armed after each handler",
+        version: version::of_kernel,
+        start: |threads| start(threads, Arming::AfterEachHandler),
+    }
+}
+
+/// The same, but a connection stays unarmed until the whole batch has been handled.
+pub(crate) fn late_contender() -> Contender {
+    Contender {
+        name: "epoll_one_shot_late",
+        about: "one epoll set for all threads, EPOLLONESHOT, armed after the batch",
+        version: version::of_kernel,
+        start: |threads| start(threads, Arming::AfterTheBatch),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arming {
+    AfterEachHandler,
+    AfterTheBatch,
+}
+
+fn start(threads: usize, arming: Arming) -> io::Result<Box<dyn Server>> {
+    let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+    for _ in 0..threads {
+        let set = Arc::clone(&set);
+        threads::spawn("epoll_one_shot", move || serve(&set, arming))?;
+    }
+    Ok(Box::new(OneShot(set)))
+}
+
+struct OneShot(Arc<OwnedFd>);
+
+impl Server for OneShot {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        let connection = Box::new(Connection::new(stream)?);
+        arm(connection, |socket, data| epoll::add(&self.0, socket, data, INPUT))
+    }
+}
+
+const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+const ROOM: EventFlags = EventFlags::OUT.union(EventFlags::ONESHOT);
+
+fn serve(set: &OwnedFd, arming: Arming) -> io::Result<()> {
+    let mut buffer = buffer();
+    let mut events = Vec::<Event>::with_capacity(EVENTS);
+    let mut late = Vec::with_capacity(EVENTS);
+    loop {
+        match epoll::wait(set, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events.drain(..) {
+            let connection: *mut Connection = event.data.ptr().cast();
+            // SAFETY: the pointer must come from a box that nobody else uses or will free.
+            // - from a box: `arm` has given the set no other;
+            // - nobody else: of a one-shot entry the set tells one thread, and nobody again before
+            //   that thread arms it.
+            let mut connection = unsafe { Box::from_raw(connection) };
+            match connection.serve(&mut buffer, false) {
+                None => drop(connection), // closes the socket, which takes it out of the set
+                Some(next) if arming == Arming::AfterEachHandler => modify(set, connection, next)?,
+                Some(next) => late.push((connection, next)),
+            }
+        }
+        for (connection, next) in late.drain(..) {
+            modify(set, connection, next)?;
+        }
+    }
+}
+
+fn modify(set: &OwnedFd, connection: Box<Connection>, next: Next) -> io::Result<()> {
+    let flags = match next {
+        Next::Input => INPUT,
+        Next::Room => ROOM,
+    };
+    arm(connection, |socket, data| epoll::modify(set, socket, data, flags))
+}
+
+/// Arms a connection by a call for its entry; from then on it is the thread's that is told of it.
+fn arm(
+    connection: Box<Connection>,
+    control: impl FnOnce(BorrowedFd<'_>, EventData) -> rustix::io::Result<()>,
+) -> io::Result<()> {
+    let number = connection.as_fd().as_raw_fd();
+    let pointer = Box::into_raw(connection);
+    // SAFETY: the descriptor must stay open for as long as it is borrowed.
+    // - open: until the call has looked it up nobody is told of the connection, and so nobody closes
+    //   it; afterwards it is used no more.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    control(socket, EventData::new_ptr(pointer.cast())).map_err(|error| {
+        // SAFETY: the pointer must come from a box that nobody else uses or will free.
+        // - from a box: made so above;
+        // - nobody else: the set has refused it, so that no thread is told of it.
+        drop(unsafe { Box::from_raw(pointer) });
+        error.into()
+    })
+}

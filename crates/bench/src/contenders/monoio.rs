@@ -1,0 +1,76 @@
+//! `monoio`: a runtime for each thread.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
+use ::monoio::{FusionDriver, FusionRuntime, IoUringDriver, LegacyDriver, RuntimeBuilder};
+use io_uring_of_monoio::IoUring;
+
+use super::threads::{Inbox, deal};
+use super::{Contender, Server, version};
+use crate::work::{BUFFER, Carry, process};
+
+pub(crate) fn contender() -> Contender {
+    Contender {
+        name: "monoio",
+        about: "monoio: a runtime per thread, connections dealt round robin, a task each",
+        version: || {
+            let driver = if ::monoio::utils::detect_uring() { "io_uring" } else { "epoll" };
+            format!("{} ({driver})", version::of_crate!("monoio"))
+        },
+        start,
+    }
+}
+
+fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+    deal("monoio", threads, build, serve)
+}
+
+/// On `io_uring` where the system has it, on `epoll` elsewhere.
+type Engine = FusionRuntime<IoUringDriver, LegacyDriver>;
+
+/// With the settings for a ring that only its own thread uses; without, if the kernel refuses them.
+fn build() -> io::Result<Engine> {
+    let mut settings = IoUring::builder();
+    settings.setup_single_issuer().setup_coop_taskrun().setup_defer_taskrun();
+    let builder = RuntimeBuilder::<FusionDriver>::new().uring_builder(settings);
+    builder.build().or_else(|_| RuntimeBuilder::<FusionDriver>::new().build())
+}
+
+fn serve(mut engine: Engine, inbox: Inbox, rung: UnixStream) -> io::Result<()> {
+    engine.block_on(async {
+        rung.set_nonblocking(true)?;
+        let mut rung = ::monoio::net::UnixStream::from_std(rung)?;
+        let mut buffer = vec![0; 64];
+        loop {
+            let (read, back) = rung.read(buffer).await;
+            if read? == 0 {
+                return Ok(());
+            }
+            buffer = back;
+            for stream in inbox.take_all() {
+                stream.set_nonblocking(true)?;
+                let stream = ::monoio::net::TcpStream::from_std(stream)?;
+                // A connection that fails ends its task and nothing else.
+                ::monoio::spawn(echo(stream));
+            }
+        }
+    })
+}
+
+async fn echo(mut stream: ::monoio::net::TcpStream) -> io::Result<()> {
+    let mut carry = Carry::default();
+    let mut buffer = Vec::with_capacity(BUFFER);
+    loop {
+        let (read, filled) = stream.read(buffer).await;
+        if read? == 0 {
+            return Ok(());
+        }
+        process(&mut carry, &filled);
+        let (written, used) = stream.write_all(filled).await;
+        written?;
+        buffer = used;
+        buffer.clear();
+    }
+}

@@ -1,0 +1,108 @@
+//! What the contenders that are told of readiness do with a connection that is ready.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::work::{BUFFER, Carry, process};
+
+/// The buffer into which a thread reads.
+pub(super) type Buffer = [u8; BUFFER];
+
+/// A buffer, allocated so that a thread's stack stays small.
+pub(super) fn buffer() -> Box<Buffer> {
+    Box::new([0; BUFFER])
+}
+
+/// A stream in non-blocking mode, and what is known of it between two events.
+#[derive(Debug)]
+pub(super) struct Connection<S = TcpStream> {
+    stream: S,
+    carry: Carry,
+    /// What was read and answered, but found no room in the socket.
+    unsent: Vec<u8>,
+}
+
+/// What a connection waits for once it has been served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// For input: all there was has been read.
+    Input,
+    /// For room to write to: the last write would have blocked.
+    Room,
+}
+
+impl Connection<TcpStream> {
+    /// Puts `stream` into non-blocking mode.
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self::of(stream))
+    }
+}
+
+impl<S> Connection<S> {
+    /// A stream that is in non-blocking mode.
+    pub(super) fn of(stream: S) -> Self {
+        Connection { stream, carry: Carry::default(), unsent: Vec::new() }
+    }
+
+    /// The stream itself.
+    pub(super) fn stream(&self) -> &S {
+        &self.stream
+    }
+}
+
+impl<S: Read + Write> Connection<S> {
+    /// Sends what is left of an answer, then reads and answers until nothing is left to read or the
+    /// socket is full. `None` when the stream has ended or failed.
+    ///
+    /// A short read says that nothing is left. With an edge-triggered set this does not hold for
+    /// the end of the stream, if it `ends` by the same edge that brought the data.
+    pub(super) fn serve(&mut self, buffer: &mut Buffer, ends: bool) -> Option<Next> {
+        if !self.unsent.is_empty() {
+            let sent = send(&mut self.stream, &self.unsent).ok()?;
+            self.unsent.drain(..sent);
+            if !self.unsent.is_empty() {
+                return Some(Next::Room);
+            }
+        }
+        loop {
+            let read = match self.stream.read(buffer) {
+                Ok(0) => return None,
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(Next::Input),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return None,
+            };
+            process(&mut self.carry, &buffer[..read]);
+            let sent = send(&mut self.stream, &buffer[..read]).ok()?;
+            if sent < read {
+                self.unsent.extend_from_slice(&buffer[sent..read]);
+                return Some(Next::Room);
+            }
+            if read < buffer.len() && !ends {
+                return Some(Next::Input);
+            }
+        }
+    }
+}
+
+/// Writes as much as there is room for; returns how much that was.
+fn send(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+impl<S: AsFd> AsFd for Connection<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,66 @@
+//! The completion port: owned keys, one-shot, armed right after each handler.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+
+use super::nonblocking::{Connection, Next, buffer};
+use super::{Contender, Server, threads, version};
+
+/// Packets taken by a wait at most.
+const BATCH: usize = 64;
+
+pub(crate) fn contender() -> Contender {
+    Contender {
+        name: "ours",
+        about: "completion-port: one port for all threads, with its usual settings",
+        version: || version::of_crate!("completion-port").to_owned(),
+        start,
+    }
+}
+
+fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+    let port = Arc::new(Port::new()?);
+    for _ in 0..threads {
+        let port = Arc::clone(&port);
+        threads::spawn("ours", move || serve(&port))?;
+    }
+    Ok(Box::new(Ours(port)))
+}
+
+struct Ours(Arc<Port<Connection>>);
+
+impl Server for Ours {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        let connection = Connection::new(stream)?;
+        self.0.register(Registration::owned(connection, Interest::IN, OneShot::Level))?;
+        Ok(())
+    }
+
+    fn wakes(&self) -> Option<u64> {
+        Some(self.0.stats().wakes)
+    }
+}
+
+fn serve(port: &Port<Connection>) -> io::Result<()> {
+    let mut batch = Batch::with_capacity(BATCH);
+    let mut buffer = buffer();
+    loop {
+        for packet in port.wait(&mut batch, None)? {
+            let Packet::Ready(mut ready) = packet else { continue };
+            match ready.key_mut().serve(&mut buffer, false) {
+                Some(Next::Input) => {
+                    ready.read_drained();
+                    ready.rearm_as(Interest::IN, OneShot::Level)?;
+                }
+                Some(Next::Room) => {
+                    ready.write_full();
+                    ready.rearm_as(Interest::OUT, OneShot::Level)?;
+                }
+                None => drop(ready), // deregisters the socket and closes it
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `polling`: one `Poller` for all threads, one-shot, as its documentation has it.
+//!
+//! Only one thread can wait at a time; a second call of `Poller::wait` returns at once with nothing.
+//! So the threads take turns by a lock, which is given back before the events are handled.
+
+use std::io;
+use std::net::TcpStream;
+use std::num::NonZero;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::polling::{Event, Events, Poller};
+
+use super::nonblocking::{Connection, Next, buffer};
+use super::{Contender, Server, threads, version};
+
+/// Events taken by a wait at most.
+const EVENTS: NonZero<usize> = NonZero::new(64).expect("more than none");
+
+pub(crate) fn contender() -> Contender {
+    Contender {
+        name: "polling",
+        about: "polling: one Poller for all threads, which take turns to wait; one-shot",
+        version: || version::of_crate!("polling").to_owned(),
+        start,
+    }
+}
+
+fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+    let shared = Arc::new(Shared { poller: Poller::new()?, turn: Mutex::new(()) });
+    for _ in 0..threads {
+        let shared = Arc::clone(&shared);
+        threads::spawn("polling", move || serve(&shared))?;
+    }
+    Ok(Box::new(Polling(shared)))
+}
+
+struct Shared {
+    poller: Poller,
+    /// Held by the thread that waits.
+    turn: Mutex<()>,
+}
+
+struct Polling(Arc<Shared>);
+
+impl Server for Polling {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        let connection = Box::new(Connection::new(stream)?);
+        let number = connection.as_fd().as_raw_fd();
+        let pointer = Box::into_raw(connection);
+        let event = Event::readable(pointer.expose_provenance());
+        // SAFETY: the source must be deleted before it is dropped.
+        // - deleted: `serve` does so before it frees the box.
+        let added = unsafe { self.0.poller.add(number, event) };
+        added.inspect_err(|_| {
+            // SAFETY: the pointer must come from a box that nobody else uses or will free.
+            // - from a box: made so above;
+            // - nobody else: the poller has refused it, so that no thread is told of it.
+            drop(unsafe { Box::from_raw(pointer) });
+        })
+    }
+}
+
+fn serve(shared: &Shared) -> io::Result<()> {
+    let mut buffer = buffer();
+    let mut events = Events::with_capacity(EVENTS);
+    loop {
+        events.clear();
+        {
+            let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.poller.wait(&mut events, None)?;
+        }
+        for event in events.iter() {
+            let pointer = std::ptr::with_exposed_provenance_mut::<Connection>(event.key);
+            // SAFETY: the pointer must come from a box that nobody else uses or will free.
+            // - from a box: the poller was given no other keys, and their pointers were exposed;
+            // - nobody else: of a one-shot source the poller tells one thread, and nobody again
+            //   before that thread arms it.
+            let mut connection = unsafe { Box::from_raw(pointer) };
+            match connection.serve(&mut buffer, false) {
+                None => shared.poller.delete(connection.stream())?,
+                Some(next) => arm(&shared.poller, connection, next)?,
+            }
+        }
+    }
+}
+
+/// Arms a connection; from then on it is the thread's that is told of it.
+fn arm(poller: &Poller, connection: Box<Connection>, next: Next) -> io::Result<()> {
+    let number = connection.as_fd().as_raw_fd();
+    let key = Box::into_raw(connection).expose_provenance();
+    let event = match next {
+        Next::Input => Event::readable(key),
+        Next::Room => Event::writable(key),
+    };
+    // SAFETY: the descriptor must stay open for as long as it is borrowed.
+    // - open: until the call has looked it up nobody is told of the connection, and so nobody closes
+    //   it; afterwards it is used no more.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    poller.modify(socket, event)
+}

@@ -1,0 +1,250 @@
+//! Each contender does what a server of this benchmark has to do.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+
+use super::{Contender, Server, all};
+use crate::work::{MESSAGE, Work, message};
+
+const THREADS: usize = 2;
+
+/// One test at a time: the time of the processor is that of the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `test` with a server of each contender.
+fn each(test: fn(&dyn Server)) {
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        eprintln!("{name}");
+        test(&*start(THREADS).unwrap());
+    }
+}
+
+/// The two ends of a connection: the client's, and the one that a server takes over.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    for stream in [&client, &accepted] {
+        stream.set_nodelay(true).unwrap();
+    }
+    // What should not take long fails instead of hanging.
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    (client, accepted)
+}
+
+fn connect(server: &dyn Server) -> TcpStream {
+    let (client, accepted) = pair();
+    server.add(accepted).unwrap();
+    client
+}
+
+fn receive(client: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    client.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Messages that ask for nothing but to be sent back.
+fn echoes(numbers: std::ops::Range<u64>) -> Vec<u8> {
+    numbers.flat_map(|number| message(Work::Echo, number)).collect()
+}
+
+#[test]
+fn names_are_unique_and_versions_are_known() {
+    let mut names: Vec<_> = all().iter().map(|contender| contender.name).collect();
+    for contender in all() {
+        let version = (contender.version)();
+        assert!(version.contains(|c: char| c.is_ascii_digit()), "{}: {version}", contender.name);
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all().len());
+}
+
+#[test]
+fn eight_connections_get_their_own_bytes_back() {
+    each(|server| {
+        let mut clients: Vec<_> = (0..8).map(|_| connect(server)).collect();
+        for round in 0..50 {
+            for (client, number) in clients.iter_mut().zip(0..) {
+                client.write_all(&message(Work::Echo, round * 8 + number)).unwrap();
+            }
+            for (client, number) in clients.iter_mut().zip(0..) {
+                let answer = receive(client, MESSAGE);
+                assert_eq!(answer, message(Work::Echo, round * 8 + number));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_burst_of_eight_comes_back() {
+    each(|server| {
+        let mut client = connect(server);
+        for round in 0..50 {
+            let burst = echoes(round * 8..round * 8 + 8);
+            client.write_all(&burst).unwrap();
+            assert_eq!(receive(&mut client, burst.len()), burst);
+        }
+    });
+}
+
+/// More connections than a wait returns or a ring has buffers, all ready when the only thread comes
+/// back from a handler.
+#[test]
+fn all_of_many_that_are_ready_at_once_are_served() {
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        eprintln!("{name}");
+        let server = start(1).unwrap();
+        let mut slow = connect(&*server);
+        let mut clients: Vec<_> = (0..300).map(|_| connect(&*server)).collect();
+        for round in 0..3 {
+            slow.write_all(&message(Work::Sleep(20_000), round)).unwrap();
+            for (client, number) in clients.iter_mut().zip(0..) {
+                client.write_all(&echoes(number..number + 2)).unwrap();
+            }
+            for (client, number) in clients.iter_mut().zip(0..) {
+                assert_eq!(receive(client, 2 * MESSAGE), echoes(number..number + 2));
+            }
+            receive(&mut slow, MESSAGE);
+        }
+    }
+}
+
+#[test]
+fn every_message_is_performed_once() {
+    each(|server| {
+        let mut client = connect(server);
+        let burst: Vec<u8> = (0..4).flat_map(|n| message(Work::Sleep(5_000), n)).collect();
+        let began = Instant::now();
+        client.write_all(&burst).unwrap();
+        assert_eq!(receive(&mut client, burst.len()), burst);
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(20) && took < Duration::from_millis(40), "{took:?}");
+    });
+}
+
+#[test]
+fn a_split_message_is_performed_when_it_is_complete() {
+    const PAUSE: u32 = 20_000;
+    each(|server| {
+        let mut client = connect(server);
+        for cut in [1, 20, 63] {
+            let asked = message(Work::Sleep(PAUSE), cut as u64);
+            client.write_all(&asked[..cut]).unwrap();
+            assert_eq!(receive(&mut client, cut), asked[..cut]);
+            let began = Instant::now();
+            client.write_all(&asked[cut..]).unwrap();
+            assert_eq!(receive(&mut client, MESSAGE - cut), asked[cut..]);
+            assert!(began.elapsed() >= Duration::from_micros(PAUSE.into()));
+        }
+    });
+}
+
+#[test]
+fn what_finds_no_room_is_sent_later() {
+    const ROOM: usize = 16 * 1024;
+    const MESSAGES: u64 = 200 * 1024 / MESSAGE as u64;
+    each(|server| {
+        let (mut client, accepted) = pair();
+        sockopt::set_socket_send_buffer_size(&accepted, ROOM).unwrap();
+        sockopt::set_socket_recv_buffer_size(&client, ROOM).unwrap();
+        sockopt::set_socket_send_buffer_size(&client, 1 << 20).unwrap();
+        let room = sockopt::socket_send_buffer_size(&accepted).unwrap()
+            + sockopt::socket_recv_buffer_size(&client).unwrap();
+        let sent = echoes(0..MESSAGES);
+        assert!(room < sent.len() / 2);
+        server.add(accepted).unwrap();
+        for _ in 0..3 {
+            client.write_all(&sent).unwrap();
+            assert!(receive(&mut client, sent.len()) == sent, "not the same bytes");
+        }
+        // The others are not kept from their answers by one who does not read.
+        client.write_all(&sent).unwrap();
+        let mut other = connect(server);
+        for number in 0..100 {
+            other.write_all(&message(Work::Echo, number)).unwrap();
+            assert_eq!(receive(&mut other, MESSAGE), message(Work::Echo, number));
+        }
+        assert!(receive(&mut client, sent.len()) == sent, "not the same bytes");
+    });
+}
+
+#[test]
+fn the_end_of_the_stream_closes_the_connection() {
+    each(|server| {
+        let mut quiet = connect(server);
+        quiet.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(quiet.read(&mut [0]).unwrap(), 0);
+
+        // The last message and the end may arrive as one.
+        for number in 0..50 {
+            let mut client = connect(server);
+            client.write_all(&message(Work::Echo, number)).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(receive(&mut client, MESSAGE), message(Work::Echo, number));
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+    });
+}
+
+/// A peer that goes away with something unread resets the connection.
+#[test]
+fn a_reset_connection_harms_no_other() {
+    each(|server| {
+        let mut other = connect(server);
+        for number in 0..20 {
+            let mut client = connect(server);
+            client.write_all(&echoes(0..8)).unwrap();
+            receive(&mut client, 1);
+            drop(client);
+            other.write_all(&message(Work::Echo, number)).unwrap();
+            assert_eq!(receive(&mut other, MESSAGE), message(Work::Echo, number));
+        }
+    });
+}
+
+#[test]
+fn an_idle_server_uses_no_processor() {
+    const WINDOW: Duration = Duration::from_millis(300);
+    const QUIET: Duration = Duration::from_micros(200);
+    let _alone = alone();
+    let mut busy = Vec::new();
+    for Contender { name, start, .. } in all() {
+        let server = start(THREADS).unwrap();
+        let mut clients: Vec<_> = (0..8).map(|_| connect(&*server)).collect();
+        for client in &mut clients {
+            client.write_all(&message(Work::Echo, 1)).unwrap();
+            receive(client, MESSAGE);
+        }
+        // Tests of other modules may run in some of the windows.
+        let mut windows = (0..10).map(|_| used_in(WINDOW));
+        if windows.all(|used| used > QUIET) {
+            busy.push(name);
+        }
+    }
+    assert!(busy.is_empty(), "busy while idle: {busy:?}");
+}
+
+#[allow(clippy::disallowed_methods, reason = "nothing happens that could be waited for")]
+fn used_in(window: Duration) -> Duration {
+    let before = used();
+    std::thread::sleep(window);
+    used() - before
+}
+
+/// The processor's time of this process so far.
+fn used() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap())
+}

@@ -1,0 +1,112 @@
+//! The threads of the servers, and how connections are dealt to those that do not share them.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+
+use super::Server;
+
+/// Starts a thread that serves for as long as the process lives. Should it fail, the process ends:
+/// a server with a thread too few would be measured as if nothing had happened.
+pub(super) fn spawn(
+    name: &'static str,
+    serve: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let run = move || {
+        let Err(error) = serve() else { return };
+        eprintln!("{name}: {error}");
+        std::process::exit(1);
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+}
+
+/// A thread that takes over connections.
+pub(super) trait Take: Send + Sync {
+    /// Takes over a connection; called by any thread.
+    fn take(&self, stream: TcpStream) -> io::Result<()>;
+}
+
+/// A server each of whose threads has connections of its own, dealt round robin.
+pub(super) struct Dealer<T> {
+    takers: Vec<T>,
+    next: AtomicUsize,
+}
+
+impl<T> Dealer<T> {
+    /// Deals to these.
+    pub(super) fn new(takers: Vec<T>) -> Self {
+        Dealer { takers, next: AtomicUsize::new(0) }
+    }
+}
+
+impl<T: Take> Server for Dealer<T> {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        self.takers[turn % self.takers.len()].take(stream)
+    }
+}
+
+/// The connections on their way to a thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inbox(Arc<Mutex<Vec<TcpStream>>>);
+
+impl Inbox {
+    /// Puts one in.
+    pub(super) fn put(&self, stream: TcpStream) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+    }
+
+    /// Takes all that are there.
+    pub(super) fn take_all(&self) -> Vec<TcpStream> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// An inbox with a bell: whoever waits for the bytes of the other end of `bell` is told.
+struct Bell {
+    inbox: Inbox,
+    bell: UnixStream,
+}
+
+impl Take for Bell {
+    fn take(&self, stream: TcpStream) -> io::Result<()> {
+        self.inbox.put(stream);
+        (&self.bell).write_all(&[0])
+    }
+}
+
+/// Starts a server of threads that each `build` an engine, which stays on its thread, and `serve`
+/// with it the connections that come into an inbox. A byte arrives on the stream after each.
+///
+/// Returns when all engines are built, or with the first error of those that are not.
+pub(super) fn deal<E: 'static>(
+    name: &'static str,
+    threads: usize,
+    build: fn() -> io::Result<E>,
+    serve: fn(E, Inbox, UnixStream) -> io::Result<()>,
+) -> io::Result<Box<dyn Server>> {
+    let (built, results) = mpsc::channel();
+    let mut takers = Vec::with_capacity(threads);
+    for _ in 0..threads {
+        let (bell, rung) = UnixStream::pair()?;
+        let inbox = Inbox::default();
+        takers.push(Bell { inbox: inbox.clone(), bell });
+        let built = built.clone();
+        spawn(name, move || {
+            let (engine, result) = match build() {
+                Ok(engine) => (Some(engine), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            // Nobody listens if another thread has failed already.
+            let _ = built.send(result);
+            drop(built);
+            engine.map_or(Ok(()), |engine| serve(engine, inbox, rung))
+        })?;
+    }
+    drop(built);
+    results.iter().collect::<io::Result<()>>()?;
+    Ok(Box::new(Dealer::new(takers)))
+}

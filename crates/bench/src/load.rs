@@ -1,0 +1,380 @@
+//! The load generator: one thread, a closed loop. Each active connection sends a request, or a burst
+//! of them, waits for the whole answer, and sends the next. Nothing is allocated meanwhile.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::histogram::Histogram;
+use crate::work::{BUFFER, MESSAGE, Work, message};
+
+/// Messages of a burst at most.
+pub(crate) const BURST: usize = 8;
+/// How long the answers to the last requests may take.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Connections that are made before the server is waited for.
+pub(crate) const PORTION: usize = 1000;
+
+/// What the handlers of the requests have to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Handlers {
+    /// Nothing.
+    Quick,
+    /// All the same work.
+    All(Work),
+    /// A sleep of so many microseconds, once in so many requests.
+    SometimesSleep { once_in: u64, microseconds: u32 },
+    /// Nothing, but those of the first connection spin for so many microseconds.
+    FirstSpins(u32),
+}
+
+/// What the connections send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern {
+    pub(crate) handlers: Handlers,
+    /// Messages sent at once.
+    pub(crate) burst: usize,
+}
+
+/// What came of a round, apart from the latencies. Requests of a spinning connection are not in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Requests answered until the time was over, and that time in seconds.
+    pub(crate) in_time: u64,
+    pub(crate) seconds: f64,
+    /// Requests answered in all.
+    pub(crate) answered: u64,
+    /// Requests answered in time on the connection that got the fewest answers.
+    pub(crate) least: u64,
+}
+
+/// Connections from each client address: the kernel finds a free port the slower the more are in
+/// use, and there are 28,000 by default.
+const PER_ADDRESS: usize = 8000;
+
+/// Connects from the `index`-th address of the loopback network.
+fn connect_from(index: usize, server: SocketAddr) -> io::Result<TcpStream> {
+    if index == 0 {
+        return TcpStream::connect(server);
+    }
+    let index = u8::try_from(index).map_err(|_| io::Error::other("too many connections"))?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 1, index], 0)))?;
+    rustix::net::connect(&socket, &server)?;
+    Ok(socket.into())
+}
+
+/// An active connection.
+struct Client {
+    stream: TcpStream,
+    request: [u8; MESSAGE * BURST],
+    /// How long the request is, and how much of its answer has come; equal when none is under way.
+    length: usize,
+    received: usize,
+    sent_at: Instant,
+    /// Requests begun ever, to tell them apart.
+    begun: u64,
+    /// Requests answered in this round.
+    answered: u64,
+}
+
+/// Connections to a server.
+pub(crate) struct Load {
+    set: OwnedFd,
+    active: Vec<Client>,
+    idle: Vec<TcpStream>,
+    events: Vec<Event>,
+    buffer: Box<[u8; BUFFER]>,
+    /// Requests sent ever.
+    sent: u64,
+}
+
+impl Load {
+    pub(crate) fn new() -> io::Result<Load> {
+        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        let (active, idle, events) = (Vec::new(), Vec::new(), Vec::with_capacity(64));
+        Ok(Load { set, active, idle, events, buffer: Box::new([0; BUFFER]), sent: 0 })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.active.len() + self.idle.len()
+    }
+
+    /// Connects once more. An idle connection is only held open.
+    pub(crate) fn connect(&mut self, server: SocketAddr, active: bool) -> io::Result<()> {
+        let stream = connect_from(self.connections() / PER_ADDRESS, server)?;
+        // A reset at the end leaves no connection behind that would keep the port number.
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        if !active {
+            self.idle.push(stream);
+            return Ok(());
+        }
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let data = EventData::new_u64(self.active.len() as u64);
+        epoll::add(&self.set, &stream, data, EventFlags::IN | EventFlags::ET)?;
+        self.active.push(Client {
+            stream,
+            request: [0; MESSAGE * BURST],
+            length: 0,
+            received: 0,
+            sent_at: Instant::now(),
+            begun: 0,
+            answered: 0,
+        });
+        Ok(())
+    }
+
+    /// Sends requests for as long as `time`, then waits for the last answers. The latencies of the
+    /// answers go into `latencies`.
+    ///
+    /// An error says in a line what went wrong; the connections are of no use after it.
+    pub(crate) fn run(
+        &mut self,
+        pattern: Pattern,
+        time: Duration,
+        latencies: &mut Histogram,
+    ) -> Result<Tally, String> {
+        for index in 0..self.active.len() {
+            self.active[index].answered = 0;
+            self.send(index, pattern)?;
+        }
+        let spinners = usize::from(matches!(pattern.handlers, Handlers::FirstSpins(_)));
+        let begin = Instant::now();
+        let (end, deadline) = (begin + time, begin + time + DRAIN);
+        let (mut tally, mut sending, mut under_way) = (Tally::default(), true, self.active.len());
+        while under_way > 0 {
+            let now = Instant::now();
+            if sending && now >= end {
+                sending = false;
+                tally.seconds = (now - begin).as_secs_f64();
+                let answered = self.active[spinners..].iter().map(|client| client.answered);
+                tally.in_time = answered.clone().sum();
+                tally.least = answered.min().unwrap_or(0);
+            }
+            if now >= deadline {
+                let (all, seconds) = (self.active.len(), DRAIN.as_secs());
+                return Err(format!(
+                    "stalled: {under_way} of {all} without answer for {seconds} s"
+                ));
+            }
+            let until = if sending { end } else { deadline };
+            self.wait(until.saturating_duration_since(now))?;
+            for at in 0..self.events.len() {
+                let Ok(index) = usize::try_from(self.events[at].data.u64()) else { continue };
+                let Some(latency) = self.receive(index)? else { continue };
+                if index < spinners {
+                    // Its request takes as long as it was told to.
+                } else if spinners > 0 {
+                    latencies.record_as_if_asked_each_millisecond(latency);
+                } else {
+                    latencies.record(latency);
+                }
+                self.active[index].answered += pattern.burst as u64;
+                if sending {
+                    self.send(index, pattern)?;
+                } else {
+                    under_way -= 1;
+                }
+            }
+        }
+        tally.answered = self.active[spinners..].iter().map(|client| client.answered).sum();
+        Ok(tally)
+    }
+
+    fn wait(&mut self, time: Duration) -> Result<(), String> {
+        let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
+        self.events.clear();
+        let space = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.set, space, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(format!("load generator: {error}")),
+        }
+    }
+
+    /// Sends the next request of a connection.
+    fn send(&mut self, index: usize, pattern: Pattern) -> Result<(), String> {
+        let client = &mut self.active[index];
+        let (messages, _) = client.request.as_chunks_mut::<MESSAGE>();
+        for slot in &mut messages[..pattern.burst] {
+            let work = match pattern.handlers {
+                Handlers::All(work) => work,
+                Handlers::SometimesSleep { once_in, microseconds }
+                    if self.sent % once_in == once_in - 1 =>
+                {
+                    Work::Sleep(microseconds)
+                }
+                Handlers::FirstSpins(microseconds) if index == 0 => Work::Spin(microseconds),
+                _ => Work::Echo,
+            };
+            *slot = message(work, (index as u64) << 40 | client.begun);
+            client.begun += 1;
+            self.sent += 1;
+        }
+        client.length = pattern.burst * MESSAGE;
+        client.received = 0;
+        client.sent_at = Instant::now();
+        let sent = client.stream.write(&client.request[..client.length]);
+        match sent {
+            Ok(count) if count == client.length => Ok(()),
+            Ok(count) => Err(format!("load generator: sent {count} of {} bytes", client.length)),
+            Err(error) => Err(format!("sending: {error}")),
+        }
+    }
+
+    /// Takes what has come; the latency, if the answer is complete.
+    fn receive(&mut self, index: usize) -> Result<Option<Duration>, String> {
+        let client = &mut self.active[index];
+        let count = match client.stream.read(&mut *self.buffer) {
+            Ok(0) => return Err("the server closed a connection".to_owned()),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(format!("receiving: {error}")),
+        };
+        // A read that takes less than the buffer holds leaves nothing behind, and more gives a new
+        // event.
+        let expected =
+            client.request[..client.length].get(client.received..client.received + count);
+        if expected != Some(&self.buffer[..count]) {
+            return Err("an answer differs from its request".to_owned());
+        }
+        client.received += count;
+        Ok((client.received == client.length).then(|| client.sent_at.elapsed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    const ECHO: Pattern = Pattern { handlers: Handlers::Quick, burst: 1 };
+
+    /// Serves two connections one after the other with `answer`, in a thread.
+    fn serve(answer: fn(&mut TcpStream) -> io::Result<()>) -> Load {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.set_nodelay(true).unwrap();
+                thread::spawn(move || while answer(&mut stream).is_ok() {});
+            }
+        });
+        let mut load = Load::new().unwrap();
+        load.connect(address, true).unwrap();
+        load.connect(address, true).unwrap();
+        load
+    }
+
+    fn run(load: &mut Load, pattern: Pattern) -> (Result<Tally, String>, Histogram) {
+        let mut latencies = Histogram::default();
+        let tally = load.run(pattern, Duration::from_millis(30), &mut latencies);
+        (tally, latencies)
+    }
+
+    fn echo(stream: &mut TcpStream) -> io::Result<()> {
+        let mut bytes = [0; 7];
+        stream.read_exact(&mut bytes[..1])?;
+        stream.write_all(&bytes[..1])?;
+        stream.read_exact(&mut bytes)?;
+        stream.write_all(&bytes)
+    }
+
+    #[test]
+    fn answers_in_pieces_are_put_together_and_counted_once() {
+        let mut load = serve(echo);
+        for burst in [1, BURST] {
+            let (tally, latencies) = run(&mut load, Pattern { handlers: Handlers::Quick, burst });
+            let tally = tally.unwrap();
+            assert!(tally.in_time > 0 && tally.answered >= tally.in_time, "{tally:?}");
+            assert_eq!(tally.answered % burst as u64, 0);
+            assert!(tally.answered - tally.in_time <= 2 * burst as u64, "{tally:?}");
+            assert!(tally.least <= tally.in_time / 2, "{tally:?}");
+            assert!(tally.seconds >= 0.03 && tally.seconds < 1.0, "{tally:?}");
+            assert!(latencies.per_mille(500).unwrap() > 0.0);
+        }
+    }
+
+    #[test]
+    fn connections_come_from_several_addresses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for (index, expected) in [(0, "127.0.0.1"), (1, "127.0.1.1"), (255, "127.0.1.255")] {
+            let _client = connect_from(index, listener.local_addr().unwrap()).unwrap();
+            assert_eq!(listener.accept().unwrap().1.ip().to_string(), expected);
+        }
+        assert!(connect_from(256, listener.local_addr().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_wrong_answer_is_found() {
+        let mut load = serve(|stream| {
+            let mut bytes = [0; MESSAGE];
+            stream.read_exact(&mut bytes)?;
+            bytes[40] ^= 1;
+            stream.write_all(&bytes)
+        });
+        assert_eq!(run(&mut load, ECHO).0.unwrap_err(), "an answer differs from its request");
+    }
+
+    #[test]
+    fn more_than_was_sent_is_a_wrong_answer() {
+        let mut load = serve(|stream| {
+            let mut bytes = [0; MESSAGE];
+            stream.read_exact(&mut bytes)?;
+            stream.write_all(&[bytes, bytes].concat())
+        });
+        assert!(run(&mut load, ECHO).0.is_err());
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_is_told() {
+        let mut load = serve(|_| Err(ErrorKind::Other.into()));
+        let reason = run(&mut load, ECHO).0.unwrap_err();
+        assert!(reason.contains("closed") || reason.contains("reset"), "{reason}");
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_stalls_and_does_not_hang() {
+        let mut load = serve(|stream| stream.read_exact(&mut [0; MESSAGE]));
+        assert_eq!(run(&mut load, ECHO).0.unwrap_err(), "stalled: 2 of 2 without answer for 5 s");
+    }
+
+    /// What is sent is read back by the other side: one sleep in three, spins on the first only.
+    #[test]
+    fn the_work_is_dealt_as_the_pattern_says() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut load = Load::new().unwrap();
+        for _ in 0..2 {
+            load.connect(listener.local_addr().unwrap(), true).unwrap();
+        }
+        let mut streams: Vec<TcpStream> = (0..2).map(|_| listener.accept().unwrap().0).collect();
+        let mut kinds = |load: &mut Load, handlers, index: usize, burst: usize| {
+            load.send(index, Pattern { handlers, burst }).unwrap();
+            let mut bytes = vec![0; burst * MESSAGE];
+            streams[index].read_exact(&mut bytes).unwrap();
+            bytes.chunks(MESSAGE).map(|message| message[0]).collect::<Vec<u8>>()
+        };
+        let sleep = Handlers::SometimesSleep { once_in: 3, microseconds: 5 };
+        assert_eq!(kinds(&mut load, sleep, 0, 7), [0, 0, 2, 0, 0, 2, 0]);
+        assert_eq!(kinds(&mut load, sleep, 1, 1), [0]);
+        assert_eq!(kinds(&mut load, sleep, 1, 1), [2]);
+        assert_eq!(kinds(&mut load, Handlers::FirstSpins(9), 0, 1), [4]);
+        assert_eq!(kinds(&mut load, Handlers::FirstSpins(9), 1, 1), [0]);
+        assert_eq!(kinds(&mut load, Handlers::All(Work::Locked(3)), 1, 2), [3, 3]);
+    }
+}

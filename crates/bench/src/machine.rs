@@ -1,0 +1,132 @@
+//! Where, when and from which source a run was made.
+
+use std::fs;
+use std::process::Command;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+/// What has to be known to compare two runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    /// Processors that this process may use.
+    pub(crate) processors: usize,
+    pub(crate) memory_mib: Option<u64>,
+    pub(crate) kernel: String,
+    /// Whether the processors are a hypervisor's, as far as they say so.
+    pub(crate) virtual_machine: bool,
+    pub(crate) rustc: String,
+    /// The build: `release` or `debug`; only the former is worth comparing.
+    pub(crate) profile: String,
+    /// The source, with `-dirty` if it has changes; `unknown` without Git.
+    pub(crate) commit: String,
+    /// UTC.
+    pub(crate) date: String,
+    /// Descriptors that each process may have.
+    pub(crate) descriptors: Option<u64>,
+}
+
+impl Machine {
+    pub(crate) fn here() -> Machine {
+        let unknown = || "unknown".to_owned();
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let memory = field(&meminfo, "MemTotal")
+            .and_then(|size| Some(size.split_whitespace().next()?.parse::<u64>().ok()? / 1024));
+        Machine {
+            processor: field(&cpuinfo, "model name").map_or_else(unknown, str::to_owned),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: memory,
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .map_or_else(|_| unknown(), |release| release.trim().to_owned()),
+            virtual_machine: field(&cpuinfo, "flags")
+                .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+            rustc: env!("BENCH_RUSTC").to_owned(),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            commit: commit().unwrap_or_else(unknown),
+            date: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or_else(|_| unknown(), |time| date(time.as_secs())),
+            descriptors: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+        }
+    }
+}
+
+/// The value of the first line `name : value`.
+fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let (head, value) = line.split_once(':')?;
+        (head.trim() == name).then(|| value.trim())
+    })
+}
+
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR")]).args(arguments).output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let clean = git(&["status", "--porcelain"])?.is_empty();
+    Some(if clean { commit } else { format!("{commit}-dirty") })
+}
+
+/// Seconds since 1970 as `2026-03-01T12:00:00Z`.
+fn date(seconds: u64) -> String {
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in lengths {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (1_772_323_200, "2026-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(date(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let here = Machine::here();
+        assert!(here.processors >= 1);
+        assert!(here.rustc.starts_with("rustc 1."), "{}", here.rustc);
+        assert!(here.kernel.contains('.'), "{}", here.kernel);
+        assert_eq!(here.profile, if cfg!(debug_assertions) { "debug" } else { "release" });
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "MemTotalX: 1\nMemTotal:  4025 kB\n";
+        assert_eq!(field(text, "MemTotal"), Some("4025 kB"));
+        assert_eq!(field(text, "Mem"), None);
+    }
+}

@@ -1,0 +1,366 @@
+//! What the port would do on a machine with many processors: a simulation with measured costs.
+//!
+//! No thread runs here; the figures are a calculation, and are worth what its assumptions are worth
+//! (see [`costs`]). What is simulated is what decides over many processors: the one lock, the kernel
+//! sets that one thread at a time harvests, who claims how much, and who is woken. What is left out:
+//! the network, other users of the machine, more threads than processors, and the bandwidth of
+//! memory.
+
+mod costs;
+#[path = "../../completion-port/src/state/seats.rs"]
+#[allow(dead_code, reason = "the port's own rules, of which the model has no use for some")]
+mod seats;
+mod simulation;
+
+use clap::Args;
+
+use self::costs::Costs;
+use self::simulation::{Claim, Outcome, Search, Setup, simulate};
+use crate::table::align;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Numbers of processors, which are also the numbers of threads and the concurrency value
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [2, 8, 32, 64],
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cores: Vec<u16>,
+    /// How long handlers run, in microseconds
+    #[arg(long, value_name = "US,…", value_delimiter = ',', default_values_t = [1, 5, 10, 20],
+        value_parser = clap::value_parser!(u16).range(1..))]
+    handler: Vec<u16>,
+    /// Numbers of kernel sets
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4],
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    sets: Vec<u16>,
+    /// Connections for each processor
+    #[arg(long, value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    connections: u16,
+    /// From an answer to the next request, on the average, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 10)]
+    think: u16,
+    /// How much a thread takes of what is queued
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Claim::Whole, Claim::Part])]
+    claim: Vec<Claim>,
+    /// What a thread takes at least, if it is there, of the part that is its own
+    #[arg(long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    least: u16,
+    /// Whom a thread asks that looks without sleeping, if there are several sets
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Search::Top])]
+    search: Vec<Search>,
+    /// What it costs to fetch a cache line from another processor of the socket, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = Costs::default().near)]
+    near: u64,
+    /// The same from another socket
+    #[arg(long, value_name = "NS", default_value_t = Costs::default().far)]
+    far: u64,
+    /// Processors of a socket
+    #[arg(long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    socket: u16,
+    /// What a wake costs who wakes, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = Costs::default().wake)]
+    wake: u64,
+    /// From a wake until the thread runs, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = Costs::default().latency)]
+    latency: u64,
+    /// How much time is simulated for each line, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 40,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    time: u16,
+    /// Look for the number of processors that a port can feed, instead; and calculate how many there
+    /// are when nothing but a full set, or nothing but the lock with two sections for eight packets,
+    /// is the limit
+    #[arg(long)]
+    saturation: bool,
+}
+
+/// The load at which delays are compared, in percent of what the handlers alone would allow.
+const LIGHT: u64 = 70;
+/// More processors than this are not looked at.
+const MOST: usize = 512;
+/// How many processors a port can feed: as many as do at least such a part each of what one alone
+/// does.
+const FED: [f64; 2] = [0.9, 0.5];
+/// Packets for each claim, where the limit of the lock is calculated.
+const EACH: u64 = 8;
+
+/// Prints the tables.
+pub(crate) fn run(options: &Options) {
+    let text = if options.saturation { saturation(options) } else { outcomes(options) };
+    print!("{text}");
+}
+
+impl Options {
+    fn setup(&self, cores: usize, handler: u16, sets: u16, claim: Claim, search: Search) -> Setup {
+        let costs = Costs {
+            near: self.near,
+            far: self.far,
+            socket: usize::from(self.socket),
+            wake: self.wake,
+            wake_kernel: self.wake,
+            latency: self.latency,
+            ..Costs::default()
+        };
+        let duration = u64::from(self.time) * 1_000_000;
+        Setup {
+            cores,
+            sets: usize::from(sets),
+            connections: cores * usize::from(self.connections),
+            handler: u64::from(handler) * 1_000,
+            think: u64::from(self.think) * 1_000,
+            claim,
+            least: usize::from(self.least),
+            search,
+            costs,
+            // A parked thread may take a tick of a millisecond until it takes part.
+            warm_up: duration / 2,
+            duration,
+        }
+    }
+
+    fn variants(&self) -> impl Iterator<Item = (u16, Claim, Search, u16)> + '_ {
+        self.handler.iter().flat_map(move |handler| {
+            self.claim.iter().flat_map(move |claim| {
+                self.search.iter().flat_map(move |search| {
+                    self.sets.iter().map(move |sets| (*handler, *claim, *search, *sets))
+                })
+            })
+        })
+    }
+}
+
+/// With so many connections for each processor, the time from an answer to the next request at which
+/// they ask for so many percent of what the handlers allow.
+fn think_for(load: u64, handler: u64, connections: u64) -> u64 {
+    (connections * handler * 100 / load).saturating_sub(handler)
+}
+
+fn outcomes(options: &Options) -> String {
+    let mut rows = vec![
+        [
+            "cores",
+            "handler",
+            "claim",
+            "search",
+            "sets",
+            "of ideal",
+            "lock",
+            "busiest set",
+            "packets/claim",
+            "wakes/1000",
+            "p50",
+            "p99",
+            "of ideal at 70%",
+            "p50",
+            "p99",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for cores in &options.cores {
+        for (handler, claim, search, sets) in options.variants() {
+            let setup = options.setup(usize::from(*cores), handler, sets, claim, search);
+            let full = simulate(setup);
+            let think = think_for(LIGHT, setup.handler, options.connections.into());
+            let light = simulate(Setup { think, ..setup });
+            let mut row = vec![cores.to_string(), format!("{handler} us")];
+            row.extend(named(claim, search, sets));
+            row.extend(shown(&full));
+            row.push(percent(light.efficiency));
+            row.extend([light.p50, light.p99].map(microseconds));
+            rows.push(row);
+        }
+    }
+    align(rows, 0)
+}
+
+fn named(claim: Claim, search: Search, sets: u16) -> [String; 3] {
+    [format!("{claim:?}").to_lowercase(), format!("{search:?}").to_lowercase(), sets.to_string()]
+}
+
+fn shown(outcome: &Outcome) -> [String; 7] {
+    [
+        percent(outcome.efficiency),
+        percent(outcome.lock),
+        percent(outcome.set),
+        format!("{:.1}", outcome.share),
+        format!("{:.1}", outcome.wakes * 1000.0),
+        microseconds(outcome.p50),
+        microseconds(outcome.p99),
+    ]
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0}%", part * 100.0)
+}
+
+fn microseconds(nanoseconds: f64) -> String {
+    format!("{:.0} us", nanoseconds / 1000.0)
+}
+
+fn saturation(options: &Options) -> String {
+    let mut head = vec!["handler", "claim", "search", "sets"];
+    let parts: Vec<String> =
+        FED.iter().map(|part| format!("{} of one alone", percent(*part))).collect();
+    for part in &parts {
+        head.extend([part.as_str(), "lock", "busiest set"]);
+    }
+    head.extend(["limit of the sets", "limit of the lock"]);
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for (handler, claim, search, sets) in options.variants() {
+        let setup = |cores| options.setup(cores, handler, sets, claim, search);
+        let alone = simulate(setup(1)).efficiency;
+        let mut row = vec![format!("{handler} us")];
+        row.extend(named(claim, search, sets));
+        for part in FED {
+            let cores = largest(MOST, |cores| simulate(setup(cores)).efficiency >= part * alone);
+            let there = simulate(setup(cores.unwrap_or(MOST)));
+            row.push(cores.map_or_else(|| format!(">= {MOST}"), |cores| cores.to_string()));
+            row.extend([percent(there.lock), percent(there.set)]);
+        }
+        let Setup { costs, handler, sets, .. } = setup(1);
+        row.push((costs.packet(handler) * sets as u64 / costs.harvested()).to_string());
+        row.push((costs.packet(handler) * EACH / (2 * costs.locked())).to_string());
+        rows.push(row);
+    }
+    align(rows, 0)
+}
+
+/// By bisection, the largest number for which `holds`, if it holds for one and there is one number
+/// from which on it does not; `None` if it holds for `most` as well.
+fn largest(most: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
+    let (mut low, mut high) = (1, 2);
+    while holds(high) {
+        if high >= most {
+            return None;
+        }
+        (low, high) = (high, (high * 2).min(most));
+    }
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(cores: usize, sets: usize) -> Setup {
+        Setup {
+            cores,
+            sets,
+            connections: 16 * cores,
+            handler: 5_000,
+            think: 10_000,
+            claim: Claim::Whole,
+            least: 8,
+            search: Search::Top,
+            costs: Costs::default(),
+            warm_up: 5_000_000,
+            duration: 20_000_000,
+        }
+    }
+
+    /// One processor, one set, no time between answer and request: each batch has all connections,
+    /// and what it costs can be added up.
+    #[test]
+    fn one_processor_does_what_the_sum_of_the_costs_allows() {
+        for handler in [1_000, 20_000] {
+            let setup = Setup { think: 0, handler, ..setup(1, 1) };
+            let costs = setup.costs;
+            let batch = 16;
+            let each = costs.event + costs.deliver + costs.take + handler + costs.arm;
+            let cycle = 2 * costs.section + costs.harvest + batch * each;
+            let outcome = simulate(setup);
+            let expected = batch * setup.duration / cycle;
+            assert!(outcome.handled.abs_diff(expected) <= batch, "{outcome:?}, not {expected}");
+            assert_eq!(outcome.share, 16.0);
+            let busy = costs.harvest + batch * (costs.event + costs.deliver);
+            assert!((outcome.set - busy as f64 / cycle as f64).abs() < 0.01, "{outcome:?}");
+            let lock = (2 * costs.section) as f64 / cycle as f64;
+            assert!((outcome.lock - lock).abs() < 0.01, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_setup_has_the_same_outcome_and_another_one_another() {
+        let first = simulate(setup(8, 2));
+        assert_eq!(simulate(setup(8, 2)), first);
+        let dearer = Costs { near: 90, ..Costs::default() };
+        assert_ne!(simulate(Setup { costs: dearer, ..setup(8, 2) }), first);
+    }
+
+    #[test]
+    fn nobody_does_more_than_processors_can() {
+        for (cores, sets) in [(1, 1), (2, 2), (8, 1), (32, 4)] {
+            for claim in [Claim::Whole, Claim::Part] {
+                for search in [Search::Top, Search::Own] {
+                    let outcome = simulate(Setup { claim, search, ..setup(cores, sets) });
+                    let parts = [outcome.efficiency, outcome.lock, outcome.set];
+                    assert!(parts.iter().all(|part| *part > 0.0 && *part <= 1.0), "{outcome:?}");
+                    assert!(outcome.p99 >= outcome.p50, "{outcome:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_dearer_lock_or_wake_makes_nothing_faster() {
+        let usual = simulate(setup(8, 1)).handled;
+        let lock = Costs { section: 2_000, ..Costs::default() };
+        assert!(simulate(Setup { costs: lock, ..setup(8, 1) }).handled < usual);
+        let wake = Costs { wake: 30_000, latency: 90_000, ..Costs::default() };
+        assert!(simulate(Setup { costs: wake, ..setup(8, 1) }).handled < usual);
+    }
+
+    #[test]
+    fn at_most_a_part_is_claimed() {
+        let part = Setup { claim: Claim::Part, handler: 20_000, ..setup(8, 1) };
+        let whole = Setup { claim: Claim::Whole, ..part };
+        let (part, whole) = (simulate(part), simulate(whole));
+        // 128 connections on 8 processors: never more than 16.
+        assert!(part.share <= 16.0 && part.share < whole.share, "{part:?} {whole:?}");
+        assert!(part.p99 < whole.p99, "{part:?} {whole:?}");
+    }
+
+    #[test]
+    fn bisection_finds_the_last_one() {
+        for last in [1, 2, 3, 7, 8, 100, 511] {
+            assert_eq!(largest(512, |number| number <= last), Some(last));
+        }
+        assert_eq!(largest(512, |_| true), None);
+    }
+
+    #[test]
+    fn the_time_to_think_makes_the_load() {
+        // 16 connections that ask every 16 us for 1 us: full load; for 70 %, every 22.8 us.
+        assert_eq!(think_for(100, 1_000, 16), 15_000);
+        assert_eq!(think_for(70, 1_000, 16), 21_857);
+    }
+
+    #[test]
+    fn the_tables_have_a_line_for_each_combination() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let parse = |line: &str| <Line as clap::Parser>::parse_from(line.split(' ')).options;
+        let options = parse("model --cores 1,2 --handler 5,20 --sets 1,2 --time 2");
+        assert_eq!(outcomes(&options).lines().count(), 1 + 2 * 2 * 2 * 2);
+        let options = parse("model --handler 1 --sets 1 --claim part --time 2 --saturation");
+        let text = saturation(&options);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        // What the calculation says: (20 + 80 + 1000 + 25) / (94 + 15 + 72 + 5), and
+        // 8 x 1125 / (2 x 280).
+        assert!(text.trim_end().ends_with("  6                 16"), "{text}");
+    }
+}

@@ -1,0 +1,280 @@
+//! Registration and removal of many sockets, and the memory that a registration takes.
+//!
+//! The sockets are UDP sockets, one descriptor each. A round makes a new poller, registers all of
+//! them one after the other, and removes them in the order in which they came; so everything that has
+//! to grow grows in each round. The references are bare loops of `epoll_ctl`: one that watches for
+//! reading only, as most rivals do, and one that watches for everything, as the port does (a socket
+//! that can be written to is then reported at once, which costs the kernel something).
+//!
+//! Memory is what the C library's allocator has given out and not got back, as it counts itself, its
+//! own headers included. It is looked at in a process of its own for each number of sockets, since
+//! some of it (the port's table of descriptors) is the process's, and stays.
+
+mod asyncfd;
+mod bare;
+mod mio;
+mod ours;
+mod polling;
+
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{env, io};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::processor_time::Clock;
+use crate::report::{Cell, Row};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) rounds: usize,
+    pub(crate) sockets: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { rounds: 12, sockets: 10_000 }
+    }
+}
+
+/// Numbers of registrations for which the memory is looked at. Beside the round ones, those at which
+/// arrays that double are full (32 · (2^k - 1) slots), and those at which they and the table of
+/// descriptors, which doubles at 2^k, have just grown: the worst ones.
+const AMOUNTS: [usize; 9] = [1000, 1025, 4097, 5000, 8160, 8193, 10_000, 16_352, 16_385];
+
+/// What a contender has taken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    registration: Duration,
+    removal: Duration,
+    /// Bytes in use after the registrations, beyond those before it was made.
+    bytes: usize,
+}
+
+/// A way to register sockets.
+#[derive(Clone, Copy)]
+struct Entry {
+    name: &'static str,
+    run: fn(sockets: &mut Vec<UdpSocket>) -> io::Result<Taken>,
+}
+
+/// The first is the one to which the others are compared.
+const ENTRIES: [Entry; 9] = [
+    Entry { name: "ours", run: ours::owned },
+    Entry { name: "ours, plain keys", run: |sockets| ours::plain(sockets) },
+    Entry { name: "ours, with packets", run: ours::with_packets },
+    Entry { name: "ours, by tokens", run: ours::by_tokens },
+    Entry { name: BARE, run: |sockets| bare::reading(sockets) },
+    Entry { name: BARE_ALL, run: |sockets| bare::everything(sockets) },
+    Entry { name: "mio", run: |sockets| mio::run(sockets) },
+    Entry { name: "polling", run: |sockets| polling::run(sockets) },
+    Entry { name: "tokio", run: asyncfd::run },
+];
+
+const BARE: &str = "epoll_ctl";
+const BARE_ALL: &str = "epoll_ctl, all events";
+
+/// Measures all contenders.
+pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell> {
+    vec![times(options, progress), memory(progress)]
+}
+
+/// Registers and removes so many sockets; returns how many bytes the registrations took, `None` if
+/// there is no such contender.
+pub(crate) fn perform(name: &str, count: usize) -> io::Result<Option<usize>> {
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else { return Ok(None) };
+    let taken = attempt(*entry, &mut sockets(count)?, count)?;
+    Ok(Some(taken.bytes))
+}
+
+fn rows() -> Vec<Row> {
+    let row = |entry: &Entry| Row { contender: entry.name.to_owned(), ..Row::default() };
+    ENTRIES.iter().map(row).collect()
+}
+
+/// Sockets of one descriptor each, in non-blocking mode.
+fn sockets(count: usize) -> io::Result<Vec<UdpSocket>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let make = |_| -> io::Result<UdpSocket> {
+        let socket: OwnedFd = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+        Ok(socket.into())
+    };
+    (0..count).map(make).collect()
+}
+
+/// What is in use of the memory that the C library's allocator hands out.
+fn in_use() -> usize {
+    // SAFETY: mallinfo2(3) demands nothing.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
+}
+
+fn times(options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
+    progress(&format!("S7: registration of {} sockets", options.sockets));
+    let mut rows = rows();
+    let mut notes = Vec::new();
+    match sockets(options.sockets) {
+        Ok(mut sockets) => {
+            for round in 0..options.rounds {
+                let mut taken = [None; ENTRIES.len()];
+                for turn in 0..ENTRIES.len() {
+                    let index = (round + turn) % ENTRIES.len();
+                    match attempt(ENTRIES[index], &mut sockets, options.sockets) {
+                        Ok(done) => taken[index] = Some(done),
+                        Err(error) => rows[index].failure = Some(error.to_string()),
+                    }
+                }
+                note_times(&mut rows, &taken, options.sockets);
+            }
+        }
+        Err(error) => notes.push(format!("{} sockets cannot be had: {error}", options.sockets)),
+    }
+    Cell {
+        scenario: "S7".to_owned(),
+        title: format!("registration and removal of {} sockets", options.sockets),
+        threads: Some(1),
+        connections: Some(options.sockets),
+        compared: "both".to_owned(),
+        rows,
+        notes,
+    }
+}
+
+/// Runs a contender, which must bring back all sockets.
+fn attempt(entry: Entry, sockets: &mut Vec<UdpSocket>, count: usize) -> io::Result<Taken> {
+    let done = (entry.run)(sockets)?;
+    if sockets.len() == count {
+        return Ok(done);
+    }
+    Err(io::Error::other(format!("{} of {count} sockets came back", sockets.len())))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn note_times(rows: &mut [Row], taken: &[Option<Taken>], sockets: usize) {
+    let each = |time: Duration| time.as_nanos() as f64 / sockets as f64;
+    let bare = ENTRIES.iter().position(|entry| entry.name == BARE).and_then(|index| taken[index]);
+    let all =
+        ENTRIES.iter().position(|entry| entry.name == BARE_ALL).and_then(|index| taken[index]);
+    for (row, taken) in rows.iter_mut().zip(taken) {
+        let both = |taken: Taken| each(taken.registration + taken.removal);
+        row.push("registration", "ns", taken.map(|taken| each(taken.registration)));
+        row.push("removal", "ns", taken.map(|taken| each(taken.removal)));
+        row.push("both", "ns", taken.map(both));
+        let ratio = |bare: Option<Taken>| Some(both((*taken)?) / both(bare?));
+        row.push("/epoll_ctl", "", ratio(bare));
+        row.push("/all events", "", ratio(all));
+    }
+}
+
+fn memory(progress: &mut dyn FnMut(&str)) -> Cell {
+    progress("S7: memory");
+    let mut rows = rows();
+    for (entry, row) in ENTRIES.iter().zip(&mut rows) {
+        for amount in AMOUNTS {
+            match bytes_in_child(entry.name, amount) {
+                #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+                Ok(bytes) => {
+                    row.push(&amount.to_string(), "B", Some(bytes as f64 / amount as f64));
+                }
+                Err(error) => {
+                    row.failure = Some(format!("{amount} sockets: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+    Cell {
+        scenario: "S7".to_owned(),
+        title: "memory of a registration without its key, by the number of registrations"
+            .to_owned(),
+        threads: Some(1),
+        connections: None,
+        compared: "10000".to_owned(),
+        rows,
+        notes: Vec::new(),
+    }
+}
+
+/// What [`perform`] returns in a process of its own: `cport-bench memory CONTENDER SOCKETS`, which
+/// prints it.
+fn bytes_in_child(name: &str, count: usize) -> io::Result<usize> {
+    let mut child = Command::new(env::current_exe()?);
+    child.args(["memory", name, &count.to_string()]).stdin(Stdio::null());
+    let done = child.output()?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    text.trim().parse().map_err(|_| {
+        let errors = String::from_utf8_lossy(&done.stderr);
+        io::Error::other(format!("{}: {}", done.status, errors.trim()))
+    })
+}
+
+/// Runs `act`, which never sleeps, and returns the processor time it took: that is free of what other
+/// processes do meanwhile.
+fn timed(act: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+    let begin = Clock::Thread.now();
+    act()?;
+    Ok(Clock::Thread.now() - begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each contender fails by itself if a removal brings another key back than was registered.
+    #[test]
+    fn every_contender_brings_all_sockets_back() {
+        let mut sockets = sockets(100).unwrap();
+        for entry in ENTRIES {
+            let taken = attempt(entry, &mut sockets, 100).unwrap();
+            assert!(taken.registration > Duration::ZERO, "{}", entry.name);
+            assert!(taken.removal > Duration::ZERO, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_lost_is_an_error() {
+        let mut sockets = sockets(3).unwrap();
+        let forgetful = Entry {
+            name: "forgetful",
+            run: |sockets| {
+                sockets.pop();
+                Ok(Taken::default())
+            },
+        };
+        assert!(attempt(forgetful, &mut sockets, 3).is_err());
+    }
+
+    #[test]
+    fn memory_in_use_is_seen() {
+        let before = in_use();
+        let memory = std::hint::black_box(vec![1_u8; 1 << 22]);
+        let bytes = in_use() - before;
+        assert!((1 << 22..(1 << 22) + (1 << 16)).contains(&bytes), "{bytes}");
+        drop(memory);
+    }
+
+    #[test]
+    fn prices_are_for_each_socket_and_compared_with_both_loops() {
+        let mut rows = rows();
+        let taken = |micros| {
+            let (registration, removal) = (Duration::from_micros(micros), Duration::ZERO);
+            Some(Taken { registration, removal, bytes: 0 })
+        };
+        let all: Vec<_> = ENTRIES
+            .iter()
+            .map(|entry| match entry.name {
+                "ours" => taken(12),
+                BARE => taken(10),
+                BARE_ALL => taken(16),
+                _ => None,
+            })
+            .collect();
+        note_times(&mut rows, &all, 10);
+        assert_eq!(rows[0].values("registration"), [Some(1200.0)]);
+        assert_eq!(rows[0].values("/epoll_ctl"), [Some(1.2)]);
+        assert_eq!(rows[0].values("/all events"), [Some(0.75)]);
+    }
+}

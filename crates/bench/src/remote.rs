@@ -1,0 +1,132 @@
+//! A server's process as the harness sees it. Every wait for it has a limit.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
+
+use crate::server::{Hello, Snapshot};
+
+/// A server answers at once; this is for a machine that is busy with something else.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A running server. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    pub(crate) address: SocketAddr,
+}
+
+impl Remote {
+    /// Starts a server, with or without the kernel's counters.
+    pub(crate) fn start(contender: &str, threads: usize, count: bool) -> Result<Remote, String> {
+        // Not by its name: the file may have been replaced meanwhile by a newer build.
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["server", "--contender", contender, "--threads", &threads.to_string()]);
+        if count {
+            command.arg("--count");
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("server: {error}"))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("server: no pipes".to_owned());
+        };
+        let address = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut remote = Remote { child, input, output, address };
+        remote.address = remote.hear::<Hello>()?.address;
+        Ok(remote)
+    }
+
+    /// What the server has used up so far.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, String> {
+        self.input.write_all(b"snapshot\n").map_err(|error| format!("server: {error}"))?;
+        self.hear()
+    }
+
+    /// Waits until the server has taken over so many connections in all.
+    pub(crate) fn wait_for_added(&mut self, added: u64) -> Result<(), String> {
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            let snapshot = self.snapshot()?;
+            if snapshot.refused > 0 {
+                let reason = snapshot.refusal.unwrap_or_default();
+                return Err(format!("{} connections refused: {reason}", snapshot.refused));
+            }
+            if snapshot.added >= added {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("took over {} of {added} connections", snapshot.added));
+            }
+            pause(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until the server does nothing more, for a second at most; the last snapshot.
+    pub(crate) fn settle(&mut self) -> Result<Snapshot, String> {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let mut last = self.snapshot()?;
+        loop {
+            pause(Duration::from_millis(3));
+            let next = self.snapshot()?;
+            // A twentieth of the time is less than what any work left over takes.
+            let quiet = next.processor_time - last.processor_time < 150_000;
+            if quiet || Instant::now() > deadline {
+                return Ok(next);
+            }
+            last = next;
+        }
+    }
+
+    /// Reads one line; nothing follows an answer before the next command.
+    fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+        let deadline = Instant::now() + ANSWER;
+        let mut line = Vec::with_capacity(512);
+        while line.last() != Some(&b'\n') {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).map_err(|error| error.to_string())?;
+            let mut wanted = [PollFd::new(&self.output, PollFlags::IN)];
+            match poll(&mut wanted, Some(&timeout)) {
+                Ok(0) => return Err("server: does not answer".to_owned()),
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(format!("server: {error}")),
+            }
+            let mut bytes = [0; 1024];
+            let count = self.output.read(&mut bytes).map_err(|error| format!("server: {error}"))?;
+            if count == 0 {
+                return Err(self.ended());
+            }
+            line.extend_from_slice(&bytes[..count]);
+        }
+        serde_json::from_slice(&line).map_err(|error| format!("server: odd answer: {error}"))
+    }
+
+    fn ended(&mut self) -> String {
+        match self.child.wait() {
+            Ok(status) => format!("server: ended: {status}"),
+            Err(error) => format!("server: ended: {error}"),
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // It may be stuck in a handler; nothing of it is needed any more.
+        let _: io::Result<()> = self.child.kill();
+        let _: io::Result<_> = self.child.wait();
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "another process is looked at from time to time")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

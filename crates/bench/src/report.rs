@@ -1,0 +1,200 @@
+//! What a run has measured, as it is written to and read from the raw JSON.
+//!
+//! It holds every value of every round; medians, ratios and intervals are computed anew each time
+//! they are printed.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+
+/// Counted up when the raw JSON changes its form.
+pub(crate) const FORMAT: u32 = 1;
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) format: u32,
+    pub(crate) machine: Machine,
+    /// The command line of the run.
+    pub(crate) arguments: Vec<String>,
+    /// All that took part: name, description, version.
+    pub(crate) contenders: Vec<Described>,
+    pub(crate) cells: Vec<Cell>,
+    /// How long the run took, in seconds.
+    pub(crate) seconds: f64,
+}
+
+/// A contender as the run found it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Described {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) version: String,
+}
+
+/// One situation in which all contenders were measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// The scenario: `S1` … `S9`, `single`.
+    pub(crate) scenario: String,
+    /// What is measured, in a line.
+    pub(crate) title: String,
+    pub(crate) threads: Option<usize>,
+    pub(crate) connections: Option<usize>,
+    /// The name of the quantity that is compared: the others' divided by the first row's.
+    pub(crate) compared: String,
+    /// One for each contender; the first is the one to which the others are compared.
+    pub(crate) rows: Vec<Row>,
+    /// What a reader of the figures should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What one contender did in a cell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) contender: String,
+    pub(crate) quantities: Vec<Quantity>,
+    /// Why it was not measured to the end.
+    pub(crate) failure: Option<String>,
+}
+
+/// The values of one quantity, round by round.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Quantity {
+    /// What it is called at the head of a column.
+    pub(crate) name: String,
+    /// `ns`, `us`, `1/s`, `B`, … or nothing for a plain number.
+    pub(crate) unit: String,
+    /// By round, so that values of the same round can be paired; `None` where a round gave none.
+    pub(crate) values: Vec<Option<f64>>,
+    /// Why there is no value at all.
+    pub(crate) missing: Option<String>,
+}
+
+impl Quantity {
+    pub(crate) fn new(name: &str, unit: &str) -> Quantity {
+        Quantity { name: name.to_owned(), unit: unit.to_owned(), ..Quantity::default() }
+    }
+}
+
+impl Row {
+    /// The values of a quantity, round by round; none if there is no such quantity.
+    pub(crate) fn values(&self, name: &str) -> &[Option<f64>] {
+        self.quantity(name).map_or(&[], |quantity| &quantity.values)
+    }
+
+    pub(crate) fn quantity(&self, name: &str) -> Option<&Quantity> {
+        self.quantities.iter().find(|quantity| quantity.name == name)
+    }
+
+    /// Adds the next round's value to a quantity, which is made if there is none of that name.
+    pub(crate) fn push(&mut self, name: &str, unit: &str, value: Option<f64>) {
+        let at = self.quantities.iter().position(|quantity| quantity.name == name);
+        let at = at.unwrap_or_else(|| {
+            self.quantities.push(Quantity::new(name, unit));
+            self.quantities.len() - 1
+        });
+        self.quantities[at].values.push(value.filter(|value| value.is_finite()));
+    }
+}
+
+impl Cell {
+    pub(crate) fn row(&self, contender: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.contender == contender)
+    }
+}
+
+impl Report {
+    /// The cell of a scenario with these threads and connections.
+    pub(crate) fn cell(&self, scenario: &str, threads: usize, connections: usize) -> Option<&Cell> {
+        self.cells.iter().find(|cell| {
+            cell.scenario == scenario
+                && cell.threads == Some(threads)
+                && cell.connections == Some(connections)
+        })
+    }
+
+    pub(crate) fn write(&self, file: &Path) -> Result<(), String> {
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        text.push('\n');
+        fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    pub(crate) fn read(file: &Path) -> Result<Report, String> {
+        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let report: Report = serde_json::from_str(&text)
+            .map_err(|e| format!("{}: no report of this benchmark: {e}", file.display()))?;
+        if report.format == FORMAT {
+            Ok(report)
+        } else {
+            Err(format!("{}: format {} is not known", file.display(), report.format))
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A cell with one quantity.
+    pub(crate) fn cell(
+        scenario: &str,
+        threads: usize,
+        connections: usize,
+        quantity: &str,
+        unit: &str,
+        values: &[(&str, Vec<f64>)],
+    ) -> Cell {
+        let rows = values.iter().map(|(contender, values)| {
+            let mut row = Row { contender: (*contender).to_owned(), ..Row::default() };
+            values.iter().for_each(|value| row.push(quantity, unit, Some(*value)));
+            row
+        });
+        Cell {
+            scenario: scenario.to_owned(),
+            title: "a test".to_owned(),
+            threads: Some(threads),
+            connections: Some(connections),
+            compared: quantity.to_owned(),
+            rows: rows.collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn report(cells: Vec<Cell>) -> Report {
+        Report {
+            format: FORMAT,
+            machine: Machine::here(),
+            arguments: vec!["--quick".to_owned()],
+            contenders: Vec::new(),
+            cells,
+            seconds: 1.5,
+        }
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let mut written = report(vec![cell("S1", 2, 64, "cpu", "ns", &[("ours", vec![1.5])])]);
+        written.cells[0].rows[0].push("cpu", "ns", None);
+        written.cells[0].rows[0].push("cpu", "ns", Some(f64::NAN));
+        let file = std::env::temp_dir().join(format!("report-{}.json", std::process::id()));
+        written.write(&file).unwrap();
+        let read = Report::read(&file).unwrap();
+        assert_eq!(
+            read.cell("S1", 2, 64).unwrap().row("ours").unwrap().values("cpu"),
+            [Some(1.5), None, None]
+        );
+        assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&written).unwrap());
+
+        std::fs::write(&file, "{}").unwrap();
+        assert!(Report::read(&file).unwrap_err().contains("no report of this benchmark"));
+        written.format = FORMAT + 1;
+        written.write(&file).unwrap();
+        assert!(Report::read(&file).unwrap_err().contains("is not known"));
+        std::fs::remove_file(&file).unwrap();
+        assert!(Report::read(&file).unwrap_err().contains("No such file"));
+    }
+}

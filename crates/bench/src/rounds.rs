@@ -1,0 +1,407 @@
+//! Measures a situation: round after round, each contender in turn.
+//!
+//! All servers of a situation live side by side, and sleep while another has its turn. A turn begins
+//! and ends when nothing is under way, so that all the processor time in between belongs to its
+//! requests. The order of the turns is rotated from round to round.
+
+use std::time::{Duration, Instant};
+
+use crate::contenders::Contender;
+use crate::histogram::Histogram;
+use crate::load::{Handlers, Load, PORTION, Pattern, Tally};
+use crate::remote::Remote;
+use crate::report::{Cell, Row};
+use crate::scenario::{CPU, RATE, Setup};
+use crate::server::Snapshot;
+
+/// Sent before each turn's measurement, so that caches and branch predictors know the server.
+const WARM_UP: Duration = Duration::from_millis(40);
+/// A round in which the kernel counts.
+const COUNTED: Duration = Duration::from_millis(150);
+/// A server that is asleep uses less of a processor than this.
+const ASLEEP: f64 = 0.005;
+/// With fewer connections the memory of each is lost in that of the process.
+const MANY: usize = 1000;
+/// The first contender with few sockets, beside the same with many.
+pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
+
+/// A contender that takes part in the rounds.
+struct Entrant {
+    remote: Remote,
+    load: Load,
+    /// Connections made ever.
+    made: u64,
+    /// At the end of the last turn: when, and the processor time so far.
+    rested: Option<(Instant, u64)>,
+    /// Time at rest, and the processor time used in it, in seconds.
+    rest: (f64, f64),
+    /// Resident memory before the first connection.
+    resident: u64,
+    /// Whether the memory has been noted.
+    weighed: bool,
+}
+
+/// The limits within which a situation is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Descriptors that a process may have.
+    pub(crate) descriptors: usize,
+}
+
+/// One row of a cell: who is measured, and how.
+struct Place {
+    name: String,
+    contender: Contender,
+    setup: Setup,
+    /// Whether connections are made anew for each turn.
+    by_turn: bool,
+}
+
+/// All contenders; in S8 also the first of them with few sockets, to which it is compared.
+fn line_up(setup: &Setup, contenders: &[Contender], limits: Limits) -> Vec<Place> {
+    let place = |name: &str, contender: &Contender, setup: &Setup| Place {
+        name: name.to_owned(),
+        contender: *contender,
+        setup: setup.clone(),
+        by_turn: setup.connects_by_turn(contenders.len(), limits.descriptors),
+    };
+    let mut places: Vec<Place> =
+        contenders.iter().map(|contender| place(contender.name, contender, setup)).collect();
+    if setup.scenario == "S8"
+        && let Some(first) = contenders.first()
+    {
+        let few = Setup { connections: setup.active(), ..setup.clone() };
+        places.push(place(FEW_SOCKETS, first, &few));
+    }
+    places
+}
+
+/// Measures all contenders in a situation; what goes wrong is noted in the row of the one concerned.
+pub(crate) fn measure(
+    setup: &Setup,
+    contenders: &[Contender],
+    limits: Limits,
+    progress: &mut dyn FnMut(&str),
+) -> Cell {
+    let places = line_up(setup, contenders, limits);
+    let mut rows: Vec<Row> = places
+        .iter()
+        .map(|place| Row { contender: place.name.clone(), ..Row::default() })
+        .collect();
+    progress("starting the servers");
+    let mut entrants: Vec<Option<Entrant>> = Vec::new();
+    for (place, row) in places.iter().zip(&mut rows) {
+        let entrant = Entrant::start(place);
+        entrants.push(entrant.map_err(|reason| row.failure = Some(reason)).ok());
+    }
+    let mut latencies = Histogram::default();
+    for round in 0..setup.rounds {
+        for turn in 0..places.len() {
+            let at = (round + turn) % places.len();
+            let (place, row) = (&places[at], &mut rows[at]);
+            progress(&format!("round {} of {}, {}", round + 1, setup.rounds, place.name));
+            let turn =
+                entrants[at].as_mut().map(|entrant| entrant.turn(place, &mut latencies, row));
+            if !matches!(turn, Some(Ok(()))) {
+                skip(row, setup, round);
+            }
+            if let Some(Err(reason)) = turn {
+                row.failure = Some(format!("round {}: {reason}", round + 1));
+                entrants[at] = None;
+            }
+        }
+    }
+    let mut notes = notes(setup, places.iter().any(|place| place.by_turn));
+    for (place, entrant) in places.iter().zip(&entrants) {
+        let Some(Entrant { rest: (rested, used), .. }) = entrant else { continue };
+        let share = used / rested.max(f64::MIN_POSITIVE);
+        if share > ASLEEP {
+            let (name, share) = (&place.name, share * 100.0);
+            notes.push(format!("{name} used {share:.1} % of a processor while at rest"));
+        }
+    }
+    let alive: Vec<bool> = entrants.iter().map(Option::is_some).collect();
+    // The servers go, so that those that count have the machine for themselves.
+    drop(entrants);
+    for ((place, row), is_alive) in places.iter().zip(&mut rows).zip(alive) {
+        if !is_alive {
+            continue;
+        }
+        progress(&format!("counting system calls, {}", place.name));
+        if let Err(reason) = count(place, row) {
+            row.failure = Some(format!("counting: {reason}"));
+        }
+    }
+    Cell {
+        scenario: setup.scenario.to_owned(),
+        title: setup.title.clone(),
+        threads: Some(setup.threads),
+        connections: Some(setup.connections),
+        compared: setup.compared.to_owned(),
+        rows,
+        notes,
+    }
+}
+
+fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if by_turn {
+        notes.push("Connections are made anew for each turn.".to_owned());
+    }
+    match setup.pattern.handlers {
+        Handlers::FirstSpins(microseconds) => notes.push(format!(
+            "Figures are those of the quick connections; the other one's handler spins for {} ms \
+             again and again. A latency stands also for those whom requests sent each millisecond \
+             would have met. least: requests of the connection with the fewest.",
+            microseconds / 1000
+        )),
+        Handlers::SometimesSleep { .. } | Handlers::Quick | Handlers::All(_) => {}
+    }
+    notes
+}
+
+/// Notes that a round gave nothing, so that the values of later rounds keep their places.
+fn skip(row: &mut Row, setup: &Setup, round: usize) {
+    let names: Vec<(String, String)> = row
+        .quantities
+        .iter()
+        .filter(|quantity| quantity.values.len() == round)
+        .map(|quantity| (quantity.name.clone(), quantity.unit.clone()))
+        .collect();
+    for (name, unit) in names {
+        row.push(&name, &unit, None);
+    }
+    if row.quantity(setup.compared).is_none() {
+        let unit = if setup.compared == RATE { "1/s" } else { "ns" };
+        (0..=round).for_each(|_| row.push(setup.compared, unit, None));
+    }
+}
+
+impl Entrant {
+    fn start(place: &Place) -> Result<Entrant, String> {
+        let setup = &place.setup;
+        let mut remote = Remote::start(place.contender.name, setup.threads, false)?;
+        let resident = remote.settle()?.resident;
+        let load = Load::new().map_err(|error| format!("load generator: {error}"))?;
+        let mut entrant = Entrant {
+            remote,
+            load,
+            made: 0,
+            rested: None,
+            rest: (0.0, 0.0),
+            resident,
+            weighed: setup.connections < MANY,
+        };
+        if !place.by_turn {
+            entrant.connect(setup)?;
+        }
+        Ok(entrant)
+    }
+
+    fn connect(&mut self, setup: &Setup) -> Result<(), String> {
+        connect(&mut self.remote, &mut self.load, setup, self.made)?;
+        self.made += setup.connections as u64;
+        self.remote.settle()?;
+        Ok(())
+    }
+
+    /// One turn: its values go into `row`.
+    fn turn(
+        &mut self,
+        place: &Place,
+        latencies: &mut Histogram,
+        row: &mut Row,
+    ) -> Result<(), String> {
+        let setup = &place.setup;
+        if let Some((since, used)) = self.rested {
+            let now = self.remote.snapshot()?.processor_time;
+            self.rest.0 += since.elapsed().as_secs_f64();
+            self.rest.1 += to_float(now - used) / 1e9;
+        }
+        if place.by_turn {
+            self.connect(setup)?;
+        }
+        self.load.run(warm_up(setup), WARM_UP, latencies)?;
+        let before = self.remote.settle()?;
+        latencies.clear();
+        let tally = self.load.run(setup.pattern, setup.round, latencies)?;
+        let after = self.remote.settle()?;
+        note(row, setup, &tally, latencies, &before, &after);
+        if !self.weighed {
+            self.weighed = true;
+            let more = after.resident.saturating_sub(self.resident);
+            let each = to_float(more) / to_float(self.load.connections() as u64);
+            row.push("memory", "B", Some(each));
+        }
+        if place.by_turn {
+            self.load = Load::new().map_err(|error| format!("load generator: {error}"))?;
+            self.remote.settle()?;
+        }
+        self.rested = Some((Instant::now(), self.remote.snapshot()?.processor_time));
+        Ok(())
+    }
+}
+
+/// Makes the connections of a situation to a server that has taken over `made` before. Those that
+/// send are spread over the order in which they are made, by an odd distance: a server that deals
+/// its connections round robin to its threads gets as many of them on each.
+fn connect(remote: &mut Remote, load: &mut Load, setup: &Setup, made: u64) -> Result<(), String> {
+    let distance = (setup.connections / setup.active()).max(1);
+    let distance = if distance.is_multiple_of(2) { distance - 1 } else { distance };
+    for index in 0..setup.connections {
+        let is_active = index % distance == 0 && index / distance < setup.active();
+        load.connect(remote.address, is_active).map_err(|error| format!("connecting: {error}"))?;
+        let so_far = index + 1;
+        if so_far % PORTION == 0 || so_far == setup.connections {
+            remote.wait_for_added(made + so_far as u64)?;
+        }
+    }
+    Ok(())
+}
+
+/// A spinning handler would outlast the warm-up.
+fn warm_up(setup: &Setup) -> Pattern {
+    match setup.pattern.handlers {
+        Handlers::FirstSpins(_) => Pattern { handlers: Handlers::Quick, ..setup.pattern },
+        _ => setup.pattern,
+    }
+}
+
+/// What a turn has shown.
+fn note(
+    row: &mut Row,
+    setup: &Setup,
+    tally: &Tally,
+    latencies: &Histogram,
+    before: &Snapshot,
+    after: &Snapshot,
+) {
+    let spins = matches!(setup.pattern.handlers, Handlers::FirstSpins(_));
+    let requests = to_float(tally.answered);
+    let each = |after: u64, before: u64| Some(to_float(after.saturating_sub(before)) / requests);
+    // The time of a spinning handler is not that of the requests.
+    if !spins {
+        row.push(CPU, "ns", each(after.processor_time, before.processor_time));
+    }
+    row.push(RATE, "1/s", Some(to_float(tally.in_time) / tally.seconds));
+    for (name, share) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
+        row.push(name, "us", latencies.per_mille(share).map(|time| time / 1000.0));
+    }
+    if spins {
+        row.push("least", "1/s", Some(to_float(tally.least) / tally.seconds));
+    }
+    row.push("sleeps", "", each(after.voluntary_switches, before.voluntary_switches));
+    row.push("preempted", "", each(after.involuntary_switches, before.involuntary_switches));
+    if let (Some(after), Some(before)) = (after.wakes, before.wakes) {
+        row.push("own wakes", "", each(after, before));
+    }
+}
+
+/// Runs once more on a server of its own, in which the kernel counts.
+fn count(place: &Place, row: &mut Row) -> Result<(), String> {
+    let setup = &place.setup;
+    let mut remote = Remote::start(place.contender.name, setup.threads, true)?;
+    let mut load = Load::new().map_err(|error| format!("load generator: {error}"))?;
+    if let Some(reason) = remote.snapshot()?.not_counted {
+        row.push("syscalls", "", None);
+        if let Some(quantity) = row.quantities.last_mut() {
+            quantity.missing = Some(reason);
+        }
+        return Ok(());
+    }
+    connect(&mut remote, &mut load, setup, 0)?;
+    let mut latencies = Histogram::default();
+    load.run(warm_up(setup), WARM_UP, &mut latencies)?;
+    let before = remote.settle()?;
+    let tally = load.run(setup.pattern, COUNTED.max(setup.round / 4), &mut latencies)?;
+    let after = remote.snapshot()?;
+    let each = |after: Option<u64>, before: Option<u64>| {
+        Some(to_float(after?.saturating_sub(before?)) / to_float(tally.answered))
+    };
+    row.push("syscalls", "", each(after.system_calls, before.system_calls));
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts and nanoseconds of a run are below 2^53")]
+fn to_float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Extent, Selection};
+
+    #[test]
+    fn many_sockets_are_measured_beside_few() {
+        let contenders = crate::contenders::all();
+        let limits = Limits { descriptors: 20_000 };
+        let many = Setup { connections: 19_500, ..setup("S8") };
+        let places = line_up(&many, &contenders, limits);
+        assert_eq!(places.len(), contenders.len() + 1);
+        let (first, last) = (&places[0], &places[contenders.len()]);
+        assert_eq!((&*first.name, first.setup.connections, first.by_turn), ("ours", 19_500, true));
+        assert_eq!((&*last.name, last.setup.connections, last.by_turn), (FEW_SOCKETS, 64, false));
+        assert_eq!(last.contender.name, "ours");
+        assert_eq!(line_up(&setup("S1"), &contenders, limits).len(), contenders.len());
+    }
+
+    fn setup(scenario: &str) -> Setup {
+        let selection = Selection {
+            extent: Extent::Usual,
+            scenarios: vec![scenario.to_owned()],
+            threads: vec![2],
+            connections: vec![64],
+            rounds: None,
+            round: None,
+            descriptors: 20_000,
+        };
+        selection.setups().unwrap().remove(0)
+    }
+
+    fn turn(row: &mut Row, setup: &Setup) {
+        let mut latencies = Histogram::default();
+        (1..=1000).for_each(|time| latencies.record(Duration::from_micros(time)));
+        let tally = Tally { in_time: 900, seconds: 0.5, answered: 1000, least: 10 };
+        let before =
+            Snapshot { processor_time: 1_000, voluntary_switches: 5, ..Snapshot::default() };
+        let after =
+            Snapshot { processor_time: 5_001_000, voluntary_switches: 105, ..Snapshot::default() };
+        note(row, setup, &tally, &latencies, &before, &after);
+    }
+
+    #[test]
+    fn figures_are_for_each_request_and_each_second() {
+        let mut row = Row::default();
+        turn(&mut row, &setup("S1"));
+        assert_eq!(row.values("cpu"), [Some(5000.0)]);
+        assert_eq!(row.values("rate"), [Some(1800.0)]);
+        assert_eq!(row.values("sleeps"), [Some(0.1)]);
+        assert!((row.values("p99")[0].unwrap() - 990.0).abs() < 16.0);
+        assert!(row.quantity("own wakes").is_none());
+    }
+
+    /// The processor time of a spinning handler says nothing about the requests.
+    #[test]
+    fn beside_a_spinning_handler_no_processor_time_is_told() {
+        let mut row = Row::default();
+        turn(&mut row, &setup("S9"));
+        assert!(row.quantity("cpu").is_none());
+        assert_eq!(row.values("least"), [Some(20.0)]);
+    }
+
+    #[test]
+    fn rounds_without_values_keep_the_others_in_their_places() {
+        let setup = setup("S1");
+        let (mut never, mut once) = (Row::default(), Row::default());
+        turn(&mut once, &setup);
+        skip(&mut never, &setup, 0);
+        for round in 1..3 {
+            skip(&mut never, &setup, round);
+            skip(&mut once, &setup, round);
+        }
+        assert_eq!(never.values("cpu"), [None; 3]);
+        assert_eq!(once.values("cpu"), [Some(5000.0), None, None]);
+        assert_eq!(once.values("p99").len(), 3);
+    }
+}

@@ -1,0 +1,288 @@
+//! The scenarios with servers: which situations there are, and which of them a run measures.
+
+use std::time::Duration;
+
+use crate::load::{BURST, Handlers, Pattern};
+use crate::work::{Work, turns_per_microsecond};
+
+/// Connections that send; all others of a situation are only registered.
+const ACTIVE: usize = 64;
+/// Descriptors that a server or the harness needs besides its connections.
+const SPARE: usize = 500;
+/// More sockets than this take longer than they tell.
+const MOST_CONNECTIONS: usize = 100_000;
+/// As many connections of all contenders together may be open during a whole situation; this leaves
+/// each client address with ports enough.
+const TOGETHER: usize = 20_000;
+
+/// The scenarios, with what they are about.
+pub(crate) const SCENARIOS: [(&str, &str); 11] = [
+    ("S1", "echo of 64 bytes, request and response"),
+    ("S2", "echo, bursts of 8 requests"),
+    ("S3", "handlers of 20 us on 4 connections"),
+    ("S4", "handlers that sleep 5 ms, one in 1,000"),
+    ("S5", "handlers that want one lock for 3 us"),
+    ("S6", "posts, within the process"),
+    ("S7", "registration and removal of 10,000 sockets, within the process"),
+    ("S8", "echo on 64 of as many sockets as there may be"),
+    ("S9", "one handler that spins, 63 quick connections"),
+    ("single", "the price of an event: one thread, no wakes, within the process"),
+    (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
+];
+
+const INSTRUCTIONS: &str = "instructions";
+
+/// How much of the matrix is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// One situation, in half a minute.
+    Quick,
+    /// What matters, in some twenty minutes.
+    Usual,
+    /// Every number of threads with every number of connections.
+    Full,
+}
+
+/// What a run is to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    pub(crate) extent: Extent,
+    /// All, if empty.
+    pub(crate) scenarios: Vec<String>,
+    /// Instead of the usual numbers, unless empty.
+    pub(crate) threads: Vec<usize>,
+    pub(crate) connections: Vec<usize>,
+    pub(crate) rounds: Option<usize>,
+    pub(crate) round: Option<Duration>,
+    /// Descriptors that a process may have.
+    pub(crate) descriptors: usize,
+}
+
+/// A situation in which all contenders are measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) scenario: &'static str,
+    pub(crate) title: String,
+    pub(crate) threads: usize,
+    pub(crate) connections: usize,
+    pub(crate) pattern: Pattern,
+    /// The quantity that is compared.
+    pub(crate) compared: &'static str,
+    pub(crate) rounds: usize,
+    pub(crate) round: Duration,
+}
+
+impl Setup {
+    /// How many connections send.
+    pub(crate) fn active(&self) -> usize {
+        self.connections.min(ACTIVE)
+    }
+
+    /// Whether connections have to be made anew for each turn, as those of all contenders at once
+    /// would be too many.
+    pub(crate) fn connects_by_turn(&self, contenders: usize, descriptors: usize) -> bool {
+        self.connections * contenders > TOGETHER.min(descriptors.saturating_sub(SPARE))
+    }
+}
+
+impl Selection {
+    pub(crate) fn wants(&self, scenario: &str) -> bool {
+        if self.scenarios.is_empty() {
+            (self.extent != Extent::Quick || scenario == "S1") && scenario != INSTRUCTIONS
+        } else {
+            self.scenarios.iter().any(|wanted| wanted.eq_ignore_ascii_case(scenario))
+        }
+    }
+
+    /// The situations, in the order of the scenarios. An error says which cannot be had.
+    pub(crate) fn setups(&self) -> Result<Vec<Setup>, String> {
+        let mut setups = Vec::new();
+        for (scenario, about) in SCENARIOS {
+            if !self.wants(scenario) {
+                continue;
+            }
+            for (threads, connections) in self.sizes(scenario) {
+                if connections + SPARE > self.descriptors {
+                    return Err(format!(
+                        "{connections} connections: the limit is {} descriptors, see `ulimit -n`",
+                        self.descriptors
+                    ));
+                }
+                setups.push(self.setup(scenario, about, threads, connections));
+            }
+        }
+        Ok(setups)
+    }
+
+    fn setup(
+        &self,
+        scenario: &'static str,
+        about: &str,
+        threads: usize,
+        connections: usize,
+    ) -> Setup {
+        let near_one = scenario == "S1" && connections == ACTIVE;
+        let rounds = match (self.extent, near_one) {
+            (Extent::Quick, _) => 6,
+            (Extent::Usual, true) => 21,
+            (Extent::Full, true) => 31,
+            (_, false) if connections >= 10_000 => 6,
+            (_, false) => 9,
+        };
+        let round = self.round.unwrap_or(Duration::from_millis(match scenario {
+            "S9" => 600,
+            "S4" => 400,
+            _ => 250,
+        }));
+        let (handlers, burst, compared) = match scenario {
+            "S2" => (Handlers::Quick, BURST, CPU),
+            "S3" => (Handlers::All(Work::Turns(turns(20))), 1, RATE),
+            "S4" => (Handlers::SometimesSleep { once_in: 1000, microseconds: 5000 }, 1, RATE),
+            "S5" => (Handlers::All(Work::Locked(turns(3))), 1, RATE),
+            // Half a round, and begun anew at once: the last one ends soon after the round.
+            "S9" => (Handlers::FirstSpins(half(round)), 1, RATE),
+            _ => (Handlers::Quick, 1, CPU),
+        };
+        let registered = if connections > ACTIVE { ", 64 of them active" } else { "" };
+        Setup {
+            scenario,
+            title: format!("{about}; {connections} connections{registered}, {threads} threads"),
+            threads,
+            connections,
+            pattern: Pattern { handlers, burst },
+            compared,
+            rounds: self.rounds.unwrap_or(rounds),
+            round,
+        }
+    }
+
+    /// The numbers of threads and connections of a scenario.
+    fn sizes(&self, scenario: &str) -> Vec<(usize, usize)> {
+        let most = self.descriptors.saturating_sub(SPARE).min(MOST_CONNECTIONS);
+        let (mut threads, mut connections): (Vec<usize>, Vec<usize>) = match scenario {
+            "S1" => (vec![1, 2, 4], vec![1, ACTIVE, 1000, 10_000]),
+            "S2" => (vec![1, 2, 4], vec![ACTIVE]),
+            "S3" => (vec![2], vec![4]),
+            "S4" => (vec![16], vec![ACTIVE]),
+            "S5" => (vec![4, 16], vec![ACTIVE]),
+            "S8" => (vec![2], vec![most]),
+            "S9" => (vec![2, 4], vec![ACTIVE]),
+            _ => (Vec::new(), Vec::new()),
+        };
+        if self.extent == Extent::Quick {
+            threads = threads.first().map_or_else(Vec::new, |first| vec![(*first).max(2)]);
+            connections.retain(|count| scenario != "S1" || *count == ACTIVE);
+        } else if self.extent == Extent::Full && matches!(scenario, "S8" | "S3") {
+            threads = vec![1, 2, 4];
+        }
+        if !self.threads.is_empty() && !threads.is_empty() {
+            threads.clone_from(&self.threads);
+        }
+        if !self.connections.is_empty() && !connections.is_empty() {
+            connections.clone_from(&self.connections);
+        }
+        let chosen = !self.threads.is_empty() || !self.connections.is_empty();
+        let all = connections.iter().flat_map(|c| threads.iter().map(|t| (*t, *c)));
+        let is_usual = |threads: usize, connections: usize| match scenario {
+            // Away from 64 connections one number of threads tells enough.
+            "S1" => connections == ACTIVE || threads == 2,
+            "S2" => threads == 2,
+            _ => true,
+        };
+        all.filter(|(threads, connections)| {
+            chosen || self.extent != Extent::Usual || is_usual(*threads, *connections)
+        })
+        .collect()
+    }
+}
+
+/// Server processor time for each request.
+pub(crate) const CPU: &str = "cpu";
+/// Requests answered in a second.
+pub(crate) const RATE: &str = "rate";
+
+/// So many microseconds in turns of the loop of [`Work`].
+fn turns(microseconds: u32) -> u32 {
+    static PER_MICROSECOND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    microseconds.saturating_mul(*PER_MICROSECOND.get_or_init(turns_per_microsecond))
+}
+
+fn half(round: Duration) -> u32 {
+    u32::try_from(round.as_micros() / 2).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selection(extent: Extent) -> Selection {
+        Selection {
+            extent,
+            scenarios: Vec::new(),
+            threads: Vec::new(),
+            connections: Vec::new(),
+            rounds: None,
+            round: None,
+            descriptors: 20_000,
+        }
+    }
+
+    fn sizes(selection: &Selection) -> Vec<(&'static str, usize, usize)> {
+        let setups = selection.setups().unwrap();
+        setups.iter().map(|setup| (setup.scenario, setup.threads, setup.connections)).collect()
+    }
+
+    #[test]
+    fn the_quick_run_is_one_situation() {
+        assert_eq!(sizes(&selection(Extent::Quick)), [("S1", 2, 64)]);
+    }
+
+    #[test]
+    fn the_usual_run_has_every_scenario_and_20_rounds_where_ratios_are_near_one() {
+        let setups = selection(Extent::Usual).setups().unwrap();
+        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9"] {
+            assert!(setups.iter().any(|setup| setup.scenario == scenario), "{scenario}");
+        }
+        let near_one: Vec<&Setup> = setups
+            .iter()
+            .filter(|setup| setup.scenario == "S1" && setup.connections == 64)
+            .collect();
+        assert_eq!(near_one.iter().map(|s| s.threads).collect::<Vec<_>>(), [1, 2, 4]);
+        assert!(near_one.iter().all(|setup| setup.rounds >= 20));
+    }
+
+    #[test]
+    fn the_full_run_has_every_number_of_threads_with_every_number_of_connections() {
+        let all = sizes(&selection(Extent::Full));
+        for connections in [1, 64, 1000, 10_000] {
+            for threads in [1, 2, 4] {
+                assert!(all.contains(&("S1", threads, connections)));
+            }
+        }
+        assert!(all.contains(&("S8", 4, 19_500)));
+    }
+
+    #[test]
+    fn options_replace_what_is_usual() {
+        let mut chosen = selection(Extent::Usual);
+        chosen.scenarios = vec!["s4".to_owned(), "S9".to_owned()];
+        chosen.threads = vec![3];
+        chosen.rounds = Some(2);
+        assert_eq!(sizes(&chosen), [("S4", 3, 64), ("S9", 3, 64)]);
+        assert!(chosen.setups().unwrap().iter().all(|setup| setup.rounds == 2));
+        chosen.connections = vec![5, 7];
+        assert_eq!(sizes(&chosen).len(), 4);
+        chosen.connections = vec![19_900];
+        assert!(chosen.setups().unwrap_err().contains("20000 descriptors"));
+    }
+
+    #[test]
+    fn connections_are_made_by_turn_only_if_all_together_are_too_many() {
+        let setup = selection(Extent::Quick).setups().unwrap().remove(0);
+        let setup = Setup { connections: 1000, ..setup };
+        assert!(!setup.connects_by_turn(10, 20_000));
+        assert!(setup.connects_by_turn(20, 20_000));
+        assert!(!setup.connects_by_turn(20, 1_000_000));
+        assert!(setup.connects_by_turn(21, 1_000_000));
+    }
+}

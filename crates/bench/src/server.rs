@@ -1,0 +1,196 @@
+//! The server's process: a contender behind a listener, asked and answered in lines of JSON.
+//!
+//! The main thread reads commands and the acceptor waits for connections; both are asleep while
+//! rounds run. The process ends when its standard input does.
+
+use std::io::{self, BufRead as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, thread};
+
+use clap::Args;
+use rustix::net::{AddressFamily, SocketType};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::contenders::{self, Server};
+use crate::counters::Counters;
+
+/// How the harness starts a server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    #[arg(long)]
+    pub(crate) contender: String,
+    #[arg(long)]
+    pub(crate) threads: usize,
+    /// Let the kernel count system calls
+    #[arg(long)]
+    pub(crate) count: bool,
+}
+
+/// The first line of a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) address: SocketAddr,
+}
+
+/// A server's answer to a line: what it has used up so far.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    /// Processor time of the process, in nanoseconds.
+    pub(crate) processor_time: u64,
+    /// Times that a thread went to sleep, and so had to be woken.
+    pub(crate) voluntary_switches: u64,
+    /// Times that a thread was preempted.
+    pub(crate) involuntary_switches: u64,
+    /// Resident memory, in bytes.
+    pub(crate) resident: u64,
+    /// Connections taken over.
+    pub(crate) added: u64,
+    /// Connections that were refused.
+    pub(crate) refused: u64,
+    /// Why the last of them was refused.
+    pub(crate) refusal: Option<String>,
+    /// The contender's own count of threads woken.
+    pub(crate) wakes: Option<u64>,
+    /// System calls, if the kernel counts them.
+    pub(crate) system_calls: Option<u64>,
+    /// Context switches by the kernel's counter.
+    pub(crate) switches: Option<u64>,
+    /// Why the kernel does not count.
+    pub(crate) not_counted: Option<String>,
+}
+
+#[derive(Default)]
+struct Accepted {
+    added: AtomicU64,
+    refused: AtomicU64,
+    refusal: Mutex<Option<String>>,
+}
+
+/// Runs until standard input ends.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let contender = contenders::all()
+        .into_iter()
+        .find(|contender| contender.name == options.contender)
+        .ok_or_else(|| format!("no contender `{}`", options.contender))?;
+    // Before any thread is made: only later threads are counted.
+    let counters = options.count.then(Counters::begin);
+    let server: Arc<dyn Server> = (contender.start)(options.threads)
+        .map_err(|error| format!("{}: {error}", contender.name))?
+        .into();
+    let listener = listen().map_err(|error| format!("listener: {error}"))?;
+    let address = listener.local_addr().map_err(|error| format!("listener: {error}"))?;
+    let accepted = Arc::new(Accepted::default());
+    thread::Builder::new()
+        .name("acceptor".to_owned())
+        .spawn({
+            let (server, accepted) = (Arc::clone(&server), Arc::clone(&accepted));
+            move || accept(&listener, &*server, &accepted)
+        })
+        .map_err(|error| format!("acceptor: {error}"))?;
+
+    say(&Hello { address })?;
+    for line in io::stdin().lock().lines() {
+        line.map_err(|error| error.to_string())?;
+        say(&snapshot(&*server, &accepted, counters.as_ref())?)?;
+    }
+    // A contender has no orderly end; its threads go with the process.
+    std::process::exit(0);
+}
+
+fn say(answer: &impl Serialize) -> Result<(), String> {
+    let line = serde_json::to_string(answer).map_err(|error| error.to_string())?;
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}").and_then(|()| output.flush()).map_err(|error| error.to_string())
+}
+
+/// A listener with a longer backlog than the standard library asks for.
+fn listen() -> io::Result<TcpListener> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    rustix::net::listen(&socket, 4096)?;
+    Ok(socket.into())
+}
+
+fn accept(listener: &TcpListener, server: &dyn Server, accepted: &Accepted) {
+    let refuse = |error: io::Error| {
+        *accepted.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        accepted.refused.fetch_add(1, Ordering::Relaxed);
+    };
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // The descriptors have run out, or nearly so: the harness asked for too many.
+            Err(error) => return refuse(error),
+        };
+        match stream.set_nodelay(true).and_then(|()| server.add(stream)) {
+            Ok(()) => {
+                accepted.added.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => refuse(error),
+        }
+    }
+}
+
+fn snapshot(
+    server: &dyn Server,
+    accepted: &Accepted,
+    counters: Option<&Result<Counters, String>>,
+) -> Result<Snapshot, String> {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let (voluntary, involuntary) = switches();
+    let counted = match counters {
+        None => None,
+        Some(Ok(counters)) => Some(counters.read().map_err(|error| error.to_string())),
+        Some(Err(reason)) => Some(Err(reason.clone())),
+    };
+    let (counted, not_counted) = match counted {
+        None => (None, None),
+        Some(Ok(counted)) => (Some(counted), None),
+        Some(Err(reason)) => (None, Some(reason)),
+    };
+    Ok(Snapshot {
+        processor_time: u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+            + u64::try_from(time.tv_nsec).unwrap_or(0),
+        voluntary_switches: voluntary,
+        involuntary_switches: involuntary,
+        resident: resident().map_err(|error| format!("/proc/self/statm: {error}"))?,
+        added: accepted.added.load(Ordering::Relaxed),
+        refused: accepted.refused.load(Ordering::Relaxed),
+        refusal: accepted.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        wakes: server.wakes(),
+        system_calls: counted.map(|counted| counted.system_calls),
+        switches: counted.map(|counted| counted.context_switches),
+        not_counted,
+    })
+}
+
+/// Voluntary and involuntary context switches of all threads of this process.
+fn switches() -> (u64, u64) {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: `getrusage` writes a whole `rusage` where the pointer shows:
+    // - it is that of a local which is large and aligned enough, and borrowed by nobody else.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    if result != 0 {
+        return (0, 0);
+    }
+    // SAFETY: `assume_init` demands a value that is initialised:
+    // - the call succeeded, so the kernel has written all of it.
+    let usage = unsafe { usage.assume_init() };
+    (u64::try_from(usage.ru_nvcsw).unwrap_or(0), u64::try_from(usage.ru_nivcsw).unwrap_or(0))
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/self/statm")?;
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = pages.ok_or_else(|| io::Error::other("has another form than expected"))?;
+    Ok(pages * rustix::param::page_size() as u64)
+}

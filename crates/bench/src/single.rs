@@ -1,0 +1,233 @@
+//! The noise-free bench: one thread does everything, so nobody is ever woken, and what is left is the
+//! price of an event.
+//!
+//! A pass writes one message to each of k TCP connections over loopback; then the contender takes
+//! the events and receives from each connection. `bare` does the same sends and receives, and asks
+//! nobody which connection is ready. Each contender has connections of its own. A round lets each
+//! of them make its passes in turn, beginning with another one each time; differences and ratios are
+//! made within a round.
+//!
+//! Time is the thread's processor time: it never sleeps, and what other processes do meanwhile is not
+//! counted. The kernel's work for the loopback device is, unless it is built to account for interrupts
+//! apart (`CONFIG_IRQ_TIME_ACCOUNTING`); then it is missing from all, `bare` included.
+//!
+//! Beside the readiness interfaces there are those that receive by themselves: for these the price
+//! above `bare` is that of a whole receive less a `recv`, and may well be negative.
+
+mod compio;
+mod edge;
+mod mio;
+mod monoio;
+mod one_shot;
+mod ours;
+mod pairs;
+mod polling;
+mod tally;
+mod tokio;
+mod uring;
+
+use std::io;
+use std::time::Duration;
+
+use self::pairs::{Driver, Pairs};
+use crate::processor_time::Clock;
+use crate::report::{Cell, Row};
+
+/// Connections with a message in each pass.
+pub(crate) const SIZES: [usize; 4] = [1, 4, 16, 64];
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Rounds for each number of connections.
+    pub(crate) rounds: usize,
+    /// Messages that a contender handles in a round.
+    pub(crate) messages: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { rounds: 100, messages: 1024 }
+    }
+}
+
+/// A contender with its connections.
+pub(crate) trait Taker {
+    /// Lets `driver` make all its passes, and takes what each of them brings: events first, then a
+    /// receive from each connection they name.
+    fn run(&mut self, driver: &mut Driver<'_>) -> io::Result<()>;
+}
+
+/// A way to be told of what is ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    /// Takes the receiving ends over, in non-blocking mode.
+    build: fn(receivers: Vec<std::net::TcpStream>) -> io::Result<Box<dyn Taker>>,
+}
+
+/// The first is the one to which the others are compared.
+pub(crate) const ENTRIES: [Entry; 14] = [
+    Entry { name: "ours", build: ours::owned },
+    Entry { name: "ours, plain keys", build: ours::plain },
+    Entry { name: "ours, no hint", build: ours::without_hint },
+    Entry { name: "ours, persistent", build: ours::persistent },
+    Entry { name: EDGE, build: edge::build },
+    Entry { name: "epoll_one_shot", build: one_shot::build },
+    Entry { name: "mio", build: mio::build },
+    Entry { name: "polling", build: polling::one_shot },
+    Entry { name: "polling, edge", build: polling::edge },
+    Entry { name: "tokio", build: tokio::build },
+    Entry { name: "uring", build: uring::build },
+    Entry { name: "compio", build: compio::build },
+    Entry { name: "monoio", build: monoio::build },
+    Entry { name: BARE, build: pairs::bare },
+];
+
+/// The floor: to it the price of an event is compared.
+const EDGE: &str = "epoll_edge";
+/// Neither events nor a wait.
+const BARE: &str = "bare";
+
+/// The entry of this name.
+pub(crate) fn entry(name: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.name == name)
+}
+
+/// A contender, ready to run.
+pub(crate) struct Prepared {
+    pairs: Pairs,
+    taker: Box<dyn Taker>,
+}
+
+impl Prepared {
+    pub(crate) fn new(entry: &Entry, connections: usize) -> io::Result<Self> {
+        let (pairs, receivers) = Pairs::new(connections)?;
+        Ok(Prepared { pairs, taker: (entry.build)(receivers)? })
+    }
+
+    pub(crate) fn passes(&mut self, count: usize) -> io::Result<()> {
+        self.taker.run(&mut self.pairs.driver(count))
+    }
+}
+
+/// Measures all contenders, a cell for each number of connections.
+pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell> {
+    SIZES.iter().map(|connections| cell(*connections, options, progress)).collect()
+}
+
+fn cell(connections: usize, options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
+    progress(&format!("single: {connections} ready"));
+    let mut rows: Vec<Row> = ENTRIES
+        .iter()
+        .map(|entry| Row { contender: entry.name.to_owned(), ..Row::default() })
+        .collect();
+    let passes = (options.messages / connections).max(1);
+    let mut prepared: Vec<Option<Prepared>> = Vec::new();
+    for (entry, row) in ENTRIES.iter().zip(&mut rows) {
+        let ready = Prepared::new(entry, connections).and_then(|mut prepared| {
+            // The first passes meet cold caches, and memory that is not there yet.
+            prepared.passes(passes.div_ceil(4))?;
+            Ok(prepared)
+        });
+        prepared.push(ready.map_err(|error| row.failure = Some(error.to_string())).ok());
+    }
+    for round in 0..options.rounds {
+        let mut times = [None; ENTRIES.len()];
+        for turn in 0..ENTRIES.len() {
+            let index = (round + turn) % ENTRIES.len();
+            let Some(contender) = &mut prepared[index] else { continue };
+            let begin = Clock::Thread.now();
+            match contender.passes(passes) {
+                Ok(()) => times[index] = Some(per_message(begin, passes * connections)),
+                Err(error) => {
+                    rows[index].failure = Some(error.to_string());
+                    prepared[index] = None;
+                }
+            }
+        }
+        note(&mut rows, &times);
+    }
+    Cell {
+        scenario: "single".to_owned(),
+        title: format!("one thread, {connections} ready at each wait, one message each"),
+        threads: Some(1),
+        connections: Some(connections),
+        compared: "message".to_owned(),
+        rows,
+        notes: vec![
+            "message: send, event and receive; event: above the same sends and receives alone \
+             (bare), of the same round; /edge: divided by epoll_edge of the same round."
+                .to_owned(),
+            "Connections of `ours, no hint` are checked after the next messages have come."
+                .to_owned(),
+        ],
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_message(begin: Duration, messages: usize) -> f64 {
+    (Clock::Thread.now() - begin).as_nanos() as f64 / messages as f64
+}
+
+/// The values of a round: the price of a message, that of its event, and both against the floor.
+fn note(rows: &mut [Row], times: &[Option<f64>]) {
+    let of =
+        |name: &str| ENTRIES.iter().position(|entry| entry.name == name).and_then(|i| times[i]);
+    let (bare, edge) = (of(BARE), of(EDGE));
+    let ratio = |above: Option<f64>, below: Option<f64>| Some(above? / below?);
+    let above = |time: Option<f64>| Some(time? - bare?);
+    for (row, time) in rows.iter_mut().zip(times) {
+        row.push("message", "ns", *time);
+        row.push("message/edge", "", ratio(*time, edge));
+        if row.contender != BARE {
+            row.push("event", "ns", above(*time));
+            row.push("event/edge", "", ratio(above(*time), above(edge)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every contender takes every message: a pass that is short of one would never end, and one
+    /// that has one too many is an error.
+    #[test]
+    fn every_contender_makes_its_passes() {
+        for entry in &ENTRIES {
+            for connections in [1, 5] {
+                let mut prepared = match Prepared::new(entry, connections) {
+                    Ok(prepared) => prepared,
+                    Err(error) => {
+                        eprintln!("not tested, {} cannot be had: {error}", entry.name);
+                        continue;
+                    }
+                };
+                prepared.passes(20).unwrap();
+                prepared.passes(3).unwrap();
+                assert_eq!(prepared.pairs.sent(), 23 * connections as u64, "{}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn prices_are_differences_and_ratios_within_the_round() {
+        let mut rows: Vec<Row> = ENTRIES
+            .iter()
+            .map(|entry| Row { contender: entry.name.to_owned(), ..Row::default() })
+            .collect();
+        let mut times = [None; ENTRIES.len()];
+        let at = |name: &str| ENTRIES.iter().position(|entry| entry.name == name).unwrap();
+        times[at("ours")] = Some(1300.0);
+        times[at(EDGE)] = Some(1200.0);
+        times[at(BARE)] = Some(1000.0);
+        note(&mut rows, &times);
+        let ours = &rows[at("ours")];
+        assert_eq!(ours.values("event"), [Some(300.0)]);
+        assert_eq!(ours.values("event/edge"), [Some(1.5)]);
+        assert_eq!(ours.values("message/edge"), [Some(1300.0 / 1200.0)]);
+        assert_eq!(rows[at("mio")].values("event"), [None]);
+        assert!(rows[at(BARE)].values("event").is_empty());
+    }
+}

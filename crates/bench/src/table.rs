@@ -1,0 +1,227 @@
+//! The tables on the terminal.
+
+use std::fmt::Write as _;
+
+use crate::report::{Cell, Quantity, Report, Row};
+use crate::statistics::{Estimate, estimate_present, paired_ratio};
+
+/// Where, when and with what a run was made.
+pub(crate) fn head(report: &Report) -> String {
+    let machine = &report.machine;
+    let mut text = String::new();
+    let memory = machine.memory_mib.map_or_else(|| "?".to_owned(), |memory| memory.to_string());
+    let guest = if machine.virtual_machine { ", virtual" } else { "" };
+    let lines = [
+        format!("{}, {} processors{guest}, {memory} MiB", machine.processor, machine.processors),
+        format!("Linux {}, {}, {} build", machine.kernel, machine.rustc, machine.profile),
+        format!("commit {}, {}", machine.commit, machine.date),
+        format!("cport-bench {}", report.arguments.join(" ")),
+    ];
+    for line in lines {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.push('\n');
+    let rows = report.contenders.iter().map(|contender| {
+        vec![contender.name.clone(), contender.version.clone(), contender.about.clone()]
+    });
+    text + &align(rows.collect(), 3)
+}
+
+/// The table of a cell: a line for each contender.
+pub(crate) fn cell(cell: &Cell) -> String {
+    let names = columns(cell);
+    let base = cell.rows.first();
+    let more_is_better = is_rate(cell);
+    let mut head = vec![String::new()];
+    for name in &names {
+        let unit = unit(cell, name);
+        head.push(if unit.is_empty() { name.clone() } else { format!("{name} [{unit}]") });
+    }
+    head.push(advantage_name(cell));
+    let mut rows = vec![head];
+    let mut remarks: Vec<String> = Vec::new();
+    for (index, row) in cell.rows.iter().enumerate() {
+        let mut line = vec![row.contender.clone()];
+        line.extend(names.iter().map(|name| value(row.quantity(name))));
+        line.push(match base {
+            Some(base) if index > 0 => {
+                let ratio = advantage(cell, base, row, more_is_better);
+                ratio.map_or_else(|| "-".to_owned(), |ratio| with_interval(&ratio))
+            }
+            _ => "1".to_owned(),
+        });
+        rows.push(line);
+        if let Some(reason) = &row.failure {
+            let first = reason.lines().next().unwrap_or_default();
+            remarks.push(format!("{}: {first}", row.contender));
+        }
+        for quantity in &row.quantities {
+            if let Some(reason) = &quantity.missing {
+                let remark = format!("{} not measured: {reason}", quantity.name);
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+        }
+    }
+    let rounds = cell.rows.iter().map(|row| row.values(&cell.compared).len()).max().unwrap_or(0);
+    let plural = if rounds == 1 { "" } else { "s" };
+    let mut text = format!("\n{}: {} ({rounds} round{plural})\n", cell.scenario, cell.title);
+    text.push_str(&align(rows, 1));
+    for remark in remarks.iter().chain(&cell.notes) {
+        let _: std::fmt::Result = writeln!(text, "  {remark}");
+    }
+    text
+}
+
+/// How many times better the first row is than this one, round by round: above 1 it is ahead,
+/// whether less or more is better of what is compared.
+pub(crate) fn advantage(
+    cell: &Cell,
+    base: &Row,
+    row: &Row,
+    more_is_better: bool,
+) -> Option<Estimate> {
+    let (ours, theirs) = (base.values(&cell.compared), row.values(&cell.compared));
+    if more_is_better { paired_ratio(ours, theirs) } else { paired_ratio(theirs, ours) }
+}
+
+/// Whether more is better of what is compared.
+pub(crate) fn is_rate(cell: &Cell) -> bool {
+    unit(cell, &cell.compared) == "1/s"
+}
+
+fn advantage_name(cell: &Cell) -> String {
+    let base = cell.rows.first().map_or("", |row| &row.contender);
+    if is_rate(cell) {
+        format!("{base}/it, {}", cell.compared)
+    } else {
+        format!("it/{base}, {}", cell.compared)
+    }
+}
+
+/// The names of all quantities, in the order in which the rows have them.
+fn columns(cell: &Cell) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for quantity in cell.rows.iter().flat_map(|row| &row.quantities) {
+        if !names.contains(&quantity.name) {
+            names.push(quantity.name.clone());
+        }
+    }
+    names
+}
+
+fn unit<'c>(cell: &'c Cell, name: &str) -> &'c str {
+    cell.rows.iter().find_map(|row| row.quantity(name)).map_or("", |quantity| &quantity.unit)
+}
+
+/// The median, with as many digits as it is good for.
+fn value(quantity: Option<&Quantity>) -> String {
+    let median = quantity.and_then(|quantity| estimate_present(&quantity.values));
+    median.map_or_else(|| "-".to_owned(), |estimate| number(estimate.median))
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A ratio with its interval.
+pub(crate) fn with_interval(ratio: &Estimate) -> String {
+    match ratio.interval {
+        Some((low, high)) => format!("{:.3} ({low:.3}-{high:.3})", ratio.median),
+        None => format!("{:.3} (?)", ratio.median),
+    }
+}
+
+/// Columns side by side; the first `left` of them are flush left, the others flush right.
+pub(crate) fn align(rows: Vec<Vec<String>>, left: usize) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _: std::fmt::Result = if column < left {
+                write!(line, " {cell:<width$}")
+            } else {
+                write!(line, "  {cell:>width$}")
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{cell as made, report};
+
+    fn line<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+        line.unwrap_or_else(|| panic!("{name} in {text}")).split_whitespace().collect()
+    }
+
+    #[test]
+    fn of_times_the_rival_is_divided_by_ours() {
+        let values = [("ours", vec![1000.0; 6]), ("mio", vec![1200.0; 6])];
+        let text = cell(&made("S1", 2, 64, "cpu", "ns", &values));
+        assert!(text.contains("S1: a test (6 rounds)"), "{text}");
+        assert_eq!(line(&text, "cpu"), ["cpu", "[ns]", "it/ours,", "cpu"]);
+        assert_eq!(line(&text, "ours"), ["ours", "1000", "1"]);
+        assert_eq!(line(&text, "mio"), ["mio", "1200", "1.200", "(1.200-1.200)"]);
+    }
+
+    #[test]
+    fn of_rates_ours_is_divided_by_the_rival() {
+        let values = [("ours", vec![1000.0, 3000.0]), ("mio", vec![500.0, 1500.0])];
+        let text = cell(&made("S3", 2, 4, "rate", "1/s", &values));
+        assert!(text.contains("ours/it, rate"), "{text}");
+        assert_eq!(line(&text, "mio"), ["mio", "1000", "2.000", "(?)"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_a_dash_and_its_reason_is_told_once() {
+        let mut cell_ = made("S1", 2, 64, "cpu", "ns", &[("ours", vec![1.0]), ("mio", vec![2.0])]);
+        for row in &mut cell_.rows {
+            row.push("syscalls", "", None);
+            row.quantities[1].missing = Some("no permission".to_owned());
+        }
+        cell_.rows[1].failure = Some("stalled".to_owned());
+        cell_.notes.push("a note".to_owned());
+        let text = cell(&cell_);
+        assert_eq!(line(&text, "ours"), ["ours", "1.00", "-", "1"]);
+        assert_eq!(text.matches("syscalls not measured: no permission").count(), 1);
+        assert!(text.contains("mio: stalled") && text.contains("  a note\n"), "{text}");
+    }
+
+    #[test]
+    fn columns_stand_below_one_another() {
+        let cells = |row: [&str; 2]| row.map(str::to_owned).to_vec();
+        let text = align(vec![cells(["a", "1"]), cells(["long", "22"])], 1);
+        assert_eq!(text, "  a      1\n  long  22\n");
+    }
+
+    #[test]
+    fn the_head_names_machine_and_options() {
+        let text = head(&report(Vec::new()));
+        assert!(text.contains("processors") && text.contains("commit "), "{text}");
+        assert!(text.contains("cport-bench --quick\n"), "{text}");
+    }
+
+    #[test]
+    fn numbers_have_three_digits_that_count() {
+        let shown = [12_345.6, 99.96, 1.234_5, 0.012_34, -0.5].map(number);
+        assert_eq!(shown, ["12346", "100.0", "1.23", "0.012", "-0.500"]);
+    }
+}

@@ -1,0 +1,232 @@
+//! What the completion port is to reach against each rival, and whether a run shows it.
+
+use std::fmt::Write as _;
+
+use crate::report::{Cell, Report, Row};
+use crate::rounds::FEW_SOCKETS;
+use crate::scenario::{CPU, RATE};
+use crate::statistics::{Estimate, estimate_present, paired_ratio};
+use crate::table::{align, with_interval};
+
+/// The contender that is judged.
+pub(crate) const OURS: &str = "ours";
+/// The numbers of threads for which there are targets.
+pub(crate) const THREADS: [usize; 3] = [1, 2, 4];
+/// The connections of the cells with targets.
+pub(crate) const CONNECTIONS: usize = 64;
+
+/// A rival's processor time for each request, divided by ours, in S1 with 64 connections.
+struct Rival {
+    name: &'static str,
+    /// What has to be reached with 1, 2 and 4 threads.
+    floor: [f64; 3],
+    /// What is to be reached.
+    stretch: [f64; 3],
+}
+
+const RIVALS: [Rival; 5] = [
+    Rival { name: "epoll_one_shot", floor: [1.08, 1.10, 1.20], stretch: [1.10, 1.20, 1.30] },
+    Rival { name: "polling", floor: [1.10, 1.20, 1.20], stretch: [1.20, 1.35, 1.35] },
+    Rival { name: "tokio", floor: [1.03, 1.00, 1.00], stretch: [1.07, 1.12, 1.15] },
+    Rival { name: "mio", floor: [0.97, 0.95, 1.15], stretch: [1.00, 1.05, 1.30] },
+    Rival { name: "uring", floor: [0.92, 0.95, 1.10], stretch: [0.97, 1.02, 1.20] },
+];
+
+/// S3: our throughput, divided by that of each of these.
+const LONG_HANDLERS: f64 = 1.5;
+const LONG_HANDLERS_RIVALS: [&str; 2] = ["epoll_one_shot", "tokio"];
+/// S4 and S9: our throughput, divided by that of the best of all others.
+const BLOCKED_HANDLERS: f64 = 0.95;
+/// S8: our processor time for each request, divided by that with 64 sockets.
+const MANY_SOCKETS: f64 = 1.10;
+
+/// A target, and what was measured.
+struct Judged {
+    scenario: String,
+    what: String,
+    measured: Option<Estimate>,
+    floor: f64,
+    stretch: Option<f64>,
+    /// Whether less is better.
+    at_most: bool,
+}
+
+impl Judged {
+    /// The median against the target; with a doubt if the interval is on both sides of it.
+    fn verdict(&self, target: f64) -> &'static str {
+        let Some(measured) = self.measured else { return "not measured" };
+        let reaches = |value: f64| if self.at_most { value <= target } else { value >= target };
+        let is_met = reaches(measured.median);
+        match measured.interval.map(|(low, high)| reaches(low) == reaches(high)) {
+            Some(true) if is_met => "met",
+            Some(true) => "missed",
+            Some(false) if is_met => "met, within the noise",
+            Some(false) => "missed, within the noise",
+            None if is_met => "met, too few rounds",
+            None => "missed, too few rounds",
+        }
+    }
+}
+
+/// The summary: every target that the run has something to say about.
+pub(crate) fn summary(report: &Report) -> String {
+    let (judged, unknown): (Vec<Judged>, Vec<Judged>) =
+        judge(report).into_iter().partition(|judged| judged.measured.is_some());
+    if judged.is_empty() {
+        return String::new();
+    }
+    let mut rows =
+        vec![["", "what", "measured", "floor", "", "stretch", ""].map(str::to_owned).to_vec()];
+    for judged in &judged {
+        let sign = if judged.at_most { "<=" } else { ">=" };
+        rows.push(vec![
+            judged.scenario.clone(),
+            judged.what.clone(),
+            judged.measured.map_or_else(|| "-".to_owned(), |ratio| with_interval(&ratio)),
+            format!("{sign} {:.2}", judged.floor),
+            judged.verdict(judged.floor).to_owned(),
+            judged.stretch.map_or_else(String::new, |stretch| format!("{sign} {stretch:.2}")),
+            judged.stretch.map_or_else(String::new, |stretch| judged.verdict(stretch).to_owned()),
+        ]);
+    }
+    let mut text = String::from("\nTargets (medians, with their intervals of 95 %)\n");
+    text.push_str(&align(rows, 7));
+    let met = judged.iter().filter(|judged| judged.verdict(judged.floor).starts_with("met"));
+    let (met, all, unknown) = (met.count(), judged.len(), unknown.len());
+    let _: std::fmt::Result =
+        writeln!(text, "  floors met: {met} of {all} measured; {unknown} not measured");
+    text
+}
+
+fn judge(report: &Report) -> Vec<Judged> {
+    let mut judged = Vec::new();
+    for (at, threads) in THREADS.into_iter().enumerate() {
+        let cell = report.cell("S1", threads, CONNECTIONS);
+        for rival in &RIVALS {
+            judged.push(Judged {
+                scenario: format!("S1 T{threads}"),
+                what: format!("cpu of {} / ours", rival.name),
+                measured: cell.and_then(|cell| ratio(cell, CPU, rival.name, OURS)),
+                floor: rival.floor[at],
+                stretch: Some(rival.stretch[at]),
+                at_most: false,
+            });
+        }
+    }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == "S3") {
+        for rival in LONG_HANDLERS_RIVALS {
+            judged.push(floor(
+                cell,
+                format!("rate, ours / {rival}"),
+                ratio(cell, RATE, OURS, rival),
+                LONG_HANDLERS,
+            ));
+        }
+    }
+    for cell in report.cells.iter().filter(|cell| matches!(&*cell.scenario, "S4" | "S9")) {
+        if let Some(best) = best(cell, RATE, f64::gt) {
+            let what = format!("rate, ours / {} (the best)", best.contender);
+            let measured = ratio(cell, RATE, OURS, &best.contender);
+            judged.push(floor(cell, what, measured, BLOCKED_HANDLERS));
+        }
+        if let Some(best) = best(cell, "p99", f64::lt) {
+            let what = format!("p99 of {} (the best other) / ours", best.contender);
+            judged.push(floor(cell, what, ratio(cell, "p99", &best.contender, OURS), 1.0));
+        }
+    }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == "S8") {
+        let measured = ratio(cell, CPU, OURS, FEW_SOCKETS);
+        let what = format!("cpu of ours / {FEW_SOCKETS}");
+        judged.push(Judged { at_most: true, ..floor(cell, what, measured, MANY_SOCKETS) });
+    }
+    judged
+}
+
+fn floor(cell: &Cell, what: String, measured: Option<Estimate>, floor: f64) -> Judged {
+    let threads = cell.threads.map_or_else(String::new, |threads| format!(" T{threads}"));
+    let scenario = format!("{}{threads}", cell.scenario);
+    Judged { scenario, what, measured, floor, stretch: None, at_most: false }
+}
+
+fn ratio(cell: &Cell, quantity: &str, above: &str, below: &str) -> Option<Estimate> {
+    paired_ratio(cell.row(above)?.values(quantity), cell.row(below)?.values(quantity))
+}
+
+/// The best of all others by the median.
+fn best<'c>(cell: &'c Cell, quantity: &str, is_better: fn(&f64, &f64) -> bool) -> Option<&'c Row> {
+    let median = |row: &Row| estimate_present(row.values(quantity)).map(|found| found.median);
+    let others = cell.rows.iter().filter(|row| row.contender != OURS && row.failure.is_none());
+    others.filter(|row| median(row).is_some()).reduce(|best, row| {
+        let is_better = median(row).zip(median(best)).is_some_and(|(a, b)| is_better(&a, &b));
+        if is_better { row } else { best }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{cell, report};
+
+    fn line<'t>(text: &'t str, scenario: &str, what: &str) -> &'t str {
+        let is_it = |line: &&str| line.contains(scenario) && line.contains(what);
+        text.lines().find(is_it).unwrap_or_else(|| panic!("{scenario} {what} in {text}"))
+    }
+
+    #[test]
+    fn nothing_measured_is_no_summary() {
+        assert_eq!(summary(&report(Vec::new())), "");
+    }
+
+    #[test]
+    fn a_ratio_is_met_missed_or_in_doubt() {
+        let rounds = |value: f64| vec![value; 8];
+        let noisy = vec![1000.0, 1300.0, 1000.0, 1300.0, 1000.0, 1300.0, 1000.0, 1300.0];
+        let report = report(vec![cell(
+            "S1",
+            2,
+            64,
+            CPU,
+            "ns",
+            &[
+                ("ours", rounds(1000.0)),
+                ("epoll_one_shot", rounds(1150.0)),
+                ("tokio", rounds(990.0)),
+                ("mio", noisy),
+                ("uring", rounds(1030.0)),
+            ],
+        )]);
+        let text = summary(&report);
+        let one_shot = line(&text, "S1 T2", "epoll_one_shot");
+        assert!(one_shot.contains(">= 1.10 met "), "{one_shot}");
+        assert!(one_shot.ends_with(">= 1.20 missed"), "{one_shot}");
+        assert!(line(&text, "S1 T2", "tokio").contains(">= 1.00 missed"), "{text}");
+        let mio = line(&text, "S1 T2", "mio");
+        assert!(mio.contains(">= 0.95 met ") && mio.ends_with("met, within the noise"), "{mio}");
+        assert!(!text.contains("polling") && !text.contains("S1 T4"), "{text}");
+        assert!(text.contains("floors met: 3 of 4 measured; 11 not measured"), "{text}");
+    }
+
+    #[test]
+    fn a_few_rounds_prove_nothing() {
+        let values = [("ours", vec![1000.0; 5]), ("tokio", vec![2000.0; 5])];
+        let text = summary(&report(vec![cell("S1", 2, 64, CPU, "ns", &values)]));
+        assert!(line(&text, "S1 T2", "tokio").contains("met, too few rounds"), "{text}");
+    }
+
+    #[test]
+    fn throughput_is_compared_with_the_best_of_the_others() {
+        let values =
+            [("ours", vec![900.0; 6]), ("mio", vec![1000.0; 6]), ("tokio", vec![800.0; 6])];
+        let text = summary(&report(vec![cell("S9", 4, 64, RATE, "1/s", &values)]));
+        let rate = line(&text, "S9 T4", "rate, ours / mio");
+        assert!(rate.contains("0.900") && rate.contains(">= 0.95 missed"), "{rate}");
+    }
+
+    #[test]
+    fn many_sockets_are_compared_with_few() {
+        let values = [("ours", vec![1090.0; 6]), (FEW_SOCKETS, vec![1000.0; 6])];
+        let text = summary(&report(vec![cell("S8", 2, 19_500, CPU, "ns", &values)]));
+        let many = line(&text, "S8 T2", FEW_SOCKETS);
+        assert!(many.contains("1.090") && many.contains("<= 1.10 met"), "{many}");
+    }
+}

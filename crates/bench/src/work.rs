@@ -1,0 +1,227 @@
+//! What a request asks of its handler: the format of a message, and the work it stands for.
+//!
+//! Whoever sends a message says how much work it is in turns of a loop, not in microseconds, so
+//! that all servers of a run do the same work for it; the load generator measures once how many
+//! turns a microsecond has.
+
+use std::hint::black_box;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The length of every message, in bytes.
+pub(crate) const MESSAGE: usize = 64;
+
+/// The length of the buffer into which a handler reads.
+pub(crate) const BUFFER: usize = 4096;
+
+/// What a message asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The same bytes back, nothing else.
+    Echo,
+    /// So many turns of a loop.
+    Turns(u32),
+    /// A sleep of so many microseconds.
+    Sleep(u32),
+    /// So many turns of a loop under the lock of the process.
+    Locked(u32),
+    /// A loop until so many microseconds are over.
+    Spin(u32),
+}
+
+/// The lock for which [`Work::Locked`] competes.
+static LOCK: Mutex<u64> = Mutex::new(0);
+
+/// A message: the kind of work, its amount, a number to tell messages apart, and a filling that
+/// depends on the number.
+pub(crate) fn message(work: Work, number: u64) -> [u8; MESSAGE] {
+    let (kind, amount) = match work {
+        Work::Echo => (0, 0),
+        Work::Turns(amount) => (1, amount),
+        Work::Sleep(amount) => (2, amount),
+        Work::Locked(amount) => (3, amount),
+        Work::Spin(amount) => (4, amount),
+    };
+    let mut message = [0; MESSAGE];
+    for (index, byte) in message.iter_mut().enumerate().skip(16) {
+        *byte = number.to_le_bytes()[index % 8] ^ 0x5a;
+    }
+    message[0] = kind;
+    message[4..8].copy_from_slice(&u32::to_le_bytes(amount));
+    message[8..16].copy_from_slice(&number.to_le_bytes());
+    message
+}
+
+/// Reads what a message asks for; `None` if it is no message of this benchmark.
+fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
+    let amount = u32::from_le_bytes([message[4], message[5], message[6], message[7]]);
+    match message[0] {
+        0 => Some(Work::Echo),
+        1 => Some(Work::Turns(amount)),
+        2 => Some(Work::Sleep(amount)),
+        3 => Some(Work::Locked(amount)),
+        4 => Some(Work::Spin(amount)),
+        _ => None,
+    }
+}
+
+/// Does what a message asks for.
+pub(crate) fn perform(message: &[u8; MESSAGE]) {
+    match parse(message) {
+        None | Some(Work::Echo) => {}
+        Some(Work::Turns(turns)) => {
+            turn(turns, u64::from(turns));
+        }
+        Some(Work::Sleep(microseconds)) => sleep(Duration::from_micros(microseconds.into())),
+        Some(Work::Locked(turns)) => {
+            let mut shared = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *shared = turn(turns, *shared);
+        }
+        Some(Work::Spin(microseconds)) => {
+            let end = Instant::now() + Duration::from_micros(microseconds.into());
+            while Instant::now() < end {
+                turn(100, 1);
+            }
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a handler that blocks is what is measured")]
+fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// So many turns of a loop in which each turn needs the result of the one before.
+fn turn(turns: u32, start: u64) -> u64 {
+    let mut state = black_box(start);
+    for _ in 0..turns {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    }
+    black_box(state)
+}
+
+/// How many turns of the loop a microsecond has on this machine: the fastest of many tries.
+pub(crate) fn turns_per_microsecond() -> u32 {
+    const TURNS: u32 = 20_000;
+    let fastest = (0..200)
+        .map(|start| {
+            let began = Instant::now();
+            turn(TURNS, start);
+            began.elapsed()
+        })
+        .min()
+        .unwrap_or_default();
+    let nanoseconds = u32::try_from(fastest.as_nanos()).unwrap_or(u32::MAX).max(1);
+    (TURNS.saturating_mul(1000) / nanoseconds).max(1)
+}
+
+/// The part of a message that has arrived so far on a connection.
+#[derive(Debug)]
+pub(crate) struct Carry {
+    held: [u8; MESSAGE],
+    filled: usize,
+}
+
+impl Default for Carry {
+    fn default() -> Self {
+        Carry { held: [0; MESSAGE], filled: 0 }
+    }
+}
+
+/// Performs each message that `bytes`, the next bytes of the connection of `carry`, completes.
+///
+/// Whole messages are performed where they lie; only a part of one is copied.
+pub(crate) fn process(carry: &mut Carry, mut bytes: &[u8]) {
+    if carry.filled > 0 {
+        let taken = bytes.len().min(MESSAGE - carry.filled);
+        carry.held[carry.filled..carry.filled + taken].copy_from_slice(&bytes[..taken]);
+        carry.filled += taken;
+        bytes = &bytes[taken..];
+        if carry.filled < MESSAGE {
+            return;
+        }
+        carry.filled = 0;
+        perform(&carry.held);
+    }
+    let (whole, rest) = bytes.as_chunks::<MESSAGE>();
+    whole.iter().for_each(perform);
+    carry.held[..rest.len()].copy_from_slice(rest);
+    carry.filled = rest.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_what_was_put_into_it() {
+        let all = [
+            Work::Echo,
+            Work::Turns(7),
+            Work::Sleep(5000),
+            Work::Locked(u32::MAX),
+            Work::Spin(1_000_000),
+        ];
+        for (number, work) in all.into_iter().enumerate() {
+            assert_eq!(parse(&message(work, number as u64)), Some(work));
+        }
+        let mut foreign = message(Work::Echo, 1);
+        foreign[0] = 99;
+        assert_eq!(parse(&foreign), None);
+    }
+
+    #[test]
+    fn messages_with_different_numbers_differ() {
+        assert_ne!(message(Work::Echo, 1), message(Work::Echo, 2));
+        assert_ne!(message(Work::Echo, 1)[16..], message(Work::Echo, 256)[16..]);
+    }
+
+    /// A sleep of 20 ms that arrives in any two pieces is done once, when it is complete.
+    #[test]
+    fn a_split_message_is_performed_when_its_last_byte_is_there() {
+        let asked = message(Work::Sleep(5_000), 3);
+        for cut in [1, 8, 32, 63] {
+            let mut carry = Carry::default();
+            process(&mut carry, &asked[..cut]);
+            assert_eq!(carry.filled, cut);
+            assert_eq!(carry.held[..cut], asked[..cut]);
+            let began = Instant::now();
+            process(&mut carry, &asked[cut..]);
+            assert!(began.elapsed() >= Duration::from_millis(5));
+            assert_eq!(carry.filled, 0);
+        }
+    }
+
+    /// Three messages and a half, then the other half and one more: five are performed.
+    #[test]
+    fn a_read_may_hold_several_messages_and_a_part_of_one() {
+        let stream: Vec<u8> = (0..5).flat_map(|n| message(Work::Sleep(2_000), n)).collect();
+        let mut carry = Carry::default();
+        let began = Instant::now();
+        process(&mut carry, &stream[..MESSAGE * 7 / 2]);
+        assert!(began.elapsed() >= Duration::from_millis(6));
+        assert_eq!(carry.filled, MESSAGE / 2);
+        let began = Instant::now();
+        process(&mut carry, &stream[MESSAGE * 7 / 2..]);
+        assert!(began.elapsed() >= Duration::from_millis(4));
+        assert_eq!(carry.filled, 0);
+    }
+
+    #[test]
+    fn byte_by_byte_is_like_all_at_once() {
+        let asked = message(Work::Sleep(3_000), 9);
+        let mut carry = Carry::default();
+        let began = Instant::now();
+        for (index, byte) in asked.iter().enumerate() {
+            process(&mut carry, &[*byte]);
+            assert_eq!(carry.filled, (index + 1) % MESSAGE);
+        }
+        assert!(began.elapsed() >= Duration::from_millis(3));
+    }
+
+    #[test]
+    fn the_loop_has_turns() {
+        assert!(turns_per_microsecond() > 10);
+    }
+}

@@ -1,0 +1,193 @@
+//! The command as a user runs it, with rounds that are too short to be worth anything but a test.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cport-bench"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn directory(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&directory);
+    directory
+}
+
+/// Two rounds of 50 ms in which the numbers of a situation are `arguments`.
+fn short_run(test: &str, arguments: &[&str]) -> (Value, Output) {
+    let directory = directory(test);
+    let mut command = bench(&["--rounds", "2", "--seconds", "0.05", "--out"]);
+    let output = command.arg(&directory).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let files: Vec<PathBuf> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    (serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap(), output)
+}
+
+fn quantity<'r>(row: &'r Value, name: &str) -> &'r Value {
+    let all = row["quantities"].as_array().unwrap();
+    all.iter().find(|quantity| quantity["name"] == name).unwrap_or_else(|| panic!("{name}: {row}"))
+}
+
+#[test]
+fn every_contender_answers_in_a_run() {
+    let (report, output) = short_run("every", &["--scenario", "S2", "--connections", "4"]);
+    let cell = &report["cells"][0];
+    let rows = cell["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), report["contenders"].as_array().unwrap().len());
+    assert!(rows.len() >= 9);
+    assert_eq!(rows[0]["contender"], "ours");
+    for row in rows {
+        assert_eq!(row["failure"], Value::Null, "{row}");
+        for name in ["cpu", "rate", "p50", "p99", "p99.9"] {
+            let values = quantity(row, name)["values"].as_array().unwrap();
+            assert_eq!(values.len(), 2, "{name}: {row}");
+            assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+        }
+        let syscalls = quantity(row, "syscalls");
+        if syscalls["missing"].is_null() {
+            let calls = syscalls["values"][0].as_f64().unwrap();
+            assert!(calls > 0.0 && calls < 10.0, "{row}");
+        }
+        assert!(text(&output.stdout).contains(row["contender"].as_str().unwrap()));
+    }
+    for known in ["kernel", "rustc", "commit", "date"] {
+        assert!(!report["machine"][known].as_str().unwrap().is_empty(), "{known}");
+    }
+}
+
+/// What goes through each handler differs: long, sleeping, fighting for a lock, spinning.
+#[test]
+fn every_kind_of_handler_is_served() {
+    let arguments =
+        ["--scenario", "s3,S4,S5,S9", "--threads", "2", "--connections", "8", "--against", "mio"];
+    let (report, _) = short_run("kinds", &arguments);
+    let cells = report["cells"].as_array().unwrap();
+    let names: Vec<&str> = cells.iter().map(|cell| cell["scenario"].as_str().unwrap()).collect();
+    assert_eq!(names, ["S3", "S4", "S5", "S9"]);
+    for row in cells.iter().flat_map(|cell| cell["rows"].as_array().unwrap()) {
+        assert_eq!(row["failure"], Value::Null, "{row}");
+    }
+    // Half a microsecond would not be a handler of 20.
+    let long = quantity(&cells[0]["rows"][0], "cpu")["values"][0].as_f64().unwrap();
+    assert!(long > 10_000.0, "{long}");
+    assert_eq!(cells[3]["compared"], "rate");
+}
+
+#[test]
+fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
+    let arguments = ["--quick", "--against", "epoll_one_shot"];
+    let (_, output) = short_run("anew", &arguments);
+    let file = fs::read_dir(directory_of("anew")).unwrap().next().unwrap().unwrap().path();
+    let plot = directory_of("anew").join("plot.svg");
+    let again = bench(&["report"]).arg(&file).arg("--plot").arg(&plot).output().unwrap();
+    assert!(again.status.success(), "{again:?}");
+    let table = |output: &Output| {
+        let text = text(&output.stdout).to_owned();
+        text[text.find("S1:").unwrap()..text.find("floors met").unwrap()].to_owned()
+    };
+    let without_path = |table: String| -> Vec<String> {
+        table.lines().filter(|line| !line.starts_with("raw values")).map(str::to_owned).collect()
+    };
+    let lines = |output| {
+        let mut lines = without_path(table(output));
+        lines.retain(|line| !line.is_empty());
+        lines
+    };
+    assert_eq!(lines(&again), lines(&output));
+    let svg = fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.contains("epoll_one_shot"), "{svg}");
+}
+
+fn directory_of(test: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(test)
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    for (arguments, words) in [
+        (&["--scenario", "S77"][..], "no scenario `S77`; there are S1, "),
+        (&["--against", "nobody"], "no contender `nobody`; there are ours, "),
+        (&["--scenario", "S1", "--connections", "99999"], "99999 connections: the limit is"),
+        (&["report", "/no/such/file"], "/no/such/file: No such file"),
+        (&["report", "/proc/self/cmdline"], "no report of this benchmark"),
+        (&["--quick", "--out", "/proc/nothing"], "/proc/nothing: "),
+        (&["--quick", "--plot", "/no/such/directory/plot.svg"], "/no/such/directory/plot.svg: "),
+    ] {
+        let output = bench(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+        let complaint = text(&output.stderr).trim_end();
+        let lines: Vec<&str> =
+            complaint.lines().filter(|line| !line.contains("debug build")).collect();
+        assert_eq!(lines.len(), 1, "{arguments:?}: {complaint}");
+        assert!(lines[0].starts_with("cport-bench: "), "{complaint}");
+        assert!(lines[0].contains(words), "{arguments:?}: {complaint}");
+    }
+    for arguments in [
+        &["--rounds", "0"][..],
+        &["--threads", "two"],
+        &["--seconds", "-1"],
+        &["--quick", "--full"],
+        &["--nonsense"],
+    ] {
+        let output = bench(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_server_tells_its_address_answers_and_ends_with_its_input() {
+    let mut server = bench(&["server", "--contender", "ours", "--threads", "2", "--count"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    let mut hear = || -> Value {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    };
+    let address = hear()["address"].as_str().unwrap().to_owned();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut snapshot = || {
+        input.write_all(b"snapshot\n").unwrap();
+        hear()
+    };
+    let before = snapshot();
+    let mut answer = [0; 64];
+    for number in 0..100_u8 {
+        client.write_all(&[number; 64].map(|byte| byte | 0x80)).unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [number | 0x80; 64]);
+    }
+    let after = snapshot();
+    assert_eq!(after["added"], 1);
+    let more = |name: &str| Some(after[name].as_u64()? - before[name].as_u64()?);
+    assert!(more("processor_time").unwrap() > 100_000, "{after}");
+    match more("system_calls") {
+        // A receive and a send for each message at least.
+        Some(calls) => assert!((200..2000).contains(&calls), "{calls}"),
+        None => assert!(after["not_counted"].is_string(), "{after}"),
+    }
+    drop(input);
+    assert!(server.wait().unwrap().success());
+}
