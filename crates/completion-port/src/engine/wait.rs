@@ -47,6 +47,9 @@ pub(crate) enum Taken {
     Gone(Token),
 }
 
+/// A share of fewer packets than this costs more than it brings.
+const PART: usize = 16;
+
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
     /// (`None`: no limit).
@@ -206,11 +209,11 @@ impl Engine {
         let queued = shared.ready.len();
         let half = queued / 2;
         let shares = shared.pace.is_worth_a_wake(half) && shared.seats.helpers(seat.number) > 0;
-        let share = match shared.pace.is_long() {
-            // The others would wait for this one's handler to end.
-            true => 1,
-            false if shares => queued - half,
-            false => shared.seats.part(queued),
+        let share = if shares && !shared.pace.is_long() {
+            queued - half
+        } else {
+            // Of long ones one: the others would wait for its handler to end.
+            shared.seats.part(queued, if shared.pace.is_long() { 1 } else { PART })
         };
         let chain = shared.ready.split(&self.nodes, share.min(room));
         shared.handed += chain.len() as u64;

@@ -3,9 +3,6 @@
 //! Every method is called with the engine's lock held. Nothing here sleeps or wakes anybody: what is
 //! to be done comes back as a value.
 
-/// A share of fewer packets costs more than it brings.
-const PART: usize = 16;
-
 /// A thread's place at the port.
 pub(crate) type SeatNumber = usize;
 
@@ -119,9 +116,14 @@ impl Seats {
     }
 
     /// How much of what is queued one thread may take, if it calls nobody: what falls to each of the
-    /// threads that may run, so that none of them waits for another's share to be over.
-    pub(crate) fn part(&self, queued: usize) -> usize {
-        queued.div_ceil(self.limit.min(self.statuses.len()).max(1)).max(PART)
+    /// threads that may run, so that none waits for another's share to be over, and at least `least`;
+    /// if that is 1, one at a time.
+    pub(crate) fn part(&self, queued: usize, least: usize) -> usize {
+        match self.limit.min(self.statuses.len()) {
+            0 | 1 => queued,
+            _ if least == 1 => 1,
+            threads => queued.div_ceil(threads).max(least),
+        }
     }
 
     /// The thread of `seat` has come to wait.
