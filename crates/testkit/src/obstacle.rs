@@ -19,7 +19,7 @@ pub struct Obstacle(Kind);
 enum Kind {
     Condition { over: Mutex<bool>, changed: Condvar },
     Lock { lock: Arc<Mutex<()>>, holder: Mutex<Option<Holder>> },
-    Stream { empty: OwnedFd, other_end: OwnedFd },
+    Stream { empty: OwnedFd, other_end: Mutex<Option<OwnedFd>> },
     Page(MissingPage),
 }
 
@@ -64,7 +64,7 @@ impl Obstacle {
     #[must_use]
     pub fn pipe() -> Self {
         let (empty, other_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        Self(Kind::Stream { empty, other_end })
+        Self(Kind::Stream { empty, other_end: Mutex::new(Some(other_end)) })
     }
 
     /// A blocking read from a socket to which nothing was sent.
@@ -72,7 +72,7 @@ impl Obstacle {
     pub fn socket() -> Self {
         let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
         let (empty, other_end) = socketpair(family, SocketType::STREAM, flags, None).unwrap();
-        Self(Kind::Stream { empty, other_end })
+        Self(Kind::Stream { empty, other_end: Mutex::new(Some(other_end)) })
     }
 
     /// A page that is not in memory.
@@ -84,7 +84,8 @@ impl Obstacle {
         MissingPage::new().map(|page| Self(Kind::Page(page)))
     }
 
-    /// Sleeps in the kernel until the obstacle is cleared; does not sleep if it has been.
+    /// Sleeps in the kernel until the obstacle is cleared; does not sleep if it has been. Only once: an
+    /// obstacle is for one thread.
     pub fn meet(&self) {
         match &self.0 {
             Kind::Condition { over, changed } => {
@@ -97,10 +98,8 @@ impl Obstacle {
             Kind::Lock { lock, .. } => drop(locked(lock)),
             Kind::Stream { empty, .. } => loop {
                 match rustix::io::read(empty, &mut [0; 1]).map_err(io::Error::from) {
-                    Ok(read) => {
-                        assert_eq!(read, 1, "the other end is open");
-                        return;
-                    }
+                    // Whoever comes later finds the end of the stream as well.
+                    Ok(read) => return assert_eq!(read, 0, "nobody writes"),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => panic!("reading failed: {error}"),
                 }
@@ -109,7 +108,7 @@ impl Obstacle {
         }
     }
 
-    /// Wakes the thread that sleeps here; at most one meets an obstacle.
+    /// Wakes the thread that sleeps here, or will.
     pub fn clear(&self) {
         match &self.0 {
             Kind::Condition { over, changed } => {
@@ -123,7 +122,7 @@ impl Obstacle {
                 }
             }
             Kind::Stream { other_end, .. } => {
-                assert_eq!(rustix::io::write(other_end, b"x").unwrap(), 1);
+                drop(locked(other_end).take());
             }
             Kind::Page(page) => page.supply(),
         }

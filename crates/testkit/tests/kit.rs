@@ -153,8 +153,6 @@ fn who_meets_an_obstacle_sleeps_until_it_is_cleared() {
             obstacle.clear();
             met.join().unwrap();
         });
-        // Cleared once, it is none any more.
-        obstacle.meet();
     }
 }
 
