@@ -6,6 +6,7 @@
 mod callgrind;
 mod contenders;
 mod counters;
+mod handover;
 mod histogram;
 mod load;
 mod machine;
@@ -62,6 +63,8 @@ enum Command {
     Server(server::Options),
     /// Calculate what the port would do on a machine with many processors
     Model(model::Options),
+    /// Measure how soon another thread takes over from one that blocks
+    Handover(handover::Options),
     /// A piece of work whose instructions are counted
     #[command(hide = true)]
     Perform { bench: String, contender: String, size: usize, amount: usize },
@@ -93,6 +96,10 @@ fn main() -> ExitCode {
         Some(Command::Server(options)) => server::run(&options).map_err(Failure::Broken),
         Some(Command::Model(options)) => {
             model::run(&options);
+            Ok(())
+        }
+        Some(Command::Handover(options)) => {
+            handover::run(options);
             Ok(())
         }
         Some(Command::Perform { bench, contender, size, amount }) => {

@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::Engine;
 use super::seat::Seat;
 
-/// What is left behind is worth a wake if a running thread would need longer for it than this: a wake
-/// costs several microseconds, and it takes several tens of them until the other thread is there.
-const WORTH: u64 = 50_000;
+/// What is left behind is worth a wake if a running thread would need longer for it than this, in
+/// nanoseconds. A wake costs several microseconds, and it takes several tens of them until the other
+/// thread is there; below some hundred, waking makes everything dearer and nothing faster.
+const WORTH: u64 = 200_000;
 
 /// Where a packet takes longer than this, each one that is left behind is worth a wake, and the
 /// kernel's wait is not left empty: whatever comes meanwhile would wait for a handler to end.

@@ -577,6 +577,7 @@ fn a_block_is_noticed_by_who_posts_sim() {
         port.post(2).unwrap();
         assert_eq!(heard.recv_timeout(SOON), Ok(1));
         assert_eq!(heard.recv_timeout(SOON), Ok(2));
+        assert!(kernel.wait_for_sleepers(1, SOON));
         assert_eq!((port.stats().blocked, port.stats().blocks_found), (1, 1));
         kernel.set_thread_asleep(me, false);
         assert_eq!((port.stats().running, port.stats().blocked), (1, 0));
