@@ -6,8 +6,8 @@
 //! the time, so that it comes to the port every few dozen microseconds; another one is always queued.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,9 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug)]
 enum Message {
     /// Sleeps, by a call that says so (`announced`) or without a word.
-    Sleep { announced: bool },
+    Sleep {
+        announced: bool,
+    },
     /// Keeps its thread busy for a moment, and posts another one.
     Short,
     /// Nothing: handled by whoever takes over.
@@ -143,9 +145,8 @@ fn measure(
             let _ = server.port.post(Message::Short);
             let _ = server.port.post(Message::Short);
         }
-        let times = (0..rounds)
-            .map(|_| round(&server.port, announced, among_others, &heard))
-            .collect();
+        let times =
+            (0..rounds).map(|_| round(&server.port, announced, among_others, &heard)).collect();
         let _ = server.port.post(Message::End);
         times
     });
