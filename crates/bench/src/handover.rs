@@ -5,9 +5,9 @@
 //! notice. *Among others*: two may run, one goes to sleep, and the other handles short packets all
 //! the time, so that it comes to the port every few dozen microseconds; another one is always queued.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use completion_port::{Batch, BlockDetection, Packet, Port};
 
 /// How long the handler sleeps: longer than any way takes to find out.
 const SLEEP: Duration = Duration::from_millis(12);
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(2);
 /// How long a short packet takes.
 const SHORT: Duration = Duration::from_micros(30);
 
@@ -40,21 +42,15 @@ enum Message {
     End,
 }
 
-/// Who ran when a handler went to sleep: the sleeper and the thread beside it.
-#[derive(Clone, Copy, Debug)]
-struct Asleep {
-    since: Instant,
-    threads: [usize; 2],
-}
-
 /// What the threads of a port have in common.
 #[derive(Debug)]
 struct Server {
     port: Port<(), Message>,
-    asleep: Mutex<Option<Asleep>>,
-    /// The thread that handled the last short packet, and the last other one.
-    last: AtomicUsize,
-    before: AtomicUsize,
+    /// When the handler went to sleep from which nobody has taken over yet.
+    asleep: Mutex<Option<Instant>>,
+    is_asleep: AtomicBool,
+    /// How many short packets are being handled at the moment.
+    short: AtomicUsize,
     taken_over: Sender<Duration>,
 }
 
@@ -65,53 +61,71 @@ fn sleep() {
 }
 
 impl Server {
-    fn handles(&self, me: usize) {
-        let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
-        if asleep.is_some_and(|asleep| !asleep.threads.contains(&me))
-            && let Some(asleep) = asleep.take()
-        {
-            let _ = self.taken_over.send(asleep.since.elapsed());
+    fn asleep(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As many threads as may are running again.
+    fn take_over(&self) {
+        if let Some(since) = self.asleep().take() {
+            let _ = self.taken_over.send(since.elapsed());
         }
     }
 
-    fn goes_to_sleep(&self, me: usize) {
-        let last = self.last.load(Relaxed);
-        let other = if last == me { self.before.load(Relaxed) } else { last };
-        let asleep = Asleep { since: Instant::now(), threads: [me, other] };
-        *self.asleep.lock().unwrap_or_else(PoisonError::into_inner) = Some(asleep);
+    fn sleep(&self, announced: bool) {
+        self.is_asleep.store(true, SeqCst);
+        *self.asleep() = Some(Instant::now());
+        if announced {
+            self.port.blocking(sleep)
+        } else {
+            sleep()
+        }
+        self.is_asleep.store(false, SeqCst);
     }
 
-    fn serve(&self, me: usize) {
-        let port = &self.port;
+    /// Two at a time are handled again once somebody has taken over.
+    fn be_short(&self) {
+        if self.short.fetch_add(1, SeqCst) > 0 {
+            self.take_over();
+        }
+        let end = Instant::now() + SHORT;
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        self.short.fetch_sub(1, SeqCst);
+        let _ = self.port.post(Message::Short);
+    }
+
+    fn serve(&self) {
         let mut batch = Batch::with_capacity(1);
-        while let Ok(packets) = port.wait(&mut batch, None) {
+        while let Ok(packets) = self.port.wait(&mut batch, None) {
             for packet in packets {
                 let Packet::Posted(message) = packet else { continue };
                 match message {
-                    Message::Sleep { announced } => {
-                        self.goes_to_sleep(me);
-                        if announced { port.blocking(sleep) } else { sleep() }
-                    }
-                    Message::Plain => self.handles(me),
-                    Message::Short => {
-                        self.handles(me);
-                        let last = self.last.swap(me, Relaxed);
-                        if last != me {
-                            self.before.store(last, Relaxed);
-                        }
-                        let end = Instant::now() + SHORT;
-                        while Instant::now() < end {
-                            std::hint::spin_loop();
-                        }
-                        let _ = port.post(Message::Short);
-                    }
+                    Message::Sleep { announced } => self.sleep(announced),
+                    Message::Plain => self.take_over(),
+                    Message::Short => self.be_short(),
                     Message::End => {
-                        let _ = port.post(Message::End);
+                        let _ = self.port.post(Message::End);
                         return;
                     }
                 }
             }
         }
+    }
+
+    fn round(&self, announced: bool, among_others: bool, heard: &Receiver<Duration>) -> Duration {
+        let _ = self.port.post(Message::Sleep { announced });
+        if !among_others {
+            let _ = self.port.post(Message::Plain);
+        }
+        let time = heard.recv_timeout(10 * SLEEP).unwrap_or(Duration::MAX);
+        // Until the sleeper is back, and no more threads run than may, so that rounds begin alike.
+        while self.is_asleep.load(SeqCst) {
+            thread::yield_now();
+        }
+        let _ = heard.recv_timeout(PAUSE);
+        time
     }
 }
 
@@ -124,53 +138,29 @@ fn measure(
 ) -> completion_port::Result<Vec<Duration>> {
     let limit = if among_others { 2 } else { 1 };
     let (taken_over, heard) = channel();
-    let nobody = AtomicUsize::new(usize::MAX);
+    let builder = Port::<(), Message>::builder().concurrency(limit).block_detection(detection);
     let server = Server {
-        port: Port::<(), Message>::builder()
-            .concurrency(limit)
-            .block_detection(detection)
-            .build()?,
+        port: builder.build()?,
         asleep: Mutex::new(None),
-        last: AtomicUsize::new(nobody.load(Relaxed)),
-        before: nobody,
+        is_asleep: AtomicBool::new(false),
+        short: AtomicUsize::new(0),
         taken_over,
     };
     let mut times: Vec<Duration> = thread::scope(|scope| {
-        for me in 0..=limit {
-            let server = &server;
-            scope.spawn(move || server.serve(me));
+        for _ in 0..=limit {
+            scope.spawn(|| server.serve());
         }
         if among_others {
             // Two, so that one is queued whenever the thread that handles them comes back.
             let _ = server.port.post(Message::Short);
             let _ = server.port.post(Message::Short);
         }
-        let times =
-            (0..rounds).map(|_| round(&server.port, announced, among_others, &heard)).collect();
+        let times = (0..rounds).map(|_| server.round(announced, among_others, &heard)).collect();
         let _ = server.port.post(Message::End);
         times
     });
     times.sort_unstable();
     Ok(times)
-}
-
-fn round(
-    port: &Port<(), Message>,
-    announced: bool,
-    among_others: bool,
-    heard: &Receiver<Duration>,
-) -> Duration {
-    let _ = port.post(Message::Sleep { announced });
-    if !among_others {
-        let _ = port.post(Message::Plain);
-    }
-    let time = heard.recv_timeout(10 * SLEEP).unwrap_or(Duration::MAX);
-    // Until the sleeper is back, so that each round begins alike.
-    let end = Instant::now() + 2 * SLEEP;
-    while port.stats().blocked > 0 && Instant::now() < end {
-        thread::yield_now();
-    }
-    time
 }
 
 /// Measures and prints.

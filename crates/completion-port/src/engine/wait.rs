@@ -172,8 +172,7 @@ impl Engine {
                         continue;
                     }
                     due => {
-                        let due = due.unwrap_or_else(|| now + shared.sleepers.tick(now));
-                        shared.due = Some(due);
+                        let due = due.unwrap_or_else(|| Self::begin_watch(&mut shared, now));
                         let tick = due - now;
                         timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
                         yields = patient && !shared.pace.is_long();

@@ -19,6 +19,19 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 pub(super) const STALE_EDGES: usize = 1024;
 
 impl Engine {
+    /// A watch begins: from now on progress is noted. When the next look is due.
+    pub(super) fn begin_watch(shared: &mut Shared, now: Duration) -> Duration {
+        let Shared { members, seen, .. } = shared;
+        for (seen, seat) in seen.iter_mut().zip(members.iter()) {
+            if let Some(seat) = seat {
+                *seen = seat.progress.load(Relaxed);
+            }
+        }
+        let due = now + shared.sleepers.tick(now);
+        shared.due = Some(due);
+        due
+    }
+
     /// The watching thread, or one that has come to wait, looks after the port: what nobody harvests,
     /// what stuck threads hold, and who of those that are counted sleeps.
     pub(super) fn tick<'e>(
