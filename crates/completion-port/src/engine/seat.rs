@@ -169,7 +169,15 @@ impl Engine {
     /// The thread of `seat` says that it is about to block; false if it is not counted anyway.
     pub(crate) fn begin_blocking(&self, seat: &Seat) -> bool {
         let mut shared = self.lock();
-        if seat.left.load(Relaxed) || !shared.seats.block(seat.number, true) {
+        if seat.left.load(Relaxed) {
+            return false;
+        }
+        if shared.seats.status(seat.number) == Status::FoundAsleep {
+            // It was, and is not: from here on it is the thread that says so.
+            seat.presumed_blocked.store(false, Relaxed);
+            shared.seats.unblock(seat.number);
+        }
+        if !shared.seats.block(seat.number, true) {
             return false;
         }
         self.take_back(&mut shared, seat);

@@ -47,6 +47,9 @@ pub(crate) enum Taken {
     Gone(Token),
 }
 
+/// What it takes to harvest a set, more or less.
+const MOMENT: Duration = Duration::from_micros(50);
+
 /// A share of fewer packets than this costs more than it brings.
 const PART: usize = 16;
 
@@ -271,10 +274,18 @@ impl Engine {
         let ready = self.backend.doze(seat.fall_asleep(timeout));
         let mut shared = self.lock();
         shared.seats.set_polling(None);
+        let mut in_vain = ready != 0;
         for set in (0..sets).filter(|set| ready & 1 << set != 0) {
             if !shared.harvesting[set] {
+                in_vain = false;
                 shared = self.look(shared, seat, scratch, set, Some(Duration::ZERO));
             }
+        }
+        if in_vain {
+            // What is there is being harvested, and is found again until that is done.
+            drop(shared);
+            seat.thread.park(Some(MOMENT));
+            shared = self.lock();
         }
         shared
     }

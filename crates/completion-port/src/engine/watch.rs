@@ -27,6 +27,7 @@ impl Engine {
                 *seen = seat.progress.load(Relaxed);
             }
         }
+        shared.ticked = now;
         let due = now + shared.sleepers.tick(now);
         shared.due = Some(due);
         due
@@ -41,6 +42,8 @@ impl Engine {
         scratch: &mut Scratch,
         now: Duration,
     ) -> MutexGuard<'e, Shared> {
+        // First: whoever comes while this one looks without the lock must not look at once.
+        shared.ticked = now;
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
             let Some(other) = shared.members[number].clone() else { continue };
@@ -54,7 +57,6 @@ impl Engine {
             }
         }
         shared = self.inspect(shared);
-        shared.ticked = now;
         shared.due = Some(now + shared.sleepers.tick(now));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;

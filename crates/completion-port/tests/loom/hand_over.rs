@@ -168,6 +168,45 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
 }
 
 #[test]
+fn who_wakes_and_takes_its_next_packet_is_counted() {
+    // It may take it in the very moment in which it is found asleep.
+    for detection in LOOKS {
+        explore_both(2, move |turns| {
+            let (engine, fake) = looking_engine(1, detection);
+            fake.is_me();
+            let seat = engine.join();
+            (0..3).for_each(|_| post(&engine));
+            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None), Waited::Packets);
+            assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+            let running = Arc::new(AtomicUsize::new(0));
+            let runs_alone = |running: &AtomicUsize| {
+                assert_eq!(running.fetch_add(1, SeqCst), 0, "two run, and the limit is one");
+                running.fetch_sub(1, SeqCst);
+            };
+            let others = Arc::clone(&running);
+            let other = spawn(&engine, move |engine| {
+                let seat = engine.join();
+                while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
+                    while engine.next(&seat).is_some() {
+                        runs_alone(&others);
+                    }
+                }
+                engine.leave(&seat);
+            });
+            sleeps(&fake, turns);
+            while engine.next(&seat).is_some() {
+                runs_alone(&running);
+            }
+            engine.leave(&seat);
+            engine.close();
+            other.join().unwrap();
+            assert_nobody_counted(&engine);
+            engine.snapshot().blocks_found
+        });
+    }
+}
+
+#[test]
 fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
     // Two seats, one of which a sleeper has. Of two others one gets a message, posts two more, takes
     // one of these, and has to look when it goes off and leaves the last one behind.

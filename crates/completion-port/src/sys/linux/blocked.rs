@@ -109,8 +109,9 @@ pub(super) fn is_allowed(process: Process) -> Result<(), Option<i32>> {
 impl Switches {
     /// Records the switches of thread `thread` of this process (0: the calling one) from now on.
     pub(super) fn of(thread: libc::c_long, process: Process) -> io::Result<Self> {
-        // The flags are a bit field, laid out as the compiler does on these machines.
-        if cfg!(target_endian = "big") || !tells_preemption() {
+        // The flags are a bit field, laid out as the compiler does on these machines. A forked child, which
+        // has not got the mapping, must know that it is one.
+        if cfg!(target_endian = "big") || !tells_preemption() || !process.notices_forks() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let attributes = Attributes {

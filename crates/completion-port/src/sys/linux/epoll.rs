@@ -406,6 +406,7 @@ impl Backend for Epoll {
                 Err(fault) => return Err(fault),
             }
         }
+        let (mut outcome, mut is_blind) = (Ok(()), false);
         for (number, new) in new.iter().enumerate() {
             let old = self.sets[number].as_raw_fd();
             if let Some(top) = &self.top {
@@ -417,15 +418,19 @@ impl Backend for Epoll {
             //   one step, and whoever uses it finds one or the other.
             let done = unsafe { libc::dup3(new.as_raw_fd(), old, libc::O_CLOEXEC) };
             if done < 0 {
-                return Err(last_fault());
+                outcome = Err(last_fault());
             }
-            if let Some(top) = &self.top
-                && self.watch_set(top, number).is_err()
-            {
-                self.is_blind.store(true, Relaxed);
+            // The new one; the old one still, if it could not be replaced.
+            if let Some(top) = &self.top {
+                is_blind |= self.watch_set(top, number).is_err();
             }
         }
-        Ok(())
+        self.is_blind.store(is_blind, Relaxed);
+        if is_blind {
+            // Who sleeps there already believes that it is told of everything.
+            self.wake();
+        }
+        outcome
     }
 
     fn now(&self) -> Duration {

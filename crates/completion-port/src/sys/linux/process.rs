@@ -121,6 +121,11 @@ impl Process {
         ptr::eq(self.place.load(Acquire), self.belongings)
     }
 
+    /// Whether a fork would be noticed.
+    pub(super) fn notices_forks(self) -> bool {
+        !ptr::eq(self.place, &raw const FALLBACK)
+    }
+
     /// Which port of the process has which descriptor.
     pub(super) fn descriptors(self) -> &'static Descriptors {
         &self.belongings.descriptors
