@@ -7,6 +7,8 @@
 //! memory.
 
 mod costs;
+#[path = "../../completion-port/src/state/pace.rs"]
+mod pace;
 #[path = "../../completion-port/src/state/seats.rs"]
 #[allow(dead_code, reason = "the port's own rules, of which the model has no use for some")]
 mod seats;
@@ -40,14 +42,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "US", default_value_t = 10)]
     think: u16,
     /// How much a thread takes of what is queued
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Claim::Whole, Claim::Part])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Claim::Part])]
     claim: Vec<Claim>,
-    /// What a thread takes at least, if it is there, of the part that is its own
-    #[arg(long, value_name = "N", default_value_t = 8,
-        value_parser = clap::value_parser!(u16).range(1..=64))]
-    least: u16,
     /// Whom a thread asks that looks without sleeping, if there are several sets
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Search::Top])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Search::Own])]
     search: Vec<Search>,
     /// What it costs to fetch a cache line from another processor of the socket, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = Costs::default().near)]
@@ -111,7 +109,6 @@ impl Options {
             handler: u64::from(handler) * 1_000,
             think: u64::from(self.think) * 1_000,
             claim,
-            least: usize::from(self.least),
             search,
             costs,
             // A parked thread may take a tick of a millisecond until it takes part.
@@ -260,9 +257,8 @@ mod tests {
             connections: 16 * cores,
             handler: 5_000,
             think: 10_000,
-            claim: Claim::Whole,
-            least: 8,
-            search: Search::Top,
+            claim: Claim::Part,
+            search: Search::Own,
             costs: Costs::default(),
             warm_up: 5_000_000,
             duration: 20_000_000,
@@ -315,7 +311,7 @@ mod tests {
     #[test]
     fn a_dearer_lock_or_wake_makes_nothing_faster() {
         let usual = simulate(setup(8, 1)).handled;
-        let lock = Costs { section: 2_000, ..Costs::default() };
+        let lock = Costs { section: 20_000, ..Costs::default() };
         assert!(simulate(Setup { costs: lock, ..setup(8, 1) }).handled < usual);
         let wake = Costs { wake: 30_000, latency: 90_000, ..Costs::default() };
         assert!(simulate(Setup { costs: wake, ..setup(8, 1) }).handled < usual);
@@ -355,7 +351,7 @@ mod tests {
         }
         let parse = |line: &str| <Line as clap::Parser>::parse_from(line.split(' ')).options;
         let options = parse("model --cores 1,2 --handler 5,20 --sets 1,2 --time 2");
-        assert_eq!(outcomes(&options).lines().count(), 1 + 2 * 2 * 2 * 2);
+        assert_eq!(outcomes(&options).lines().count(), 1 + 2 * 2 * 2);
         let options = parse("model --handler 1 --sets 1 --claim part --time 2 --saturation");
         let text = saturation(&options);
         assert_eq!(text.lines().count(), 2, "{text}");

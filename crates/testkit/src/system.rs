@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use completion_port::{BlockDetection, Port, PortBuilder, sim};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, socketpair,
 };
@@ -25,7 +26,7 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 #[derive(Debug)]
 pub struct System {
     kind: Kind,
-    /// Over how many kernel sets its ports spread their descriptors; 0: as they like.
+    /// Over how many kernel sets its ports spread their descriptors.
     sets: usize,
     sockets: Arc<AtomicUsize>,
     /// An address of the loopback network that no other [`System`] of the process uses, so that a
@@ -50,7 +51,7 @@ impl System {
     /// The system of this machine, with its best back end.
     #[must_use]
     pub fn native() -> Self {
-        Self { kind: Kind::Native, sets: 0, sockets: Arc::default(), host: host() }
+        Self { kind: Kind::Native, sets: 1, sockets: Arc::default(), host: host() }
     }
 
     /// The same, with ports that spread their descriptors over four kernel sets, as on a machine with
@@ -64,7 +65,7 @@ impl System {
     #[must_use]
     pub fn simulated() -> Self {
         let kind = Kind::Simulated(sim::Kernel::new());
-        Self { kind, sets: 0, sockets: Arc::default(), host: host() }
+        Self { kind, sets: 1, sockets: Arc::default(), host: host() }
     }
 
     /// The simulated kernel, if it is one.
@@ -243,16 +244,14 @@ impl System {
     /// found in the order in which they came.
     #[must_use]
     pub fn unix_pair_beside(&self, other: &Socket) -> (Socket, Socket) {
+        let (mut first, second) = self.unix_pair();
+        let set = |socket: &Socket| socket.as_raw_fd().cast_unsigned() as usize % self.sets;
         let mut others = Vec::new();
-        loop {
-            let pair = self.unix_pair();
-            let numbers = [pair.0.as_fd().as_raw_fd(), other.as_fd().as_raw_fd()];
-            let [this, that] = numbers.map(|number| number.cast_unsigned() as usize);
-            if self.sets == 0 || this % self.sets == that % self.sets {
-                return pair;
-            }
-            others.push(pair);
+        while set(&first) != set(other) {
+            let again = self.own(fcntl_dupfd_cloexec(first.as_fd(), 0).unwrap());
+            others.push(std::mem::replace(&mut first, again));
         }
+        (first, second)
     }
 
     /// Two connected AF_UNIX streams.

@@ -11,6 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::costs::Costs;
+use super::pace::Pace;
 use super::seats::Seats;
 use crate::histogram::Histogram;
 
@@ -23,19 +24,19 @@ const NEVER: u64 = u64::MAX;
 /// How much a thread takes of what is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Claim {
-    /// All, up to its room; half if others are idle and what is left to them is worth a wake
-    Whole,
-    /// The same, but at most what is queued divided by the concurrency value, or `--least` if it is more
+    /// What the port gives it
     Part,
+    /// All, up to its room
+    Whole,
 }
 
 /// Whom a thread asks that looks without sleeping, if there are several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Search {
+    /// The next set that nobody harvests, as the port does
+    Own,
     /// The set that watches the others, then each that is ready and that nobody harvests
     Top,
-    /// The next set, from the thread's own on, that nobody harvests
-    Own,
 }
 
 /// What is simulated.
@@ -50,8 +51,6 @@ pub(crate) struct Setup {
     /// From an answer to the next request of its connection: the mean of an exponential distribution.
     pub(crate) think: u64,
     pub(crate) claim: Claim,
-    /// With [`Claim::Part`]: so much is taken if it is there.
-    pub(crate) least: usize,
     pub(crate) search: Search,
     pub(crate) costs: Costs,
     /// What is not counted, since the port has to get going first.
@@ -193,7 +192,7 @@ pub(crate) struct Simulation {
     harvesting: Vec<bool>,
     loaded: usize,
     due: Option<u64>,
-    pace: u64,
+    pace: Pace,
     handed: u64,
     handed_seen: u64,
     // The kernel.
@@ -248,7 +247,7 @@ impl Simulation {
             harvesting: vec![false; setup.sets],
             loaded: 0,
             due: None,
-            pace: 8_000,
+            pace: Pace::new(),
             handed: 0,
             handed_seen: 0,
             sets: (0..setup.sets).map(|_| KernelSet::default()).collect(),
@@ -446,7 +445,6 @@ mod tests {
                     handler: 5_000,
                     think: 30_000,
                     claim,
-                    least: 8,
                     search,
                     costs: Costs::default(),
                     warm_up: 0,

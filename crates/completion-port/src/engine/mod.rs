@@ -25,6 +25,7 @@ use crate::detection::BlockDetection;
 use crate::error::{Error, ErrorKind, Operation};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
+use crate::state::pace::Pace;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::seats::Seats;
 use crate::state::slot::{Removal, Slot};
@@ -32,7 +33,6 @@ use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use blocked::Sleepers;
-use pace::Pace;
 use seat::Tally;
 
 pub(crate) use seat::Seat;

@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// A free cell for a posted message. The port is locked until the message is in it and
-    /// [`Posting::queue`] is called; must be.
+    /// [`Posting::queue`] is called, which must follow.
     pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
         self.check_usable(Operation::Post)?;
         let mut shared = self.lock();

@@ -50,9 +50,6 @@ pub(crate) enum Taken {
 /// What it takes to harvest a set, more or less.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// A share of fewer packets than this costs more than it brings.
-const PART: usize = 16;
-
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
     /// (`None`: no limit).
@@ -209,14 +206,8 @@ impl Engine {
     /// The seat takes its share of what is queued.
     pub(super) fn claim(&self, shared: &mut Shared, seat: &Seat, room: usize) -> Option<Notice> {
         let queued = shared.ready.len();
-        let half = queued / 2;
-        let shares = shared.pace.is_worth_a_wake(half) && shared.seats.helpers(seat.number) > 0;
-        let share = if shares && !shared.pace.is_long() {
-            queued - half
-        } else {
-            // Of long ones one: the others would wait for its handler to end.
-            shared.seats.part(queued, if shared.pace.is_long() { 1 } else { PART })
-        };
+        let (threads, helpers) = (shared.seats.may_run(), shared.seats.helpers(seat.number));
+        let share = shared.pace.share(queued, threads, helpers);
         let chain = shared.ready.split(&self.nodes, share.min(room));
         shared.handed += chain.len() as u64;
         self.begin_share(seat, chain.len());

@@ -5,6 +5,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod facts;
+pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod seats;
 pub(crate) mod slot;

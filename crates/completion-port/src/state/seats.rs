@@ -115,15 +115,9 @@ impl Seats {
         self.idle.len() - me
     }
 
-    /// How much of what is queued one thread may take, if it calls nobody: what falls to each of the
-    /// threads that may run, so that none waits for another's share to be over, and at least `least`;
-    /// if that is 1, one at a time.
-    pub(crate) fn part(&self, queued: usize, least: usize) -> usize {
-        match self.limit.min(self.statuses.len()) {
-            0 | 1 => queued,
-            _ if least == 1 => 1,
-            threads => queued.div_ceil(threads).max(least),
-        }
+    /// How many threads may run at once, as far as there are any.
+    pub(crate) fn may_run(&self) -> usize {
+        self.limit.min(self.statuses.len())
     }
 
     /// The thread of `seat` has come to wait.

@@ -584,6 +584,29 @@ fn a_block_is_noticed_by_who_posts_sim() {
     });
 }
 
+/// Rule 38: who was found asleep and then announces a block is blocked for as long as he says, whatever
+/// the records say.
+#[test]
+fn who_was_found_asleep_may_announce_his_next_block_sim() {
+    with_one_who_runs(BlockDetection::Switches, |kernel, port, heard| {
+        let me = thread::current().id();
+        kernel.set_thread_asleep(me, true);
+        kernel.advance(Duration::from_micros(200));
+        assert!(kernel.wait_for_sleepers(1, SOON));
+        port.post(1).unwrap();
+        assert_eq!(heard.recv_timeout(SOON), Ok(1));
+        assert!(kernel.wait_for_sleepers(1, SOON));
+        kernel.set_thread_asleep(me, false);
+        port.blocking(|| {
+            assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
+            port.post(2).unwrap();
+            assert_eq!(heard.recv_timeout(SOON), Ok(2));
+        });
+        assert_eq!((port.stats().running, port.stats().blocked), (1, 0));
+        assert_eq!(port.stats().blocks_found, 1);
+    });
+}
+
 /// Rule 39: the thread that watches notices a block at its next tick if there are records, and
 /// otherwise at the one after that.
 #[test]

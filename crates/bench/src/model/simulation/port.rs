@@ -9,8 +9,6 @@ use crate::model::seats::Status;
 
 /// How long a parked thread lets the port go unattended.
 const TICK: u64 = 1_000_000;
-/// What is left behind is worth a wake if it takes a thread so long.
-const WORTH: u64 = 50_000;
 /// One share in so many is timed.
 const SAMPLED: u64 = 8;
 
@@ -53,9 +51,7 @@ impl Simulation {
         it.patient = true;
         it.asked = self.asked;
         if let Some((since, packets)) = it.timed.take() {
-            let packet = (self.now - since) / packets;
-            let step = self.pace / 8 + 1;
-            self.pace = packet.clamp(self.pace.saturating_sub(step), self.pace + step);
+            self.pace.note((self.now - since) / packets);
         }
         if std::mem::take(&mut it.loaded) {
             self.loaded -= 1;
@@ -150,10 +146,6 @@ impl Simulation {
         self.seats.polling().is_some() && self.is_quiet()
     }
 
-    fn is_worth_a_wake(&self, packets: usize) -> bool {
-        packets as u64 * self.pace >= WORTH
-    }
-
     fn decide(&mut self, thread: usize, now: u64) -> Decision {
         loop {
             if self.seats.status(thread) == Status::Called {
@@ -186,7 +178,7 @@ impl Simulation {
                 }
                 self.due = Some(due);
                 until = due;
-                yields = self.threads[thread].patient;
+                yields = self.threads[thread].patient && !self.pace.is_long();
             }
             self.seats.rest(thread);
             if can_poll && !yields {
@@ -209,12 +201,10 @@ impl Simulation {
     /// The thread takes its share. What following the links costs.
     fn claim(&mut self, thread: usize, now: u64) -> u64 {
         let queued = self.queue.len();
-        let half = queued / 2;
-        let shares = self.is_worth_a_wake(half) && self.seats.helpers(thread) > 0;
-        let mut share = if shares { queued - half } else { queued };
-        if self.setup.claim == Claim::Part {
-            share = share.min((queued / self.setup.cores).max(self.setup.least));
-        }
+        let share = match self.setup.claim {
+            Claim::Part => self.pace.share(queued, self.setup.cores, self.seats.helpers(thread)),
+            Claim::Whole => queued,
+        };
         let share = share.min(ROOM).min(queued);
         let costs = self.setup.costs;
         let link = |packet: &Packet| {
@@ -241,7 +231,8 @@ impl Simulation {
 
     /// Who is to be woken, now that a thread goes off to its packets.
     fn depart(&mut self) -> Option<(usize, bool)> {
-        let seat = if self.is_worth_a_wake(self.queue.len()) { self.seats.call() } else { None };
+        let seat =
+            if self.pace.is_worth_a_wake(self.queue.len()) { self.seats.call() } else { None };
         let seat = seat.or_else(|| {
             if self.is_attended() || self.seats.watching().is_some() {
                 return None;
