@@ -627,6 +627,8 @@ struct Fake {
     descriptors: Descriptors,
     /// Whether it tells who sleeps: for the one thread that says so in its place.
     tells: bool,
+    /// The one descriptor is in the last one.
+    sets: usize,
     sleeper: std::sync::OnceLock<thread::ThreadId>,
     /// Whether that thread sleeps; it has done so for long.
     asleep: AtomicBool,
@@ -698,11 +700,16 @@ impl ThreadHandle for LoomThread {
 
 impl Fake {
     fn new(tells: bool) -> Arc<Self> {
+        Self::with_sets(1, tells)
+    }
+
+    fn with_sets(sets: usize, tells: bool) -> Arc<Self> {
         Arc::new(Self {
             state: loom::sync::Mutex::new(FakeState::default()),
             changed: loom::sync::Condvar::new(),
             descriptors: Descriptors::new(),
             tells,
+            sets,
             sleeper: std::sync::OnceLock::new(),
             asleep: AtomicBool::new(false),
             microseconds: std::sync::atomic::AtomicU64::new(if tells { 1_000_000 } else { 0 }),
@@ -754,13 +761,27 @@ impl Backend for Handle {
         true
     }
     fn sets(&self) -> usize {
-        1
+        self.0.sets
     }
-    fn doze(&self, _timeout: Option<Duration>) -> u64 {
-        unreachable!("there is one set")
+    fn doze(&self, timeout: Option<Duration>) -> u64 {
+        let mut state = self.0.state.lock().unwrap();
+        while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
+            if let Some(timeout) = timeout {
+                drop(state);
+                self.0.pass(timeout);
+                state = self.0.state.lock().unwrap();
+                break;
+            }
+            state = self.0.changed.wait(state).unwrap();
+        }
+        state.woken = false;
+        if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) }
     }
-    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
+        if set + 1 < self.0.sets {
+            return false;
+        }
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
             if let Some(timeout) = timeout
@@ -773,7 +794,7 @@ impl Backend for Handle {
             }
             state = self.0.changed.wait(state).unwrap();
         }
-        let woken = std::mem::take(&mut state.woken);
+        let woken = self.0.sets == 1 && std::mem::take(&mut state.woken);
         // Like the real one it looks again at what it has noted, and reports what holds now.
         let readable = state.readable;
         state.edges.retain(|_| readable);
@@ -1041,6 +1062,30 @@ fn an_edge_and_a_post_both_reach_a_crowd() {
     explore_within(2, || {
         let (engine, fake) = engine(3);
         engine.expect(Duration::from_millis(1));
+        let name = register(&engine, LEVEL);
+        let poster = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || post(&engine))
+        };
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || take_any(&engine))
+        };
+        fake.arrive();
+        let mut taken = [take_any(&engine), other.join().unwrap()];
+        taken.sort_by_key(|taken| matches!(taken, Taken::Posted(_)));
+        assert_eq!(taken[0], Taken::Ready(name, Events::IN));
+        assert!(matches!(taken[1], Taken::Posted(_)));
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_those_who_wait_for_several_sets() {
+    explore_within(2, || {
+        let fake = Fake::with_sets(2, true);
+        let backend = Box::new(Handle(Arc::clone(&fake)));
+        let engine = Engine::new(2, BlockDetection::Announced, backend).unwrap();
         let name = register(&engine, LEVEL);
         let poster = {
             let engine = Arc::clone(&engine);
