@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use super::seat::{CLEAR, Notice, Seat};
-use super::watch::{STALE_EDGES, TICK};
+use super::watch::{STALE_EDGES, STUCK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
@@ -77,9 +77,10 @@ impl Engine {
         self.give_back_emptied(&mut shared, seat);
         shared.seats.arrive(me);
         if shared.loaded > 0 {
-            // Somebody has a share that he may be stuck with, and perhaps nobody is idle to watch.
+            // Somebody has a share that he may be stuck with, and perhaps nobody is idle to watch. Most
+            // likely he was preempted, which would last for a millisecond or more.
             let now = self.backend.now();
-            if now >= shared.ticked + TICK {
+            if now >= shared.ticked + STUCK {
                 shared = self.tick(shared, seat, scratch, now);
             }
         }

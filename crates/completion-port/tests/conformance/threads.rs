@@ -291,8 +291,8 @@ on_every_system! {
                 settle(system, port, count);
             }
             let before = port.stats().wakes;
-            for key in 0..2 {
-                theirs[key].write(b"x").unwrap();
+            for (key, socket) in theirs[..2].iter().enumerate() {
+                socket.write(b"x").unwrap();
                 assert_eq!(hear(system, &heard, "a socket is taken"), key);
                 if key == 0 && !system.spreads() {
                     assert_eq!(port.stats().wakes, before);
@@ -901,6 +901,48 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
             assert!(heard.recv_timeout(on.quiet()).is_err(), "two run, the limit is one");
             drop(packets);
             assert_eq!(take(port), Some(2));
+        });
+    });
+}
+
+/// Rule 6: nobody is idle, and a thread that comes to wait takes what another one does not come to, a
+/// good hundred microseconds after having seen it first.
+#[test]
+fn who_comes_to_wait_takes_what_a_thread_that_does_not_go_on_has_left_sim() {
+    testkit::run(System::simulated, |on| {
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<(), usize>(2);
+        (0..6).for_each(|message| port.post(message).unwrap());
+        let (say, heard) = mpsc::channel();
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            let (port, gate) = (&port, &gate);
+            scope.spawn(move || {
+                let mut batch = Batch::with_capacity(4);
+                let mut packets = port.wait(&mut batch, None).unwrap();
+                assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+                say.send(()).unwrap();
+                gate.pass();
+                assert!(packets.next().is_none(), "the rest was taken");
+            });
+            hear(on, &heard, "the first has a share");
+            kernel.advance(Duration::from_millis(1));
+            assert_eq!(take(port), Some(4));
+            kernel.advance(Duration::from_micros(140));
+            assert_eq!(take(port), Some(5));
+            let mut batch = Batch::new();
+            let nothing = port.wait(&mut batch, Duration::ZERO).unwrap().count();
+            assert_eq!(nothing, 0, "it may just have been slow");
+            kernel.advance(Duration::from_micros(20));
+            let rest = port.wait(&mut batch, Duration::ZERO).unwrap();
+            let message = |packet| match packet {
+                Packet::Posted(message) => message,
+                other => panic!("no message, but {other:?}"),
+            };
+            let rest: Vec<_> = rest.map(message).collect();
+            assert_eq!(rest, [1, 2, 3]);
+            gate.open();
         });
     });
 }
