@@ -72,8 +72,9 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
-    /// When somebody last did.
+    /// When somebody last did, and when he also asked the system about those who do not move.
     ticked: Duration,
+    examined: Duration,
     sleepers: Sleepers,
     pace: Pace,
     phase: Phase,
@@ -88,6 +89,8 @@ struct Shared {
     handed: u64,
     handed_seen: u64,
     stale: usize,
+    /// A thread is replacing the kernel's sets.
+    rebuilding: bool,
     /// Seats that are loaded.
     loaded: usize,
     /// Threads in `remove_and_wait`.
@@ -169,6 +172,7 @@ impl Engine {
                 seen: Vec::new(),
                 due: None,
                 ticked: Duration::ZERO,
+                examined: Duration::ZERO,
                 sleepers: Sleepers::default(),
                 pace: Pace::new(),
                 phase: Phase::Open,
@@ -180,6 +184,7 @@ impl Engine {
                 handed: 0,
                 handed_seen: 0,
                 stale: 0,
+                rebuilding: false,
                 loaded: 0,
                 collectors: 0,
                 wakes: 0,

@@ -9,7 +9,7 @@ use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
 use crate::state::queue::{Fifo, Links, NIL, Node, POSTED};
-use crate::state::seats::Status;
+use crate::state::seats::{SeatNumber, Status};
 use crate::state::slot::{Delivery, Next, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
 
@@ -138,7 +138,7 @@ impl Engine {
             if std::mem::take(&mut called) {
                 shared.needless += 1;
             }
-            let can_poll = self.may_poll(&shared);
+            let can_poll = self.may_poll(&shared, me);
             let attended =
                 if can_poll { Self::is_quiet(&shared) } else { Self::is_attended(&shared) };
             if !attended && shared.seats.watching().is_none() {
@@ -210,7 +210,8 @@ impl Engine {
     /// be woken in vain. While a long one is handled others come, and the kernel releases a thread for
     /// them sooner than a thread that runs could: as many may be there as may run. A set that is about
     /// to be replaced takes nobody more, since who sleeps in the old one hears nothing of the new one.
-    fn may_poll(&self, shared: &Shared) -> bool {
+    /// The kernel releases who came to it last; so nobody comes to it who is not the newest.
+    fn may_poll(&self, shared: &Shared, me: SeatNumber) -> bool {
         let others = shared.seats.polling();
         if others == 0 {
             return shared.seats.has_room();
@@ -218,7 +219,14 @@ impl Engine {
         self.harvests.len() == 1
             && shared.pace.is_long()
             && others + shared.seats.running() < self.limit
-            && shared.stale <= STALE_EDGES
+            && shared.seats.is_newest_poller(me)
+            && !shared.rebuilding
+            && !Self::is_full_of_strays(shared)
+    }
+
+    /// Whether most of what the kernel's sets report is of registrations that have ended.
+    fn is_full_of_strays(shared: &Shared) -> bool {
+        shared.stale > STALE_EDGES.max(shared.slots.in_use())
     }
 
     /// The seat takes its share of what is queued.
@@ -316,10 +324,17 @@ impl Engine {
         }
         shared.harvesting[set] = true;
         shared.harvests += 1;
-        let stale = shared.stale;
-        let many = stale > STALE_EDGES.max(shared.slots.in_use());
+        let is_full = Self::is_full_of_strays(&shared);
+        shared.rebuilding = is_full;
         drop(shared);
-        let rebuilt = many && self.rebuild();
+        if is_full {
+            let rebuilt = self.rebuild();
+            let mut shared = self.lock();
+            shared.rebuilding = false;
+            // Also if the sets could not be replaced: tried again after as many more.
+            shared.stale = 0;
+            shared.rebuilds += u64::from(rebuilt);
+        }
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
         let number = &self.harvests[set];
@@ -353,11 +368,6 @@ impl Engine {
         if alone {
             shared.seats.end_polling(seat.number);
         }
-        if many {
-            // Also if the set could not be replaced: tried again after as many more.
-            shared.stale = 0;
-            shared.rebuilds += u64::from(rebuilt);
-        }
         shared.stale += strays;
         shared.ready.append(&self.nodes, ready);
         shared.recheck.append(&self.nodes, recheck);
@@ -381,6 +391,15 @@ impl Engine {
                 absent.chain.swap(NIL, AcqRel)
             });
             seat.chain.store(given, Release);
+        }
+        if let Some(watching) = shared.seats.watching()
+            && watching != seat.number
+            && shared.due.is_none()
+            && shared.seats.is_polling(watching)
+        {
+            // The wake was meant for one who was to look after the port. That is for this thread to do,
+            // or to see to when it goes off.
+            shared.seats.resign();
         }
         if shared.seats.awaited().is_none() {
             return shared;

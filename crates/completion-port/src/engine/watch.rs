@@ -25,6 +25,14 @@ pub(super) const STALE_EDGES: usize = 1024;
 impl Engine {
     /// A watch begins: from now on progress is noted. When the next look is due.
     pub(super) fn begin_watch(shared: &mut Shared, now: Duration) -> Duration {
+        let tick = shared.sleepers.tick(now);
+        if now < shared.ticked + tick {
+            // Somebody has noted it not long ago. Where the watch often changes hands, nobody would
+            // ever be found stuck if each began anew.
+            let due = shared.ticked + tick;
+            shared.due = Some(due);
+            return due;
+        }
         let Shared { members, seen, .. } = shared;
         for (seen, seat) in seen.iter_mut().zip(members.iter()) {
             if let Some(seat) = seat {
@@ -32,7 +40,7 @@ impl Engine {
             }
         }
         shared.ticked = now;
-        let due = now + shared.sleepers.tick(now);
+        let due = now + tick;
         shared.due = Some(due);
         due
     }
@@ -48,6 +56,10 @@ impl Engine {
     ) -> MutexGuard<'e, Shared> {
         // First: whoever comes while this one looks without the lock must not look at once.
         shared.ticked = now;
+        let examines = now >= shared.examined + TICK;
+        if examines {
+            shared.examined = now;
+        }
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
             let Some(other) = shared.members[number].clone() else { continue };
@@ -55,12 +67,16 @@ impl Engine {
             let stuck = std::mem::replace(&mut shared.seen[number], progress) == progress;
             if stuck && shared.seats.status(number) == Status::Running {
                 self.take_back(&mut shared, &other);
-                if self.detects() && other.thread.glance().is_none() {
+                if examines && self.detects() && other.thread.glance().is_none() {
                     shared = self.examine(shared, &other, progress);
                 }
             }
         }
-        shared = self.inspect(shared);
+        if examines {
+            shared = self.inspect(shared);
+        } else {
+            Self::recount(&mut shared);
+        }
         shared.due = Some(now + shared.sleepers.tick(now));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;

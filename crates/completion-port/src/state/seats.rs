@@ -42,6 +42,9 @@ pub(crate) struct Seats {
     statuses: Vec<Status>,
     /// Who waits, the newest last.
     idle: Vec<SeatNumber>,
+    /// When each seat's thread last began to sleep in a wait: a number that counts such beginnings.
+    since: Vec<u64>,
+    beginnings: u64,
     /// Who is in the kernel's wait.
     polling: Vec<SeatNumber>,
     watching: Option<SeatNumber>,
@@ -57,6 +60,8 @@ impl Seats {
             presumed: 0,
             statuses: Vec::new(),
             idle: Vec::new(),
+            since: Vec::new(),
+            beginnings: 0,
             polling: Vec::new(),
             watching: None,
         }
@@ -67,6 +72,7 @@ impl Seats {
         let vacant = self.statuses.iter().position(|status| *status == Status::Vacant);
         let number = vacant.unwrap_or_else(|| {
             self.statuses.push(Status::Vacant);
+            self.since.push(0);
             // So that going idle never allocates.
             self.idle.reserve(self.statuses.len());
             self.polling.reserve(self.statuses.len());
@@ -163,6 +169,8 @@ impl Seats {
         if self.statuses[seat] == Status::Searching {
             self.statuses[seat] = Status::Idle;
             self.idle.push(seat);
+            self.beginnings += 1;
+            self.since[seat] = self.beginnings;
         }
     }
 
@@ -214,6 +222,13 @@ impl Seats {
         self.polling.contains(&seat)
     }
 
+    /// Whether everybody in the kernel's wait began to wait before the thread of `seat`, which is in a
+    /// wait. The kernel releases who came to it last, which is then the newest here as well.
+    pub(crate) fn is_newest_poller(&self, seat: SeatNumber) -> bool {
+        self.statuses[seat] != Status::Idle
+            || self.polling.iter().all(|other| self.since[*other] < self.since[seat])
+    }
+
     /// The thread of `seat` enters the kernel's wait.
     #[inline]
     pub(crate) fn begin_polling(&mut self, seat: SeatNumber) {
@@ -241,11 +256,13 @@ impl Seats {
     }
 
     /// The thread of `seat`, which is in a wait, is here in the place of `absent`, which is awaited and
-    /// goes back to the end of the list.
+    /// goes back to where it was in the list.
     pub(crate) fn stand_in(&mut self, seat: SeatNumber, absent: SeatNumber) {
         self.unlist(seat);
         self.statuses[seat] = std::mem::replace(&mut self.statuses[absent], Status::Idle);
-        self.idle.push(absent);
+        let before = |other: &SeatNumber| self.since[*other] < self.since[absent];
+        let place = self.idle.partition_point(before);
+        self.idle.insert(place, absent);
     }
 
     /// The idle thread that looks after the port at short intervals.

@@ -629,7 +629,7 @@ fn await_parked<K, M>(port: &Port<K, M>, on: &System, count: usize) {
 extern "C" fn ignore(_signal: libc::c_int) {}
 
 /// Installs a handler that does nothing, and does not have interrupted calls restarted.
-fn catch_signals() {
+pub(crate) fn catch_signals() {
     let mut mask = std::mem::MaybeUninit::uninit();
     // SAFETY: sigemptyset(3) writes a set at the pointer.
     // - valid for writes: `mask` is a local.
@@ -654,7 +654,7 @@ fn catch_signals() {
 }
 
 /// Sends a thread of this process a signal.
-fn interrupt(thread: libc::pid_t) {
+pub(crate) fn interrupt(thread: libc::pid_t) {
     // SAFETY: tgkill(2) demands nothing of memory; a thread that is gone is refused.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, libc::SIGUSR1) };
 }

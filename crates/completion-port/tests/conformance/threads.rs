@@ -4,14 +4,16 @@
 //! the port looks at the thread, and a simulated kernel is told.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
+use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 use testkit::{Socket, System, on_every_system};
+
+use crate::call::{catch_signals, interrupt};
 
 /// What keeps a handler running until the test opens it.
 #[derive(Default)]
@@ -902,6 +904,131 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
             drop(packets);
             assert_eq!(take(port), Some(2));
         });
+    });
+}
+
+/// Rule 37: of several threads in the kernel's wait the oldest is interrupted by a signal, which would
+/// make it the newest there.
+#[test]
+fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
+    testkit::run(System::native, |on| {
+        catch_signals();
+        let port: Port<(), usize> = on.port(4);
+        make_packets_long(on, &port);
+        let (say, heard) = mpsc::channel();
+        let threads = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for name in 0..2 {
+                let (say, port, threads) = (say.clone(), &port, &threads);
+                scope.spawn(move || {
+                    // SAFETY: gettid(2) demands nothing.
+                    threads.lock().unwrap().push(unsafe { libc::gettid() });
+                    if take(port).is_some() {
+                        say.send(name).unwrap();
+                    }
+                });
+                settle(on, port, name + 1);
+                assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+            }
+            interrupt(threads.lock().unwrap()[0]);
+            assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+            port.post(1).unwrap();
+            assert_eq!(hear(on, &heard, "the message is taken"), 1);
+        });
+    });
+}
+
+/// Rule 39: a wake that the kernel gives to another thread than the one that is to look after the port
+/// is not lost.
+#[test]
+fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
+    testkit::run(System::native, |on| {
+        on.several_threads_wait();
+        catch_signals();
+        let port: Port<(), usize> = on.port_that(2, BlockDetection::Tick).unwrap();
+        make_packets_long(on, &port);
+        let (say, heard) = mpsc::channel();
+        let (open, gate) = (Mutex::new(false), Condvar::new());
+        let threads = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for name in 0..4 {
+                let (say, port, open, gate, threads) = (say.clone(), &port, &open, &gate, &threads);
+                scope.spawn(move || {
+                    // SAFETY: gettid(2) demands nothing.
+                    threads.lock().unwrap().push(unsafe { libc::gettid() });
+                    while let Some(message) = take(port) {
+                        say.send((message, name)).unwrap();
+                        if message < 3 {
+                            // Sleeps without saying so.
+                            drop(gate.wait_while(open.lock().unwrap(), |open| !*open));
+                        }
+                    }
+                });
+                settle(on, port, name + 1);
+            }
+            // The two that came first are in the kernel's wait, the others parked.
+            interrupt(threads.lock().unwrap()[0]);
+            assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+            for message in 1..=2 {
+                port.post(message).unwrap();
+                let newest = 4 - message;
+                assert_eq!(hear(on, &heard, "a message is taken"), (message, newest));
+            }
+            port.post(3).unwrap();
+            assert_eq!(hear(on, &heard, "that two sleep is noticed").0, 3);
+            *open.lock().unwrap() = true;
+            gate.notify_all();
+        });
+    });
+}
+
+/// Rule 6: also if a thread waits now and then for a moment, so that whoever looks after the port is
+/// always another one, or the same one anew.
+#[test]
+fn packets_of_a_thread_that_does_not_go_on_are_taken_however_often_the_watch_changes_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for step in [100, 300] {
+            let port = on.port::<(), usize>(2);
+            (0..4).for_each(|message| port.post(message).unwrap());
+            let (say, heard) = mpsc::channel();
+            let gate = Gate::default();
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&gate]);
+                let (port, gate) = (&port, &gate);
+                let said = say.clone();
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(4);
+                    let mut packets = port.wait(&mut batch, None).unwrap();
+                    assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+                    said.send(0).unwrap();
+                    gate.pass();
+                    drop(packets);
+                });
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(0));
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send(message).unwrap();
+                    }
+                });
+                let begun = kernel.now();
+                let mut rest = Vec::new();
+                while rest.len() < 3 {
+                    assert!(kernel.now() - begun < Duration::from_millis(4), "{rest:?}");
+                    assert!(kernel.wait_for_sleepers(1, on.soon()));
+                    kernel.advance(Duration::from_micros(step));
+                    assert!(kernel.wait_for_sleepers(1, on.soon()));
+                    port.post(1000).unwrap();
+                    let taken = std::iter::repeat_with(|| heard.recv_timeout(on.soon()).unwrap());
+                    rest.extend(taken.take_while(|message| *message != 1000));
+                }
+                assert_eq!(rest, [1, 2, 3]);
+                gate.open();
+            });
+        }
     });
 }
 
