@@ -40,6 +40,16 @@ impl Batch {
         Self { capacity, scratch }
     }
 
+    /// From now on a wait takes at most `capacity` packets. Allocates if the kernel has never been
+    /// asked for so many at once.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        let room = capacity.max(USUAL);
+        self.scratch.edges.reserve(room);
+        self.scratch.probes.reserve(room);
+        self.scratch.nodes.reserve(room);
+    }
+
     /// How many packets a wait takes at most.
     #[must_use]
     pub fn capacity(&self) -> usize {

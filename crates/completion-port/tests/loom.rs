@@ -402,7 +402,7 @@ fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
             })
         };
         for _ in 0..2 {
-            cell.note(cell.slot.enable(0, EDGE, 5).unwrap());
+            cell.note(cell.slot.enable(0, EDGE, Drained::default, 5).unwrap());
         }
         kernel.join().unwrap();
         assert_eq!(cell.won.load(SeqCst), 1);
@@ -457,11 +457,11 @@ fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.slot.disable(0).unwrap())
         };
-        cell.note(cell.slot.enable(0, LEVEL, 5).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, Drained::default, 5).unwrap());
         kernel.join().unwrap();
         disabler.join().unwrap();
         // Whatever happened, one more enabling must find the data.
-        cell.note(cell.slot.enable(0, LEVEL, 5).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, Drained::default, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), Turn::Held(Events::IN));
         assert_eq!(cell.take_key(), 7);
