@@ -23,6 +23,11 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+fn set_errno(errno: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
 /// The last error becomes the code of `errno`.
 fn note_failure() {
     set_last(code_of_errno(errno()));
@@ -76,13 +81,55 @@ fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_in
     }
 }
 
-fn note_write(attempt: Option<Attempt>, outcome: isize) {
+/// Notes what a write tells: that it would block, or why a stream takes nothing any more.
+fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
+    if outcome < 0 && errno() == libc::EPIPE {
+        // The system has one word for three things.
+        set_errno(if is_connected(descriptor) {
+            libc::ESHUTDOWN
+        } else if is_bound(descriptor) {
+            libc::ECONNRESET
+        } else {
+            libc::ENOTCONN
+        });
+        return;
+    }
     if let Some(Attempt { number, packets }) = attempt
         && outcome < 0
         && errno() == libc::EAGAIN
     {
         number.write_full(packets);
     }
+}
+
+/// An address of a socket, by one of the two calls that tell one.
+fn address_of(
+    descriptor: c_int,
+    call: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+) -> Option<libc::sockaddr_in6> {
+    let mut address = libc::sockaddr_in6 {
+        sin6_family: 0,
+        sin6_port: 0,
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+        sin6_scope_id: 0,
+    };
+    let mut size = socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
+    // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and
+    // read and write the size at the other.
+    // - valid: both are locals of the right type, and `size` is that of the address.
+    let done = unsafe { call(descriptor, (&raw mut address).cast(), &raw mut size) };
+    (done == 0).then_some(address)
+}
+
+fn is_connected(descriptor: c_int) -> bool {
+    address_of(descriptor, libc::getpeername).is_some()
+}
+
+/// Whether it has a port of its own, as it has once it was connected. It stands at the same place in
+/// addresses of either version.
+fn is_bound(descriptor: c_int) -> bool {
+    address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
 }
 
 /// The protocol of a socket; refused if it is none.
@@ -272,7 +319,7 @@ pub unsafe extern "C" fn cp_send(
         let attempt = attempt(descriptor);
         // SAFETY: as the caller says.
         let sent = unsafe { libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL) };
-        note_write(attempt, sent);
+        note_write(attempt, descriptor, sent);
         sent
     })
 }
@@ -296,7 +343,7 @@ pub unsafe extern "C" fn cp_sendto(
         let flags = flags | libc::MSG_NOSIGNAL;
         // SAFETY: as the caller says.
         let sent = unsafe { libc::sendto(descriptor, buffer, size, flags, address, address_size) };
-        note_write(attempt, sent);
+        note_write(attempt, descriptor, sent);
         sent
     })
 }
@@ -427,8 +474,7 @@ pub unsafe extern "C" fn cp_setsockopt(
             return match protocol(descriptor) {
                 Ok(_) => 0,
                 Err(code) => {
-                    // SAFETY: errno is the calling thread's own, at an address that is always valid.
-                    unsafe { *libc::__errno_location() = libc::ENOTSOCK };
+                    set_errno(libc::ENOTSOCK);
                     refused(code)
                 }
             };
@@ -477,16 +523,14 @@ pub unsafe extern "C" fn cp_ioctl_socket(
 ) -> c_int {
     called(|| {
         if argument.is_null() {
-            // SAFETY: errno is the calling thread's own, at an address that is always valid.
-            unsafe { *libc::__errno_location() = libc::EFAULT };
+            set_errno(libc::EFAULT);
             return FAILED;
         }
         #[allow(clippy::cast_possible_truncation, reason = "32 bits, with or without a sign")]
         let request = request as u32;
         let known = [(NON_BLOCKING, libc::FIONBIO), (UNREAD, libc::FIONREAD), (AT_MARK, 0x8905)];
         let Some((_, call)) = known.into_iter().find(|(names, _)| names.contains(&request)) else {
-            // SAFETY: as above.
-            unsafe { *libc::__errno_location() = libc::EINVAL };
+            set_errno(libc::EINVAL);
             return FAILED;
         };
         // SAFETY: reading through a raw pointer demands that it is valid.
