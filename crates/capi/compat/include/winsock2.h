@@ -242,7 +242,7 @@ CP_INLINE SOCKET WSAAPI WSASocketW(int af, int type, int protocol, LPWSAPROTOCOL
 #ifndef CP_NO_SOCKET_CALLS
 
 /* How the system declares addresses, and that a call throws nothing. */
-#ifdef __SOCKADDR_ARG
+#ifdef __GLIBC__
 #define CP_ADDRESS __SOCKADDR_ARG
 #define CP_CONST_ADDRESS __CONST_SOCKADDR_ARG
 #else
