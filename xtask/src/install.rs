@@ -33,6 +33,8 @@ fn build() -> io::Result<PathBuf> {
         .current_dir(workspace())
         .args(["rustc", "--release", "--package", "completion-port-capi", "--lib", "--target-dir"])
         .arg(&target)
+        .args(["--config", "profile.release.lto=true"])
+        .args(["--config", "profile.release.codegen-units=1"])
         .args(["--config", "profile.release.strip='debuginfo'"])
         .args(["--", "-C", &format!("link-arg=-Wl,-soname,{SONAME}")])
         .status()?;

@@ -5,9 +5,10 @@
 //! table; the two lowest bits are clear, as the reference has it. Places are used again in turn, each
 //! time with another generation.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use crate::abi::Handle;
 use crate::errors::code;
@@ -121,12 +122,29 @@ pub(crate) fn find<R>(
     }
 }
 
+thread_local! {
+    /// The port that the calling thread used last, and the number of its handle: a thread hardly ever
+    /// uses another, and the places of the table are everybody's.
+    static LAST: RefCell<(usize, Weak<CompletionPort>)> = const { RefCell::new((0, Weak::new())) };
+}
+
 /// The port that a handle stands for.
 pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
-    find(handle, |object| match object {
+    let used = LAST.try_with(|last| {
+        let (number, port) = &*last.borrow();
+        if *number == handle.addr() { port.upgrade() } else { None }
+    });
+    if let Ok(Some(port)) = used
+        && port.is_open()
+    {
+        return Ok(port);
+    }
+    let port = find(handle, |object| match object {
         Object::Port(port) => Some(Arc::clone(port)),
         Object::Foreign(_) => None,
-    })
+    })?;
+    let _ = LAST.try_with(|last| last.replace((handle.addr(), Arc::downgrade(&port))));
+    Ok(port)
 }
 
 /// Whether the port with this name is open still.
@@ -145,6 +163,10 @@ pub(crate) fn close(handle: Handle) -> Result<Object, u32> {
         return Err(code::INVALID_HANDLE);
     }
     let object = place.object.take().ok_or(code::INVALID_HANDLE)?;
+    if let Object::Port(port) = &object {
+        // Threads that have used it do not look here.
+        port.close();
+    }
     drop(place);
     let number = (handle.addr() & u32::MAX as usize) >> PLACE_AT;
     release(number);

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::Duration;
 
 use completion_port::{Batch, Events, Packet, Port};
@@ -24,6 +25,7 @@ pub(crate) struct Message {
 /// A port, and the number of its handle.
 pub(crate) struct CompletionPort {
     name: u64,
+    is_closed: AtomicBool,
     port: Port<Key, Message>,
 }
 
@@ -39,21 +41,22 @@ const MOST: usize = 1024;
 
 thread_local! {
     /// Room for the calling thread's waits, allocated once.
-    static BATCH: RefCell<Option<Batch>> = const { RefCell::new(None) };
+    static BATCH: RefCell<Batch> = RefCell::new(Batch::new());
 }
 
-/// Calls `f` with room for `room` packets.
+/// Calls `f`, which calls no user code, with room for `room` packets.
 fn with_batch<R>(room: usize, f: impl FnOnce(&mut Batch) -> R) -> R {
-    // Taken out meanwhile. If the thread's values are gone, because it waits while it exits, it makes
-    // do with a batch for this once.
-    let kept = BATCH.try_with(|batch| batch.borrow_mut().take()).ok().flatten();
-    let mut batch = kept.unwrap_or_default();
-    if batch.capacity() != room {
-        batch.set_capacity(room);
-    }
-    let result = f(&mut batch);
-    let _ = BATCH.try_with(|kept| *kept.borrow_mut() = Some(batch));
-    result
+    let mut f = Some(f);
+    let mut call = |batch: &mut Batch| {
+        if batch.capacity() != room {
+            batch.set_capacity(room);
+        }
+        f.take().map(|f| f(batch))
+    };
+    let result = BATCH.try_with(|batch| call(&mut batch.borrow_mut())).ok().flatten();
+    // If the thread's values are gone, because it waits while it exits, there is a batch for this once.
+    let result = result.or_else(|| call(&mut Batch::new()));
+    result.unwrap_or_else(|| unreachable!("called either way"))
 }
 
 fn bits_of(events: Events) -> u32 {
@@ -69,7 +72,19 @@ fn bits_of(events: Events) -> u32 {
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
         let port = Port::<Key>::builder().concurrency(concurrency).build().map_err(code_of)?;
-        Ok(Self { name, port })
+        Ok(Self { name, is_closed: AtomicBool::new(false), port })
+    }
+
+    /// Whether its handle has not been closed.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_closed.load(Acquire)
+    }
+
+    /// Its handle is closed: threads that wait on it have their share of it, and it is gone when the
+    /// last of them has left.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Release);
+        self.port.abandon();
     }
 
     /// The number of its handle.
@@ -103,7 +118,7 @@ impl CompletionPort {
             Ok(taken)
         });
         match taken {
-            Ok(0) if handles::is_open(self.name) => Err(code::WAIT_TIMEOUT),
+            Ok(0) if self.is_open() => Err(code::WAIT_TIMEOUT),
             Ok(0) => Err(code::ABANDONED_WAIT_0),
             Ok(taken) => u32::try_from(taken).map_err(|_| code::INTERNAL_ERROR),
             Err(error) if error.kind() == completion_port::ErrorKind::Closed => {
@@ -198,12 +213,8 @@ fn create_or_associate(
 }
 
 fn close(handle: Handle) -> Result<(), u32> {
-    match handles::close(handle)? {
-        // Threads that wait on it have their share of it; it is gone when the last of them has left.
-        Object::Port(port) => port.abandon(),
-        Object::Foreign(foreign) => drop(foreign),
-    }
-    Ok(())
+    // The last share is given up here, where nothing is locked.
+    handles::close(handle).map(drop)
 }
 
 /// Makes a port, or lets a descriptor's operations complete on one: `CreateIoCompletionPort`.

@@ -11,7 +11,7 @@ use crate::interest::Events;
 use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder as _};
-use crate::sync::{barrier, fence};
+use crate::sync::{AtomicU32, barrier, fence};
 use crate::trace::trace;
 
 impl Engine {
@@ -246,7 +246,9 @@ impl Engine {
         self.check_open(Operation::Rearm)?;
         let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
-        fence(SeqCst);
+        // See `look`: the caller may have read from the descriptor, then it takes the number. The slot
+        // may stand in a queue, so its link is not free for this.
+        barrier(std::hint::black_box(&AtomicU32::new(0)));
         let harvest = self.harvest_of(slot.descriptor());
         match slot.enable(generation, mode, drained, harvest).map_err(refused)? {
             Next::Nothing => {}
