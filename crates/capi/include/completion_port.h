@@ -281,10 +281,12 @@ int cp_set_checked(int on);
 
 /*
  * As the system's, and beside it:
- * - after a failure cp_last_error has the code; errno is as the system left it;
+ * - after a failure cp_last_error has the code; errno is as the system left it, but for EPIPE, which
+ *   becomes what it stands for: ESHUTDOWN, ECONNRESET or ENOTCONN;
  * - cp_socket and cp_accept end what the number they return stood for before;
  * - what cp_accept returns is non-blocking if the listener is;
- * - a cp_connect that goes on has failed with CP_ERROR_WOULD_BLOCK;
+ * - a cp_connect that goes on has failed with CP_ERROR_WOULD_BLOCK; one after a refused connect, whose
+ *   error was fetched, connects;
  * - cp_send and cp_sendto raise no SIGPIPE;
  * - cp_getsockopt gives SO_ERROR as a code; cp_getsockopt and cp_setsockopt take SO_RCVTIMEO and
  *   SO_SNDTIMEO as milliseconds in four bytes, too;

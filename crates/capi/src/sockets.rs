@@ -251,7 +251,12 @@ pub unsafe extern "C" fn cp_connect(
     size: socklen_t,
 ) -> c_int {
     // SAFETY: as the caller says.
-    let connected = called(|| unsafe { libc::connect(descriptor, address, size) });
+    let connect = || unsafe { libc::connect(descriptor, address, size) };
+    let connected = called(|| match connect() {
+        // The system says once more that an earlier connect has failed; the reference does not.
+        FAILED if errno() == libc::ECONNABORTED => connect(),
+        connected => connected,
+    });
     if connected < 0 && errno() == libc::EINPROGRESS {
         set_last(code::WSAEWOULDBLOCK);
     }

@@ -313,6 +313,10 @@ inline SOCKET accept(SOCKET s, struct sockaddr *addr, int *addrlen) {
 inline int recvfrom(SOCKET s, void *buf, int len, int flags, struct sockaddr *from, int *fromlen) {
     return (int)cp_recvfrom((int)s, buf, (size_t)len, flags, from, (socklen_t *)fromlen);
 }
+/* `sizeof buf` for the length and NULL for the address are as good for the one above as for the system's. */
+inline int recvfrom(SOCKET s, void *buf, size_t len, int flags, struct sockaddr *from, int *fromlen) {
+    return (int)cp_recvfrom((int)s, buf, len, flags, from, (socklen_t *)fromlen);
+}
 inline int getsockopt(SOCKET s, int level, int optname, void *optval, int *optlen) {
     return cp_getsockopt((int)s, level, optname, optval, (socklen_t *)optlen);
 }
