@@ -117,8 +117,8 @@ impl<K> Ready<'_, K> {
     /// True after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and on TCP
     /// streams and pipes after one that returned fewer bytes than were asked for. Said wrongly, what
     /// is left is reported only when more arrives. A short read proves nothing on datagram sockets
-    /// (the next datagram may be there), on listeners, on `AF_UNIX` streams that carry descriptors
-    /// and at a TCP urgent mark; a read that filled its buffer never does.
+    /// (the next datagram may be there), on listeners and on `AF_UNIX` streams that carry descriptors;
+    /// a read that filled its buffer never does. (At a TCP urgent mark it is ignored.)
     pub fn read_drained(&mut self) {
         self.drained.read = true;
     }

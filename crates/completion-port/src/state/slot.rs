@@ -40,7 +40,7 @@ const EDGES: u32 = 0b11 << 8;
 const EDGES_SHIFT: u32 = 8;
 /// The peer shut its half; a short read can leave this behind without a further edge.
 const HALF_CLOSED: u32 = 1 << 10;
-/// An error or a hang-up was seen: whatever enables the slot asks the kernel.
+/// An error, a hang-up or urgent data was seen: whatever enables the slot asks the kernel.
 const SUSPECT: u32 = 1 << 11;
 /// The node is on its way to a thread.
 const QUEUED: u32 = 1 << 12;
@@ -298,6 +298,10 @@ impl Word {
                 word = word.without(TOLD);
             }
         }
+        if facts.has(Facts::URGENT) {
+            // A short read does not tell that nothing is left.
+            word = word.with(SUSPECT);
+        }
         if !word.has(ENABLED) || word.has(HELD | REMOVING | GONE) {
             return (word, Delivery::Noted(Next::Nothing));
         }
@@ -395,7 +399,7 @@ impl Word {
             if facts.has(Facts::RDHUP) {
                 word = word.with(HALF_CLOSED);
             }
-            if !facts.any(Facts::ERR | Facts::HUP) {
+            if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
                 word = word.without(SUSPECT);
             }
         }

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
-use testkit::{Socket, on_every_system};
+use testkit::{Socket, System, on_every_system};
 
 const ONCE: Terms = Terms::new(Interest::IN, false, true);
 
@@ -277,7 +279,10 @@ on_every_system! {
                                 }
                             });
                             let hints = || Hints::new(is_dry, false);
-                            port.enable_again(ids[key], ONCE, hints).unwrap();
+                            if let Err(error) = port.enable_again(ids[key], ONCE, hints) {
+                                // The last byte was read, and the test is over.
+                                assert_eq!(error.kind(), ErrorKind::Closed);
+                            }
                         }
                     }
                 });
@@ -296,5 +301,32 @@ on_every_system! {
             assert_eq!(read.load(SeqCst), all);
         });
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), SOCKETS);
+    }
+}
+
+/// A read stops at the urgent mark, and is short although more lies behind it.
+#[test]
+fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
+    let on = System::native();
+    let port = on.port::<usize, usize>(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    (&near).write_all(b"ab").unwrap();
+    // SAFETY: send(2) reads so many bytes at the pointer.
+    // - valid: it is a constant of that length.
+    let sent = unsafe { libc::send(near.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1);
+    (&near).write_all(b"cd").unwrap();
+    let id = port.register_number(far.as_raw_fd(), 7, ONCE).unwrap();
+    let mut seen = Vec::new();
+    while seen != b"abcd" {
+        let mut batch = Batch::new();
+        let packets = port.wait_cloned(&mut batch, on.soon()).unwrap().count();
+        assert_eq!(packets, 1, "only {seen:?} was reported");
+        let mut buffer = [0; 16];
+        let read = far.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..read]);
+        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
     }
 }
