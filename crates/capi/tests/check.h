@@ -16,7 +16,9 @@
 #endif
 
 /* How long a wait for something that must come may take, in milliseconds. */
+#ifndef SOON
 #define SOON 60000
+#endif
 /* How long a test looks for something that must not come. */
 #define A_WHILE 20
 /* What is left in a result that nobody may touch. */
@@ -227,22 +229,25 @@ static inline DWORD unregister(HANDLE port, SOCKET s)
 /* ---- packets ------------------------------------------------------------------------------------ */
 
 /* The next packet, which must come; returns its key. */
-static inline uintptr_t next(HANDLE port, unsigned *events)
+static inline uintptr_t next_at(const char *file, int line, HANDLE port, unsigned *events)
 {
     OVERLAPPED_ENTRY entry;
     UINT32 received = UNTOUCHED;
+    DWORD outcome;
     memset(&entry, 0xFF, sizeof entry);
-    CHECK_IS(ProcessSocketNotifications(port, 0, NULL, SOON, 1, &entry, &received), ERROR_SUCCESS);
-    CHECK_IS(received, 1);
+    outcome = ProcessSocketNotifications(port, 0, NULL, SOON, 1, &entry, &received);
+    check_same(file, line, "the wait", outcome, "a packet", ERROR_SUCCESS);
+    check_same(file, line, "the count", received, "one packet", 1);
     *events = SocketNotificationRetrieveEvents(&entry);
     return (uintptr_t)entry.lpCompletionKey;
 }
+#define NEXT(port, events) next_at(__FILE__, __LINE__, (port), (events))
 
 /* The next packet must have this key, and these events exactly. */
 #define CHECK_NEXT(port, key, expected) \
     do { \
         unsigned check_events; \
-        CHECK_IS(next((port), &check_events), (key)); \
+        CHECK_IS(NEXT((port), &check_events), (key)); \
         CHECK_IS(check_events, (expected)); \
     } while (0)
 

@@ -146,7 +146,7 @@ static void a_removal_that_was_asked_for_is_told_after_closing(int way)
         {
             int is_told[3] = {0};
             for (i = 0; i < 2; i++) {
-                uintptr_t key = next(port, &events);
+                uintptr_t key = NEXT(port, &events);
                 CHECK(key == 1 || key == 2);
                 CHECK_IS(events, key == 1 ? SOCK_NOTIFY_EVENT_REMOVE : SOCK_NOTIFY_EVENT_OUT);
                 CHECK_IS(is_told[key]++, 0);

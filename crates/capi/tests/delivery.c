@@ -147,7 +147,7 @@ static void a_listener_and_a_connect_are_told(void)
         int i, is_told[3] = {0};
         for (i = 0; i < 2; i++) {
             unsigned events;
-            uintptr_t key = next(port, &events);
+            uintptr_t key = NEXT(port, &events);
             CHECK(key == 1 || key == 2);
             CHECK_IS(events, key == 1 ? SOCK_NOTIFY_EVENT_IN : SOCK_NOTIFY_EVENT_OUT);
             CHECK_IS(is_told[key]++, 0);
@@ -220,7 +220,7 @@ static void an_aborted_stream(void)
     CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
     CHECK_IS(closesocket(far), 0);
-    CHECK_IS(next(port, &events), 1);
+    CHECK_IS(NEXT(port, &events), 1);
     CHECK(events & (SOCK_NOTIFY_EVENT_HANGUP | SOCK_NOTIFY_EVENT_ERR));
     CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
     END_REGISTRATION(port, near, 1);
@@ -298,7 +298,7 @@ static void what_cannot_be_masked_does_not_spin(void)
     CHECK_IS(enable(port, near, 1, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
     CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
     CHECK_IS(closesocket(far), 0);
-    CHECK_IS(next(port, &events), 1);
+    CHECK_IS(NEXT(port, &events), 1);
     CHECK_IS(events & (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT), 0);
     CHECK(is_silent(port));
     END_REGISTRATION(port, near, 1);

@@ -26,10 +26,11 @@ fn declared() -> BTreeSet<String> {
         rest = after.split_once("*/").unwrap().1;
     }
     code.push_str(rest);
-    let statements =
-        code.split(';').map(|statement| statement.split(['}', '\n']).collect::<Vec<_>>().join(" "));
+    let code: Vec<_> = code.lines().filter(|line| !line.starts_with('#')).collect();
+    let code = code.join(" ");
     let mut names = BTreeSet::new();
-    for statement in statements {
+    for statement in code.split([';', '}']) {
+        let statement = statement.trim();
         if statement.contains("inline")
             || statement.contains("typedef")
             || !statement.ends_with(')')

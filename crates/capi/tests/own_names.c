@@ -133,7 +133,7 @@ static void socket_calls(void)
     uint32_t milliseconds = 70;
     socklen_t size = sizeof value;
     struct sockaddr_in address;
-    char bytes[4];
+    char bytes[4] = {0};
 
     pair(&near, &far);
     CHECK_IS(cp_ioctl_socket(near, 0x8004667eu, &word), 0);

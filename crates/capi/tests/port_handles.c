@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "check.h"
@@ -173,6 +174,31 @@ static void a_closed_port_lets_its_sockets_go(void)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
+/* Nothing is left half made when the process has no descriptor left. */
+static void without_descriptors_there_is_no_port(void)
+{
+    struct rlimit limit, none;
+    SOCKET s;
+    HANDLE port;
+    CHECK_IS(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    s = udp_socket();
+    CHECK_IS(closesocket(s), 0);
+    none = limit;
+    none.rlim_cur = (rlim_t)s; /* the first number that is free is too high by then */
+    CHECK_IS(setrlimit(RLIMIT_NOFILE, &none), 0);
+    SetLastError(0);
+    port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);
+    CHECK(port == NULL);
+    CHECK_IS(GetLastError(), ERROR_NO_SYSTEM_RESOURCES);
+    WSASetLastError(0);
+    s = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(s == INVALID_SOCKET);
+    CHECK_IS(WSAGetLastError(), WSAEMFILE);
+    CHECK_IS(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    port = new_port(0);
+    CHECK_IS(CloseHandle(port), TRUE);
+}
+
 enum { BY_ONE, BY_MANY, BY_NOTIFICATIONS, WAYS_TO_WAIT };
 
 typedef struct {
@@ -254,6 +280,7 @@ int main(void)
     a_socket_is_associated_once();
     closing_what_is_no_handle_closes_nothing();
     a_closed_port_lets_its_sockets_go();
+    without_descriptors_there_is_no_port();
     closing_a_port_abandons_those_who_wait();
     return finish();
 }

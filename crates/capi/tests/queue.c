@@ -177,7 +177,7 @@ static void *spins_and_then_sleeps(void *argument)
     RUNNER *runner = (RUNNER *)argument;
     unsigned events;
     char byte;
-    CHECK_IS(next(runner->port, &events), 1);
+    CHECK_IS(NEXT(runner->port, &events), 1);
     __atomic_store_n(&runner->has_packet, 1, __ATOMIC_SEQ_CST);
     while (!__atomic_load_n(&runner->may_sleep, __ATOMIC_SEQ_CST)) {
     }

@@ -296,7 +296,7 @@ static void a_socket_may_be_in_any_state_and_family(void)
     for (i = 0; i < 6; i++) {
         unsigned events;
         CHECK_IS(unregister(port, sockets[i]), ERROR_SUCCESS);
-        CHECK_IS(next(port, &events), i);
+        CHECK_IS(NEXT(port, &events), i);
         CHECK_IS(events, SOCK_NOTIFY_EVENT_REMOVE);
         CHECK_IS(closesocket(sockets[i]), 0);
     }

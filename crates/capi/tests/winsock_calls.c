@@ -284,6 +284,42 @@ static void time_outs_are_milliseconds(void)
     CHECK_IS(closesocket(s), 0);
 }
 
+/* Under Winsock an accepted socket blocks or not as its listener does. */
+static void an_accepted_socket_blocks_as_its_listener_does(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client, accepted;
+    u_long on;
+    char byte;
+    for (on = 0; on < 2; on++) {
+        u_long argument = on;
+        CHECK_IS(ioctlsocket(listener, FIONBIO, &argument), 0);
+        client = tcp_connected_to(&address);
+        until(listener, POLLIN);
+        accepted = accept(listener, NULL, NULL);
+        CHECK(accepted != INVALID_SOCKET);
+        CHECK_IS((fcntl((int)accepted, F_GETFL) & O_NONBLOCK) != 0, on);
+        if (on) {
+            CHECK_SOCKET_ERROR(recv(accepted, &byte, 1, 0), WSAEWOULDBLOCK);
+        }
+        CHECK_IS(closesocket(client), 0);
+        CHECK_IS(closesocket(accepted), 0);
+    }
+    CHECK_IS(closesocket(listener), 0);
+}
+
+static void sockets_are_made_by_the_longer_call_too(void)
+{
+    SOCKET s = WSASocket(AF_INET, SOCK_DGRAM, IPPROTO_UDP, NULL, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(closesocket(s), 0);
+    s = WSASocketW(AF_INET, SOCK_STREAM, IPPROTO_TCP, NULL, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(fcntl((int)s, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_NO_SOCKET(WSASocketA(9999, SOCK_STREAM, 0, NULL, 0, 0), WSAEAFNOSUPPORT);
+}
+
 static void a_stream_is_closed_in_its_directions(void)
 {
     SOCKET near, far;
@@ -315,6 +351,8 @@ int main(void)
     ioctlsocket_reads_and_writes_a_whole_u_long();
     lengths_are_ints();
     time_outs_are_milliseconds();
+    an_accepted_socket_blocks_as_its_listener_does();
+    sockets_are_made_by_the_longer_call_too();
     a_stream_is_closed_in_its_directions();
     return finish();
 }
