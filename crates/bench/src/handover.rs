@@ -4,6 +4,9 @@
 //! Two situations. *Alone*: one thread may run, and it goes to sleep; only the parked thread can
 //! notice. *Among others*: two may run, one goes to sleep, and the other handles short packets all
 //! the time, so that it comes to the port every few dozen microseconds; another one is always queued.
+//!
+//! And the price of being observed: how much more of the processor a handler needs for each sleep if
+//! its switches are recorded.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,10 +17,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use completion_port::{Batch, BlockDetection, Packet, Port};
 
+use crate::processor_time::Clock;
+
 /// How long the handler sleeps: longer than any way takes to find out.
 const SLEEP: Duration = Duration::from_millis(12);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Sleeps that are counted together, and how often they are.
+const NAPS: u32 = 4_000;
+const NAP_ROUNDS: usize = 15;
 /// How long a short packet takes.
 const SHORT: Duration = Duration::from_micros(30);
 
@@ -183,6 +191,50 @@ pub(crate) fn run(options: Options) {
                 Err(error) => println!("{name:<14} not measured: {error}"),
             }
         }
+    }
+    print_price();
+}
+
+/// What a sleep costs the thread of a handler, in nanoseconds of its processor time.
+fn price_of_a_nap(detection: BlockDetection) -> completion_port::Result<f64> {
+    let port: Port<(), ()> = Port::<()>::builder().block_detection(detection).build()?;
+    port.post(()).map_err(|refused| refused.error())?;
+    let mut batch = Batch::with_capacity(1);
+    // From here on this thread runs with a packet of the port.
+    let _packet = port.wait(&mut batch, None)?.next();
+    let nap = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1 };
+    let begun = Clock::Thread.now();
+    for _ in 0..NAPS {
+        let _ = rustix::thread::nanosleep(&nap);
+    }
+    let took = Clock::Thread.now().saturating_sub(begun);
+    Ok(took.as_secs_f64() * 1e9 / f64::from(NAPS))
+}
+
+/// Prints how much more it is where switches are recorded: the median of rounds in turn.
+fn print_price() {
+    let round = |_| {
+        let plain = thread::spawn(|| price_of_a_nap(BlockDetection::Announced));
+        let plain = plain.join().unwrap_or(Ok(f64::NAN));
+        let observed = thread::spawn(|| price_of_a_nap(BlockDetection::Switches));
+        let observed = observed.join().unwrap_or(Ok(f64::NAN));
+        Ok((plain?, observed?))
+    };
+    let rounds: completion_port::Result<Vec<(f64, f64)>> = (0..NAP_ROUNDS).map(round).collect();
+    match rounds {
+        Ok(rounds) => {
+            let median = |value: fn(&(f64, f64)) -> f64| {
+                let mut values: Vec<f64> = rounds.iter().map(value).collect();
+                values.sort_by(f64::total_cmp);
+                values[values.len() / 2]
+            };
+            println!(
+                "\nA sleep of a handler: {:.0} ns of its processor's time; {:.0} more if it is observed",
+                median(|(plain, _)| *plain),
+                median(|(plain, observed)| observed - plain)
+            );
+        }
+        Err(error) => println!("\nThe price of being observed was not measured: {error}"),
     }
 }
 

@@ -121,7 +121,8 @@ impl Selection {
         threads: usize,
         connections: usize,
     ) -> Setup {
-        let near_one = scenario == "S1" && connections == ACTIVE;
+        let near_one =
+            matches!(scenario, "S3" | "S4") || (scenario == "S1" && connections == ACTIVE);
         let rounds = match (self.extent, near_one) {
             (Extent::Quick, _) => 6,
             (Extent::Usual, true) => 21,
@@ -243,12 +244,14 @@ mod tests {
         for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9"] {
             assert!(setups.iter().any(|setup| setup.scenario == scenario), "{scenario}");
         }
-        let near_one: Vec<&Setup> = setups
-            .iter()
-            .filter(|setup| setup.scenario == "S1" && setup.connections == 64)
-            .collect();
-        assert_eq!(near_one.iter().map(|s| s.threads).collect::<Vec<_>>(), [1, 2, 4]);
-        assert!(near_one.iter().all(|setup| setup.rounds >= 20));
+        let rounds = |scenario: &str, connections: usize| -> Vec<(usize, usize)> {
+            let chosen =
+                setups.iter().filter(|it| it.scenario == scenario && it.connections == connections);
+            chosen.map(|setup| (setup.threads, setup.rounds)).collect()
+        };
+        assert_eq!(rounds("S1", 64), [(1, 21), (2, 21), (4, 21)]);
+        assert_eq!(rounds("S3", 4), [(2, 21)]);
+        assert_eq!(rounds("S4", 64), [(16, 21)]);
     }
 
     #[test]

@@ -295,8 +295,8 @@ impl<K> fmt::Debug for Notified<K> {
 /// The packets of one wait, each moved out as the iterator comes to it.
 ///
 /// What is left when it is dropped goes back to the front of the queue. A thread that is stuck with
-/// one packet keeps no other thread from the rest: after a millisecond or two they can be taken from
-/// here by an idle thread.
+/// one packet keeps no other thread from the rest: after a millisecond or two an idle thread takes them
+/// from here, or sooner one that comes to wait.
 ///
 /// It is bound to the thread that waited.
 ///

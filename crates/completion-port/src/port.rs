@@ -122,10 +122,11 @@ impl PortBuilder {
     /// Over how many kernel sets the descriptors are spread; rounded up to a power of two, at most 64.
     /// 0, which is the usual setting, means one for every eight processors.
     ///
-    /// One thread at a time harvests a set. A model with measured costs says that one set feeds some
-    /// thirty processors if a handler takes five microseconds, and more if it takes longer. Each further
-    /// set costs a descriptor. Packets of descriptors in different sets, found at the same time, are
-    /// not queued in the order in which their conditions came true.
+    /// A model with measured costs says that one set feeds some thirty processors if a handler takes five
+    /// microseconds, and more than a hundred if it takes twenty. With one set several threads can sleep
+    /// in the kernel while handlers take long, which answers sooner; with several sets one does. Each
+    /// further set costs a descriptor. Packets of descriptors in different sets, found at the same time,
+    /// are not queued in the order in which their conditions came true.
     pub fn kernel_sets(mut self, sets: usize) -> Self {
         self.kernel_sets = sets;
         self

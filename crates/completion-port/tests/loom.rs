@@ -165,7 +165,11 @@ impl Cell {
     }
 
     fn deliver_at(&self, facts: Facts, harvest: u32) -> Next {
-        match self.slot.deliver(0, facts, harvest) {
+        self.deliver_among(facts, harvest, || harvest)
+    }
+
+    fn deliver_among(&self, facts: Facts, harvest: u32, newest: impl Fn() -> u32) -> Next {
+        match self.slot.deliver(0, facts, harvest, newest) {
             Delivery::Stale => Next::Nothing,
             Delivery::Noted(next) => self.note(next),
         }
@@ -296,12 +300,14 @@ fn an_edge_harvested_before_arming_is_checked() {
                 let number = harvest.fetch_add(1, SeqCst) + 1;
                 sync::fence(SeqCst);
                 if cell.readable.load(SeqCst) {
-                    cell.deliver_at(Facts::IN, number)
+                    cell.deliver_among(Facts::IN, number, || harvest.load(SeqCst))
                 } else {
                     Next::Nothing
                 }
             })
         };
+        // Another thread begins a harvest meanwhile, where several may.
+        harvest.fetch_add(1, SeqCst);
         // The handler reads all there is, and says so.
         cell.readable.store(false, SeqCst);
         cell.put_key(7);
@@ -593,7 +599,7 @@ fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
         let cell = Arc::new(Cell::held(LEVEL));
         let late = {
             let cell = Arc::clone(&cell);
-            thread::spawn(move || cell.slot.deliver(0, Facts::IN, 9))
+            thread::spawn(move || cell.slot.deliver(0, Facts::IN, 9, || 9))
         };
         // The token is dropped, the slot given up and used again.
         cell.slot.free();
@@ -604,7 +610,7 @@ fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
         assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(Next::Nothing)));
         // The new registration is silent: an edge of its own must be the first to win the node.
         assert_eq!(
-            cell.slot.deliver(generation, Facts::IN, 9),
+            cell.slot.deliver(generation, Facts::IN, 9, || 9),
             Delivery::Noted(Next::Queue),
             "the late edge left something behind"
         );
@@ -621,6 +627,8 @@ struct Fake {
     descriptors: Descriptors,
     /// Whether it tells who sleeps: for the one thread that says so in its place.
     tells: bool,
+    /// The one descriptor is in the last one.
+    sets: usize,
     sleeper: std::sync::OnceLock<thread::ThreadId>,
     /// Whether that thread sleeps; it has done so for long.
     asleep: AtomicBool,
@@ -692,11 +700,16 @@ impl ThreadHandle for LoomThread {
 
 impl Fake {
     fn new(tells: bool) -> Arc<Self> {
+        Self::with_sets(1, tells)
+    }
+
+    fn with_sets(sets: usize, tells: bool) -> Arc<Self> {
         Arc::new(Self {
             state: loom::sync::Mutex::new(FakeState::default()),
             changed: loom::sync::Condvar::new(),
             descriptors: Descriptors::new(),
             tells,
+            sets,
             sleeper: std::sync::OnceLock::new(),
             asleep: AtomicBool::new(false),
             microseconds: std::sync::atomic::AtomicU64::new(if tells { 1_000_000 } else { 0 }),
@@ -748,13 +761,27 @@ impl Backend for Handle {
         true
     }
     fn sets(&self) -> usize {
-        1
+        self.0.sets
     }
-    fn doze(&self, _timeout: Option<Duration>) -> u64 {
-        unreachable!("there is one set")
+    fn doze(&self, timeout: Option<Duration>) -> u64 {
+        let mut state = self.0.state.lock().unwrap();
+        while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
+            if let Some(timeout) = timeout {
+                drop(state);
+                self.0.pass(timeout);
+                state = self.0.state.lock().unwrap();
+                break;
+            }
+            state = self.0.changed.wait(state).unwrap();
+        }
+        state.woken = false;
+        if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) }
     }
-    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
+        if set + 1 < self.0.sets {
+            return false;
+        }
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
             if let Some(timeout) = timeout
@@ -767,11 +794,12 @@ impl Backend for Handle {
             }
             state = self.0.changed.wait(state).unwrap();
         }
-        state.woken = false;
+        let woken = self.0.sets == 1 && std::mem::take(&mut state.woken);
         // Like the real one it looks again at what it has noted, and reports what holds now.
         let readable = state.readable;
         state.edges.retain(|_| readable);
         edges.append(&mut state.edges);
+        woken
     }
     fn wake(&self) {
         self.0.state.lock().unwrap().woken = true;
@@ -975,6 +1003,119 @@ fn closing_ends_every_wait() {
         engine.close();
         assert_eq!(waiter.join().unwrap() + other.join().unwrap(), 0);
     });
+}
+
+/// Two threads wait, in the kernel's wait as far as they like, and take what comes until the port is
+/// closed.
+fn crowd(meanwhile: impl FnOnce(&Engine, &Fake)) -> usize {
+    let (engine, fake) = engine(3);
+    engine.expect(Duration::from_millis(1));
+    let waiters = [(); 2].map(|()| {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || serve(&engine, 1))
+    });
+    meanwhile(&engine, &fake);
+    engine.close();
+    waiters.map(|waiter| waiter.join().unwrap()).iter().sum()
+}
+
+#[test]
+fn closing_ends_every_wait_of_a_crowd() {
+    explore(|| assert_eq!(crowd(|_, _| ()), 0));
+}
+
+#[test]
+fn a_crowd_gets_two_posts() {
+    explore_within(2, || {
+        let posts = |engine: &Engine, _: &Fake| {
+            post(engine);
+            post(engine);
+        };
+        assert_eq!(crowd(posts), 2);
+    });
+}
+
+#[test]
+fn a_post_reaches_one_of_a_crowd_even_if_nothing_else_ever_happens() {
+    explore_within(2, || {
+        let (engine, _) = engine(3);
+        engine.expect(Duration::from_millis(1));
+        let poster = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                post(&engine);
+                post(&engine);
+            })
+        };
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || take_one(&engine))
+        };
+        take_one(&engine);
+        other.join().unwrap();
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_a_crowd() {
+    explore_within(2, || {
+        let (engine, fake) = engine(3);
+        engine.expect(Duration::from_millis(1));
+        let name = register(&engine, LEVEL);
+        let poster = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || post(&engine))
+        };
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || take_any(&engine))
+        };
+        fake.arrive();
+        let mut taken = [take_any(&engine), other.join().unwrap()];
+        taken.sort_by_key(|taken| matches!(taken, Taken::Posted(_)));
+        assert_eq!(taken[0], Taken::Ready(name, Events::IN));
+        assert!(matches!(taken[1], Taken::Posted(_)));
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_those_who_wait_for_several_sets() {
+    explore_within(2, || {
+        let fake = Fake::with_sets(2, true);
+        let backend = Box::new(Handle(Arc::clone(&fake)));
+        let engine = Engine::new(2, BlockDetection::Announced, backend).unwrap();
+        let name = register(&engine, LEVEL);
+        let poster = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || post(&engine))
+        };
+        let other = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || take_any(&engine))
+        };
+        fake.arrive();
+        let mut taken = [take_any(&engine), other.join().unwrap()];
+        taken.sort_by_key(|taken| matches!(taken, Taken::Posted(_)));
+        assert_eq!(taken[0], Taken::Ready(name, Events::IN));
+        assert!(matches!(taken[1], Taken::Posted(_)));
+        poster.join().unwrap();
+    });
+}
+
+/// Waits for a packet, takes it and goes.
+fn take_any(engine: &Engine) -> Taken {
+    let seat = engine.join();
+    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+    let taken = engine.next(&seat).unwrap();
+    engine.leave(&seat);
+    taken
+}
+
+/// Waits for a message, takes it and goes.
+fn take_one(engine: &Engine) {
+    assert!(matches!(take_any(engine), Taken::Posted(_)));
 }
 
 /// Registers the one descriptor of the fake kernel.

@@ -1,4 +1,4 @@
-//! Eight threads, two thousand connections, real sockets: partial reads and writes, random closes,
+//! Eight threads, two thousand connections, quick handlers and slow ones, real sockets: partial reads and writes, random closes,
 //! descriptors that are reused all the time, and every byte checked.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,6 @@ use completion_port::{
     Batch, ErrorKind as PortError, Interest, OneShot, Packet, Port, Registration,
 };
 
-const CONNECTIONS: usize = 2_000;
 const CLIENT_THREADS: usize = 8;
 const SERVER_THREADS: usize = 8;
 /// How long anything that is waited for may take: far beyond what it does unless there is a stall.
@@ -85,7 +85,7 @@ fn serve_client(client: &mut Client, buffer: &mut [u8], dice: &mut Dice) -> Outc
     if client.ended { Outcome::Over } else { Outcome::Again { wants_out: false, read_drained } }
 }
 
-fn serve(port: &Port<Peer, ()>, seed: u64, accepted: &AtomicUsize) {
+fn serve(port: &Port<Peer, ()>, seed: u64, accepted: &AtomicUsize, work: Duration) {
     let mut batch = Batch::with_capacity(16);
     let mut buffer = vec![0; 4096];
     let mut dice = Dice(seed);
@@ -98,6 +98,10 @@ fn serve(port: &Port<Peer, ()>, seed: u64, accepted: &AtomicUsize) {
             }
         };
         for packet in packets {
+            let begun = Instant::now();
+            while begun.elapsed() < work {
+                std::hint::spin_loop();
+            }
             let mut ready = match packet {
                 Packet::Ready(ready) => ready,
                 Packet::Removed(..) => continue,
@@ -187,6 +191,19 @@ fn open_descriptors() -> usize {
 
 #[test]
 fn two_thousand_connections_lose_nothing_and_leave_nothing() {
+    visits(2_000, Duration::ZERO);
+}
+
+/// With slow handlers several threads sleep in the kernel's wait.
+#[test]
+fn four_hundred_connections_with_slow_handlers_lose_nothing_and_leave_nothing() {
+    visits(400, Duration::from_micros(40));
+}
+
+fn visits(connections: usize, work: Duration) {
+    /// The descriptors of the process are counted.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = open_descriptors();
     let begun = Instant::now();
     let bytes = AtomicU64::new(0);
@@ -201,14 +218,14 @@ fn two_thousand_connections_lose_nothing_and_leave_nothing() {
         let served = thread::scope(|scope| {
             for number in 0..SERVER_THREADS {
                 let (port, accepted) = (&port, &accepted);
-                scope.spawn(move || serve(port, 0x9e37_79b9 + number as u64, accepted));
+                scope.spawn(move || serve(port, 0x9e37_79b9 + number as u64, accepted, work));
             }
             let clients: Vec<_> = (0..CLIENT_THREADS)
                 .map(|number| {
                     let bytes = &bytes;
                     scope.spawn(move || {
                         let mut dice = Dice(0x2545_f491 + number as u64);
-                        for _ in 0..CONNECTIONS / CLIENT_THREADS {
+                        for _ in 0..connections / CLIENT_THREADS {
                             visit(address, &mut dice, bytes);
                         }
                     })
@@ -220,7 +237,7 @@ fn two_thousand_connections_lose_nothing_and_leave_nothing() {
             }
             // Who breaks off at once does not wait for being accepted.
             let ended = Instant::now();
-            while accepted.load(Relaxed) < CONNECTIONS && ended.elapsed() < LIMIT {
+            while accepted.load(Relaxed) < connections && ended.elapsed() < LIMIT {
                 thread::yield_now();
             }
             port.shutdown().unwrap();
@@ -232,11 +249,11 @@ fn two_thousand_connections_lose_nothing_and_leave_nothing() {
         assert_eq!(port.stats().registered, 0, "{port:#?}");
         assert_eq!(port.stats().queued, 0);
     }
-    assert_eq!(accepted.load(Relaxed), CONNECTIONS);
+    assert_eq!(accepted.load(Relaxed), connections);
     assert!(bytes.load(Relaxed) > 0);
     assert_eq!(open_descriptors(), before, "a descriptor is left");
     println!(
-        "{CONNECTIONS} connections, {} bytes echoed, {:?}",
+        "{connections} connections, {} bytes echoed, {:?}",
         bytes.load(Relaxed),
         begun.elapsed()
     );

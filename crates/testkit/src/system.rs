@@ -61,6 +61,12 @@ impl System {
         Self { sets: 4, ..Self::native() }
     }
 
+    /// Whether the ports of this system have several kernel sets.
+    #[must_use]
+    pub fn spreads(&self) -> bool {
+        self.sets > 1
+    }
+
     /// A simulated kernel of its own, with the automatic clock.
     #[must_use]
     pub fn simulated() -> Self {

@@ -10,6 +10,15 @@ use super::seat::Seat;
 const SAMPLED: u32 = 8;
 
 impl Engine {
+    /// As if every packet so far had taken so long: for models in which no time passes.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
+    pub(crate) fn expect(&self, packet: Duration) {
+        let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);
+        let mut shared = self.lock();
+        (0..100).for_each(|_| shared.pace.note(packet));
+    }
+
     /// `seat` has been handed so many packets.
     pub(super) fn begin_share(&self, seat: &Seat, packets: usize) {
         let shares = seat.shares.load(Relaxed);

@@ -209,7 +209,7 @@ impl Engine {
     /// A seat has become free: somebody else searches, if there may be something to find.
     pub(super) fn relieve(&self, shared: &mut Shared) -> Option<Notice> {
         let quiet = shared.ready.is_empty() && shared.recheck.is_empty();
-        if quiet && shared.seats.polling().is_some() {
+        if quiet && shared.seats.polling() > 0 {
             return None;
         }
         match shared.seats.call() {
@@ -247,7 +247,7 @@ impl Engine {
     /// Whether somebody is in the kernel's wait, and nothing else is left to be done.
     #[inline]
     pub(super) fn is_attended(shared: &Shared) -> bool {
-        shared.seats.polling().is_some() && Self::is_quiet(shared)
+        shared.seats.polling() > 0 && Self::is_quiet(shared)
     }
 
     /// Whether every packet found so far is being handled.
@@ -258,7 +258,7 @@ impl Engine {
 
     pub(super) fn notice(shared: &mut Shared, seat: SeatNumber) -> Notice {
         shared.wakes += 1;
-        let polling = shared.seats.polling() == Some(seat);
+        let polling = shared.seats.is_polling(seat);
         let seat = shared.members[seat].clone().expect("an idle seat has a member");
         Notice { seat, polling }
     }
@@ -278,7 +278,8 @@ impl Engine {
         let Some(Notice { seat, polling }) = notice else { return };
         if !polling {
             seat.thread.unpark();
-        } else if seat.signal.swap(NOTIFIED, AcqRel) == ASLEEP {
+        } else if seat.signal.swap(NOTIFIED, AcqRel) != CLEAR {
+            // Also if it was notified before: another thread may have stood in for it then.
             self.backend.wake();
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use super::seat::{CLEAR, Notice, Seat};
-use super::watch::{STALE_EDGES, TICK};
+use super::watch::{STALE_EDGES, STUCK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
@@ -77,9 +77,10 @@ impl Engine {
         self.give_back_emptied(&mut shared, seat);
         shared.seats.arrive(me);
         if shared.loaded > 0 {
-            // Somebody has a share that he may be stuck with, and perhaps nobody is idle to watch.
+            // Somebody has a share that he may be stuck with, and perhaps nobody is idle to watch. Most
+            // likely he was preempted, which would last for a millisecond or more.
             let now = self.backend.now();
-            if now >= shared.ticked + TICK {
+            if now >= shared.ticked + STUCK {
                 shared = self.tick(shared, seat, scratch, now);
             }
         }
@@ -137,7 +138,7 @@ impl Engine {
             if std::mem::take(&mut called) {
                 shared.needless += 1;
             }
-            let can_poll = shared.seats.polling().is_none() && shared.seats.has_room();
+            let can_poll = self.may_poll(&shared);
             let attended =
                 if can_poll { Self::is_quiet(&shared) } else { Self::is_attended(&shared) };
             if !attended && shared.seats.watching().is_none() {
@@ -152,7 +153,7 @@ impl Engine {
             };
             let left = deadline.map(|deadline| deadline.saturating_sub(now));
             if left == Some(Duration::ZERO) {
-                if can_poll && shared.asked == asked {
+                if can_poll && shared.seats.polling() == 0 && shared.asked == asked {
                     shared = self.ask(shared, seat, scratch, true);
                     continue;
                 }
@@ -201,7 +202,24 @@ impl Engine {
     pub(super) fn may_ask(shared: &Shared) -> bool {
         let any = shared.slots.in_use() > 0;
         let takes_edges = matches!(shared.phase, Phase::Open | Phase::ShuttingDown);
-        any && shared.seats.polling().is_none() && takes_edges
+        any && shared.seats.polling() == 0 && takes_edges
+    }
+
+    /// Whether one more thread may enter the kernel's wait.
+    ///
+    /// Of short packets the first one there finds the next ones on its way back, and a second one would
+    /// be woken in vain. While a long one is handled others come, and the kernel releases a thread for
+    /// them sooner than a thread that runs could: as many may be there as may run. A set that is about
+    /// to be replaced takes nobody more, since who sleeps in the old one hears nothing of the new one.
+    fn may_poll(&self, shared: &Shared) -> bool {
+        let others = shared.seats.polling();
+        if others == 0 {
+            return shared.seats.has_room();
+        }
+        self.harvests.len() == 1
+            && shared.pace.is_long()
+            && others + shared.seats.running() < self.limit
+            && shared.stale <= STALE_EDGES
     }
 
     /// The seat takes its share of what is queued.
@@ -246,8 +264,7 @@ impl Engine {
         shared
     }
 
-    /// Enters the kernel's wait, for at most `timeout`, without the lock. The caller has made sure that
-    /// nobody else is there.
+    /// Enters the kernel's wait, for at most `timeout`, without the lock.
     fn doze<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
@@ -260,12 +277,12 @@ impl Engine {
         if sets == 1 {
             return self.look(shared, seat, scratch, 0, timeout);
         }
-        shared.seats.set_polling(Some(seat.number));
+        shared.seats.begin_polling(seat.number);
         seat.signal.store(CLEAR, Relaxed);
         drop(shared);
         let ready = self.backend.doze(seat.fall_asleep(timeout));
         let mut shared = self.lock();
-        shared.seats.set_polling(None);
+        shared.seats.end_polling(seat.number);
         let mut in_vain = ready != 0;
         for set in (0..sets).filter(|set| ready & 1 << set != 0) {
             if !shared.harvesting[set] {
@@ -283,7 +300,8 @@ impl Engine {
     }
 
     /// Asks the kernel for the edges of one set, without the lock; if there is only that one, for at
-    /// most `timeout`. The caller has made sure that nobody else does so.
+    /// most `timeout`. Of several sets each is asked by one thread at a time, which the caller has made
+    /// sure of.
     fn look<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
@@ -294,7 +312,7 @@ impl Engine {
     ) -> MutexGuard<'e, Shared> {
         let alone = self.harvests.len() == 1;
         if alone {
-            shared.seats.set_polling(Some(seat.number));
+            shared.seats.begin_polling(seat.number);
             seat.signal.store(CLEAR, Relaxed);
         }
         shared.harvesting[set] = true;
@@ -305,10 +323,11 @@ impl Engine {
         let rebuilt = many && self.rebuild();
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
-        let harvest = self.harvests[set].fetch_add(1, SeqCst).wrapping_add(1);
+        let number = &self.harvests[set];
+        let harvest = number.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
         let timeout = if alone { seat.fall_asleep(timeout) } else { timeout };
-        self.backend.harvest(set, &mut scratch.edges, timeout);
+        let woken = self.backend.harvest(set, &mut scratch.edges, timeout);
         let mut ready = Fifo::new();
         let mut recheck = Fifo::new();
         let mut strays = 0;
@@ -318,7 +337,8 @@ impl Engine {
                 strays += 1;
                 continue;
             };
-            let list = match slot.deliver(generation, edge.facts, harvest) {
+            let newest = || number.load(SeqCst);
+            let list = match slot.deliver(generation, edge.facts, harvest, newest) {
                 Delivery::Noted(Next::Queue) => &mut ready,
                 Delivery::Noted(Next::Recheck) => &mut recheck,
                 Delivery::Noted(_) => continue,
@@ -332,7 +352,7 @@ impl Engine {
         let mut shared = self.lock();
         shared.harvesting[set] = false;
         if alone {
-            shared.seats.set_polling(None);
+            shared.seats.end_polling(seat.number);
         }
         if many {
             // Also if the set could not be replaced: tried again after as many more.
@@ -343,7 +363,33 @@ impl Engine {
         shared.ready.append(&self.nodes, ready);
         shared.recheck.append(&self.nodes, recheck);
         self.tell_collectors(&shared);
-        shared
+        if woken { self.answer_wake(shared, seat) } else { shared }
+    }
+
+    /// A wake has brought the thread of `seat` out of the kernel's wait. Of several threads that sleep
+    /// there the kernel chooses: if this one was not meant it stands in for one that was.
+    fn answer_wake<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+    ) -> MutexGuard<'e, Shared> {
+        if !shared.seats.is_awaited(seat.number)
+            && let Some(absent) = shared.seats.awaited()
+        {
+            shared.seats.stand_in(seat.number, absent);
+            let given = shared.members[absent].as_ref().map_or(NIL, |absent| {
+                // Nothing, unless the thread was handed a packet.
+                absent.chain.swap(NIL, AcqRel)
+            });
+            seat.chain.store(given, Release);
+        }
+        if shared.seats.awaited().is_none() {
+            return shared;
+        }
+        // Two wakes may be one to the kernel.
+        drop(shared);
+        self.backend.wake();
+        self.lock()
     }
 
     /// The next packet of those that `seat` has been handed. `turn` lets a slot have its turn, of which

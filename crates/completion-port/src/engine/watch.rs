@@ -15,6 +15,10 @@ use crate::trace::trace;
 /// How long an idle thread lets a port go unattended.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
+/// Who has had several packets for so long without coming to the next one is stuck, or preempted: a thread
+/// that comes to wait looks after the others so often.
+pub(super) const STUCK: Duration = Duration::from_micros(150);
+
 /// Edges of given-up registrations before the kernel's set is thought to be full of them.
 pub(super) const STALE_EDGES: usize = 1024;
 

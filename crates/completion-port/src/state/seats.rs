@@ -42,7 +42,8 @@ pub(crate) struct Seats {
     statuses: Vec<Status>,
     /// Who waits, the newest last.
     idle: Vec<SeatNumber>,
-    polling: Option<SeatNumber>,
+    /// Who is in the kernel's wait.
+    polling: Vec<SeatNumber>,
     watching: Option<SeatNumber>,
 }
 
@@ -56,7 +57,7 @@ impl Seats {
             presumed: 0,
             statuses: Vec::new(),
             idle: Vec::new(),
-            polling: None,
+            polling: Vec::new(),
             watching: None,
         }
     }
@@ -68,6 +69,7 @@ impl Seats {
             self.statuses.push(Status::Vacant);
             // So that going idle never allocates.
             self.idle.reserve(self.statuses.len());
+            self.polling.reserve(self.statuses.len());
             self.statuses.len() - 1
         });
         self.statuses[number] = Status::Away;
@@ -201,15 +203,49 @@ impl Seats {
         Some(seat)
     }
 
-    /// The thread that is in the kernel's wait.
+    /// How many threads are in the kernel's wait.
     #[inline]
-    pub(crate) fn polling(&self) -> Option<SeatNumber> {
-        self.polling
+    pub(crate) fn polling(&self) -> usize {
+        self.polling.len()
     }
 
     #[inline]
-    pub(crate) fn set_polling(&mut self, seat: Option<SeatNumber>) {
-        self.polling = seat;
+    pub(crate) fn is_polling(&self, seat: SeatNumber) -> bool {
+        self.polling.contains(&seat)
+    }
+
+    /// The thread of `seat` enters the kernel's wait.
+    #[inline]
+    pub(crate) fn begin_polling(&mut self, seat: SeatNumber) {
+        self.polling.push(seat);
+    }
+
+    /// The thread of `seat` has left the kernel's wait.
+    #[inline]
+    pub(crate) fn end_polling(&mut self, seat: SeatNumber) {
+        if self.polling.last() == Some(&seat) {
+            self.polling.pop();
+        } else {
+            self.polling.retain(|other| *other != seat);
+        }
+    }
+
+    /// A thread in the kernel's wait that was taken off the list and is not here yet.
+    pub(crate) fn awaited(&self) -> Option<SeatNumber> {
+        self.polling.iter().copied().find(|seat| self.is_awaited(*seat))
+    }
+
+    /// Whether the thread of `seat` was taken off the list and is not here yet.
+    pub(crate) fn is_awaited(&self, seat: SeatNumber) -> bool {
+        matches!(self.statuses[seat], Status::Called | Status::Given)
+    }
+
+    /// The thread of `seat`, which is in a wait, is here in the place of `absent`, which is awaited and
+    /// goes back to the end of the list.
+    pub(crate) fn stand_in(&mut self, seat: SeatNumber, absent: SeatNumber) {
+        self.unlist(seat);
+        self.statuses[seat] = std::mem::replace(&mut self.statuses[absent], Status::Idle);
+        self.idle.push(absent);
     }
 
     /// The idle thread that looks after the port at short intervals.
@@ -218,10 +254,10 @@ impl Seats {
         self.watching
     }
 
-    /// Chooses who looks after the port: the newest parked thread, or the one in the kernel's wait
-    /// if there is no other. `None` if nobody is idle.
+    /// Chooses who looks after the port: the newest parked thread, or one in the kernel's wait if there
+    /// is no other. `None` if nobody is idle.
     pub(crate) fn appoint(&mut self) -> Option<SeatNumber> {
-        let parked = self.idle.iter().rev().copied().find(|seat| Some(*seat) != self.polling);
+        let parked = self.idle.iter().rev().copied().find(|seat| !self.is_polling(*seat));
         self.watching = parked.or_else(|| self.idle.last().copied());
         self.watching
     }

@@ -238,6 +238,14 @@ impl Word {
         (self.bits() & HARVEST) >> ARMED_AT
     }
 
+    /// Whether the slot was armed at `harvest` or at a later one. Read from this word, the number of the
+    /// harvest at which it was armed is no higher than `newest`. An old one may be taken for a later
+    /// one, since the numbers come round again.
+    fn armed_since(self, harvest: u32, newest: u32) -> bool {
+        let ago = newest.wrapping_sub(self.armed_at()) & (HARVEST >> ARMED_AT);
+        ago <= newest.wrapping_sub(harvest)
+    }
+
     fn with_armed_at(self, harvest: u32) -> Self {
         self.without(HARVEST).with((harvest << ARMED_AT) & HARVEST)
     }
@@ -282,8 +290,15 @@ impl Word {
         Self(u64::from(self.generation().wrapping_add(1)) << GENERATION)
     }
 
-    /// An edge from the kernel, found by harvest number `harvest`.
-    fn delivered(self, generation: u32, facts: Facts, harvest: u32) -> (Self, Delivery) {
+    /// An edge from the kernel, found by harvest number `harvest`; `newest` tells the highest number so
+    /// far.
+    fn delivered(
+        self,
+        generation: u32,
+        facts: Facts,
+        harvest: u32,
+        newest: impl Fn() -> u32,
+    ) -> (Self, Delivery) {
         if !self.names(generation) {
             return (self, Delivery::Stale);
         }
@@ -309,8 +324,8 @@ impl Word {
         let fresh = word.wanted(directions) - word.pending();
         // A level packet must be true of a moment after the slot was armed. The kernel may have
         // found this edge before the slot was armed only if that happened since the harvest began.
-        let early = !word.has(EDGE) && word.armed_at() == harvest & 0x7f;
-        if unclear || (!fresh.is_empty() && early) {
+        if unclear || (!word.has(EDGE) && !fresh.is_empty() && word.armed_since(harvest, newest()))
+        {
             word = word.with(UNCHECKED);
         } else {
             word = word.with_pending(word.pending() | fresh);
@@ -651,10 +666,17 @@ impl Slot {
         self.change(|word| (word.freed(), ()));
     }
 
-    /// An edge from the kernel, found by harvest number `harvest`.
+    /// An edge from the kernel, found by harvest number `harvest`; `newest` tells the highest number so
+    /// far.
     #[inline]
-    pub(crate) fn deliver(&self, generation: u32, facts: Facts, harvest: u32) -> Delivery {
-        self.change(|word| word.delivered(generation, facts, harvest))
+    pub(crate) fn deliver(
+        &self,
+        generation: u32,
+        facts: Facts,
+        harvest: u32,
+        newest: impl Fn() -> u32,
+    ) -> Delivery {
+        self.change(|word| word.delivered(generation, facts, harvest, &newest))
     }
 
     /// Enables a registration whose key is in its cell. `drained` says what [`Slot::put_back`] is told;

@@ -39,18 +39,19 @@ pub(crate) trait Backend: Send + Sync {
     /// power of two, at most 64. Descriptor `d` is in set `d` modulo that number.
     fn sets(&self) -> usize;
 
-    /// Puts the edges of one set into `edges`, which it empties first and never lets grow. One thread
-    /// at a time for each set. If there is only one set, it waits until there is an edge,
-    /// [`Backend::wake`] was called, `timeout` is over (`None`: no limit) or the system feels like
-    /// returning; if there are several, `timeout` is zero.
-    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>);
+    /// Puts the edges of one set into `edges`, which it empties first and never lets grow. If there is
+    /// only one set, any number of threads may be here; each edge goes to one of them. It waits until
+    /// there is an edge, [`Backend::wake`] was called, `timeout` is over (`None`: no limit) or the system
+    /// feels like returning. If there are several sets, one thread at a time asks for each, and
+    /// `timeout` is zero. True if a wake has been used up.
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool;
 
     /// Waits, in the same way, until some of several sets have edges, and says which: bit `n` for set
     /// `n`. Not called if there is only one set.
     fn doze(&self, timeout: Option<Duration>) -> u64;
 
-    /// Makes the thread that waits in [`Backend::harvest`] or [`Backend::doze`] return, or the next
-    /// one that enters it.
+    /// Makes a thread that waits in [`Backend::harvest`] or [`Backend::doze`] return, or the next one
+    /// that enters it. Several calls may be used up by one thread at once.
     fn wake(&self);
 
     /// Answers all probes at this moment, by one system call, without waiting.

@@ -58,68 +58,64 @@ macro_rules! tests {
     )+};
 }
 
-/// Makes a module for each claim, with a test for each back end and each rung.
-macro_rules! on_every_rung {
-    ($($(#[$attribute:meta])* fn $name:ident($rung:ident: $type:ty) $body:block)+) => {$(
+/// Makes a module for each claim, with the tests that come first.
+macro_rules! claims {
+    ($tests:tt $($(#[$attribute:meta])* fn $name:ident($rung:ident: $type:ty) $body:block)+) => {$(
         mod $name {
             use super::*;
 
             $(#[$attribute])*
             fn claim($rung: $type) $body
 
-            tests! {
-                epoll_automatic: native Automatic,
-                epoll_announced: native Announced,
-                epoll_switches: native Switches,
-                epoll_tick: native Tick,
-                spread_automatic: spread Automatic,
-                sim_automatic: simulated Automatic,
-                sim_announced: simulated Announced,
-                sim_switches: simulated Switches,
-                sim_tick: simulated Tick,
-            }
+            tests! $tests
         }
     )+};
+}
+
+/// A test for each back end and each rung.
+macro_rules! on_every_rung {
+    ($($claims:tt)+) => { claims! {
+        {
+            epoll_automatic: native Automatic,
+            epoll_announced: native Announced,
+            epoll_switches: native Switches,
+            epoll_tick: native Tick,
+            spread_automatic: spread Automatic,
+            sim_automatic: simulated Automatic,
+            sim_announced: simulated Announced,
+            sim_switches: simulated Switches,
+            sim_tick: simulated Tick,
+        }
+        $($claims)+
+    } };
 }
 
 /// The same without the rung on which nothing is found out.
 macro_rules! where_blocks_are_found {
-    ($($(#[$attribute:meta])* fn $name:ident($rung:ident: $type:ty) $body:block)+) => {$(
-        mod $name {
-            use super::*;
-
-            $(#[$attribute])*
-            fn claim($rung: $type) $body
-
-            tests! {
-                epoll_automatic: native Automatic,
-                epoll_switches: native Switches,
-                epoll_tick: native Tick,
-                spread_automatic: spread Automatic,
-                sim_automatic: simulated Automatic,
-                sim_switches: simulated Switches,
-                sim_tick: simulated Tick,
-            }
+    ($($claims:tt)+) => { claims! {
+        {
+            epoll_automatic: native Automatic,
+            epoll_switches: native Switches,
+            epoll_tick: native Tick,
+            spread_automatic: spread Automatic,
+            sim_automatic: simulated Automatic,
+            sim_switches: simulated Switches,
+            sim_tick: simulated Tick,
         }
-    )+};
+        $($claims)+
+    } };
 }
 
 /// The same for what only the real kernel can do to a thread.
 macro_rules! where_the_kernel_is_asked {
-    ($($(#[$attribute:meta])* fn $name:ident($rung:ident: $type:ty) $body:block)+) => {$(
-        mod $name {
-            use super::*;
-
-            $(#[$attribute])*
-            fn claim($rung: $type) $body
-
-            tests! {
-                epoll_automatic: native Automatic,
-                epoll_switches: native Switches,
-                epoll_tick: native Tick,
-            }
+    ($($claims:tt)+) => { claims! {
+        {
+            epoll_automatic: native Automatic,
+            epoll_switches: native Switches,
+            epoll_tick: native Tick,
         }
-    )+};
+        $($claims)+
+    } };
 }
 
 on_every_rung! {

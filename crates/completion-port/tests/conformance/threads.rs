@@ -247,6 +247,64 @@ on_every_system! {
         });
     }
 
+    /// Rule 37: also where packets take long, so that several threads sleep in the kernel's wait.
+    fn a_crowd_in_the_kernels_wait_is_released_newest_first(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(8);
+        make_packets_long(system, &port);
+        let (say, heard) = mpsc::channel();
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for name in 0..4 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    let Some(message) = take(port) else { return };
+                    say.send((message, name)).unwrap();
+                    gate.pass();
+                });
+                settle(system, port, name + 1);
+            }
+            for message in 0..4 {
+                port.post(message).unwrap();
+                assert_eq!(hear(system, &heard, "a message is taken"), (message, 3 - message));
+            }
+        });
+    }
+
+    /// Rule 39: while a long packet is handled the kernel itself releases a thread for the next one; up
+    /// to the limit.
+    fn sockets_with_long_handlers_are_taken_without_anybody_being_woken_by_the_port(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, ()>(2);
+        make_packets_long(system, &port);
+        let pairs: Vec<_> = (0..3).map(|_| system.unix_pair()).collect();
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        register(&port, &ours);
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=3 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || take_sockets(port, &say, gate));
+                settle(system, port, count);
+            }
+            let before = port.stats().wakes;
+            for (key, socket) in theirs[..2].iter().enumerate() {
+                socket.write(b"x").unwrap();
+                assert_eq!(hear(system, &heard, "a socket is taken"), key);
+                if key == 0 && !system.spreads() {
+                    assert_eq!(port.stats().wakes, before);
+                }
+            }
+            theirs[2].write(b"x").unwrap();
+            stays(system, 1, "two run", || heard.try_recv().is_err());
+            gate.open();
+            assert_eq!(hear(system, &heard, "the third is taken"), 2);
+        });
+    }
+
     /// Rule 37: who comes back while packets are queued is served before those that wait.
     fn a_thread_that_comes_back_takes_the_next_packet_itself(system: &System) {
         system.several_threads_wait();
@@ -847,6 +905,48 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
     });
 }
 
+/// Rule 6: nobody is idle, and a thread that comes to wait takes what another one does not come to, a
+/// good hundred microseconds after having seen it first.
+#[test]
+fn who_comes_to_wait_takes_what_a_thread_that_does_not_go_on_has_left_sim() {
+    testkit::run(System::simulated, |on| {
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<(), usize>(2);
+        (0..6).for_each(|message| port.post(message).unwrap());
+        let (say, heard) = mpsc::channel();
+        let gate = Gate::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            let (port, gate) = (&port, &gate);
+            scope.spawn(move || {
+                let mut batch = Batch::with_capacity(4);
+                let mut packets = port.wait(&mut batch, None).unwrap();
+                assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+                say.send(()).unwrap();
+                gate.pass();
+                assert!(packets.next().is_none(), "the rest was taken");
+            });
+            hear(on, &heard, "the first has a share");
+            kernel.advance(Duration::from_millis(1));
+            assert_eq!(take(port), Some(4));
+            kernel.advance(Duration::from_micros(140));
+            assert_eq!(take(port), Some(5));
+            let mut batch = Batch::new();
+            let nothing = port.wait(&mut batch, Duration::ZERO).unwrap().count();
+            assert_eq!(nothing, 0, "it may just have been slow");
+            kernel.advance(Duration::from_micros(20));
+            let rest = port.wait(&mut batch, Duration::ZERO).unwrap();
+            let message = |packet| match packet {
+                Packet::Posted(message) => message,
+                other => panic!("no message, but {other:?}"),
+            };
+            let rest: Vec<_> = rest.map(message).collect();
+            assert_eq!(rest, [1, 2, 3]);
+            gate.open();
+        });
+    });
+}
+
 /// Rule 39, to the millisecond: only a simulated kernel's clock stands still until it is moved.
 #[test]
 fn a_thread_that_waits_looks_within_a_millisecond_sim() {
@@ -957,6 +1057,30 @@ fn messages(port: &Port<(), usize>, on: &System) -> Vec<usize> {
             other => panic!("no message, but {other:?}"),
         })
         .collect()
+}
+
+/// Lets a thread, which then leaves, take so many packets that take so long that the port expects the
+/// next ones to be long as well.
+pub(crate) fn make_packets_long<K: Send, M: Send + Default>(on: &System, port: &Port<K, M>) {
+    const PACKET: Duration = Duration::from_micros(50);
+    let handle = || match on.kernel() {
+        Some(kernel) => kernel.advance(PACKET),
+        None => {
+            let begun = Instant::now();
+            while begun.elapsed() < PACKET {
+                std::hint::spin_loop();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..400 {
+                port.post(M::default()).unwrap();
+                take(port).unwrap();
+                handle();
+            }
+        });
+    });
 }
 
 fn register(port: &Port<usize, impl Sized>, sockets: &[Socket]) {

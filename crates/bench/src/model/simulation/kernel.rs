@@ -9,9 +9,10 @@ impl Simulation {
         set.ready.push_back(connection);
         set.listed = true;
         // Whoever sleeps in the kernel is woken by the network, at nobody's expense here.
-        if let Some(sleeper) = self.seats.polling()
-            && self.threads[sleeper].sleep == Sleep::InKernel
-        {
+        let sleeps = |thread: &usize| {
+            self.threads[*thread].sleep == Sleep::InKernel && self.seats.is_polling(*thread)
+        };
+        if let Some(sleeper) = (0..self.threads.len()).find(sleeps) {
             self.wake(sleeper);
         }
     }

@@ -65,8 +65,8 @@ impl Simulation {
         if let Some(set) = set {
             self.harvesting[set] = false;
         }
-        if self.seats.polling() == Some(thread) {
-            self.seats.set_polling(None);
+        if self.seats.is_polling(thread) {
+            self.seats.end_polling(thread);
         }
         self.queue.extend(self.threads[thread].found.drain(..));
         let sets = &mut self.threads[thread].sets;
@@ -134,7 +134,7 @@ impl Simulation {
     }
 
     fn poll(&mut self, thread: usize) {
-        self.seats.set_polling(Some(thread));
+        self.seats.begin_polling(thread);
         self.threads[thread].notified = false;
     }
 
@@ -143,7 +143,14 @@ impl Simulation {
     }
 
     fn is_attended(&self) -> bool {
-        self.seats.polling().is_some() && self.is_quiet()
+        self.seats.polling() > 0 && self.is_quiet()
+    }
+
+    /// As many as may run, of whom some sleep in the kernel, if packets are long.
+    fn may_poll(&self) -> bool {
+        let others = self.seats.polling();
+        let may_join = self.setup.sets == 1 && self.pace.is_long();
+        others == 0 || (may_join && others + self.seats.running() < self.setup.cores)
     }
 
     fn decide(&mut self, thread: usize, now: u64) -> Decision {
@@ -154,13 +161,13 @@ impl Simulation {
             // As many threads as may run: whoever waits has room.
             debug_assert!(self.seats.has_room());
             if !self.queue.is_empty() {
-                if self.asked == self.threads[thread].asked && self.seats.polling().is_none() {
+                if self.asked == self.threads[thread].asked && self.seats.polling() == 0 {
                     return Decision::Ask(AT_ONCE);
                 }
                 let links = self.claim(thread, now);
                 return Decision::Take(self.depart(), links);
             }
-            let can_poll = self.seats.polling().is_none();
+            let can_poll = self.may_poll();
             let is_attended = if can_poll { self.is_quiet() } else { self.is_attended() };
             if !is_attended && self.seats.watching().is_none() {
                 self.seats.watch(thread);
@@ -242,6 +249,6 @@ impl Simulation {
             Some(seat)
         })?;
         self.counters.wakes += 1;
-        Some((seat, self.seats.polling() == Some(seat)))
+        Some((seat, self.seats.is_polling(seat)))
     }
 }

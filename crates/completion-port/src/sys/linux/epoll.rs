@@ -305,19 +305,23 @@ impl Backend for Epoll {
         self.sets.len()
     }
 
-    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
         let mut events = [const { MaybeUninit::uninit() }; ROOM];
         let count = self.wait(&self.sets[set], &mut events, edges.capacity(), timeout);
+        let mut woken = false;
         for event in &events[..count] {
             // SAFETY: `assume_init` demands a value.
             // - the kernel wrote the first `count` events.
             let event = unsafe { event.assume_init() };
             let token = event.u64;
-            if token != WAKE {
+            if token == WAKE {
+                woken = true;
+            } else {
                 edges.push(Edge { token, facts: facts_of_edge(event.events) });
             }
         }
+        woken
     }
 
     fn doze(&self, timeout: Option<Duration>) -> u64 {

@@ -131,3 +131,20 @@ impl Process {
         &self.belongings.descriptors
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::{FALLBACK, Process};
+    use crate::sys::linux::blocked::Switches;
+
+    #[test]
+    fn where_forks_are_not_noticed_there_are_no_records_of_switches() {
+        // A forked child would read from a mapping that it has not got.
+        let process = Process { place: &FALLBACK, ..Process::current() };
+        assert!(!process.notices_forks());
+        let refused = Switches::of(0, process).map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::Unsupported));
+    }
+}

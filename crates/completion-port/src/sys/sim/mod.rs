@@ -239,6 +239,18 @@ impl State {
         !due && !called
     }
 
+    /// Whether sleeper `number` is the one that came last for the sake of its set. A thread that does not
+    /// sleep yet is.
+    fn is_next(&self, number: Option<u64>) -> bool {
+        let Some(number) = number else { return true };
+        let set_of = |sleeper: &Sleeper| match sleeper.cause {
+            Cause::Harvest(set) => Some(set),
+            Cause::Park(_) => None,
+        };
+        let Some(set) = self.sleepers.get(&number).and_then(set_of) else { return true };
+        self.sleepers.range(number + 1..).all(|(_, later)| set_of(later) != Some(set))
+    }
+
     fn sleeping(&self) -> usize {
         self.sleepers.values().filter(|sleeper| self.is_sound(sleeper)).count()
     }
@@ -319,7 +331,8 @@ impl Kernel {
         }
     }
 
-    /// Sleeps until `ready` says so or the clock shows `until`.
+    /// Sleeps until `ready` says so or the clock shows `until`. Of several that sleep for one set's sake
+    /// only the one that came last is asked, as epoll does it.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -329,7 +342,7 @@ impl Kernel {
     ) {
         let mut entry = None;
         let mut cause = Some(cause);
-        while !ready(&mut state) {
+        while !(state.is_next(entry) && ready(&mut state)) {
             match until {
                 Some(until) if state.clock >= until => break,
                 Some(until) if !state.manual => {
@@ -350,6 +363,8 @@ impl Kernel {
         }
         if let Some(number) = entry {
             state.sleepers.remove(&number);
+            // The next one's turn, if there is something left.
+            self.shared.changed.notify_all();
         }
     }
 

@@ -250,7 +250,7 @@ impl Backend for Simulated {
         0
     }
 
-    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) {
+    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
         let room = edges.capacity();
         let mut state = self.kernel.lock();
@@ -259,13 +259,15 @@ impl Backend for Simulated {
             state.calls.sleeping_harvest += 1;
         }
         let until = state.deadline(timeout);
+        let mut woken = false;
         self.kernel.sleep(state, until, Cause::Harvest(self.set), |state| {
             let count = self.with_set(state, |set, objects| {
                 set.take(room, objects, |token, now| edges.push(Edge { token, facts: facts(now) }))
             });
-            let woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
+            woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
             count > 0 || woken
         });
+        woken
     }
 
     fn wake(&self) {
