@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -122,8 +123,7 @@ pub unsafe extern "C" fn cp_wait_word(word: *const u32, expected: u32, milliseco
             limit,
         )
     };
-    // SAFETY: errno is the calling thread's own, at an address that is always valid.
-    let is_over = done < 0 && unsafe { *libc::__errno_location() } == libc::ETIMEDOUT;
+    let is_over = done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT);
     if is_over { code::WAIT_TIMEOUT } else { code::SUCCESS }
 }
 

@@ -5,6 +5,7 @@
 //! The system's calls do the work; `errno` is left as they set it.
 
 use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 
 use libc::{sockaddr, socklen_t};
@@ -19,13 +20,15 @@ const FAILED: c_int = -1;
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 fn errno() -> c_int {
-    // SAFETY: errno is the calling thread's own, at an address that is always valid.
-    unsafe { *libc::__errno_location() }
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 fn set_errno(errno: c_int) {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
+    // SAFETY: __errno_location(3) demands nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+    // - it is the calling thread's own number.
+    unsafe { place.write(errno) };
 }
 
 /// The last error becomes the code of `errno`.

@@ -368,11 +368,11 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     fn next_taken(&self, seat: &Seat) -> Option<(Taken, Option<K>)> {
         let engine = self.port.engine();
         if !self.clones {
-            return engine.next(seat, |_, slot| slot.take()).map(|taken| (taken, None));
+            return engine.next(seat).map(|taken| (taken, None));
         }
         let clone = self.port.clone_key().expect("set before the first such wait");
         let mut key = None;
-        let taken = engine.next(seat, |index, slot| {
+        let taken = engine.next_by(seat, |index, slot| {
             // Also if the clone panics, the node is queued.
             let node = Untaken { engine, index };
             // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until

@@ -4,6 +4,8 @@
 
 #include <winsock2.h>
 
+typedef struct addrinfo ADDRINFOA, *PADDRINFOA;
+
 #define InetPtonA inet_pton
 #define InetNtopA inet_ntop
 

@@ -392,10 +392,16 @@ impl Engine {
         self.lock()
     }
 
-    /// The next packet of those that `seat` has been handed. `turn` lets a slot have its turn, of which
-    /// it is told the number; the node is the calling thread's then.
+    /// The next packet of those that `seat` has been handed.
     #[inline]
-    pub(crate) fn next(
+    pub(crate) fn next(&self, seat: &Seat) -> Option<Taken> {
+        self.next_by(seat, |_, slot| slot.take())
+    }
+
+    /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
+    /// calling thread's then.
+    #[inline]
+    pub(crate) fn next_by(
         &self,
         seat: &Seat,
         mut turn: impl FnMut(u32, &Slot) -> Turn,
