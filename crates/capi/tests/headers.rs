@@ -154,6 +154,23 @@ fn the_optional_headers_may_come_anywhere() {
     compiles("ws2tcpip", &format!("{OURS}#include <ws2tcpip.h>\n{USES}"), PLAIN);
 }
 
+/// Sources name the libraries they need by a pragma of the reference's compilers.
+#[test]
+fn a_pragma_that_names_a_library_is_no_fault() {
+    let text = format!("{OURS}#pragma comment(lib, \"ws2_32.lib\")\n{USES}");
+    let directory = scratch("pragma");
+    let [c, cxx] = ["unit.c", "unit.cpp"].map(|name| directory.join(name));
+    fs::write(&c, &text).unwrap();
+    fs::write(&cxx, &text).unwrap();
+    for compiler in compilers(Language::C11) {
+        compile(&compiler, "c11", &[], &c);
+    }
+    for compiler in compilers(Language::Cxx17) {
+        // Some compilers do not heed in C++ what the header says of pragmas; the pkg-config file does it.
+        compile(&compiler, "c++17", &["-Wno-unknown-pragmas"], &cxx);
+    }
+}
+
 /// With wide names.
 #[test]
 fn unicode_names_are_the_wide_ones() {

@@ -138,10 +138,19 @@ static long long milliseconds(void)
 
 static volatile sig_atomic_t alarms;
 
+/* Signals are few: on a machine that has no time for them, each would come before the next step is done. */
+static void set_alarm(void)
+{
+    struct itimerval soon = {{0, 0}, {0, 7000}};
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
 static void count_alarm(int number)
 {
     (void)number;
-    alarms++;
+    if (++alarms % 5 != 0) {
+        set_alarm();
+    }
 }
 
 /* Row 7. */
@@ -157,17 +166,18 @@ static void a_wait_never_ends_early_and_no_signal_ends_it(void)
     UINT32 received;
     long long began;
     int way, disturbed;
-    struct itimerval every = {{0, 7000}, {0, 7000}}, never = {{0, 0}, {0, 0}};
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = count_alarm; /* without SA_RESTART: the kernel's waits are interrupted */
     alarm(0);                        /* the same clock */
     CHECK_IS(sigaction(SIGALRM, &action, NULL), 0);
     for (disturbed = 0; disturbed < 2; disturbed++) {
-        CHECK_IS(setitimer(ITIMER_REAL, disturbed ? &every : &never, NULL), 0);
         for (way = 0; way < 3; way++) {
             int before = alarms;
             began = milliseconds();
+            if (disturbed) {
+                set_alarm();
+            }
             if (way == 0) {
                 CHECK_IS(ProcessSocketNotifications(port, 0, NULL, TIME, 1, &entry, &received), WAIT_TIMEOUT);
             } else if (way == 1) {
@@ -176,10 +186,12 @@ static void a_wait_never_ends_early_and_no_signal_ends_it(void)
                 CHECK_FALSE(GetQueuedCompletionStatusEx(port, &entry, 1, &removed, TIME, FALSE), WAIT_TIMEOUT);
             }
             CHECK(milliseconds() - began >= TIME);
-            CHECK(!disturbed || alarms > before);
+            while (disturbed && alarms < before + 5) { /* the first ones came in the wait at the latest */
+                CHECK(alarms > before);
+                usleep(1000);
+            }
         }
     }
-    CHECK_IS(setitimer(ITIMER_REAL, &never, NULL), 0);
     signal(SIGALRM, SIG_DFL);
     alarm(540);
     CHECK_IS(CloseHandle(port), TRUE);

@@ -7,7 +7,7 @@ mod toolchain;
 
 use std::process::Command;
 
-use toolchain::{Build, Linkage, finds_leaks, has, scratch, succeed};
+use toolchain::{Build, Linkage, finds_leaks, has, library_directory, package, scratch, succeed};
 
 /// What a program said that it left out is said here too, where it is seen.
 fn tell(said: &str) {
@@ -91,7 +91,7 @@ macro_rules! programs {
 
             $(#[test]
             fn $as_cxx() {
-                super::runs(concat!(stringify!($name), "-c++"), Build::of(SOURCES).as_cxx());
+                super::runs(concat!(stringify!($name), "-c++"), Build::of(SOURCES).in_cxx());
             })?
         }
     )+};
@@ -121,15 +121,43 @@ programs! {
     shape_oneshot_server: "shape_oneshot_server.cpp";
 }
 
-/// The headers of the C library redefine some calls where it is optimised and fortified; the mapping to this
-/// library must hold there too.
+/// The C library's headers redefine some calls where a unit is optimised and fortified; the mapping to this
+/// library must hold there too, also if there are two such units.
 #[test]
 fn socket_calls_are_mapped_where_the_c_library_checks_them() {
     for level in ["-D_FORTIFY_SOURCE=1", "-D_FORTIFY_SOURCE=2", "-D_FORTIFY_SOURCE=3"] {
-        for build in [Build::of(&["winsock_calls.c"]), Build::of(&["winsock_calls.c"]).as_cxx()] {
-            runs("fortified", build.flags(&["-O2", "-U_FORTIFY_SOURCE", level]));
+        for sources in [&["winsock_calls.c"][..], &["two_units_one.c", "two_units_two.c"]] {
+            for build in [Build::of(sources), Build::of(sources).in_cxx()] {
+                runs("fortified", build.flags(&["-O2", "-U_FORTIFY_SOURCE", level]));
+            }
         }
     }
+}
+
+/// One unit in C, one in C++, each with all headers.
+#[test]
+fn units_of_both_languages_make_one_program() {
+    let Some(cxx) = toolchain::cxx() else { return };
+    let directory = scratch("both-languages");
+    let mut objects = Vec::new();
+    for (compiler, standard, language, source) in [
+        (&toolchain::cc(), "-std=c11", "c", "two_units_one.c"),
+        (&cxx, "-std=c++17", "c++", "two_units_two.c"),
+    ] {
+        let object = directory.join(source).with_extension("o");
+        let mut compile = Command::new(compiler);
+        compile.args([standard, "-D_DEFAULT_SOURCE", "-c", "-x", language]);
+        compile.args(toolchain::STRICT).args(toolchain::include_flags());
+        succeed(compile.arg(package().join("tests").join(source)).arg("-o").arg(&object));
+        objects.push(object);
+    }
+    let program = directory.join("program");
+    let library = library_directory();
+    let mut link = Command::new(cxx);
+    link.args(objects).arg("-L").arg(&library).args(["-lcompletion_port", "-pthread"]);
+    link.arg(format!("-Wl,-rpath,{}", library.display())).arg("-o").arg(&program);
+    succeed(&mut link);
+    succeed(&mut Command::new(program));
 }
 
 /// Optimised as a whole program.

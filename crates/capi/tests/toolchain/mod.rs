@@ -168,7 +168,7 @@ impl Build {
         Self { linkage, ..self }
     }
 
-    pub(crate) fn as_cxx(self) -> Self {
+    pub(crate) fn in_cxx(self) -> Self {
         Self { language: Language::Cxx17, ..self }
     }
 
