@@ -56,13 +56,14 @@ fn pkg_config(places: &Places) -> [(&'static str, String); 2] {
          Libs: -L${{libdir}} -lcompletion_port\n\
          Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n"
     );
-    // Before GCC 13 a header cannot turn off the warning about `#pragma comment` in C++.
+    // Before GCC 13 a header cannot turn off the warning about `#pragma comment` in C++; and in plain
+    // C11 the system's headers hide `struct addrinfo` and much else that Winsock's have.
     let compat = format!(
         "{variables}Name: completion_port_compat\n\
          Description: completion_port under the names of Winsock: winsock2.h, mswsock.h, windows.h\n\
          Version: {VERSION}\n\
          Requires: completion_port\n\
-         Cflags: -I${{includedir}}/completion_port/compat -Wno-unknown-pragmas -pthread\n\
+         Cflags: -I${{includedir}}/completion_port/compat -D_DEFAULT_SOURCE -Wno-unknown-pragmas -pthread\n\
          Libs: -pthread\n"
     );
     [("completion_port.pc", library), ("completion_port_compat.pc", compat)]

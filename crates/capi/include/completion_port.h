@@ -264,7 +264,7 @@ uint32_t cp_error_of_errno(int error);
  * the number is registered again; or it asks for the checked mode.
  */
 
-/* Ends what the number stands for, then closes it. 0, or -1. */
+/* Ends what the number stands for, then closes it, if it is a socket. 0, or -1. */
 int cp_close_socket(int descriptor);
 
 /* Ends what the number stands for, and leaves it open. Nothing happens if it stands for nothing. */
@@ -290,6 +290,8 @@ int cp_set_checked(int on);
  * - cp_send and cp_sendto raise no SIGPIPE;
  * - cp_getsockopt gives SO_ERROR as a code; cp_getsockopt and cp_setsockopt take SO_RCVTIMEO and
  *   SO_SNDTIMEO as milliseconds in four bytes, too;
+ * - a blocking call whose time (SO_RCVTIMEO, SO_SNDTIMEO, set as milliseconds) is over fails with
+ *   10060, not CP_ERROR_WOULD_BLOCK;
  * - a read or write that would block, and a read of a TCP stream that brings less than was asked for,
  *   are remembered until the next packet of that socket, and spare the system call by which enabling it
  *   would find that out.

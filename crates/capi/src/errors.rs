@@ -24,6 +24,7 @@ pub mod code {
     pub const WSAEINVAL: u32 = 10022;
     pub const WSAEWOULDBLOCK: u32 = 10035;
     pub const WSAENOTSOCK: u32 = 10038;
+    pub const WSAETIMEDOUT: u32 = 10060;
     pub const WSASYSCALLFAILURE: u32 = 10107;
     pub const WSANOTINITIALISED: u32 = 10093;
 }

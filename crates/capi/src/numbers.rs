@@ -61,6 +61,8 @@ pub(crate) struct Number {
     write_full: AtomicU64,
     /// A stream of bytes, of which a short read tells that nothing is left.
     is_plain_stream: AtomicBool,
+    /// Reads or writes on it may end because their time is over.
+    has_time: AtomicBool,
 }
 
 /// Numbers in a chunk, and chunks in the table.
@@ -76,6 +78,7 @@ fn new_chunk() -> Box<[Number]> {
         read_drained: AtomicU64::new(0),
         write_full: AtomicU64::new(0),
         is_plain_stream: AtomicBool::new(false),
+        has_time: AtomicBool::new(false),
     };
     (0..CHUNK).map(|_| new()).collect()
 }
@@ -113,6 +116,15 @@ impl Number {
         self.is_plain_stream.load(Relaxed)
     }
 
+    /// A limit of time was set for its reads or writes.
+    pub(crate) fn set_time(&self) {
+        self.has_time.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        self.has_time.load(Relaxed)
+    }
+
     /// It is no stream whose short reads tell anything.
     pub(crate) fn make_special(&self) {
         self.is_plain_stream.store(false, Relaxed);
@@ -147,6 +159,7 @@ impl Number {
 /// The number is about to be closed, or has just been given out: whatever it stood for has ended.
 pub(crate) fn retire(descriptor: RawFd) {
     let Some(number) = find(descriptor) else { return };
+    number.has_time.store(false, Relaxed);
     let mut state = number.lock();
     state.associated = None;
     if let Some(registered) = state.registered.take()

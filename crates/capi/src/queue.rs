@@ -14,6 +14,7 @@ use crate::abi::{self, Entry, Handle, NO_HANDLE, event};
 use crate::errors::{code, code_of, guarded, set_last, succeeds};
 use crate::handles::{self, Object};
 use crate::numbers::{self, Key};
+use crate::sockets;
 
 /// Three words that were posted.
 pub(crate) struct Message {
@@ -168,6 +169,10 @@ fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(),
     // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
     if flags < 0 {
+        return Err(code::INVALID_HANDLE);
+    }
+    // A null handle is a mistake, unless the process has given number 0 to a socket.
+    if descriptor == 0 && sockets::protocol(descriptor).is_err() {
         return Err(code::INVALID_HANDLE);
     }
     let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;

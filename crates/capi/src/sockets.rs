@@ -88,8 +88,11 @@ fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_in
 fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
     if outcome < 0 && errno() == libc::EPIPE {
         // The system has one word for three things.
-        set_errno(if is_connected(descriptor) {
+        set_errno(if is_connected(descriptor) && !is_local(descriptor) {
             libc::ESHUTDOWN
+        } else if is_local(descriptor) {
+            // Its peer has a name still when it is gone.
+            libc::ECONNRESET
         } else if is_bound(descriptor) {
             libc::ECONNRESET
         } else {
@@ -133,6 +136,28 @@ fn is_connected(descriptor: c_int) -> bool {
 /// addresses of either version.
 fn is_bound(descriptor: c_int) -> bool {
     address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
+}
+
+fn is_local(descriptor: c_int) -> bool {
+    let family = address_of(descriptor, libc::getsockname).map(|address| address.sin6_family);
+    family.is_some_and(|family| c_int::from(family) == libc::AF_UNIX)
+}
+
+/// What would block has waited for as long as it may, if the socket is a blocking one: that has a code of
+/// its own.
+fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
+    if !failed
+        || errno() != errno_of_time
+        || flags & libc::MSG_DONTWAIT != 0
+        || !numbers::find(descriptor).is_some_and(Number::has_time)
+    {
+        return;
+    }
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    if status >= 0 && status & libc::O_NONBLOCK == 0 {
+        set_last(code::WSAETIMEDOUT);
+    }
 }
 
 /// The protocol of a socket; refused if it is none.
@@ -191,7 +216,7 @@ pub unsafe extern "C" fn cp_accept(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    called(|| {
+    let made = called(|| {
         let attempt = attempt(listener);
         // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
         let flags = unsafe { libc::fcntl(listener, libc::F_GETFL) };
@@ -206,13 +231,18 @@ pub unsafe extern "C" fn cp_accept(
             note_read(attempt, -1, 0, 0);
         }
         made
-    })
+    });
+    note_time(listener, made < 0, 0, libc::EAGAIN);
+    made
 }
 
-/// `closesocket`.
+/// `closesocket`. What is no socket stays open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
     called(|| {
+        if protocol(descriptor).is_err() {
+            return FAILED;
+        }
         numbers::retire(descriptor);
         // SAFETY: close(2) demands that nobody goes on using the descriptor.
         // - it is the caller's own, who asks for it.
@@ -262,6 +292,7 @@ pub unsafe extern "C" fn cp_connect(
     });
     if connected < 0 && errno() == libc::EINPROGRESS {
         set_last(code::WSAEWOULDBLOCK);
+        note_time(descriptor, true, 0, libc::EINPROGRESS);
     }
     connected
 }
@@ -278,13 +309,15 @@ pub unsafe extern "C" fn cp_recv(
     size: usize,
     flags: c_int,
 ) -> isize {
-    called(|| {
+    let read = called(|| {
         let attempt = attempt(descriptor);
         // SAFETY: as the caller says.
         let read = unsafe { libc::recv(descriptor, buffer, size, flags) };
         note_read(attempt, read, size, flags);
         read
-    })
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    read
 }
 
 /// `recvfrom`.
@@ -301,14 +334,16 @@ pub unsafe extern "C" fn cp_recvfrom(
     address: *mut sockaddr,
     address_size: *mut socklen_t,
 ) -> isize {
-    called(|| {
+    let read = called(|| {
         let attempt = attempt(descriptor);
         // SAFETY: as the caller says.
         let read =
             unsafe { libc::recvfrom(descriptor, buffer, size, flags, address, address_size) };
         note_read(attempt, read, size, flags);
         read
-    })
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    read
 }
 
 /// `send`. A stream whose reader is gone raises no signal.
@@ -323,13 +358,15 @@ pub unsafe extern "C" fn cp_send(
     size: usize,
     flags: c_int,
 ) -> isize {
-    called(|| {
+    let sent = called(|| {
         let attempt = attempt(descriptor);
         // SAFETY: as the caller says.
         let sent = unsafe { libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL) };
         note_write(attempt, descriptor, sent);
         sent
-    })
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    sent
 }
 
 /// `sendto`. A stream whose reader is gone raises no signal.
@@ -346,14 +383,16 @@ pub unsafe extern "C" fn cp_sendto(
     address: *const sockaddr,
     address_size: socklen_t,
 ) -> isize {
-    called(|| {
+    let sent = called(|| {
         let attempt = attempt(descriptor);
         let flags = flags | libc::MSG_NOSIGNAL;
         // SAFETY: as the caller says.
         let sent = unsafe { libc::sendto(descriptor, buffer, size, flags, address, address_size) };
         note_write(attempt, descriptor, sent);
         sent
-    })
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    sent
 }
 
 /// `shutdown`.
@@ -502,6 +541,9 @@ pub unsafe extern "C" fn cp_setsockopt(
                 tv_usec: (milliseconds % 1000 * 1000).into(),
             };
             let size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+            if let Some(number) = numbers::entry(descriptor) {
+                number.set_time();
+            }
             // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
             // - valid: `time` is a local of that size.
             return unsafe {

@@ -12,7 +12,7 @@
  *
  * The cp_ functions call the system's, and then: see "Socket calls" in <completion_port.h>. What is
  * left is the length of an address or option, an `int` to Winsock and a socklen_t, which is unsigned,
- * here. In C++ there are overloads; in C the warning about the sign is turned off.
+ * here. In C++ there are templates; in C the warning about the sign is turned off.
  *
  * Where the system's header has inline definitions of its own (_FORTIFY_SOURCE does that to recv and
  * recvfrom), those are replaced by inline definitions here, and their check of the buffer with them.
@@ -204,14 +204,37 @@ typedef struct _WSAPROTOCOL_INFOW WSAPROTOCOL_INFOW, *LPWSAPROTOCOL_INFOW;
 
 /* ---- Socket calls that only Winsock has ------------------------------------------------------ */
 
+/* The descriptor that a SOCKET is; none if it cannot be one. */
+CP_INLINE int cp_descriptor(SOCKET s) {
+    return s > 0x7FFFFFFF ? -1 : (int)s;
+}
+
 CP_INLINE int WSAAPI closesocket(SOCKET s) {
-    return cp_close_socket((int)s);
+    return cp_close_socket(cp_descriptor(s));
 }
 
 /* `u_long` has eight bytes here; the system's ioctl would write four. */
 CP_INLINE int WSAAPI ioctlsocket(SOCKET s, long cmd, u_long *argp) {
-    return cp_ioctl_socket((int)s, (unsigned long)cmd, argp);
+    return cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, argp);
 }
+
+/* To the reference a DWORD or ULONG is as good, and of the same size. */
+CP_INLINE int cp_ioctlsocket_dword(SOCKET s, long cmd, DWORD *argp) {
+    u_long value = argp ? *argp : 0;
+    int done = ioctlsocket(s, cmd, argp ? &value : NULL);
+    if (done == 0)
+        *argp = (DWORD)value;
+    return done;
+}
+
+#ifdef __cplusplus
+inline int ioctlsocket(SOCKET s, long cmd, DWORD *argp) {
+    return cp_ioctlsocket_dword(s, cmd, argp);
+}
+#else
+#define ioctlsocket(s, cmd, argp) \
+    _Generic((argp), DWORD *: cp_ioctlsocket_dword, default: ioctlsocket)((s), (cmd), (argp))
+#endif
 
 /* Sockets are made overlapped or not, it makes no difference. */
 CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL_INFOA lpProtocolInfo,
@@ -307,24 +330,37 @@ extern ssize_t recvfrom(int, void *__restrict, size_t, int, CP_ADDRESS, socklen_
 #undef CP_THROWS_NOTHING
 
 #ifdef __cplusplus
-inline SOCKET accept(SOCKET s, struct sockaddr *addr, int *addrlen) {
-    return (SOCKET)(INT_PTR)cp_accept((int)s, addr, (socklen_t *)addrlen);
+/* Only for a pointer to an int: whatever the system's declaration takes is the system's, so that no call is
+ * ambiguous. */
+template <class Length> struct cp_winsock_length {};
+template <> struct cp_winsock_length<int> {
+    typedef SOCKET socket;
+    typedef int result;
+};
+template <class Length>
+inline typename cp_winsock_length<Length>::socket accept(SOCKET s, struct sockaddr *addr,
+                                                         Length *addrlen) {
+    return (SOCKET)(INT_PTR)cp_accept(cp_descriptor(s), addr, (socklen_t *)addrlen);
 }
-inline int recvfrom(SOCKET s, void *buf, int len, int flags, struct sockaddr *from, int *fromlen) {
-    return (int)cp_recvfrom((int)s, buf, (size_t)len, flags, from, (socklen_t *)fromlen);
+template <class Length>
+inline typename cp_winsock_length<Length>::result recvfrom(SOCKET s, void *buf, size_t len, int flags,
+                                                           struct sockaddr *from, Length *fromlen) {
+    return (int)cp_recvfrom(cp_descriptor(s), buf, len, flags, from, (socklen_t *)fromlen);
 }
-/* `sizeof buf` for the length and NULL for the address are as good for the one above as for the system's. */
-inline int recvfrom(SOCKET s, void *buf, size_t len, int flags, struct sockaddr *from, int *fromlen) {
-    return (int)cp_recvfrom((int)s, buf, len, flags, from, (socklen_t *)fromlen);
+template <class Length>
+inline typename cp_winsock_length<Length>::result getsockopt(SOCKET s, int level, int optname,
+                                                             void *optval, Length *optlen) {
+    return cp_getsockopt(cp_descriptor(s), level, optname, optval, (socklen_t *)optlen);
 }
-inline int getsockopt(SOCKET s, int level, int optname, void *optval, int *optlen) {
-    return cp_getsockopt((int)s, level, optname, optval, (socklen_t *)optlen);
+template <class Length>
+inline typename cp_winsock_length<Length>::result getsockname(SOCKET s, struct sockaddr *name,
+                                                              Length *namelen) {
+    return cp_getsockname(cp_descriptor(s), name, (socklen_t *)namelen);
 }
-inline int getsockname(SOCKET s, struct sockaddr *name, int *namelen) {
-    return cp_getsockname((int)s, name, (socklen_t *)namelen);
-}
-inline int getpeername(SOCKET s, struct sockaddr *name, int *namelen) {
-    return cp_getpeername((int)s, name, (socklen_t *)namelen);
+template <class Length>
+inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct sockaddr *name,
+                                                              Length *namelen) {
+    return cp_getpeername(cp_descriptor(s), name, (socklen_t *)namelen);
 }
 #else
 /* For `int *` where the system has `socklen_t *`. */
