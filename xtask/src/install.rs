@@ -54,7 +54,7 @@ fn pkg_config(places: &Places) -> [(&'static str, String); 2] {
          Version: {VERSION}\n\
          Cflags: -I${{includedir}}\n\
          Libs: -L${{libdir}} -lcompletion_port\n\
-         Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n"
+         Libs.private: -lutil -lrt -lpthread -lm -ldl\n"
     );
     // Before GCC 13 a header cannot turn off the warning about `#pragma comment` in C++; and in plain
     // C11 the system's headers hide `struct addrinfo` and much else that Winsock's have.

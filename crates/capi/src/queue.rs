@@ -37,9 +37,6 @@ impl Deref for CompletionPort {
     }
 }
 
-/// No more packets are taken at once, however much room there is.
-const MOST: usize = 1024;
-
 thread_local! {
     /// Room for the calling thread's waits, allocated once.
     static BATCH: RefCell<Batch> = RefCell::new(Batch::new());
@@ -104,7 +101,7 @@ impl CompletionPort {
         room: usize,
         timeout: Option<Duration>,
     ) -> Result<u32, u32> {
-        let taken: completion_port::Result<usize> = with_batch(room.min(MOST), |batch| {
+        let taken: completion_port::Result<usize> = with_batch(room, |batch| {
             let mut taken = 0;
             for packet in self.port.wait_cloned(batch, timeout)? {
                 let Some(entry) = self.entry(packet) else { continue };

@@ -305,29 +305,32 @@ CP_INLINE BOOL WINAPI ResetEvent(HANDLE hEvent) {
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
-/* 0 if free, all ones if one has it alone, else how many share it. */
+/* How many share it, or CP_ALONE; and whether somebody waits. One word, so that who gives the lock up does
+ * not touch it afterwards: its memory may be freed by then. */
 typedef struct _RTL_SRWLOCK {
     uint32_t state;
-    uint32_t waiting;
 } SRWLOCK, *PSRWLOCK;
 
-#define SRWLOCK_INIT {0, 0}
-#define CP_ALONE 0xFFFFFFFFU
+#define SRWLOCK_INIT {0}
+#define CP_ALONE 0x7FFFFFFFU
+#define CP_WAITED_FOR 0x80000000U
 
 CP_INLINE VOID WINAPI InitializeSRWLock(PSRWLOCK SRWLock) {
     SRWLock->state = 0;
-    SRWLock->waiting = 0;
 }
 
 CP_INLINE BOOLEAN WINAPI TryAcquireSRWLockExclusive(PSRWLOCK SRWLock) {
-    uint32_t is_free = 0;
-    return __atomic_compare_exchange_n(&SRWLock->state, &is_free, CP_ALONE, 0, __ATOMIC_SEQ_CST,
-                                       __ATOMIC_RELAXED);
+    uint32_t state = __atomic_load_n(&SRWLock->state, __ATOMIC_RELAXED);
+    while ((state & CP_ALONE) == 0)
+        if (__atomic_compare_exchange_n(&SRWLock->state, &state, state | CP_ALONE, 0,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            return TRUE;
+    return FALSE;
 }
 
 CP_INLINE BOOLEAN WINAPI TryAcquireSRWLockShared(PSRWLOCK SRWLock) {
     uint32_t state = __atomic_load_n(&SRWLock->state, __ATOMIC_RELAXED);
-    while (state < CP_ALONE - 1)
+    while ((state & CP_ALONE) < CP_ALONE - 1)
         if (__atomic_compare_exchange_n(&SRWLock->state, &state, state + 1, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED))
             return TRUE;
@@ -336,17 +339,16 @@ CP_INLINE BOOLEAN WINAPI TryAcquireSRWLockShared(PSRWLOCK SRWLock) {
 
 /* Sleeps until the lock may be free. */
 CP_INLINE void cp_srwlock_wait(PSRWLOCK lock) {
-    uint32_t state;
-    __atomic_fetch_add(&lock->waiting, 1U, __ATOMIC_SEQ_CST);
-    state = __atomic_load_n(&lock->state, __ATOMIC_SEQ_CST);
-    if (state != 0)
-        cp_wait_word(&lock->state, state, INFINITE);
-    __atomic_fetch_sub(&lock->waiting, 1U, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE void cp_srwlock_wake(PSRWLOCK lock) {
-    if (__atomic_load_n(&lock->waiting, __ATOMIC_SEQ_CST) != 0)
-        cp_wake_word(&lock->state, INT32_MAX);
+    uint32_t state = __atomic_load_n(&lock->state, __ATOMIC_SEQ_CST);
+    while ((state & CP_ALONE) != 0) {
+        uint32_t awaited = state | CP_WAITED_FOR;
+        if (state == awaited ||
+            __atomic_compare_exchange_n(&lock->state, &state, awaited, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
+            cp_wait_word(&lock->state, awaited, INFINITE);
+            return;
+        }
+    }
 }
 
 CP_INLINE VOID WINAPI AcquireSRWLockExclusive(PSRWLOCK SRWLock) {
@@ -360,13 +362,20 @@ CP_INLINE VOID WINAPI AcquireSRWLockShared(PSRWLOCK SRWLock) {
 }
 
 CP_INLINE VOID WINAPI ReleaseSRWLockExclusive(PSRWLOCK SRWLock) {
-    __atomic_store_n(&SRWLock->state, 0U, __ATOMIC_SEQ_CST);
-    cp_srwlock_wake(SRWLock);
+    /* Whoever is woken and finds it taken says again that he waits. */
+    if (__atomic_exchange_n(&SRWLock->state, 0U, __ATOMIC_SEQ_CST) & CP_WAITED_FOR)
+        cp_wake_word(&SRWLock->state, INT32_MAX);
 }
 
 CP_INLINE VOID WINAPI ReleaseSRWLockShared(PSRWLOCK SRWLock) {
-    if (__atomic_fetch_sub(&SRWLock->state, 1U, __ATOMIC_SEQ_CST) == 1)
-        cp_srwlock_wake(SRWLock);
+    uint32_t state = __atomic_load_n(&SRWLock->state, __ATOMIC_RELAXED);
+    uint32_t left;
+    do {
+        left = (state & CP_ALONE) == 1 ? 0 : state - 1;
+    } while (!__atomic_compare_exchange_n(&SRWLock->state, &state, left, 0, __ATOMIC_SEQ_CST,
+                                          __ATOMIC_RELAXED));
+    if (left == 0 && (state & CP_WAITED_FOR) != 0)
+        cp_wake_word(&SRWLock->state, INT32_MAX);
 }
 
 /* The same thread may enter it again. */

@@ -228,7 +228,13 @@ CP_INLINE int cp_ioctlsocket_dword(SOCKET s, long cmd, DWORD *argp) {
 }
 
 #ifdef __cplusplus
-inline int ioctlsocket(SOCKET s, long cmd, DWORD *argp) {
+/* Only for a pointer to a DWORD, so that NULL is the one above's. */
+template <class Number> struct cp_winsock_number {};
+template <> struct cp_winsock_number<DWORD> {
+    typedef int result;
+};
+template <class Number>
+inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd, Number *argp) {
     return cp_ioctlsocket_dword(s, cmd, argp);
 }
 #else
