@@ -17,6 +17,17 @@ pub(crate) struct Places {
 
 /// Programs that were linked against one library run with every other of the same major version.
 const SONAME: &str = "libcompletion_port.so.0";
+/// As sources spell them for file systems that do not care; links, so that the tree can be kept on one.
+const SPELLINGS: [(&str, &str); 8] = [
+    ("winsock2.h", "WinSock2.h"),
+    ("winsock2.h", "Winsock2.h"),
+    ("windows.h", "Windows.h"),
+    ("ws2tcpip.h", "WS2tcpip.h"),
+    ("ws2tcpip.h", "Ws2tcpip.h"),
+    ("mswsock.h", "MSWSock.h"),
+    ("mswsock.h", "Mswsock.h"),
+    ("ioapiset.h", "IoAPISet.h"),
+];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn workspace() -> PathBuf {
@@ -118,6 +129,9 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
     for entry in fs::read_dir(headers.join("compat/include"))? {
         let entry = entry?;
         copy(&entry.path(), &compat.join(entry.file_name()))?;
+    }
+    for (name, spelling) in SPELLINGS {
+        link(name, &compat.join(spelling))?;
     }
     for (name, text) in pkg_config(places) {
         let path = pkg_configs.join(name);
