@@ -1,5 +1,5 @@
 /* What becomes of a registration when its socket is closed and the number is given out again: the old key
- * is never told. Rows 29, 30 and 32. */
+ * is never told. Rows 29 and 30. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "check.h"
 
@@ -225,38 +224,6 @@ static void what_a_key_points_to_lives_until_removal(void)
     CHECK(is_silent(port));
 }
 
-/* Row 32. */
-static void a_forked_child_may_not_use_the_port(void)
-{
-    SOCKET s = udp_socket();
-    pid_t child;
-    int status;
-    CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        OVERLAPPED_ENTRY entry;
-        OVERLAPPED *overlapped;
-        ULONG_PTR key;
-        ULONG removed;
-        DWORD bytes;
-        UINT32 received;
-        SOCK_NOTIFY_REGISTRATION registration = change(s, 1, SOCK_NOTIFY_OP_REMOVE, 0, 0);
-        CHECK_FALSE(GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, 0), ERROR_INVALID_HANDLE);
-        CHECK_FALSE(GetQueuedCompletionStatusEx(port, &entry, 1, &removed, 0, FALSE), ERROR_INVALID_HANDLE);
-        CHECK_FALSE(PostQueuedCompletionStatus(port, 0, 0, NULL), ERROR_INVALID_HANDLE);
-        CHECK_IS(ProcessSocketNotifications(port, 1, &registration, 0, 0, NULL, NULL), ERROR_INVALID_HANDLE);
-        CHECK_IS(ProcessSocketNotifications(port, 0, NULL, 0, 1, &entry, &received), ERROR_INVALID_HANDLE);
-        CHECK_IS(closesocket(s), 0);
-        _exit(0);
-    }
-    CHECK_IS(waitpid(child, &status, 0), child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT); /* the child has closed its own descriptor only */
-    END_REGISTRATION(port, s, 1);
-    CHECK_IS(closesocket(s), 0);
-}
-
 int main(void)
 {
     int way;
@@ -282,7 +249,6 @@ int main(void)
     an_accepted_socket_is_a_new_one();
     forgetting_nothing_is_harmless();
     what_a_key_points_to_lives_until_removal();
-    a_forked_child_may_not_use_the_port();
     CHECK_IS(CloseHandle(port), TRUE);
     return finish();
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use toolchain::{
-    Build, finds_leaks, has, include_flags, library_directory, package, scratch, succeed,
+    Build, Profile, finds_leaks, has, include_flags, library_directory, package, scratch, succeed,
 };
 
 const EXAMPLES: [&str; 3] = ["poll_replacement", "edge_udp_server", "threaded_server"];
@@ -52,7 +52,7 @@ fn no_example_is_left_out() {
 
 /// A directory with a `completion_port_compat.pc` that describes the library where cargo has put it.
 fn package_config(directory: &Path) -> PathBuf {
-    let libraries = library_directory();
+    let libraries = library_directory(Profile::Debug);
     let text = format!(
         "libdir={}\nName: completion_port_compat\nDescription: as it was built\nVersion: 0\n\
          Cflags: {}\nLibs: -L${{libdir}} -lcompletion_port\n",

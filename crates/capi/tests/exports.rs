@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use toolchain::{has, library_directory, package, succeed};
+use toolchain::{Profile, has, library_directory, package, succeed};
 
 fn listed() -> BTreeSet<String> {
     let text = fs::read_to_string(package().join("tests/exported_symbols.txt")).unwrap();
@@ -51,14 +51,17 @@ fn the_shared_library_exports_what_is_listed() {
     if !has("nm") {
         return;
     }
-    let library = library_directory().join("libcompletion_port.so");
-    let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(library));
-    let exported: BTreeSet<String> =
-        symbols.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
     let listed = listed();
-    let more: Vec<_> = exported.difference(&listed).collect();
-    let fewer: Vec<_> = listed.difference(&exported).collect();
-    assert!(more.is_empty() && fewer.is_empty(), "not listed: {more:?}; not exported: {fewer:?}");
+    for profile in [Profile::Debug, Profile::Release] {
+        let library = library_directory(profile).join("libcompletion_port.so");
+        let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(library));
+        let exported: BTreeSet<String> =
+            symbols.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+        let more: Vec<_> = exported.difference(&listed).collect();
+        let fewer: Vec<_> = listed.difference(&exported).collect();
+        let is_same = more.is_empty() && fewer.is_empty();
+        assert!(is_same, "{profile:?}: not listed: {more:?}; not exported: {fewer:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "check.h"
@@ -121,6 +122,7 @@ static void a_socket_is_associated_once(void)
     CHECK(CreateIoCompletionPort((HANDLE)(uintptr_t)another, port, 9, 1) == NULL);
     CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
     CHECK_IS(CloseHandle(made), TRUE);
+    CHECK(CreateIoCompletionPort((HANDLE)(uintptr_t)another, port, 9, 1) == port);
 
     /* To associate nothing with a port is a mistake; so is a closed socket, and a port as a socket. */
     SetLastError(0);
@@ -196,6 +198,42 @@ static void without_descriptors_there_is_no_port(void)
     CHECK_IS(WSAGetLastError(), WSAEMFILE);
     CHECK_IS(setrlimit(RLIMIT_NOFILE, &limit), 0);
     port = new_port(0);
+    CHECK_IS(CloseHandle(port), TRUE);
+}
+
+/* Row 32. */
+static void a_forked_child_may_not_use_the_port(void)
+{
+    HANDLE port = new_port(0);
+    SOCKET s = udp_socket();
+    pid_t child;
+    int status;
+    CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        OVERLAPPED_ENTRY entry;
+        OVERLAPPED *overlapped;
+        ULONG_PTR key;
+        ULONG removed;
+        DWORD bytes;
+        UINT32 received;
+        SOCK_NOTIFY_REGISTRATION registration = change(s, 1, SOCK_NOTIFY_OP_REMOVE, 0, 0);
+        CHECK_FALSE(GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, 0), ERROR_INVALID_HANDLE);
+        CHECK_FALSE(GetQueuedCompletionStatusEx(port, &entry, 1, &removed, 0, FALSE), ERROR_INVALID_HANDLE);
+        CHECK_FALSE(PostQueuedCompletionStatus(port, 0, 0, NULL), ERROR_INVALID_HANDLE);
+        CHECK_IS(ProcessSocketNotifications(port, 1, &registration, 0, 0, NULL, NULL), ERROR_INVALID_HANDLE);
+        CHECK_IS(ProcessSocketNotifications(port, 0, NULL, 0, 1, &entry, &received), ERROR_INVALID_HANDLE);
+        CHECK_IS(closesocket(s), 0);
+        CHECK_IS(CloseHandle(port), TRUE);
+        is_no_port(port);
+        _exit(0);
+    }
+    CHECK_IS(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT); /* the child has closed its own descriptor only */
+    END_REGISTRATION(port, s, 1);
+    CHECK_IS(closesocket(s), 0);
     CHECK_IS(CloseHandle(port), TRUE);
 }
 
@@ -281,6 +319,7 @@ int main(void)
     closing_what_is_no_handle_closes_nothing();
     a_closed_port_lets_its_sockets_go();
     without_descriptors_there_is_no_port();
+    a_forked_child_may_not_use_the_port();
     closing_a_port_abandons_those_who_wait();
     return finish();
 }

@@ -7,7 +7,9 @@ mod toolchain;
 
 use std::process::Command;
 
-use toolchain::{Build, Linkage, finds_leaks, has, library_directory, package, scratch, succeed};
+use toolchain::{
+    Build, Linkage, Profile, finds_leaks, has, library_directory, package, scratch, succeed,
+};
 
 /// What a program said that it left out is said here too, where it is seen.
 fn tell(said: &str) {
@@ -121,6 +123,17 @@ programs! {
     shape_oneshot_server: "shape_oneshot_server.cpp";
 }
 
+/// What the library keeps for as long as the process lives can be told from what is lost; also in the library
+/// as it is installed, of which the optimiser has taken away what nobody reads.
+#[test]
+fn the_library_as_it_is_installed_leaks_nothing() {
+    for (test, source) in
+        [("installed-queue", "queue.c"), ("installed-sockets", "closed_sockets.c")]
+    {
+        is_clean_under_address_sanitizer(test, Build::of(&[source]).with(Profile::Release));
+    }
+}
+
 /// The C library's headers redefine some calls where a unit is optimised and fortified; the mapping to this
 /// library must hold there too, also if there are two such units.
 #[test]
@@ -152,7 +165,7 @@ fn units_of_both_languages_make_one_program() {
         objects.push(object);
     }
     let program = directory.join("program");
-    let library = library_directory();
+    let library = library_directory(Profile::Debug);
     let mut link = Command::new(cxx);
     link.args(objects).arg("-L").arg(&library).args(["-lcompletion_port", "-pthread"]);
     link.arg(format!("-Wl,-rpath,{}", library.display())).arg("-o").arg(&program);

@@ -125,7 +125,9 @@ static void a_socket_is_on_one_port(void)
     CHECK_NEXT(other, 3, SOCK_NOTIFY_EVENT_OUT);
     END_REGISTRATION(other, twin, 3);
 
-    END_REGISTRATION(port, s, 1);
+    CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+    CHECK_IS(enable(other, s, 4, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER); /* not before the last packet */
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_REMOVE);
     CHECK_IS(enable(other, s, 4, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(other, 4, SOCK_NOTIFY_EVENT_OUT);
     END_REGISTRATION(other, s, 4);

@@ -131,6 +131,8 @@ static void failures_have_winsock_codes(void)
     CHECK_NO_SOCKET(accept(closed, NULL, NULL), WSAENOTSOCK);
     file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     CHECK_SOCKET_ERROR(recv((SOCKET)file, &byte, 1, 0), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(closesocket((SOCKET)file), WSAENOTSOCK); /* and it stays open */
+    CHECK(fcntl(file, F_GETFD) != -1);
     CHECK_IS(close(file), 0);
 
     CHECK_NO_SOCKET(socket(9999, SOCK_STREAM, 0), WSAEAFNOSUPPORT);
@@ -196,6 +198,15 @@ static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
     words.value = ~(u_long)0;
     CHECK_IS(ioctlsocket(near, FIONREAD, &words.value), 0);
     CHECK_IS(words.value, 0);
+    {
+        DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes, as sources have it as well */
+        CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
+        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        doubled[1] = UNTOUCHED;
+        CHECK_IS(ioctlsocket(near, FIONREAD, &doubled[1]), 0);
+        CHECK(doubled[0] == UNTOUCHED && doubled[1] == 0 && doubled[2] == UNTOUCHED);
+        CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
+    }
     send_all(far, "hello", 5);
     while (words.value < 5) {
         words.value = ~(u_long)0;

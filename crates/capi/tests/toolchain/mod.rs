@@ -30,22 +30,34 @@ pub(crate) fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// With which of cargo's profiles the library is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// With every check.
+    Debug,
+    /// As it is installed.
+    Release,
+}
+
 /// Where the library is. Cargo does not build it for tests, since Rust has no use for it; so this does, in a
 /// directory of its own, without what sanitizers and the like ask of the Rust compiler.
-pub(crate) fn library_directory() -> PathBuf {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+pub(crate) fn library_directory(profile: Profile) -> PathBuf {
+    static DIRECTORIES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
     let build = || {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-library");
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--locked", "--offline", "--lib", "--manifest-path"]);
         cargo.arg(package().join("Cargo.toml")).arg("--target-dir").arg(&target);
+        if profile == Profile::Release {
+            cargo.arg("--release");
+        }
         for setting in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
             cargo.env_remove(setting);
         }
         succeed(&mut cargo);
-        target.join("debug")
+        target.join(if profile == Profile::Release { "release" } else { "debug" })
     };
-    DIRECTORY.get_or_init(build).clone()
+    DIRECTORIES[usize::from(profile == Profile::Release)].get_or_init(build).clone()
 }
 
 /// An empty directory for what a test makes.
@@ -134,6 +146,7 @@ pub(crate) fn said(output: &Output) -> String {
 pub(crate) struct Build {
     pub(crate) language: Language,
     pub(crate) linkage: Linkage,
+    pub(crate) profile: Profile,
     pub(crate) sources: Vec<PathBuf>,
     pub(crate) flags: Vec<&'static str>,
 }
@@ -145,6 +158,7 @@ impl Build {
         Self {
             language: if is_cxx { Language::Cxx17 } else { Language::C11 },
             linkage: Linkage::Shared,
+            profile: Profile::Debug,
             sources: sources.iter().map(|source| package().join("tests").join(source)).collect(),
             flags: vec!["-g", "-D_DEFAULT_SOURCE"],
         }
@@ -168,6 +182,10 @@ impl Build {
         Self { linkage, ..self }
     }
 
+    pub(crate) fn with(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
     pub(crate) fn in_cxx(self) -> Self {
         Self { language: Language::Cxx17, ..self }
     }
@@ -180,7 +198,7 @@ impl Build {
             Language::Cxx17 => cxx()?,
         };
         let program = directory.join("program");
-        let library = library_directory();
+        let library = library_directory(self.profile);
         let mut command = Command::new(compiler);
         match self.language {
             Language::C11 => command.args(["-std=c11", "-x", "c"]),
