@@ -160,23 +160,42 @@ fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int
     }
 }
 
+/// Where the reference has another word for why a datagram was not taken or brought.
+fn note_datagram(descriptor: c_int, failed: bool) {
+    if !failed {
+        return;
+    }
+    match errno() {
+        libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
+            // An earlier one has found nobody.
+            set_last(code_of_errno(libc::ECONNRESET));
+        }
+        libc::EDESTADDRREQ => set_last(code_of_errno(libc::ENOTCONN)),
+        _ => {}
+    }
+}
+
+/// The type of a socket.
+fn kind(descriptor: c_int) -> Option<c_int> {
+    option(descriptor, libc::SO_TYPE)
+}
+
 /// The protocol of a socket; refused if it is none.
 pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
-    let mut protocol: c_int = 0;
-    let mut size = socklen_t::try_from(size_of_val(&protocol)).unwrap_or(4);
+    option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
+}
+
+/// An option of a socket that is a whole number; none if it is no socket.
+fn option(descriptor: c_int, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(4);
     // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes
     // the size at the other.
     // - valid: both are locals of the right type, and `size` is that of the value.
     let done = unsafe {
-        libc::getsockopt(
-            descriptor,
-            libc::SOL_SOCKET,
-            libc::SO_PROTOCOL,
-            (&raw mut protocol).cast(),
-            &raw mut size,
-        )
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
     };
-    if done == 0 { Ok(protocol) } else { Err(code::WSAENOTSOCK) }
+    (done == 0).then_some(value)
 }
 
 /// Counts a start; never fails.
@@ -317,6 +336,7 @@ pub unsafe extern "C" fn cp_recv(
         read
     });
     note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
     read
 }
 
@@ -343,6 +363,7 @@ pub unsafe extern "C" fn cp_recvfrom(
         read
     });
     note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
     read
 }
 
@@ -366,6 +387,7 @@ pub unsafe extern "C" fn cp_send(
         sent
     });
     note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
     sent
 }
 
@@ -392,6 +414,7 @@ pub unsafe extern "C" fn cp_sendto(
         sent
     });
     note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
     sent
 }
 

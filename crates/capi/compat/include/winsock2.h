@@ -218,28 +218,21 @@ CP_INLINE int WSAAPI ioctlsocket(SOCKET s, long cmd, u_long *argp) {
     return cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, argp);
 }
 
-/* To the reference a DWORD or ULONG is as good, and of the same size. */
-CP_INLINE int cp_ioctlsocket_dword(SOCKET s, long cmd, DWORD *argp) {
-    u_long value = argp ? *argp : 0;
-    int done = ioctlsocket(s, cmd, argp ? &value : NULL);
-    if (done == 0)
-        *argp = (DWORD)value;
-    return done;
-}
-
 #ifdef __cplusplus
-/* Only for a pointer to a DWORD, so that NULL is the one above's. */
+/* To the reference a DWORD or ULONG is as good, and of the same size. Only for a pointer to one, so that NULL
+ * is the one above's. (In C the compiler says that it is another type.) */
 template <class Number> struct cp_winsock_number {};
 template <> struct cp_winsock_number<DWORD> {
     typedef int result;
 };
 template <class Number>
 inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd, Number *argp) {
-    return cp_ioctlsocket_dword(s, cmd, argp);
+    u_long value = argp ? *argp : 0;
+    int done = ioctlsocket(s, cmd, argp ? &value : (u_long *)NULL);
+    if (done == 0)
+        *argp = (DWORD)value;
+    return done;
 }
-#else
-#define ioctlsocket(s, cmd, argp) \
-    _Generic((argp), DWORD *: cp_ioctlsocket_dword, default: ioctlsocket)((s), (cmd), (argp))
 #endif
 
 /* Sockets are made overlapped or not, it makes no difference. */
