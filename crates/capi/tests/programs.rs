@@ -114,6 +114,7 @@ programs! {
     lookup: "lookup.c" => runs_as_cxx;
     two_units: "two_units_one.c", "two_units_two.c" => runs_as_cxx;
     members: "members.cpp";
+    members_in_c: "members_in_c.c" => runs_as_cxx;
     opted_out: "opted_out.c" => runs_as_cxx;
     win32: "win32.c" => runs_as_cxx;
     annotations: "annotations.c" => runs_as_cxx;

@@ -198,8 +198,9 @@ static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
     words.value = ~(u_long)0;
     CHECK_IS(ioctlsocket(near, FIONREAD, &words.value), 0);
     CHECK_IS(words.value, 0);
+#ifdef __cplusplus
     {
-        DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes, as sources have it as well */
+        DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes: another overload */
         CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
         CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
         doubled[1] = UNTOUCHED;
@@ -207,6 +208,7 @@ static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
         CHECK(doubled[0] == UNTOUCHED && doubled[1] == 0 && doubled[2] == UNTOUCHED);
         CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
     }
+#endif
     send_all(far, "hello", 5);
     while (words.value < 5) {
         words.value = ~(u_long)0;
