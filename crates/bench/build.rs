@@ -1,9 +1,10 @@
 //! Looks up which versions of its dependencies (in `Cargo.lock`) and of the compiler this package is
-//! built with.
+//! built with, and builds the C library, which is measured as a program in C has it: linked dynamically.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const LOCK: &str = "../../Cargo.lock";
@@ -37,6 +38,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     let compiler = std::env::var("RUSTC")?;
     let version = Command::new(compiler).arg("--version").output()?;
     println!("cargo::rustc-env=BENCH_RUSTC={}", String::from_utf8(version.stdout)?.trim());
+    build_c_library()
+}
+
+/// In a folder of its own: cargo has locked the one that this is built in.
+fn build_c_library() -> Result<(), Box<dyn Error>> {
+    let target = Path::new(&std::env::var("OUT_DIR")?).join("c");
+    for source in ["../capi/Cargo.toml", "../capi/src", "../completion-port/src"] {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let status = Command::new(std::env::var("CARGO")?)
+        .args(["build", "--release", "--locked", "--package", "completion-port-capi"])
+        // As `cargo xtask install` builds it.
+        .args(["--config", "profile.release.lto=true"])
+        .args(["--config", "profile.release.codegen-units=1"])
+        .arg("--target-dir")
+        .arg(&target)
+        // Lints and sanitizers are for what is built around this.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTFLAGS")
+        .status()?;
+    if !status.success() {
+        return Err("the C library does not build".into());
+    }
+    let built = target.join("release");
+    println!("cargo::rustc-link-search=native={}", built.display());
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{}", built.display());
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! Exit codes: 0 if the run came to its end, 1 if it broke down, 2 if it could not begin (a bad
 //! argument, a file that cannot be read). The reason is one line on standard error.
 
+mod c_library;
 mod callgrind;
 mod contenders;
 mod counters;

@@ -14,6 +14,7 @@
 //! Beside the readiness interfaces there are those that receive by themselves: for these the price
 //! above `bare` is that of a whole receive less a `recv`, and may well be negative.
 
+mod c_library;
 mod compio;
 mod edge;
 mod mio;
@@ -67,11 +68,12 @@ pub(crate) struct Entry {
 }
 
 /// The first is the one to which the others are compared.
-pub(crate) const ENTRIES: [Entry; 14] = [
+pub(crate) const ENTRIES: [Entry; 15] = [
     Entry { name: "ours", build: ours::owned },
     Entry { name: "ours, plain keys", build: ours::plain },
     Entry { name: "ours, no hint", build: ours::without_hint },
     Entry { name: "ours, persistent", build: ours::persistent },
+    Entry { name: "ours, C library", build: c_library::build },
     Entry { name: EDGE, build: edge::build },
     Entry { name: "epoll_one_shot", build: one_shot::build },
     Entry { name: "mio", build: mio::build },

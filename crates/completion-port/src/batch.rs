@@ -40,6 +40,18 @@ impl Batch {
         Self { capacity, scratch }
     }
 
+    /// From now on a wait takes at most `capacity` packets. Allocates if the kernel has never been
+    /// asked for so many at once.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        /// The kernel is not asked for more at once, however much room there is.
+        const MOST: usize = 1024;
+        self.capacity = capacity;
+        let room = capacity.clamp(USUAL, MOST);
+        self.scratch.edges.reserve(room);
+        self.scratch.probes.reserve(room);
+        self.scratch.nodes.reserve(room);
+    }
+
     /// How many packets a wait takes at most.
     #[must_use]
     pub fn capacity(&self) -> usize {

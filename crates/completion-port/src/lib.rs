@@ -148,6 +148,7 @@
 //! have the contract, rule by rule, what holds on which system, and how it compares with what there is.
 
 mod batch;
+mod by_number;
 mod cells;
 mod changes;
 mod detection;
@@ -166,6 +167,7 @@ mod timeout;
 mod trace;
 
 pub use batch::Batch;
+pub use by_number::{Hints, Terms};
 pub use changes::{Changes, RefusedChange};
 pub use detection::BlockDetection;
 pub use error::{Error, ErrorKind, Operation, Refused, Result};

@@ -117,8 +117,8 @@ impl<K> Ready<'_, K> {
     /// True after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and on TCP
     /// streams and pipes after one that returned fewer bytes than were asked for. Said wrongly, what
     /// is left is reported only when more arrives. A short read proves nothing on datagram sockets
-    /// (the next datagram may be there), on listeners, on `AF_UNIX` streams that carry descriptors
-    /// and at a TCP urgent mark; a read that filled its buffer never does.
+    /// (the next datagram may be there), on listeners and on `AF_UNIX` streams that carry descriptors;
+    /// a read that filled its buffer never does. (At a TCP urgent mark it is ignored.)
     pub fn read_drained(&mut self) {
         self.drained.read = true;
     }
@@ -322,6 +322,8 @@ pub struct Packets<'b, 'p, K, M> {
     seat: Option<Seated>,
     /// Whether there was a packet, or the wait is over without one.
     settled: bool,
+    /// Packets bring clones of the keys, also those of one-shot registrations.
+    clones: bool,
     bound_to_thread: PhantomData<*const ()>,
 }
 
@@ -335,6 +337,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
             deadline: None,
             seat: None,
             settled: true,
+            clones: false,
             bound_to_thread: PhantomData,
         }
     }
@@ -350,15 +353,52 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     ) -> Self {
         let settled = waited != Waited::Packets;
         let seat = Some(seat);
-        Self { port, scratch, room, deadline, seat, settled, bound_to_thread: PhantomData }
+        let clones = false;
+        Self { port, scratch, room, deadline, seat, settled, clones, bound_to_thread: PhantomData }
+    }
+
+    /// The same packets, with clones of all keys. How they are cloned must be known to the port.
+    pub(crate) fn with_clones(mut self) -> Self {
+        self.clones = true;
+        self
+    }
+
+    /// The next packet that the seat has been handed; with it a clone of its key, where that is wanted.
+    #[inline]
+    fn next_taken(&self, seat: &Seat) -> Option<(Taken, Option<K>)> {
+        let engine = self.port.engine();
+        if !self.clones {
+            return engine.next(seat).map(|taken| (taken, None));
+        }
+        let clone = self.port.clone_key().expect("set before the first such wait");
+        let mut key = None;
+        let taken = engine.next_by(seat, |index, slot| {
+            // Also if the clone panics, the node is queued.
+            let node = Untaken { engine, index };
+            // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
+            // it returns.
+            // - owned: the node came off the seat's chain, and has not had its turn;
+            // - a value: the key lies in its cell whenever the slot is not held.
+            key = Some(unsafe { self.port.keys().clone_with(index, clone) });
+            std::mem::forget(node);
+            slot.take_and_park()
+        });
+        taken.map(|taken| (taken, key))
     }
 
     /// Moves out what a taken packet names; `None` if there is nothing for the caller in it.
-    fn unpack(&self, taken: Taken, seat: &Seat) -> Option<Packet<'p, K, M>> {
+    fn unpack(&self, taken: Taken, cloned: Option<K>, seat: &Seat) -> Option<Packet<'p, K, M>> {
         let engine = self.port.engine();
         let keys = self.port.keys();
-        match taken {
-            Taken::Ready(name, events) => {
+        match (taken, cloned) {
+            (Taken::Ready(name, events), Some(key)) => {
+                Some(Packet::Notified(Notified { id: Id(name), events, key }))
+            }
+            (Taken::Notified(name, events), Some(key)) => {
+                engine.cloned(name, Events::NONE, Some(seat));
+                Some(Packet::Notified(Notified { id: Id(name), events, key }))
+            }
+            (Taken::Ready(name, events), None) => {
                 let (index, _) = token_parts(name);
                 let cell = keys.at(index);
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
@@ -376,7 +416,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                     key: Some(key),
                 }))
             }
-            Taken::Notified(name, events) => {
+            (Taken::Notified(name, events), None) => {
                 let key = {
                     // Also if the clone panics, the node is given back, and the packet made again.
                     let mut node = Cloning { engine, name, seat, unreported: events };
@@ -391,7 +431,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 };
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
-            Taken::Posted(cell) => {
+            (Taken::Posted(cell), _) => {
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the message's node came off the queue, and stands there once;
                 // - a value: the message was put there before its node was queued.
@@ -399,7 +439,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 engine.free_post(seat, cell);
                 Some(Packet::Posted(message))
             }
-            Taken::Removed(name) => {
+            (Taken::Removed(name), _) => {
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
                 // - a value: the key lies in its cell whenever the slot is not held.
@@ -407,7 +447,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 engine.free(name);
                 Some(Packet::Removed(Id(name), key))
             }
-            Taken::Gone(name) => {
+            (Taken::Gone(name), _) => {
                 engine.forget(name);
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
@@ -418,6 +458,18 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 None
             }
         }
+    }
+}
+
+/// A node that has not had its turn, since its key is being cloned first.
+struct Untaken<'e> {
+    engine: &'e Engine,
+    index: u32,
+}
+
+impl Drop for Untaken<'_> {
+    fn drop(&mut self) {
+        self.engine.queue_again(self.index);
     }
 }
 
@@ -446,9 +498,9 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
         }
         loop {
             let seat = self.seat.as_ref()?;
-            match self.port.engine().next(seat) {
-                Some(taken) => {
-                    if let Some(packet) = self.unpack(taken, seat) {
+            match self.next_taken(seat) {
+                Some((taken, cloned)) => {
+                    if let Some(packet) = self.unpack(taken, cloned, seat) {
                         self.settled = true;
                         return Some(packet);
                     }

@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind, Operation, Refused, Result};
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
-use crate::registration::{Id, Registration};
-use crate::state::slot::Mode;
+use crate::registration::{Id, Owner, Registration};
+use crate::state::slot::{Drained, Mode};
 use crate::stats::{PacketCounts, Stats};
 use crate::sys;
 use crate::sys::backend::Backend;
@@ -234,7 +234,7 @@ impl<K, M> Port<K, M> {
         &self,
         registration: Registration<'_, K>,
     ) -> std::result::Result<Id, Refused<K>> {
-        let Registration { socket, number, key, mode, clone, descriptor_of } = registration;
+        let Registration { owner, number, key, mode, clone, descriptor_of } = registration;
         let index =
             match self.engine.reserve_slot(Operation::Register, |number| self.keys.reserve(number))
             {
@@ -251,7 +251,7 @@ impl<K, M> Port<K, M> {
         // - owned: the slot was reserved just now, and nobody else knows it;
         // - empty: a slot is given up only after its key was moved out.
         unsafe { self.keys.put(index, key) };
-        let borrowed = socket.is_some();
+        let borrowed = !matches!(owner, Owner::Key);
         let seat = || current_seat(&self.engine);
         self.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
@@ -308,7 +308,7 @@ impl<K, M> Port<K, M> {
         if let Some(clone) = clone {
             self.clone.get_or_init(|| clone);
         }
-        self.engine.enable(id.0, mode, current_seat(&self.engine).as_deref())
+        self.engine.enable(id.0, mode, Drained::default, || current_seat(&self.engine))
     }
 
     /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its
@@ -675,6 +675,14 @@ impl<K, M> Port<K, M> {
 
     pub(crate) fn descriptor_of(&self) -> Option<fn(&K) -> i32> {
         self.descriptor_of.get().copied()
+    }
+
+    /// Says how keys are cloned, before a wait that needs it.
+    pub(crate) fn know_clone(&self)
+    where
+        K: Clone,
+    {
+        self.clone.get_or_init(|| K::clone);
     }
 
     pub(crate) fn clone_key(&self) -> Option<fn(&K) -> K> {

@@ -56,12 +56,24 @@ impl Persistent {
 /// ```
 #[must_use = "a registration does nothing until it is handed to a port"]
 pub struct Registration<'s, K> {
-    pub(crate) socket: Option<BorrowedFd<'s>>,
+    pub(crate) owner: Owner<'s>,
     pub(crate) number: Descriptor,
     pub(crate) key: K,
     pub(crate) mode: Mode,
     pub(crate) clone: Option<fn(&K) -> K>,
     pub(crate) descriptor_of: Option<fn(&K) -> Descriptor>,
+}
+
+/// Who owns the descriptor of a registration.
+pub(crate) enum Owner<'s> {
+    /// Its key.
+    Key,
+    /// The caller, at least until it is registered.
+    Caller(
+        #[allow(dead_code, reason = "borrowed for as long as the registration is")] BorrowedFd<'s>,
+    ),
+    /// Nobody has said so.
+    Unknown,
 }
 
 impl<K: AsFd> Registration<'static, K> {
@@ -72,7 +84,7 @@ impl<K: AsFd> Registration<'static, K> {
     pub fn owned(key: K, interest: Interest, trigger: OneShot) -> Self {
         let descriptor_of: fn(&K) -> Descriptor = |key| key.as_fd().as_raw_fd();
         Self {
-            socket: None,
+            owner: Owner::Key,
             number: descriptor_of(&key),
             key,
             mode: trigger.mode(interest),
@@ -114,7 +126,16 @@ impl<'s, K> Registration<'s, K> {
 
     fn borrowed(socket: BorrowedFd<'s>, key: K, mode: Mode, clone: Option<fn(&K) -> K>) -> Self {
         let number = socket.as_raw_fd();
-        Self { socket: Some(socket), number, key, mode, clone, descriptor_of: None }
+        Self { owner: Owner::Caller(socket), number, key, mode, clone, descriptor_of: None }
+    }
+
+    /// A descriptor of which only the number is known.
+    pub(crate) fn numbered(number: Descriptor, key: K, mode: Mode) -> Self
+    where
+        K: Clone,
+    {
+        let clone: fn(&K) -> K = K::clone;
+        Self { owner: Owner::Unknown, number, key, mode, clone: Some(clone), descriptor_of: None }
     }
 
     /// The key.
@@ -134,7 +155,7 @@ impl<K> fmt::Debug for Registration<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration")
             .field("descriptor", &self.number)
-            .field("owned", &self.socket.is_none())
+            .field("owned", &matches!(self.owner, Owner::Key))
             .field("interest", &self.mode.interest)
             .field("edge", &self.mode.edge)
             .field("one_shot", &self.mode.one_shot)

@@ -205,11 +205,32 @@ impl Cell {
         })
     }
 
+    /// The same with its packet taken and the key left in its cell.
+    fn parked(mode: Mode) -> Self {
+        let cell = Self::registered(mode);
+        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        assert_eq!(cell.turn_without_token(|| {}), Turn::Held(Events::IN));
+        cell
+    }
+
     /// Does what a thread does whose turn it is with the node: checks, then takes.
     fn turn(&self) -> Turn {
+        self.turn_by(|| self.slot.take())
+    }
+
+    /// The same for one that clones the key before, and leaves a one-shot registration parked.
+    fn turn_without_token(&self, before: impl Fn()) -> Turn {
+        self.turn_by(|| {
+            before();
+            assert_eq!(self.clone_key(), 7);
+            self.slot.take_and_park()
+        })
+    }
+
+    fn turn_by(&self, take: impl Fn() -> Turn) -> Turn {
         assert_eq!(self.won.swap(0, SeqCst), 1);
         loop {
-            match self.slot.take() {
+            match take() {
                 Turn::Check => {
                     self.slot.begin_check();
                     let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
@@ -258,6 +279,53 @@ fn two_edges_and_arming_make_one_packet_or_two_in_turn() {
         };
         cell.put_back(Some(LEVEL), NO_HINT);
         kernel.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+    });
+}
+
+#[test]
+fn an_edge_that_meets_enabling_by_name_is_neither_lost_nor_told_twice() {
+    for mode in [LEVEL, EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::parked(mode));
+            let kernel = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || {
+                    cell.readable.store(true, SeqCst);
+                    cell.deliver(Facts::IN);
+                })
+            };
+            cell.note(cell.slot.enable(0, mode, || READ, 5).unwrap());
+            kernel.join().unwrap();
+            assert_eq!(cell.won.load(SeqCst), 1);
+            assert_eq!(cell.turn_without_token(|| {}), Turn::Held(Events::IN));
+        });
+    }
+}
+
+/// Who has found a descriptor drained may enable it after another thread has taken a packet of later
+/// data: the count of packets, raised before each turn, tells.
+#[test]
+fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
+    explore(|| {
+        let cell = Arc::new(Cell::registered(LEVEL));
+        let packets = Arc::new(AtomicUsize::new(0));
+        cell.readable.store(true, SeqCst);
+        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        let taker = {
+            let (cell, packets) = (Arc::clone(&cell), Arc::clone(&packets));
+            thread::spawn(move || {
+                cell.turn_without_token(|| {
+                    packets.fetch_add(1, SeqCst);
+                })
+            })
+        };
+        let hint = || if packets.load(SeqCst) == 0 { READ } else { NO_HINT };
+        cell.note(cell.slot.enable(0, LEVEL, hint, 5).unwrap());
+        assert_eq!(taker.join().unwrap(), Turn::Held(Events::IN));
+        // The taker has read nothing, and enables it.
+        cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), Turn::Held(Events::IN));
     });
@@ -408,7 +476,7 @@ fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
             })
         };
         for _ in 0..2 {
-            cell.note(cell.slot.enable(0, EDGE, 5).unwrap());
+            cell.note(cell.slot.enable(0, EDGE, Drained::default, 5).unwrap());
         }
         kernel.join().unwrap();
         assert_eq!(cell.won.load(SeqCst), 1);
@@ -463,11 +531,11 @@ fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.slot.disable(0).unwrap())
         };
-        cell.note(cell.slot.enable(0, LEVEL, 5).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, Drained::default, 5).unwrap());
         kernel.join().unwrap();
         disabler.join().unwrap();
         // Whatever happened, one more enabling must find the data.
-        cell.note(cell.slot.enable(0, LEVEL, 5).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, Drained::default, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), Turn::Held(Events::IN));
         assert_eq!(cell.take_key(), 7);

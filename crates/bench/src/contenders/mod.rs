@@ -11,6 +11,7 @@ mod mio;
 mod monoio;
 mod nonblocking;
 mod ours;
+mod ours_in_c;
 mod polling;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ pub(crate) trait Server: Send + Sync {
 pub(crate) fn all() -> Vec<Contender> {
     vec![
         ours::contender(),
+        ours_in_c::contender(),
         epoll_one_shot::contender(),
         epoll_one_shot::late_contender(),
         epoll_edge::contender(),

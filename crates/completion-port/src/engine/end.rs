@@ -33,14 +33,27 @@ impl Engine {
             Phase::Open => false,
             Phase::ShuttingDown => shared.slots.in_use() == 0 && shared.ready.is_empty(),
             Phase::Closed => shared.ready.is_empty() && shared.recheck.is_empty(),
+            Phase::Abandoned => true,
         }
     }
 
     /// Refuses new work; waits go on until the queue is empty.
     pub(crate) fn close(&self) {
+        self.end_in(Phase::Closed);
+    }
+
+    /// Refuses new work, and ends every wait at once.
+    pub(crate) fn abandon(&self) {
+        self.end_in(Phase::Abandoned);
+    }
+
+    fn end_in(&self, phase: Phase) {
         let mut shared = self.lock();
-        shared.phase = Phase::Closed;
-        self.phase.store(Phase::Closed as u8, SeqCst);
+        if shared.phase == Phase::Abandoned {
+            return;
+        }
+        shared.phase = phase;
+        self.phase.store(phase as u8, SeqCst);
         let ended = self.end_if_over(&mut shared);
         drop(shared);
         self.notify_all(ended);

@@ -60,6 +60,8 @@ enum Phase {
     ShuttingDown = 1,
     /// Over once the queue is empty.
     Closed = 2,
+    /// Over, whatever is left.
+    Abandoned = 3,
 }
 
 /// What the lock guards.
@@ -227,7 +229,8 @@ impl Engine {
         match self.phase.load(SeqCst) {
             0 => Phase::Open,
             1 => Phase::ShuttingDown,
-            _ => Phase::Closed,
+            2 => Phase::Closed,
+            _ => Phase::Abandoned,
         }
     }
 
@@ -269,7 +272,7 @@ impl Engine {
 
 impl Holder for Engine {
     fn watches(&self, descriptor: Descriptor) -> bool {
-        self.backend.watches(descriptor)
+        self.phase() != Phase::Abandoned && self.backend.watches(descriptor)
     }
 
     fn is_live(&self, name: Token) -> bool {

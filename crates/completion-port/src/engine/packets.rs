@@ -57,6 +57,11 @@ impl Engine {
         }
     }
 
+    /// Queues a slot whose turn did not come. The caller owns the node.
+    pub(crate) fn queue_again(&self, index: u32) {
+        self.submit(index);
+    }
+
     #[inline]
     pub(super) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
         match next {

@@ -10,8 +10,8 @@ use crate::error::{Error, ErrorKind, Operation};
 use crate::interest::Events;
 use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, Mode, Next, Refusal, Removal, Slot};
-use crate::state::table::Claim;
-use crate::sync::{barrier, fence};
+use crate::state::table::{Claim, Holder as _};
+use crate::sync::{AtomicU32, barrier, fence};
 use crate::trace::trace;
 
 impl Engine {
@@ -158,7 +158,9 @@ impl Engine {
                 let _ = self.remove(name);
             }
             Phase::Closed if slot.word().is_removing() => {}
-            Phase::Closed => return Err(Error::new(operation, ErrorKind::Closed)),
+            Phase::Closed | Phase::Abandoned => {
+                return Err(Error::new(operation, ErrorKind::Closed));
+            }
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
         barrier(&slot.link);
@@ -223,15 +225,35 @@ impl Engine {
         self.backend.descriptors().release(descriptor, self.number, name, || {});
     }
 
+    /// Whether a registration goes on and its number names what was registered.
+    pub(crate) fn is_current(&self, name: Token) -> bool {
+        if self.backend.forked() || !self.is_live(name) {
+            return false;
+        }
+        let descriptor = self.slot(token_parts(name).0).descriptor();
+        let watches = || self.backend.watches(descriptor);
+        self.backend.descriptors().holds(descriptor, self.number, name, watches)
+    }
+
     /// Enables a registration by its name.
-    pub(crate) fn enable(&self, name: Token, mode: Mode, seat: Option<&Seat>) -> Result<(), Error> {
+    pub(crate) fn enable(
+        &self,
+        name: Token,
+        mode: Mode,
+        drained: impl Fn() -> Drained,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
         self.check_open(Operation::Rearm)?;
         let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
-        fence(SeqCst);
+        // See `look`: the caller may have read from the descriptor, then it takes the number. The slot
+        // may stand in a queue, so its link is not free for this.
+        barrier(std::hint::black_box(&AtomicU32::new(0)));
         let harvest = self.harvest_of(slot.descriptor());
-        let next = slot.enable(generation, mode, harvest).map_err(refused)?;
-        self.follow(next, token_parts(name).0, seat);
+        match slot.enable(generation, mode, drained, harvest).map_err(refused)? {
+            Next::Nothing => {}
+            next => self.follow(next, token_parts(name).0, seat().as_deref()),
+        }
         Ok(())
     }
 
@@ -259,6 +281,25 @@ impl Engine {
             Removal::Already => {}
         }
         Ok(())
+    }
+
+    /// Ends a registration by its name, without a packet. True if its key is in its cell and the
+    /// caller's alone, who moves it out and calls [`Engine::free`]; otherwise whoever has the key or
+    /// the node sees to it.
+    pub(crate) fn abolish(&self, name: Token) -> Result<bool, Error> {
+        self.check_usable(Operation::Remove)?;
+        let failed = |kind| Error::new(Operation::Remove, kind);
+        let (slot, generation) = self.known(name).ok_or(failed(ErrorKind::NotRegistered))?;
+        // Read first: the slot may be given up as soon as it is marked.
+        let descriptor = slot.descriptor();
+        match slot.retire(generation) {
+            Removal::Owned => Ok(true),
+            Removal::Marked => {
+                self.detach(descriptor, name);
+                Ok(false)
+            }
+            Removal::Already => Err(failed(ErrorKind::NotRegistered)),
+        }
     }
 
     /// Removes a registration by its name and waits until its key is in its cell and the caller's

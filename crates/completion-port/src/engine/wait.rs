@@ -10,7 +10,7 @@ use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
 use crate::state::queue::{Fifo, Links, NIL, Node, POSTED};
 use crate::state::seats::{SeatNumber, Status};
-use crate::state::slot::{Delivery, Next, Turn};
+use crate::state::slot::{Delivery, Next, Slot, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
 
 /// What a thread brings to a wait: room to work in, allocated once.
@@ -201,7 +201,8 @@ impl Engine {
     #[inline]
     pub(super) fn may_ask(shared: &Shared) -> bool {
         let any = shared.slots.in_use() > 0;
-        any && shared.seats.polling() == 0 && shared.phase != Phase::Closed
+        let takes_edges = matches!(shared.phase, Phase::Open | Phase::ShuttingDown);
+        any && shared.seats.polling() == 0 && takes_edges
     }
 
     /// Whether one more thread may enter the kernel's wait.
@@ -411,7 +412,19 @@ impl Engine {
     }
 
     /// The next packet of those that `seat` has been handed.
+    #[inline]
     pub(crate) fn next(&self, seat: &Seat) -> Option<Taken> {
+        self.next_by(seat, |_, slot| slot.take())
+    }
+
+    /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
+    /// calling thread's then.
+    #[inline]
+    pub(crate) fn next_by(
+        &self,
+        seat: &Seat,
+        mut turn: impl FnMut(u32, &Slot) -> Turn,
+    ) -> Option<Taken> {
         seat.advance();
         if seat.presumed_blocked.load(Relaxed) {
             self.awake(seat);
@@ -439,7 +452,7 @@ impl Engine {
             };
             let name = token(node, slot.word().generation());
             loop {
-                match slot.take() {
+                match turn(node, slot) {
                     Turn::Nothing => break,
                     Turn::Check => {
                         if !self.check_one(node) {

@@ -27,6 +27,8 @@ impl Facts {
     pub(crate) const ERR: Self = Self(16);
     /// The number names nothing: the descriptor was closed.
     pub(crate) const CLOSED: Self = Self(32);
+    /// Urgent data has come that was not read past: a read stops at its mark, whatever lies behind.
+    pub(crate) const URGENT: Self = Self(64);
 
     /// Whether every fact of `other` is among these.
     pub(crate) const fn has(self, other: Self) -> bool {
@@ -61,6 +63,7 @@ impl fmt::Debug for Facts {
             (Self::HUP, "HUP"),
             (Self::ERR, "ERR"),
             (Self::CLOSED, "CLOSED"),
+            (Self::URGENT, "URGENT"),
         ];
         let mut first = true;
         for (fact, name) in names {

@@ -40,7 +40,7 @@ const EDGES: u32 = 0b11 << 8;
 const EDGES_SHIFT: u32 = 8;
 /// The peer shut its half; a short read can leave this behind without a further edge.
 const HALF_CLOSED: u32 = 1 << 10;
-/// An error or a hang-up was seen: whatever enables the slot asks the kernel.
+/// An error, a hang-up or urgent data was seen: whatever enables the slot asks the kernel.
 const SUSPECT: u32 = 1 << 11;
 /// The node is on its way to a thread.
 const QUEUED: u32 = 1 << 12;
@@ -313,6 +313,10 @@ impl Word {
                 word = word.without(TOLD);
             }
         }
+        if facts.has(Facts::URGENT) {
+            // A short read does not tell that nothing is left.
+            word = word.with(SUSPECT);
+        }
         if !word.has(ENABLED) || word.has(HELD | REMOVING | GONE) {
             return (word, Delivery::Noted(Next::Nothing));
         }
@@ -356,6 +360,14 @@ impl Word {
         if word.has(QUEUED) { (word, Next::Nothing) } else { (word.with(QUEUED), Next::Recheck) }
     }
 
+    /// What is drained is ready no more, unless an edge that came since the packet was taken proves
+    /// that wrong.
+    #[inline]
+    fn dried(self, drained: Drained) -> Self {
+        let dry = (u32::from(drained.read) | u32::from(drained.write) << 1) & !self.edges();
+        self.without(dry << READY_SHIFT)
+    }
+
     /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
     fn returned(self, mode: Option<Mode>, drained: Drained, harvest: u32) -> (Self, Next) {
         if self.has(GONE) {
@@ -368,10 +380,7 @@ impl Word {
         if word.has(REMOVING) {
             return (word.with(QUEUED), Next::Queue);
         }
-        let mut dry = u32::from(drained.read) | u32::from(drained.write) << 1;
-        // An edge that came since the packet was taken proves the hint wrong.
-        dry &= !word.edges();
-        let word = word.without(dry << READY_SHIFT);
+        let word = word.dried(drained);
         match mode {
             Some(mode) => word.enabled(mode, harvest),
             None => (word, Next::Nothing),
@@ -383,8 +392,7 @@ impl Word {
     #[inline]
     fn rearmed(self, drained: Drained, harvest: u32) -> Option<Self> {
         const SPECIAL: u32 = GONE | COLLECTED | REMOVING | SUSPECT | HALF_CLOSED | EDGE;
-        let dry = (u32::from(drained.read) | u32::from(drained.write) << 1) & !self.edges();
-        let word = self.without(dry << READY_SHIFT);
+        let word = self.dried(drained);
         if self.has(SPECIAL) || word.ready() & word.bits() & 0b11 != 0 {
             return None;
         }
@@ -406,7 +414,7 @@ impl Word {
             if facts.has(Facts::RDHUP) {
                 word = word.with(HALF_CLOSED);
             }
-            if !facts.any(Facts::ERR | Facts::HUP) {
+            if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
                 word = word.without(SUSPECT);
             }
         }
@@ -463,6 +471,18 @@ impl Word {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
             (word, Turn::Shared(events))
+        }
+    }
+
+    /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
+    /// its handler had parked it at once.
+    fn taken_and_parked(self) -> (Self, Turn) {
+        match self.taken() {
+            (word, Turn::Held(events)) => {
+                let (word, _) = word.returned(None, Drained::default(), 0);
+                (word, Turn::Held(events))
+            }
+            other => other,
         }
     }
 
@@ -659,11 +679,13 @@ impl Slot {
         self.change(|word| word.delivered(generation, facts, harvest, &newest))
     }
 
-    /// Enables a registration whose key is in its cell.
+    /// Enables a registration whose key is in its cell. `drained` says what [`Slot::put_back`] is told;
+    /// it is asked when the state is known that will be changed, and must be true of that state.
     pub(crate) fn enable(
         &self,
         generation: u32,
         mode: Mode,
+        drained: impl Fn() -> Drained,
         harvest: u32,
     ) -> Result<Next, Refusal> {
         self.change(|word| {
@@ -674,7 +696,7 @@ impl Slot {
             } else if word.has(HELD) {
                 (word, Err(Refusal::Held))
             } else {
-                let (word, next) = word.enabled(mode, harvest);
+                let (word, next) = word.dried(drained()).enabled(mode, harvest);
                 (word, Ok(next))
             }
         })
@@ -789,6 +811,13 @@ impl Slot {
     #[inline]
     pub(crate) fn take(&self) -> Turn {
         self.change(Word::taken)
+    }
+
+    /// The node's turn has come. Only the owner of the node calls it, who has cloned the key before:
+    /// after [`Turn::Held`] node and key are the caller's no longer.
+    #[inline]
+    pub(crate) fn take_and_park(&self) -> Turn {
+        self.change(Word::taken_and_parked)
     }
 
     /// The key of a persistent packet has been cloned. Only the owner of the node calls it.

@@ -20,7 +20,8 @@ const WAKE: u64 = u64::MAX;
 
 /// What every descriptor is watched for. ERR and HUP come unasked.
 #[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as a signed number")]
-const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const WATCHED: u32 =
+    (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
 /// Edges asked for at once; more come with the next wait.
 const ROOM: usize = 64;
@@ -107,6 +108,7 @@ fn facts_of_edge(events: u32) -> Facts {
         | fact(libc::EPOLLRDHUP, Facts::RDHUP)
         | fact(libc::EPOLLHUP, Facts::HUP)
         | fact(libc::EPOLLERR, Facts::ERR)
+        | fact(libc::EPOLLPRI, Facts::URGENT)
 }
 
 fn facts_of_poll(events: i16) -> Facts {
@@ -117,6 +119,7 @@ fn facts_of_poll(events: i16) -> Facts {
         (libc::POLLHUP, Facts::HUP),
         (libc::POLLERR, Facts::ERR),
         (libc::POLLNVAL, Facts::CLOSED),
+        (libc::POLLPRI, Facts::URGENT),
     ];
     let mut facts = Facts::NONE;
     for (bit, fact) in known {
@@ -132,7 +135,7 @@ fn poll(probes: &mut [Probe]) -> bool {
     let mut questions = [libc::pollfd { fd: -1, events: 0, revents: 0 }; ROOM];
     for (question, probe) in questions.iter_mut().zip(probes.iter()) {
         question.fd = probe.descriptor;
-        question.events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
+        question.events = libc::POLLIN | libc::POLLPRI | libc::POLLOUT | libc::POLLRDHUP;
     }
     loop {
         // SAFETY: poll(2) reads and writes as many questions at the pointer as it is told.

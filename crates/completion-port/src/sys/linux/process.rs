@@ -17,6 +17,8 @@ struct Belongings {
 }
 
 /// The last ones made: a second pointer to them, for leak detectors, which do not look into the page.
+/// Nobody reads it; it is to be there all the same.
+#[used]
 static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
 
 /// Where the pointer to the belongings lies: a page that is wiped on fork, once it is made.

@@ -1,0 +1,217 @@
+//! The C library as a C program has it: linked dynamically, called by its exported names.
+
+use std::ffi::c_void;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+
+/// `struct cp_registration`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    socket: usize,
+    key: usize,
+    filter: u16,
+    operation: u8,
+    trigger: u8,
+    result: u32,
+}
+
+/// `struct cp_entry`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) key: usize,
+    overlapped: *mut c_void,
+    internal: usize,
+    pub(crate) events: u32,
+}
+
+impl Packet {
+    /// Room for one.
+    pub(crate) const NONE: Self =
+        Self { key: 0, overlapped: std::ptr::null_mut(), internal: 0, events: 0 };
+}
+
+/// What to ask for.
+pub(crate) const IN: u16 = 1;
+pub(crate) const OUT: u16 = 2;
+const ENABLE: u8 = 1;
+const ONE_SHOT: u8 = 1;
+const LEVEL: u8 = 4;
+
+#[link(name = "completion_port", kind = "dylib")]
+unsafe extern "C" {
+    fn cp_create_io_completion_port(
+        file: *mut c_void,
+        existing: *mut c_void,
+        key: usize,
+        concurrency: u32,
+    ) -> *mut c_void;
+    safe fn cp_close_handle(handle: *mut c_void) -> i32;
+    safe fn cp_last_error() -> u32;
+    safe fn cp_close_socket(descriptor: i32) -> i32;
+    fn cp_process_notifications(
+        port: *mut c_void,
+        count: u32,
+        changes: *mut Change,
+        milliseconds: u32,
+        room: u32,
+        packets: *mut Packet,
+        received: *mut u32,
+    ) -> u32;
+    fn cp_recv(descriptor: i32, buffer: *mut c_void, size: usize, flags: i32) -> isize;
+    fn cp_send(descriptor: i32, buffer: *const c_void, size: usize, flags: i32) -> isize;
+}
+
+fn failed(call: &str, code: u32) -> io::Error {
+    io::Error::other(format!("{call}: code {code}"))
+}
+
+/// A port, closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Port(*mut c_void);
+
+// SAFETY: a handle is a number, which the library checks.
+// - every function may be called from any thread.
+unsafe impl Send for Port {}
+// SAFETY: as above.
+unsafe impl Sync for Port {}
+
+impl Port {
+    /// One with as many threads running as there are processors.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: the call demands nothing of memory: both handles are none.
+        let port = unsafe {
+            cp_create_io_completion_port(
+                std::ptr::without_provenance_mut(usize::MAX),
+                std::ptr::null_mut(),
+                0,
+                0,
+            )
+        };
+        if port.is_null() {
+            return Err(failed("cp_create_io_completion_port", cp_last_error()));
+        }
+        Ok(Self(port))
+    }
+
+    /// Applies changes.
+    pub(crate) fn apply(&self, changes: &mut [Change]) -> io::Result<()> {
+        self.call(changes, 0, &mut []).map(drop)
+    }
+
+    /// Applies changes, and waits for packets; how many.
+    pub(crate) fn process(
+        &self,
+        changes: &mut [Change],
+        packets: &mut [Packet],
+    ) -> io::Result<usize> {
+        self.call(changes, u32::MAX, packets)
+    }
+
+    fn call(
+        &self,
+        changes: &mut [Change],
+        milliseconds: u32,
+        packets: &mut [Packet],
+    ) -> io::Result<usize> {
+        let mut received = 0;
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let first_change =
+            if changes.is_empty() { std::ptr::null_mut() } else { changes.as_mut_ptr() };
+        let (first_packet, how_many) = if packets.is_empty() {
+            (std::ptr::null_mut(), std::ptr::null_mut())
+        } else {
+            (packets.as_mut_ptr(), &raw mut received)
+        };
+        // SAFETY: the call demands so many changes, room for so many packets, and for their number.
+        // - valid: these are slices and a local, borrowed over the call; where there are none, null.
+        let code = unsafe {
+            cp_process_notifications(
+                self.0,
+                count(changes.len()),
+                first_change,
+                milliseconds,
+                count(packets.len()),
+                first_packet,
+                how_many,
+            )
+        };
+        if code != 0 {
+            return Err(failed("cp_process_notifications", code));
+        }
+        match changes.iter().find(|change| change.result != 0) {
+            Some(change) => Err(failed("a registration", change.result)),
+            None => Ok(received as usize),
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        cp_close_handle(self.0);
+    }
+}
+
+/// A stream that is read and written by the library's calls, and closed by them.
+#[derive(Debug)]
+pub(crate) struct Socket(i32);
+
+impl Socket {
+    /// A stream in non-blocking mode.
+    pub(crate) fn of(stream: TcpStream) -> Self {
+        Self(stream.into_raw_fd())
+    }
+
+    /// The change that enables it: one-shot and level-triggered.
+    pub(crate) fn enable(&self, key: usize, filter: u16) -> Change {
+        let socket = usize::try_from(self.0).unwrap_or(usize::MAX);
+        let trigger = ONE_SHOT | LEVEL;
+        Change { socket, key, filter, operation: ENABLE, trigger, result: 0 }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: `borrow_raw` demands a descriptor that stays open.
+        // - it is closed when `self` is dropped.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        cp_close_socket(self.0);
+    }
+}
+
+fn outcome(done: isize) -> io::Result<usize> {
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
+impl Read for &Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: recv(2) writes at most so many bytes at the pointer.
+        // - valid: it is a slice, borrowed over the call.
+        outcome(unsafe { cp_recv(self.0, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        // SAFETY: send(2) reads so many bytes at the pointer.
+        // - valid: it is a slice, borrowed over the call.
+        outcome(unsafe { cp_send(self.0, buffer.as_ptr().cast(), buffer.len(), 0) })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,363 @@
+/*
+ * completion_port.h: one I/O completion port for any number of threads.
+ *
+ * A port is a queue of packets. Registered sockets report their state to it, threads post to it, and
+ * each packet is taken by one thread, with at most as many threads running at once as the port's
+ * concurrency value says. It is what the reference calls an I/O completion port with socket state
+ * notifications, on Linux. Every rule, with the test that proves it, is in docs/SEMANTICS.md.
+ *
+ * This header is C11 and C++17, includes no system header but the three below, and declares nothing
+ * that does not begin with cp_ or CP_. The same functions under the reference's own names are in
+ * compat/include: <winsock2.h>, <mswsock.h>, <windows.h>.
+ *
+ * THREADS  Every function may be called from any thread at any time; none from a signal handler.
+ *
+ * HANDLES  A port is named by a handle, which is a number in the shape of a pointer, never the address
+ *          of anything. It is looked up at each call: one that was closed, or that this library has
+ *          not given out, is refused with CP_ERROR_INVALID_HANDLE and harms nobody. No handle is ever
+ *          given out twice.
+ *
+ * ERRORS   A function that returns a cp_bool returns 0 if it fails; cp_last_error then says why.
+ *          cp_process_notifications returns the code itself and leaves the last error alone. A call
+ *          that succeeds leaves it alone as well. Codes are the reference's.
+ *
+ * FORK     In a child that was forked, the ports of its parent are refused with
+ *          CP_ERROR_INVALID_HANDLE, except that they can be closed. It may make ports of its own.
+ *
+ *
+ *     cp_handle port = cp_create_port(0);
+ *     cp_registration client = {
+ *         .socket = (uintptr_t)descriptor, .key = (uintptr_t)state,
+ *         .filter = CP_REGISTER_IN | CP_REGISTER_HANGUP,
+ *         .operation = CP_OP_ENABLE, .trigger = CP_TRIGGER_LEVEL | CP_TRIGGER_ONE_SHOT,
+ *     };
+ *     cp_entry packets[64];
+ *     uint32_t count;
+ *     uint32_t code = cp_process_notifications(port, 1, &client, CP_INFINITE, 64, packets, &count);
+ *     if (code == CP_SUCCESS && client.result == CP_SUCCESS)
+ *         for (uint32_t i = 0; i < count; i++)
+ *             handle((struct state *)packets[i].key, cp_events(&packets[i]));
+ */
+#ifndef CP_COMPLETION_PORT_H
+#define CP_COMPLETION_PORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CP_VERSION_MAJOR 0
+#define CP_VERSION_MINOR 1
+
+/* ---- Words ---------------------------------------------------------------------------------- */
+
+/* A port, or something else that this library has given out. */
+typedef void *cp_handle;
+
+/* 0 if a call has failed, 1 if it has succeeded. */
+typedef int cp_bool;
+
+/* The handle that is none. */
+#define CP_NO_HANDLE ((cp_handle)(intptr_t)-1)
+
+/* As a number of milliseconds: no limit. */
+#define CP_INFINITE UINT32_C(0xFFFFFFFF)
+
+/*
+ * A change to the registration of a socket, and its result. 24 bytes.
+ */
+typedef struct cp_registration {
+    uintptr_t socket;  /* the descriptor's number */
+    uintptr_t key;     /* what packets bring; counts only when the registration is made */
+    uint16_t filter;   /* what to report: CP_REGISTER_... */
+    uint8_t operation; /* what to do: one of CP_OP_... */
+    uint8_t trigger;   /* how to report: CP_TRIGGER_... */
+    uint32_t result;   /* written by the call: CP_SUCCESS, or why this change was refused */
+} cp_registration;
+
+/*
+ * A packet. 32 bytes.
+ */
+typedef struct cp_entry {
+    uintptr_t key;    /* the registration's key, or the key that was posted */
+    void *overlapped; /* the pointer that was posted; NULL for a socket */
+    uintptr_t internal; /* zero */
+    uint32_t bytes;   /* what is reported of a socket (CP_EVENT_...), or the number that was posted */
+} cp_entry;
+
+/* What a registration may ask to be told of. Errors and removals are reported always; to ask for them
+ * is allowed and changes nothing. With CP_REGISTER_NONE nothing else is reported. */
+#define CP_REGISTER_NONE 0x00
+#define CP_REGISTER_IN 0x01
+#define CP_REGISTER_OUT 0x02
+#define CP_REGISTER_HANGUP 0x04
+#define CP_REGISTER_ALL 0x07
+
+/* What a packet reports. */
+#define CP_EVENT_IN 0x01     /* a read would not block, or a connection can be accepted */
+#define CP_EVENT_OUT 0x02    /* a write would not block, or a connect is done */
+#define CP_EVENT_HANGUP 0x04 /* the peer has ended the stream, its half of it, or aborted it */
+#define CP_EVENT_ERR 0x40    /* something failed: SO_ERROR or the next call says what */
+#define CP_EVENT_REMOVE 0x80 /* the registration has ended: this is its last packet */
+#define CP_EVENT_ALL 0xC7
+
+/* What to do with a registration. Exactly one. */
+#define CP_OP_NONE 0x00
+#define CP_OP_ENABLE 0x01
+#define CP_OP_DISABLE 0x02
+#define CP_OP_REMOVE 0x04
+
+/* How to report. Exactly one of LEVEL and EDGE; at most one of ONE_SHOT and PERSISTENT, and neither of
+ * them means PERSISTENT. */
+#define CP_TRIGGER_ONE_SHOT 0x01   /* a packet disables the registration, whatever it reports */
+#define CP_TRIGGER_PERSISTENT 0x02 /* the registration stays enabled */
+#define CP_TRIGGER_LEVEL 0x04      /* as long as a condition holds */
+#define CP_TRIGGER_EDGE 0x08       /* when a condition begins to hold; read until it would block */
+#define CP_TRIGGER_ALL 0x0F
+
+/* Codes. */
+#define CP_SUCCESS UINT32_C(0)
+#define CP_ERROR_INVALID_HANDLE UINT32_C(6)
+#define CP_ERROR_NOT_ENOUGH_MEMORY UINT32_C(8)
+#define CP_ERROR_INVALID_PARAMETER UINT32_C(87)
+#define CP_ERROR_MODULE_NOT_FOUND UINT32_C(126)
+#define CP_ERROR_FUNCTION_NOT_FOUND UINT32_C(127)
+#define CP_ERROR_TIMEOUT UINT32_C(258)
+#define CP_ERROR_ABANDONED UINT32_C(735)
+#define CP_ERROR_NOT_FOUND UINT32_C(1168)
+#define CP_ERROR_INTERNAL UINT32_C(1359)
+#define CP_ERROR_NO_RESOURCES UINT32_C(1450)
+#define CP_ERROR_FAULT UINT32_C(10014)
+#define CP_ERROR_INVALID UINT32_C(10022)
+#define CP_ERROR_WOULD_BLOCK UINT32_C(10035)
+#define CP_ERROR_NOT_A_SOCKET UINT32_C(10038)
+
+/* ---- Ports ---------------------------------------------------------------------------------- */
+
+/*
+ * Makes a port, or lets the operations of a descriptor complete on one.
+ *
+ * - file CP_NO_HANDLE, existing NULL: makes a port on which at most `concurrency` threads run with
+ *   packets at once; 0 means as many as the process may use processors. Returns its handle.
+ * - file a descriptor's number, existing a port: operations that are begun on that descriptor will
+ *   complete on the port, with that key. There are no such operations yet; what is remembered is that
+ *   a descriptor can be associated once. Returns `existing`; `concurrency` is ignored.
+ * - file a descriptor's number, existing NULL: both.
+ *
+ * Returns NULL if it fails: CP_ERROR_INVALID_HANDLE if `existing` is no port or `file` no open
+ * descriptor, CP_ERROR_INVALID_PARAMETER if the descriptor is associated already or if a port is given
+ * and no descriptor, CP_ERROR_NO_RESOURCES or CP_ERROR_NOT_ENOUGH_MEMORY if the process has no
+ * descriptor or memory left.
+ */
+cp_handle cp_create_io_completion_port(cp_handle file, cp_handle existing, uintptr_t key,
+                                       uint32_t concurrency);
+
+/* Makes a port; see cp_create_io_completion_port. */
+static inline cp_handle cp_create_port(uint32_t concurrency) {
+    return cp_create_io_completion_port(CP_NO_HANDLE, NULL, 0, concurrency);
+}
+
+/*
+ * Closes a port, and whatever else this library has given a handle for.
+ *
+ * A port is abandoned at once, with all that is queued: threads that wait on it fail with
+ * CP_ERROR_ABANDONED, later calls with CP_ERROR_INVALID_HANDLE. Its sockets stay open, and can be
+ * registered elsewhere.
+ *
+ * Fails with CP_ERROR_INVALID_HANDLE for anything else.
+ */
+cp_bool cp_close_handle(cp_handle handle);
+
+/*
+ * Changes registrations, then takes packets; either may be left out.
+ *
+ * First the `count` registrations are applied, in order, and each is given its `result`. Then, if there
+ * is `room` for packets, it waits until there is one, at most `milliseconds`, and takes as many as there
+ * are and as there is room for, of every kind. `*received` is how many.
+ *
+ * Two levels of failure, which must not be mixed up:
+ * - the call returns CP_SUCCESS or CP_ERROR_TIMEOUT: every registration has a result;
+ * - it returns CP_ERROR_ABANDONED: the port was closed while it waited; every registration has a result;
+ * - it returns anything else: nothing was changed, and no result was written.
+ *
+ * The call's codes:
+ * - CP_ERROR_TIMEOUT: the time is over and no packet came. `*received` is 0.
+ * - CP_ERROR_INVALID_HANDLE: not a port, or one that was closed. Checked before anything else.
+ * - CP_ERROR_FAULT: a count without an array, or room without `received`.
+ * - CP_ERROR_INVALID: an array without a count; no room, but a time or `received`; arrays that overlap.
+ *   With both counts 0 it does nothing and succeeds.
+ *
+ * A registration's results:
+ * - CP_ERROR_INVALID_PARAMETER: not exactly one operation; a trigger that is none, or unknown bits; a
+ *   socket that is registered on another port; one that is being removed, and whose last packet has not
+ *   been taken.
+ * - CP_ERROR_NOT_FOUND: to be disabled or removed, and not registered here.
+ * - CP_ERROR_NOT_A_SOCKET: not an open descriptor, or not that of a socket.
+ * - CP_ERROR_NO_RESOURCES, CP_ERROR_NOT_ENOUGH_MEMORY: the user's limit of watched descriptors is
+ *   reached, or memory is short. May pass.
+ *
+ * Enabling registers a socket, or overwrites filter and trigger of its registration and arms it again;
+ * the key stays the first one. Removing makes one packet, CP_EVENT_REMOVE, after which no other follows.
+ * Memory that the key points to may be freed when it was taken and every packet that was taken before it
+ * has been dealt with.
+ *
+ * Where the socket calls of this library were used to read and write, and found that nothing is left,
+ * enabling costs no system call.
+ */
+uint32_t cp_process_notifications(cp_handle port, uint32_t count, cp_registration *registrations,
+                                  uint32_t milliseconds, uint32_t room, cp_entry *entries,
+                                  uint32_t *received);
+
+/* What a socket's packet reports: CP_EVENT_... */
+static inline uint32_t cp_events(const cp_entry *entry) {
+    return entry->bytes;
+}
+
+/*
+ * Takes one packet, waiting at most so long for it.
+ *
+ * Fails with CP_ERROR_TIMEOUT if none came, CP_ERROR_ABANDONED if the port was closed meanwhile,
+ * CP_ERROR_INVALID_HANDLE, CP_ERROR_INVALID_PARAMETER (a pointer is NULL). `*overlapped` is NULL then.
+ */
+cp_bool cp_dequeue(cp_handle port, uint32_t *bytes, uintptr_t *key, void **overlapped,
+                   uint32_t milliseconds);
+
+/*
+ * Takes packets, at least one and at most `room`, waiting at most so long for them. `*removed` is how
+ * many. `alertable` changes nothing.
+ *
+ * Fails as cp_dequeue does; also with CP_ERROR_INVALID_PARAMETER if there is no room.
+ */
+cp_bool cp_dequeue_many(cp_handle port, cp_entry *entries, uint32_t room, uint32_t *removed,
+                        uint32_t milliseconds, int alertable);
+
+/*
+ * Queues a packet of these three words, which mean nothing to the port. At most one thread is woken for
+ * it: the one that waited last.
+ *
+ * Fails with CP_ERROR_INVALID_HANDLE or CP_ERROR_NOT_ENOUGH_MEMORY.
+ */
+cp_bool cp_post(cp_handle port, uint32_t bytes, uintptr_t key, void *overlapped);
+
+/* ---- Errors --------------------------------------------------------------------------------- */
+
+/* The code of the calling thread's last failure. */
+uint32_t cp_last_error(void);
+
+/* Sets it. */
+void cp_set_last_error(uint32_t code);
+
+/* The code that stands for a value of errno after a socket call. */
+uint32_t cp_error_of_errno(int error);
+
+/* ---- Descriptors that are closed ------------------------------------------------------------ */
+
+/*
+ * A registration is that of a descriptor's number, and numbers are given out again. These calls, and
+ * cp_socket and cp_accept below, end whatever the number stood for: no REMOVE packet comes, and the next
+ * socket of that number is a new one. A packet that is queued already may still come.
+ *
+ * A program that closes a registered descriptor by close(2) says so before, or at the latest before
+ * the number is registered again; or it asks for the checked mode.
+ */
+
+/* Ends what the number stands for, then closes it, if it is a socket. 0, or -1. */
+int cp_close_socket(int descriptor);
+
+/* Ends what the number stands for, and leaves it open. Nothing happens if it stands for nothing. */
+void cp_forget(int descriptor);
+
+/*
+ * Turns the checked mode on or off for the whole process, and returns whether it was on. In it each
+ * change asks the kernel whether the number still names what was registered, which costs a system call
+ * or two. It is also on if COMPLETION_PORT_CHECKED is set in the environment to anything but 0.
+ */
+int cp_set_checked(int on);
+
+/* ---- Socket calls --------------------------------------------------------------------------- */
+
+/*
+ * As the system's, and beside it:
+ * - after a failure cp_last_error has the code; errno is as the system left it, but for EPIPE, which
+ *   becomes what it stands for: ESHUTDOWN, ECONNRESET or ENOTCONN;
+ * - cp_socket and cp_accept end what the number they return stood for before;
+ * - what cp_accept returns is non-blocking if the listener is;
+ * - a cp_connect that goes on has failed with CP_ERROR_WOULD_BLOCK; one after a refused connect, whose
+ *   error was fetched, connects;
+ * - cp_send and cp_sendto raise no SIGPIPE;
+ * - cp_getsockopt gives SO_ERROR as a code; cp_getsockopt and cp_setsockopt take SO_RCVTIMEO and
+ *   SO_SNDTIMEO as milliseconds in four bytes, too;
+ * - a blocking call whose time (SO_RCVTIMEO, SO_SNDTIMEO, set as milliseconds) is over fails with
+ *   10060, not CP_ERROR_WOULD_BLOCK;
+ * - a read or write that would block, and a read of a TCP stream that brings less than was asked for,
+ *   are remembered until the next packet of that socket, and spare the system call by which enabling it
+ *   would find that out.
+ */
+int cp_socket(int family, int type, int protocol);
+int cp_accept(int listener, struct sockaddr *address, socklen_t *size);
+int cp_bind(int descriptor, const struct sockaddr *address, socklen_t size);
+int cp_listen(int descriptor, int backlog);
+int cp_connect(int descriptor, const struct sockaddr *address, socklen_t size);
+ssize_t cp_recv(int descriptor, void *buffer, size_t size, int flags);
+ssize_t cp_recvfrom(int descriptor, void *buffer, size_t size, int flags, struct sockaddr *address,
+                    socklen_t *address_size);
+ssize_t cp_send(int descriptor, const void *buffer, size_t size, int flags);
+ssize_t cp_sendto(int descriptor, const void *buffer, size_t size, int flags,
+                  const struct sockaddr *address, socklen_t address_size);
+int cp_shutdown(int descriptor, int how);
+int cp_getsockopt(int descriptor, int level, int name, void *value, socklen_t *size);
+int cp_setsockopt(int descriptor, int level, int name, const void *value, socklen_t size);
+int cp_getsockname(int descriptor, struct sockaddr *address, socklen_t *size);
+int cp_getpeername(int descriptor, struct sockaddr *address, socklen_t *size);
+
+/* FIONBIO, FIONREAD and SIOCATMARK, by the system's numbers or the reference's. 0, or -1. */
+int cp_ioctl_socket(int descriptor, unsigned long request, unsigned long *argument);
+
+/* ---- What the headers in compat/include are made of ------------------------------------------ */
+
+/* Counts how often a program has started Winsock up. cp_cleanup returns -1 if there is none left. */
+void cp_startup(void);
+int cp_cleanup(void);
+
+/* One of ws2_32, kernel32 and mswsock, with or without .dll, in any case; NULL if it is none of these,
+ * with CP_ERROR_MODULE_NOT_FOUND. */
+const void *cp_module(const char *name);
+
+/* The address of a function that the module has, by the reference's name; NULL if it has none, with
+ * CP_ERROR_FUNCTION_NOT_FOUND. */
+const void *cp_function(const void *module, const char *name);
+
+/* A handle for an object of the caller's, which cp_close_handle closes. It takes over one share of the
+ * object, which is given up by `release`, also if there is no handle left and NULL is returned. The two
+ * functions may be called from any thread. */
+cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *),
+                         void (*release)(void *));
+
+/* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
+void *cp_find_object(cp_handle handle, uint32_t kind);
+
+/* Nanoseconds of a clock that only goes forward. */
+uint64_t cp_clock(void);
+
+/* The number of the calling thread. */
+uint32_t cp_thread_id(void);
+
+/* Waits while `*word` is `expected`, at most so long; may return early. CP_ERROR_TIMEOUT if the time is
+ * over, else CP_SUCCESS. */
+uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t milliseconds);
+
+/* Wakes at most `count` threads that wait for that word. */
+void cp_wake_word(const uint32_t *word, int count);
+
+/* A word of the process that cp_signal changes, waking all who wait for it. */
+const uint32_t *cp_signals(void);
+void cp_signal(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,130 @@
+//! The words of the interface: the structs that cross the border, and the numbers in them. Names,
+//! values and layouts are the reference's; the header says what they mean.
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+/// A handle; see [`crate::handles`].
+pub type Handle = *mut c_void;
+
+/// `INVALID_HANDLE_VALUE`.
+pub const NO_HANDLE: usize = usize::MAX;
+
+/// A change to a registration, and its result.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
+pub struct Registration {
+    /// The descriptor's number.
+    pub socket: usize,
+    /// What its packets bring.
+    pub key: usize,
+    /// What is to be reported.
+    pub filter: u16,
+    /// What is to be done.
+    pub operation: u8,
+    /// How it is to be reported.
+    pub trigger: u8,
+    /// Filled in by the call.
+    pub result: u32,
+}
+
+/// A packet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
+pub struct Entry {
+    /// The registration's key, or the first word that was posted.
+    pub key: usize,
+    /// The pointer that was posted; null for a socket's packet.
+    pub overlapped: *mut c_void,
+    /// Zero.
+    pub internal: usize,
+    /// What is reported of a socket, or the count that was posted.
+    pub bytes: u32,
+}
+
+/// What a registration may ask for, and what a packet may report.
+pub mod event {
+    /// A read would not block.
+    pub const IN: u16 = 1;
+    /// A write would not block.
+    pub const OUT: u16 = 2;
+    /// The stream was disconnected.
+    pub const HANGUP: u16 = 4;
+    /// Something failed. Always reported.
+    pub const ERR: u16 = 0x40;
+    /// The registration is removed. Always reported.
+    pub const REMOVE: u16 = 0x80;
+    /// What a filter may have in it.
+    pub const KNOWN: u16 = IN | OUT | HANGUP | ERR | REMOVE;
+}
+
+/// What can be done with a registration.
+pub mod operation {
+    /// Nothing.
+    pub const NONE: u8 = 0;
+    /// Register, or enable again.
+    pub const ENABLE: u8 = 1;
+    /// Report nothing until it is enabled again.
+    pub const DISABLE: u8 = 2;
+    /// End it.
+    pub const REMOVE: u8 = 4;
+}
+
+/// How a registration reports.
+pub mod trigger {
+    /// Once.
+    pub const ONE_SHOT: u8 = 1;
+    /// Until it is disabled.
+    pub const PERSISTENT: u8 = 2;
+    /// What holds.
+    pub const LEVEL: u8 = 4;
+    /// What begins to hold.
+    pub const EDGE: u8 = 8;
+    /// All of them.
+    pub const ALL: u8 = 15;
+}
+
+/// A number of milliseconds as callers give it; `INFINITE` is no limit.
+#[must_use]
+pub fn timeout(milliseconds: u32) -> Option<Duration> {
+    match milliseconds {
+        u32::MAX => None,
+        limit => Some(Duration::from_millis(limit.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn a_registration_is_laid_out_as_the_references() {
+        assert_eq!((size_of::<Registration>(), align_of::<Registration>()), (24, 8));
+        assert_eq!(offset_of!(Registration, socket), 0);
+        assert_eq!(offset_of!(Registration, key), 8);
+        assert_eq!(offset_of!(Registration, filter), 0x10);
+        assert_eq!(offset_of!(Registration, operation), 0x12);
+        assert_eq!(offset_of!(Registration, trigger), 0x13);
+        assert_eq!(offset_of!(Registration, result), 0x14);
+    }
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_references() {
+        assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (32, 8));
+        assert_eq!(offset_of!(Entry, key), 0);
+        assert_eq!(offset_of!(Entry, overlapped), 8);
+        assert_eq!(offset_of!(Entry, internal), 16);
+        assert_eq!(offset_of!(Entry, bytes), 24);
+    }
+
+    #[test]
+    fn a_time_of_all_ones_is_no_limit() {
+        assert_eq!(timeout(u32::MAX), None);
+        assert_eq!(timeout(u32::MAX - 1), Some(Duration::from_millis(4_294_967_294)));
+        assert_eq!(timeout(0), Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,179 @@
+//! The codes of errors: one for each thread, as the reference has it, and how the system's own and the
+//! port's translate into them.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use completion_port::{Error, ErrorKind};
+
+/// The codes that this library gives, by the reference's names.
+#[allow(missing_docs, reason = "the reference documents its codes")]
+pub mod code {
+    pub const SUCCESS: u32 = 0;
+    pub const INVALID_HANDLE: u32 = 6;
+    pub const NOT_ENOUGH_MEMORY: u32 = 8;
+    pub const INVALID_PARAMETER: u32 = 87;
+    pub const MOD_NOT_FOUND: u32 = 126;
+    pub const PROC_NOT_FOUND: u32 = 127;
+    pub const WAIT_TIMEOUT: u32 = 258;
+    pub const ABANDONED_WAIT_0: u32 = 735;
+    pub const NOT_FOUND: u32 = 1168;
+    pub const INTERNAL_ERROR: u32 = 1359;
+    pub const NO_SYSTEM_RESOURCES: u32 = 1450;
+    pub const WSAEFAULT: u32 = 10014;
+    pub const WSAEINVAL: u32 = 10022;
+    pub const WSAEWOULDBLOCK: u32 = 10035;
+    pub const WSAENOTSOCK: u32 = 10038;
+    pub const WSAETIMEDOUT: u32 = 10060;
+    pub const WSASYSCALLFAILURE: u32 = 10107;
+    pub const WSANOTINITIALISED: u32 = 10093;
+}
+
+thread_local! {
+    /// Has no destructor, so that it can be used at any time in a thread's life.
+    static LAST: Cell<u32> = const { Cell::new(code::SUCCESS) };
+}
+
+/// Sets the calling thread's last error.
+pub fn set_last(code: u32) {
+    LAST.set(code);
+}
+
+/// Calls `f`; if it panics, which would be a fault of this library, the result is `otherwise` and the
+/// last error says so.
+pub fn guarded<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
+    // What a panic may leave half-done is the port's, which stays usable (see its documentation).
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        set_last(code::INTERNAL_ERROR);
+        otherwise
+    })
+}
+
+/// Calls `f`; its error becomes the last one, and the result 0 (`FALSE`) instead of 1 (`TRUE`).
+pub fn succeeds(f: impl FnOnce() -> Result<(), u32>) -> i32 {
+    guarded(0, || match f() {
+        Ok(()) => 1,
+        Err(code) => {
+            set_last(code);
+            0
+        }
+    })
+}
+
+/// The code of a port's error.
+#[must_use]
+pub fn code_of(error: Error) -> u32 {
+    match error.kind() {
+        ErrorKind::AlreadyRegistered | ErrorKind::Removing | ErrorKind::KeyHeld => {
+            code::INVALID_PARAMETER
+        }
+        ErrorKind::BadDescriptor | ErrorKind::NotPollable => code::WSAENOTSOCK,
+        ErrorKind::Closed | ErrorKind::Forked => code::INVALID_HANDLE,
+        ErrorKind::NotRegistered => code::NOT_FOUND,
+        ErrorKind::OutOfMemory => code::NOT_ENOUGH_MEMORY,
+        ErrorKind::DescriptorLimit | ErrorKind::WatchLimit => code::NO_SYSTEM_RESOURCES,
+        _ => code::INTERNAL_ERROR,
+    }
+}
+
+/// The code of a system error (`errno`) of a socket call.
+#[must_use]
+pub fn code_of_errno(errno: i32) -> u32 {
+    match errno {
+        0 => code::SUCCESS,
+        libc::EINTR => 10004,
+        libc::EACCES | libc::EPERM => 10013,
+        libc::EFAULT => code::WSAEFAULT,
+        libc::EINVAL => code::WSAEINVAL,
+        libc::EMFILE | libc::ENFILE => 10024,
+        libc::EAGAIN => code::WSAEWOULDBLOCK,
+        libc::EINPROGRESS => 10036,
+        libc::EALREADY => 10037,
+        // The reference knows no descriptors beside sockets here.
+        libc::EBADF | libc::ENOTSOCK => code::WSAENOTSOCK,
+        libc::EDESTADDRREQ => 10039,
+        libc::EMSGSIZE => 10040,
+        libc::EPROTOTYPE => 10041,
+        libc::ENOPROTOOPT => 10042,
+        libc::EPROTONOSUPPORT => 10043,
+        libc::ESOCKTNOSUPPORT => 10044,
+        libc::EOPNOTSUPP => 10045,
+        libc::EPFNOSUPPORT => 10046,
+        libc::EAFNOSUPPORT => 10047,
+        libc::EADDRINUSE => 10048,
+        libc::EADDRNOTAVAIL => 10049,
+        libc::ENETDOWN => 10050,
+        libc::ENETUNREACH => 10051,
+        libc::ENETRESET => 10052,
+        libc::ECONNABORTED => 10053,
+        // A stream whose reader is gone is reset, to the reference.
+        libc::ECONNRESET | libc::EPIPE => 10054,
+        libc::ENOBUFS | libc::ENOMEM => 10055,
+        libc::EISCONN => 10056,
+        libc::ENOTCONN => 10057,
+        libc::ESHUTDOWN => 10058,
+        libc::ETOOMANYREFS => 10059,
+        libc::ETIMEDOUT => 10060,
+        // A path at which nobody listens, too.
+        libc::ECONNREFUSED | libc::ENOENT => 10061,
+        libc::ELOOP => 10062,
+        libc::ENAMETOOLONG => 10063,
+        libc::EHOSTDOWN => 10064,
+        libc::EHOSTUNREACH => 10065,
+        libc::ENOTEMPTY => 10066,
+        libc::EUSERS => 10068,
+        libc::EDQUOT => 10069,
+        libc::ESTALE => 10070,
+        libc::EREMOTE => 10071,
+        _ => code::WSASYSCALLFAILURE,
+    }
+}
+
+/// The calling thread's last error.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_last_error() -> u32 {
+    LAST.get()
+}
+
+/// Sets the calling thread's last error.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_last_error(code: u32) {
+    set_last(code);
+}
+
+/// The code of a system error.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_error_of_errno(errno: i32) -> u32 {
+    code_of_errno(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_stops_at_the_border_and_is_the_last_error() {
+        set_last(0);
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let outcome = guarded(-1, || panic!("a fault"));
+        std::panic::set_hook(hook);
+        assert_eq!((outcome, cp_last_error()), (-1, code::INTERNAL_ERROR));
+    }
+
+    #[test]
+    fn each_thread_has_a_last_error_of_its_own() {
+        set_last(7);
+        std::thread::spawn(|| assert_eq!(cp_last_error(), 0)).join().unwrap();
+        assert_eq!(cp_last_error(), 7);
+    }
+
+    #[test]
+    fn no_system_error_is_a_success() {
+        for errno in 1..200 {
+            assert!(code_of_errno(errno) >= 10000, "errno {errno}");
+        }
+        assert_eq!(code_of_errno(libc::EAGAIN), 10035);
+        assert_eq!(code_of_errno(libc::EWOULDBLOCK), 10035);
+    }
+}

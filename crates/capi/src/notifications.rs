@@ -1,0 +1,214 @@
+//! Changes to registrations: one entry after the other, each with a result of its own.
+
+use std::os::fd::RawFd;
+
+use completion_port::{ErrorKind, Interest, Terms};
+
+use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
+use crate::errors::{code, code_of, guarded};
+use crate::handles;
+use crate::numbers::{self, Key, Number, Registered, State};
+use crate::queue::{self, CompletionPort};
+use crate::sockets;
+
+/// What an entry asks for.
+enum Change {
+    Nothing,
+    Enable(Terms),
+    Disable,
+    Remove,
+}
+
+fn parse(entry: &Registration) -> Result<Change, u32> {
+    match entry.operation {
+        operation::NONE => Ok(Change::Nothing),
+        operation::ENABLE => terms(entry.filter, entry.trigger).map(Change::Enable),
+        operation::DISABLE => Ok(Change::Disable),
+        operation::REMOVE => Ok(Change::Remove),
+        _ => Err(code::INVALID_PARAMETER),
+    }
+}
+
+fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
+    let is_one_of = |one, other| (triggers & one == 0) != (triggers & other == 0);
+    let are_both = |one, other| triggers & one != 0 && triggers & other != 0;
+    if filter & !event::KNOWN != 0
+        || triggers & !trigger::ALL != 0
+        || !is_one_of(trigger::LEVEL, trigger::EDGE)
+        || are_both(trigger::ONE_SHOT, trigger::PERSISTENT)
+    {
+        return Err(code::INVALID_PARAMETER);
+    }
+    let asked =
+        [(event::IN, Interest::IN), (event::OUT, Interest::OUT), (event::HANGUP, Interest::HANGUP)];
+    let mut interest = Interest::NONE;
+    for (bit, condition) in asked {
+        if filter & bit != 0 {
+            interest |= condition;
+        }
+    }
+    Ok(Terms::new(interest, triggers & trigger::EDGE != 0, triggers & trigger::ONE_SHOT != 0))
+}
+
+impl CompletionPort {
+    /// Applies one entry.
+    fn change(&self, entry: &Registration) -> Result<(), u32> {
+        let change = parse(entry)?;
+        if matches!(change, Change::Nothing) {
+            return Ok(());
+        }
+        let descriptor = RawFd::try_from(entry.socket).map_err(|_| code::WSAENOTSOCK)?;
+        let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+        let mut state = number.lock();
+        if numbers::is_checked()
+            && let Some(registered) = state.registered
+            && registered.port == self.name()
+            && !self.is_current(registered.id)
+        {
+            // Closed by somebody who did not say so. A last packet that is on its way still comes.
+            let _ = self.forget(registered.id);
+            *state = State { registered: None, associated: None };
+        }
+        let ours = state.registered.filter(|registered| registered.port == self.name());
+        match (change, ours) {
+            (Change::Nothing, _) => Ok(()),
+            (Change::Remove, Some(registered)) if registered.is_removing => Ok(()),
+            (_, Some(registered)) if registered.is_removing => Err(code::INVALID_PARAMETER),
+            (Change::Enable(terms), Some(registered)) => {
+                match self.enable_again(registered.id, terms, || number.hints()) {
+                    // It was found out that the number had been closed: this is another socket.
+                    Err(error) if error.kind() == ErrorKind::NotRegistered => {
+                        self.begin(&mut state, number, descriptor, entry.key, terms)
+                    }
+                    outcome => outcome.map_err(code_of),
+                }
+            }
+            (Change::Enable(terms), None) => {
+                self.begin(&mut state, number, descriptor, entry.key, terms)
+            }
+            (Change::Disable, Some(registered)) => self.disable(registered.id).map_err(code_of),
+            (Change::Remove, Some(registered)) => {
+                self.remove(registered.id).map_err(code_of)?;
+                state.registered = Some(Registered { is_removing: true, ..registered });
+                Ok(())
+            }
+            (Change::Disable | Change::Remove, None) => {
+                sockets::protocol(descriptor)?;
+                Err(code::NOT_FOUND)
+            }
+        }
+    }
+
+    /// Makes a registration of a number that has none on this port.
+    fn begin(
+        &self,
+        state: &mut State,
+        number: &'static Number,
+        descriptor: RawFd,
+        key: usize,
+        terms: Terms,
+    ) -> Result<(), u32> {
+        let is_plain_stream = sockets::protocol(descriptor)? == libc::IPPROTO_TCP;
+        if let Some(registered) = state.registered
+            && registered.is_removing
+            && registered.port != self.name()
+            && handles::is_open(registered.port)
+        {
+            // Another port has it, until its last packet is taken there.
+            return Err(code::INVALID_PARAMETER);
+        }
+        number.begin(is_plain_stream);
+        let key = Key { word: key, number };
+        let id = self
+            .register_number(descriptor, key, terms)
+            .map_err(|refused| code_of(refused.error()))?;
+        state.registered = Some(Registered { port: self.name(), id, is_removing: false });
+        Ok(())
+    }
+}
+
+/// The arguments of the call.
+struct Arguments {
+    count: usize,
+    registrations: *mut Registration,
+    milliseconds: u32,
+    room: usize,
+    entries: *mut Entry,
+    received: *mut u32,
+}
+
+impl Arguments {
+    fn check(&self) -> Result<(), u32> {
+        if (self.count > 0 && self.registrations.is_null())
+            || (self.room > 0 && (self.entries.is_null() || self.received.is_null()))
+        {
+            return Err(code::WSAEFAULT);
+        }
+        let is_left_over = (self.count == 0 && !self.registrations.is_null())
+            || (self.room == 0
+                && (!self.entries.is_null() || !self.received.is_null() || self.milliseconds != 0));
+        if is_left_over || self.overlap() {
+            return Err(code::WSAEINVAL);
+        }
+        Ok(())
+    }
+
+    fn overlap(&self) -> bool {
+        let bytes =
+            |from: usize, count: usize, size: usize| from..from.saturating_add(count * size);
+        let changes = bytes(self.registrations.addr(), self.count, size_of::<Registration>());
+        let packets = bytes(self.entries.addr(), self.room, size_of::<Entry>());
+        changes.start < packets.end
+            && packets.start < changes.end
+            && self.count > 0
+            && self.room > 0
+    }
+}
+
+/// Applies registrations, then takes packets: `ProcessSocketNotifications`.
+///
+/// # Safety
+///
+/// `registrations` is null or points to `count` of them, `entries` to room for `room` of them, and
+/// `received` is null or points to a number; nobody else uses them meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_process_notifications(
+    port: Handle,
+    count: u32,
+    registrations: *mut Registration,
+    milliseconds: u32,
+    room: u32,
+    entries: *mut Entry,
+    received: *mut u32,
+) -> u32 {
+    let process = || {
+        let port = queue::usable(port)?;
+        let (count, room) = (count as usize, room as usize);
+        let arguments = Arguments { count, registrations, milliseconds, room, entries, received };
+        arguments.check()?;
+        for index in 0..count {
+            // SAFETY: `add` demands that the result is in the same allocation.
+            // - the caller says that there are `count` registrations.
+            let registration = unsafe { registrations.add(index) };
+            // SAFETY: reading and writing through a raw pointer demands that it is valid, and that
+            // nobody else uses the place.
+            // - the caller says so.
+            let registration = unsafe { &mut *registration };
+            registration.result = match port.change(registration) {
+                Ok(()) => code::SUCCESS,
+                Err(code) => code,
+            };
+        }
+        if room == 0 {
+            return Ok(code::SUCCESS);
+        }
+        // SAFETY: `take` demands room for so many entries.
+        // - the caller says that there is.
+        let taken = unsafe { port.take(entries, room, abi::timeout(milliseconds)) };
+        // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+        // - the caller says so, and it is not null (`check`).
+        unsafe { received.write(*taken.as_ref().unwrap_or(&0)) };
+        taken.map(|_| code::SUCCESS)
+    };
+    guarded(code::INTERNAL_ERROR, || process().unwrap_or_else(|code| code))
+}

@@ -1,0 +1,199 @@
+//! What is known about each descriptor's number: which registration it stands for, on which port its
+//! operations complete, and what the socket calls of this library have found out about it.
+//!
+//! The port knows registrations by their names, callers by numbers, which they close and get again.
+//! One lock for each number is held while its registration is changed, and taken before any lock of a
+//! port. Entries never move and are never given back, so that a key can point to one.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use completion_port::{Hints, Id};
+
+use crate::abi::Handle;
+use crate::errors::guarded;
+use crate::handles;
+
+/// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) word: usize,
+    pub(crate) number: &'static Number,
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        self.number.packets.fetch_add(1, AcqRel);
+        Self { word: self.word, number: self.number }
+    }
+}
+
+/// A registration, as its number's entry remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered {
+    /// The port's handle.
+    pub(crate) port: u64,
+    pub(crate) id: Id,
+    /// Its last packet is on the way.
+    pub(crate) is_removing: bool,
+}
+
+/// What a number stands for at present.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) registered: Option<Registered>,
+    /// The handle of the port on which its operations complete, and their key.
+    pub(crate) associated: Option<(u64, usize)>,
+}
+
+/// The entry of one number.
+#[derive(Debug)]
+pub(crate) struct Number {
+    state: Mutex<State>,
+    /// How many packets of its registrations have been taken; 0 if none was ever made.
+    packets: AtomicU64,
+    /// How many there had been when a read, or a write, was found to block.
+    read_drained: AtomicU64,
+    write_full: AtomicU64,
+    /// A stream of bytes, of which a short read tells that nothing is left.
+    is_plain_stream: AtomicBool,
+    /// Reads or writes on it may end because their time is over.
+    has_time: AtomicBool,
+}
+
+/// Numbers in a chunk, and chunks in the table.
+const CHUNK: usize = 512;
+const CHUNKS: usize = 1 << 15;
+
+static TABLE: [OnceLock<Box<[Number]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+
+fn new_chunk() -> Box<[Number]> {
+    let new = || Number {
+        state: Mutex::new(State { registered: None, associated: None }),
+        packets: AtomicU64::new(0),
+        read_drained: AtomicU64::new(0),
+        write_full: AtomicU64::new(0),
+        is_plain_stream: AtomicBool::new(false),
+        has_time: AtomicBool::new(false),
+    };
+    (0..CHUNK).map(|_| new()).collect()
+}
+
+/// The entry of a number, if it or one beside it was ever used.
+pub(crate) fn find(descriptor: RawFd) -> Option<&'static Number> {
+    let number = usize::try_from(descriptor).ok()?;
+    TABLE.get(number / CHUNK)?.get()?.get(number % CHUNK)
+}
+
+/// The entry of a number; `None` if it cannot be one.
+pub(crate) fn entry(descriptor: RawFd) -> Option<&'static Number> {
+    let number = usize::try_from(descriptor).ok()?;
+    TABLE.get(number / CHUNK)?.get_or_init(new_chunk).get(number % CHUNK)
+}
+
+impl Number {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many packets have been taken so far, for [`Number::read_drained`] and
+    /// [`Number::write_full`]; `None` if nobody will ask.
+    pub(crate) fn packets(&self) -> Option<u64> {
+        Some(self.packets.load(Acquire)).filter(|packets| *packets > 0)
+    }
+
+    /// A registration begins, of a stream of bytes or of something else. Nothing is known of it yet.
+    pub(crate) fn begin(&self, is_plain_stream: bool) {
+        self.packets.fetch_add(1, AcqRel);
+        self.is_plain_stream.store(is_plain_stream, Relaxed);
+    }
+
+    pub(crate) fn is_plain_stream(&self) -> bool {
+        self.is_plain_stream.load(Relaxed)
+    }
+
+    /// A limit of time was set for its reads or writes.
+    pub(crate) fn set_time(&self) {
+        self.has_time.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        self.has_time.load(Relaxed)
+    }
+
+    /// It is no stream whose short reads tell anything.
+    pub(crate) fn make_special(&self) {
+        self.is_plain_stream.store(false, Relaxed);
+    }
+
+    /// A read that began after `packets` had been taken has left nothing.
+    pub(crate) fn read_drained(&self, packets: u64) {
+        self.read_drained.store(packets, Release);
+    }
+
+    /// A write that began after `packets` had been taken has found no room.
+    pub(crate) fn write_full(&self, packets: u64) {
+        self.write_full.store(packets, Release);
+    }
+
+    /// What reads and writes have found since the last packet.
+    pub(crate) fn hints(&self) -> Hints {
+        let packets = self.packets.load(Acquire);
+        let is_since = |noted: &AtomicU64| noted.load(Acquire) == packets;
+        Hints::new(is_since(&self.read_drained), is_since(&self.write_full))
+    }
+
+    /// The last packet of the registration `id` on `port` has been taken.
+    pub(crate) fn end(&self, port: u64, id: Id) {
+        let mut state = self.lock();
+        if state.registered.is_some_and(|it| it.port == port && it.id == id) {
+            state.registered = None;
+        }
+    }
+}
+
+/// The number is about to be closed, or has just been given out: whatever it stood for has ended.
+pub(crate) fn retire(descriptor: RawFd) {
+    let Some(number) = find(descriptor) else { return };
+    number.has_time.store(false, Relaxed);
+    let mut state = number.lock();
+    state.associated = None;
+    if let Some(registered) = state.registered.take()
+        && let Ok(handle) = usize::try_from(registered.port)
+        && let Ok(port) = handles::port(std::ptr::without_provenance_mut(handle) as Handle)
+    {
+        // Ended already, or its last packet is on the way: as good.
+        let _ = port.forget(registered.id);
+    }
+}
+
+static CHECKED: OnceLock<AtomicBool> = OnceLock::new();
+
+fn checked() -> &'static AtomicBool {
+    CHECKED.get_or_init(|| {
+        let set = std::env::var_os("COMPLETION_PORT_CHECKED");
+        AtomicBool::new(set.is_some_and(|value| !value.is_empty() && value != "0"))
+    })
+}
+
+/// Whether each change asks the kernel first if the number still names what was registered.
+pub(crate) fn is_checked() -> bool {
+    checked().load(Relaxed)
+}
+
+/// Whatever `descriptor` stood for has ended: it is about to be closed, or was.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_forget(descriptor: i32) {
+    guarded((), || retire(descriptor));
+}
+
+/// Whether each change asks the kernel first if the number still names what was registered; returns
+/// whether it did so before.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_checked(on: i32) -> i32 {
+    guarded(0, || i32::from(checked().swap(on != 0, Relaxed)))
+}

@@ -1,0 +1,623 @@
+//! Socket calls that report in the codes of the reference, retire the numbers that they close or give
+//! out, and note when nothing is left to read, so that enabling a registration again costs no system
+//! call.
+//!
+//! The system's calls do the work; `errno` is left as they set it.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
+
+use libc::{sockaddr, socklen_t};
+
+use crate::errors::{code, code_of_errno, guarded, set_last};
+use crate::numbers::{self, Number};
+
+/// `SOCKET_ERROR`.
+const FAILED: c_int = -1;
+
+/// Times that this process has started Winsock up and not cleaned up.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+fn errno() -> c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: __errno_location(3) demands nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+    // - it is the calling thread's own number.
+    unsafe { place.write(errno) };
+}
+
+/// The last error becomes the code of `errno`.
+fn note_failure() {
+    set_last(code_of_errno(errno()));
+}
+
+/// Calls the system; a result of -1 is a failure.
+fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -> R {
+    let failed = R::from(-1);
+    guarded(failed, || {
+        let result = call();
+        if result == failed {
+            note_failure();
+        }
+        result
+    })
+}
+
+/// Fails with a code.
+fn refused(code: u32) -> c_int {
+    set_last(code);
+    FAILED
+}
+
+/// What the caller of a read or write may have found out about a socket.
+struct Attempt {
+    number: &'static Number,
+    packets: u64,
+}
+
+/// Begins a read or a write.
+fn attempt(descriptor: c_int) -> Option<Attempt> {
+    let number = numbers::find(descriptor)?;
+    number.packets().map(|packets| Attempt { number, packets })
+}
+
+/// Flags with which a read takes what is there and no more.
+const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+/// Flags with which a read that would block tells nothing about the next one.
+const ASIDE: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+
+/// Notes what a read tells: that it would block, or that a stream had less than was asked for.
+fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_int) {
+    let Some(Attempt { number, packets }) = attempt else { return };
+    let is_dry = match usize::try_from(outcome) {
+        Err(_) => flags & ASIDE == 0 && errno() == libc::EAGAIN,
+        Ok(0) => false,
+        Ok(read) => read < asked && flags & !PLAIN == 0 && number.is_plain_stream(),
+    };
+    if is_dry {
+        number.read_drained(packets);
+    }
+}
+
+/// Notes what a write tells: that it would block, or why a stream takes nothing any more.
+fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
+    if outcome < 0 && errno() == libc::EPIPE {
+        // The system has one word for three things.
+        set_errno(if is_connected(descriptor) && !is_local(descriptor) {
+            libc::ESHUTDOWN
+        } else if is_local(descriptor) {
+            // Its peer has a name still when it is gone.
+            libc::ECONNRESET
+        } else if is_bound(descriptor) {
+            libc::ECONNRESET
+        } else {
+            libc::ENOTCONN
+        });
+        return;
+    }
+    if let Some(Attempt { number, packets }) = attempt
+        && outcome < 0
+        && errno() == libc::EAGAIN
+    {
+        number.write_full(packets);
+    }
+}
+
+/// An address of a socket, by one of the two calls that tell one.
+fn address_of(
+    descriptor: c_int,
+    call: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+) -> Option<libc::sockaddr_in6> {
+    let mut address = libc::sockaddr_in6 {
+        sin6_family: 0,
+        sin6_port: 0,
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+        sin6_scope_id: 0,
+    };
+    let mut size = socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
+    // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and
+    // read and write the size at the other.
+    // - valid: both are locals of the right type, and `size` is that of the address.
+    let done = unsafe { call(descriptor, (&raw mut address).cast(), &raw mut size) };
+    (done == 0).then_some(address)
+}
+
+fn is_connected(descriptor: c_int) -> bool {
+    address_of(descriptor, libc::getpeername).is_some()
+}
+
+/// Whether it has a port of its own, as it has once it was connected. It stands at the same place in
+/// addresses of either version.
+fn is_bound(descriptor: c_int) -> bool {
+    address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
+}
+
+fn is_local(descriptor: c_int) -> bool {
+    let family = address_of(descriptor, libc::getsockname).map(|address| address.sin6_family);
+    family.is_some_and(|family| c_int::from(family) == libc::AF_UNIX)
+}
+
+/// What would block has waited for as long as it may, if the socket is a blocking one: that has a code of
+/// its own.
+fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
+    if !failed
+        || errno() != errno_of_time
+        || flags & libc::MSG_DONTWAIT != 0
+        || !numbers::find(descriptor).is_some_and(Number::has_time)
+    {
+        return;
+    }
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    if status >= 0 && status & libc::O_NONBLOCK == 0 {
+        set_last(code::WSAETIMEDOUT);
+    }
+}
+
+/// Where the reference has another word for why a datagram was not taken or brought.
+fn note_datagram(descriptor: c_int, failed: bool) {
+    if !failed {
+        return;
+    }
+    match errno() {
+        libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
+            // An earlier one has found nobody.
+            set_last(code_of_errno(libc::ECONNRESET));
+        }
+        libc::EDESTADDRREQ => set_last(code_of_errno(libc::ENOTCONN)),
+        _ => {}
+    }
+}
+
+/// The type of a socket.
+fn kind(descriptor: c_int) -> Option<c_int> {
+    option(descriptor, libc::SO_TYPE)
+}
+
+/// The protocol of a socket; refused if it is none.
+pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
+    option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
+}
+
+/// An option of a socket that is a whole number; none if it is no socket.
+fn option(descriptor: c_int, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(4);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes
+    // the size at the other.
+    // - valid: both are locals of the right type, and `size` is that of the value.
+    let done = unsafe {
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
+    };
+    (done == 0).then_some(value)
+}
+
+/// Counts a start; never fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_startup() {
+    STARTED.fetch_add(1, Relaxed);
+}
+
+/// Counts a start less; refused if there is none left.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cleanup() -> c_int {
+    let less = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
+    if less.is_ok() { 0 } else { refused(code::WSANOTINITIALISED) }
+}
+
+/// `socket`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
+    called(|| {
+        // SAFETY: socket(2) demands nothing of memory.
+        let made = unsafe { libc::socket(family, kind, protocol) };
+        if made >= 0 {
+            numbers::retire(made);
+        }
+        made
+    })
+}
+
+/// `accept`. What is accepted on a non-blocking listener is non-blocking, as on the reference.
+///
+/// # Safety
+///
+/// As for accept(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_accept(
+    listener: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> c_int {
+    let made = called(|| {
+        let attempt = attempt(listener);
+        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        let flags = unsafe { libc::fcntl(listener, libc::F_GETFL) };
+        let inherited =
+            if flags >= 0 && flags & libc::O_NONBLOCK != 0 { libc::SOCK_NONBLOCK } else { 0 };
+        // SAFETY: accept4(2) writes an address where it is told to.
+        // - the caller says that he may.
+        let made = unsafe { libc::accept4(listener, address, size, inherited) };
+        if made >= 0 {
+            numbers::retire(made);
+        } else {
+            note_read(attempt, -1, 0, 0);
+        }
+        made
+    });
+    note_time(listener, made < 0, 0, libc::EAGAIN);
+    made
+}
+
+/// `closesocket`. What is no socket stays open.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
+    called(|| {
+        if protocol(descriptor).is_err() {
+            return FAILED;
+        }
+        numbers::retire(descriptor);
+        // SAFETY: close(2) demands that nobody goes on using the descriptor.
+        // - it is the caller's own, who asks for it.
+        unsafe { libc::close(descriptor) }
+    })
+}
+
+/// `bind`.
+///
+/// # Safety
+///
+/// As for bind(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_bind(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    called(|| unsafe { libc::bind(descriptor, address, size) })
+}
+
+/// `listen`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
+    // SAFETY: listen(2) demands nothing of memory.
+    called(|| unsafe { libc::listen(descriptor, backlog) })
+}
+
+/// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
+///
+/// # Safety
+///
+/// As for connect(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_connect(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let connect = || unsafe { libc::connect(descriptor, address, size) };
+    let connected = called(|| match connect() {
+        // The system says once more that an earlier connect has failed; the reference does not.
+        FAILED if errno() == libc::ECONNABORTED => connect(),
+        connected => connected,
+    });
+    if connected < 0 && errno() == libc::EINPROGRESS {
+        set_last(code::WSAEWOULDBLOCK);
+        note_time(descriptor, true, 0, libc::EINPROGRESS);
+    }
+    connected
+}
+
+/// `recv`.
+///
+/// # Safety
+///
+/// As for recv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_recv(
+    descriptor: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    flags: c_int,
+) -> isize {
+    let read = called(|| {
+        let attempt = attempt(descriptor);
+        // SAFETY: as the caller says.
+        let read = unsafe { libc::recv(descriptor, buffer, size, flags) };
+        note_read(attempt, read, size, flags);
+        read
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
+    read
+}
+
+/// `recvfrom`.
+///
+/// # Safety
+///
+/// As for recvfrom(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_recvfrom(
+    descriptor: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_size: *mut socklen_t,
+) -> isize {
+    let read = called(|| {
+        let attempt = attempt(descriptor);
+        // SAFETY: as the caller says.
+        let read =
+            unsafe { libc::recvfrom(descriptor, buffer, size, flags, address, address_size) };
+        note_read(attempt, read, size, flags);
+        read
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
+    read
+}
+
+/// `send`. A stream whose reader is gone raises no signal.
+///
+/// # Safety
+///
+/// As for send(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_send(
+    descriptor: c_int,
+    buffer: *const c_void,
+    size: usize,
+    flags: c_int,
+) -> isize {
+    let sent = called(|| {
+        let attempt = attempt(descriptor);
+        // SAFETY: as the caller says.
+        let sent = unsafe { libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL) };
+        note_write(attempt, descriptor, sent);
+        sent
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
+    sent
+}
+
+/// `sendto`. A stream whose reader is gone raises no signal.
+///
+/// # Safety
+///
+/// As for sendto(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_sendto(
+    descriptor: c_int,
+    buffer: *const c_void,
+    size: usize,
+    flags: c_int,
+    address: *const sockaddr,
+    address_size: socklen_t,
+) -> isize {
+    let sent = called(|| {
+        let attempt = attempt(descriptor);
+        let flags = flags | libc::MSG_NOSIGNAL;
+        // SAFETY: as the caller says.
+        let sent = unsafe { libc::sendto(descriptor, buffer, size, flags, address, address_size) };
+        note_write(attempt, descriptor, sent);
+        sent
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
+    sent
+}
+
+/// `shutdown`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
+    // SAFETY: shutdown(2) demands nothing of memory.
+    called(|| unsafe { libc::shutdown(descriptor, how) })
+}
+
+/// `getsockname`.
+///
+/// # Safety
+///
+/// As for getsockname(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_getsockname(
+    descriptor: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    called(|| unsafe { libc::getsockname(descriptor, address, size) })
+}
+
+/// `getpeername`.
+///
+/// # Safety
+///
+/// As for getpeername(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_getpeername(
+    descriptor: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    called(|| unsafe { libc::getpeername(descriptor, address, size) })
+}
+
+/// Whether the value of an option is a number of milliseconds to the reference, and a `timeval` here.
+fn is_time(level: c_int, name: c_int, size: usize) -> bool {
+    level == libc::SOL_SOCKET
+        && (name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO)
+        && size < size_of::<libc::timeval>()
+}
+
+/// Options that exist on the reference only and that change nothing here.
+const EXCLUSIVE_ADDRESS: c_int = !libc::SO_REUSEADDR;
+const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
+const UPDATE_CONNECT_CONTEXT: c_int = 0x7010;
+
+/// `getsockopt`. The error of a socket is a code of the reference, a time is a number of milliseconds if
+/// there is room for no more.
+///
+/// # Safety
+///
+/// As for getsockopt(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_getsockopt(
+    descriptor: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    size: *mut socklen_t,
+) -> c_int {
+    called(|| {
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so, if it is not null.
+        let room = if size.is_null() { 0 } else { unsafe { size.read() } } as usize;
+        if is_time(level, name, room) && room >= size_of::<u32>() && !value.is_null() {
+            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let mut time_size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+            // SAFETY: getsockopt(2) writes at most `time_size` bytes at `time`.
+            // - valid: both are locals of the right type.
+            let done = unsafe {
+                libc::getsockopt(
+                    descriptor,
+                    level,
+                    name,
+                    (&raw mut time).cast(),
+                    &raw mut time_size,
+                )
+            };
+            if done == 0 {
+                let whole = time.tv_sec.saturating_mul(1000).saturating_add(time.tv_usec / 1000);
+                let milliseconds = u32::try_from(whole).unwrap_or(u32::MAX);
+                // SAFETY: writing through a raw pointer demands that it is valid.
+                // - the caller says that there is room for `room` bytes, which is enough.
+                unsafe { value.cast::<u32>().write_unaligned(milliseconds) };
+                // SAFETY: as above.
+                unsafe { size.write(4) };
+            }
+            return done;
+        }
+        // SAFETY: as the caller says.
+        let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };
+        if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR && room >= 4 {
+            let value = value.cast::<c_int>();
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the call has written a whole number there.
+            let errno = unsafe { value.read_unaligned() };
+            let code = c_int::try_from(code_of_errno(errno)).unwrap_or(c_int::MAX);
+            // SAFETY: as above.
+            unsafe { value.write_unaligned(code) };
+        }
+        done
+    })
+}
+
+/// `setsockopt`. A time of four bytes is a number of milliseconds.
+///
+/// # Safety
+///
+/// As for setsockopt(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_setsockopt(
+    descriptor: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    size: socklen_t,
+) -> c_int {
+    called(|| {
+        let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_ACCEPT_CONTEXT, UPDATE_CONNECT_CONTEXT];
+        if level == libc::SOL_SOCKET && is_ours.contains(&name) {
+            return match protocol(descriptor) {
+                Ok(_) => 0,
+                Err(code) => {
+                    set_errno(libc::ENOTSOCK);
+                    refused(code)
+                }
+            };
+        }
+        if level == libc::IPPROTO_TCP && name == libc::TCP_ULP {
+            // Another layer in between: what a short read says is its affair.
+            if let Some(number) = numbers::find(descriptor) {
+                number.make_special();
+            }
+        }
+        if is_time(level, name, size as usize) && size == 4 && !value.is_null() {
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says that there are four bytes.
+            let milliseconds = unsafe { value.cast::<u32>().read_unaligned() };
+            let time = libc::timeval {
+                tv_sec: (milliseconds / 1000).into(),
+                tv_usec: (milliseconds % 1000 * 1000).into(),
+            };
+            let size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+            if let Some(number) = numbers::entry(descriptor) {
+                number.set_time();
+            }
+            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+            // - valid: `time` is a local of that size.
+            return unsafe {
+                libc::setsockopt(descriptor, level, name, (&raw const time).cast(), size)
+            };
+        }
+        // SAFETY: as the caller says.
+        unsafe { libc::setsockopt(descriptor, level, name, value, size) }
+    })
+}
+
+/// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, as the system and as the reference number them.
+const NON_BLOCKING: [u32; 2] = [0x5421, 0x8004_667e];
+const UNREAD: [u32; 2] = [0x541b, 0x4004_667f];
+const AT_MARK: [u32; 2] = [0x8905, 0x4004_7307];
+
+/// `ioctlsocket`.
+///
+/// # Safety
+///
+/// `argument` is null or points to a number of eight bytes that nobody else uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_ioctl_socket(
+    descriptor: c_int,
+    request: c_ulong,
+    argument: *mut c_ulong,
+) -> c_int {
+    called(|| {
+        if argument.is_null() {
+            set_errno(libc::EFAULT);
+            return FAILED;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "32 bits, with or without a sign")]
+        let request = request as u32;
+        let known = [(NON_BLOCKING, libc::FIONBIO), (UNREAD, libc::FIONREAD), (AT_MARK, 0x8905)];
+        let Some((_, call)) = known.into_iter().find(|(names, _)| names.contains(&request)) else {
+            set_errno(libc::EINVAL);
+            return FAILED;
+        };
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        let mut value = c_int::from(unsafe { argument.read() } != 0);
+        // SAFETY: ioctl(2) with these requests reads or writes an int at the pointer.
+        // - valid: `value` is a local of that type.
+        let done = unsafe { libc::ioctl(descriptor, call, &raw mut value) };
+        if done == 0 && call != libc::FIONBIO {
+            let value = c_ulong::try_from(value).unwrap_or(0);
+            // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+            // - the caller says so.
+            unsafe { argument.write(value) };
+        }
+        done
+    })
+}

@@ -1,0 +1,325 @@
+/* What is reported, when, and how often. Rows 17 to 27. */
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include "check.h"
+
+static HANDLE port;
+
+/* Row 17. */
+static void states_that_follow_each_other_are_one_packet(void)
+{
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    OVERLAPPED_ENTRY entries[8];
+    UINT32 received;
+    int i;
+    CHECK_IS(enable(port, s, 1, FILTER_IN, EDGE_ON), ERROR_SUCCESS);
+    for (i = 0; i < 5; i++) {
+        send_to(s, "x", 1, &address);
+    }
+    until(s, POLLIN);
+    CHECK_IS(ProcessSocketNotifications(port, 0, NULL, SOON, 8, entries, &received), ERROR_SUCCESS);
+    CHECK_IS(received, 1);
+    CHECK_IS(SocketNotificationRetrieveEvents(&entries[0]), SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, s, 1);
+
+    CHECK_IS(enable(port, s, 2, FILTER_IN | FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT);
+    END_REGISTRATION(port, s, 2);
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* Row 18. */
+static void level_persistent_goes_on_until_it_is_drained(void)
+{
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    char byte;
+    int i;
+    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    for (i = 0; i < 3; i++) {
+        send_to(s, "x", 1, &address);
+    }
+    for (i = 0; i < 3; i++) {
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN); /* without a read in between */
+        CHECK_IS(recv(s, &byte, 1, 0), 1);
+    }
+    CHECK(is_silent(port));
+    send_to(s, "x", 1, &address);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, s, 1);
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* Row 19. */
+static void a_one_shot_disarms_everything(void)
+{
+    SOCKET near, far;
+    tcp_pair(&near, &far);
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_OUT | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
+    send_all(far, "x", 1);
+    until(near, POLLIN);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    CHECK(is_silent(port));
+    END_REGISTRATION(port, near, 1); /* it was not removed by its packet */
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+}
+
+/* Row 20. */
+static void level_tells_what_holds_already_and_nothing_that_does_not(void)
+{
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    char byte;
+    int i;
+    send_to(s, "x", 1, &address);
+    until(s, POLLIN);
+    for (i = 0; i < 3; i++) {
+        CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    }
+    /* Enabled with something to read, which is gone before anybody waits: a blocking read would hang. */
+    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_IS(recv(s, &byte, 1, 0), 1);
+    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    send_to(s, "x", 1, &address);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, s, 1);
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* Row 21: every arrival after a drain is told. */
+static void no_rising_edge_is_lost(void)
+{
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    char byte;
+    int i;
+    set_nonblocking(s);
+    CHECK_IS(enable(port, s, 1, FILTER_IN, EDGE_ON), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    for (i = 0; i < 300; i++) {
+        send_to(s, "x", 1, &address);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+        while (recv(s, &byte, 1, 0) == 1) {
+        }
+        CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+    }
+    END_REGISTRATION(port, s, 1);
+
+    /* Row 22: an edge for one packet. */
+    for (i = 0; i < 10; i++) {
+        CHECK_IS(enable(port, s, 2, FILTER_IN, EDGE_ONCE), ERROR_SUCCESS);
+        send_to(s, "x", 1, &address);
+        CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+        send_to(s, "x", 1, &address);
+        CHECK(i > 2 || is_silent(port));
+        while (recv(s, &byte, 1, 0) == 1) {
+        }
+    }
+    END_REGISTRATION(port, s, 2);
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* Row 23. */
+static void a_listener_and_a_connect_are_told(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client = tcp_socket(), accepted;
+    set_nonblocking(client);
+    CHECK_IS(enable(port, listener, 1, FILTER_IN | FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, client, 2, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    CHECK_SOCKET_ERROR(connect(client, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
+    until(client, POLLOUT);
+    until(listener, POLLIN);
+    {
+        int i, is_told[3] = {0};
+        for (i = 0; i < 2; i++) {
+            unsigned events;
+            uintptr_t key = NEXT(port, &events);
+            CHECK(key == 1 || key == 2);
+            CHECK_IS(events, key == 1 ? SOCK_NOTIFY_EVENT_IN : SOCK_NOTIFY_EVENT_OUT);
+            CHECK_IS(is_told[key]++, 0);
+        }
+    }
+    accepted = accept(listener, NULL, NULL);
+    CHECK(accepted != INVALID_SOCKET);
+    CHECK_IS(enable(port, listener, 1, FILTER_IN | FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    END_REGISTRATION(port, listener, 1);
+    END_REGISTRATION(port, client, 2);
+    CHECK_IS(closesocket(listener), 0);
+    CHECK_IS(closesocket(client), 0);
+    CHECK_IS(closesocket(accepted), 0);
+}
+
+/* Row 24. */
+static void the_end_of_a_stream(void)
+{
+    SOCKET near, far;
+    char byte;
+
+    /* Half closed, with nothing left to read. */
+    tcp_pair(&near, &far);
+    CHECK_IS(shutdown(far, SD_SEND), 0);
+    until(near, POLLRDHUP);
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_HANGUP);
+    CHECK_IS(recv(near, &byte, 1, 0), 0);
+    /* Whoever asked only for IN is not left to hang. */
+    CHECK_IS(enable(port, near, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, near, 1);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+
+    /* Closed, with data left: both in one packet; the data read, only the end is left. */
+    tcp_pair(&near, &far);
+    send_all(far, "x", 1);
+    CHECK_IS(closesocket(far), 0);
+    until(near, POLLIN | POLLRDHUP);
+    CHECK_IS(enable(port, near, 2, FILTER_IN | FILTER_HANGUP, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_HANGUP);
+    receive_all(near, &byte, 1);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP); /* and goes on to be told */
+    END_REGISTRATION(port, near, 2);
+    CHECK_IS(closesocket(near), 0);
+
+    /* Nobody is told who did not ask. */
+    tcp_pair(&near, &far);
+    CHECK_IS(enable(port, near, 3, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_IS(shutdown(far, SD_SEND), 0);
+    until(near, POLLRDHUP);
+    CHECK(is_silent(port));
+    END_REGISTRATION(port, near, 3);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+}
+
+static void an_aborted_stream(void)
+{
+    struct linger at_once;
+    SOCKET near, far;
+    unsigned events;
+    char byte;
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    tcp_pair(&near, &far);
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(closesocket(far), 0);
+    CHECK_IS(NEXT(port, &events), 1);
+    CHECK(events & (SOCK_NOTIFY_EVENT_HANGUP | SOCK_NOTIFY_EVENT_ERR));
+    CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+    END_REGISTRATION(port, near, 1);
+    CHECK_IS(closesocket(near), 0);
+}
+
+/* Row 25. */
+static void a_refused_connect_is_an_error_and_not_writable(void)
+{
+    SOCKET s = tcp_socket(), keeper;
+    struct sockaddr_in address = nobody(&keeper);
+    int error = 0, length = sizeof error;
+    set_nonblocking(s);
+    CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_ERR);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&error, &length), 0);
+    CHECK_IS(error, WSAECONNREFUSED);
+    CHECK_IS(length, sizeof error);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&error, &length), 0);
+    CHECK_IS(error, 0);
+    END_REGISTRATION(port, s, 1);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(keeper), 0);
+}
+
+/* Row 26. */
+static void a_fresh_stream_is_silent_and_a_datagram_socket_is_not(void)
+{
+    struct sockaddr_in address, refuses;
+    SOCKET stream = tcp_socket(), datagrams = udp_socket(), listener, keeper;
+    set_nonblocking(stream);
+    CHECK_IS(enable(port, stream, 1, FILTER_IN | FILTER_OUT | FILTER_HANGUP, LEVEL_ON), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, datagrams, 2, FILTER_IN | FILTER_OUT | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_OUT);
+    END_REGISTRATION(port, datagrams, 2);
+
+    /* After a refusal it is fresh again, and may connect to somebody else. */
+    refuses = nobody(&keeper);
+    CHECK_IS(enable(port, stream, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_SOCKET_ERROR(connect(stream, (struct sockaddr *)&refuses, sizeof refuses), WSAEWOULDBLOCK);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_ERR);
+    {
+        char byte;
+        CHECK_SOCKET_ERROR(recv(stream, &byte, 1, 0), WSAECONNREFUSED);
+    }
+    listener = tcp_listener(&address);
+    WSASetLastError(0);
+    CHECK_IS(connect(stream, (struct sockaddr *)&address, sizeof address), SOCKET_ERROR);
+    if (WSAGetLastError() == WSAECONNABORTED) { /* Linux tells once more that the last attempt has failed */
+        CHECK_IS(enable(port, stream, 1, FILTER_IN | FILTER_OUT | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK(is_silent(port));
+        CHECK_SOCKET_ERROR(connect(stream, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
+    }
+    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+    CHECK_IS(enable(port, stream, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
+    END_REGISTRATION(port, stream, 1);
+    CHECK_IS(closesocket(stream), 0);
+    CHECK_IS(closesocket(datagrams), 0);
+    CHECK_IS(closesocket(listener), 0);
+    CHECK_IS(closesocket(keeper), 0);
+}
+
+/* Row 27. */
+static void what_cannot_be_masked_does_not_spin(void)
+{
+    SOCKET near, far;
+    struct linger at_once;
+    unsigned events;
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    tcp_pair(&near, &far);
+    CHECK_IS(enable(port, near, 1, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(closesocket(far), 0);
+    CHECK_IS(NEXT(port, &events), 1);
+    CHECK_IS(events & (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT), 0);
+    CHECK(is_silent(port));
+    END_REGISTRATION(port, near, 1);
+    CHECK_IS(closesocket(near), 0);
+}
+
+int main(void)
+{
+    start();
+    port = new_port(0);
+    states_that_follow_each_other_are_one_packet();
+    level_persistent_goes_on_until_it_is_drained();
+    a_one_shot_disarms_everything();
+    level_tells_what_holds_already_and_nothing_that_does_not();
+    no_rising_edge_is_lost();
+    a_listener_and_a_connect_are_told();
+    the_end_of_a_stream();
+    an_aborted_stream();
+    a_refused_connect_is_an_error_and_not_writable();
+    a_fresh_stream_is_silent_and_a_datagram_socket_is_not();
+    what_cannot_be_masked_does_not_spin();
+    CHECK_IS(CloseHandle(port), TRUE);
+    return finish();
+}

@@ -1,0 +1,198 @@
+//! The headers compile in every language, order and company that is promised, without a warning.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+mod toolchain;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use toolchain::{Language, STRICT, compilers, include_flags, package, scratch, succeed};
+
+/// The standards of a language in which the headers are read, the strict ones and those with additions.
+fn standards(language: Language) -> &'static [&'static str] {
+    match language {
+        Language::C11 => &["c11", "gnu11", "c17", "gnu17"],
+        Language::Cxx17 => &["c++17", "gnu++17", "c++20"],
+    }
+}
+
+/// What a source does with the headers, so that none of it is left out by the compiler.
+const USES: &str = "
+#include <stddef.h>
+int used(void);
+int used(void) {
+    SOCK_NOTIFY_REGISTRATION registration;
+    OVERLAPPED_ENTRY entry;
+    WSADATA data;
+    UINT32 received;
+    u_long on = 1;
+    struct sockaddr_in address;
+    int length = (int)sizeof address, value = 0;
+    char byte = 0;
+    HANDLE port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);
+    SOCKET s, accepted;
+    if (WSAStartup(MAKEWORD(2, 2), &data) != 0 || port == NULL)
+        return (int)GetLastError();
+    s = socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
+    if (s == INVALID_SOCKET || ioctlsocket(s, FIONBIO, &on) == SOCKET_ERROR)
+        return WSAGetLastError();
+    memset(&address, 0, sizeof address);
+    memset(&registration, 0, sizeof registration);
+    address.sin_family = AF_INET;
+    if (bind(s, (struct sockaddr *)&address, sizeof address) == SOCKET_ERROR || listen(s, SOMAXCONN) != 0 ||
+        getsockname(s, (struct sockaddr *)&address, &length) != 0)
+        return WSAGetLastError();
+    accepted = accept(s, (struct sockaddr *)&address, &length);
+    if (accepted == INVALID_SOCKET && WSAGetLastError() != WSAEWOULDBLOCK)
+        return 1;
+    if ((accepted = accept(s, NULL, NULL)) != INVALID_SOCKET || recv(s, &byte, 1, 0) == SOCKET_ERROR ||
+        send(s, &byte, 1, 0) == SOCKET_ERROR || shutdown(s, SD_BOTH) == SOCKET_ERROR)
+        SetLastError(2);
+    if (getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&value, &length) != 0 ||
+        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, (const char *)&value, sizeof value) != 0 ||
+        recvfrom(s, &byte, 1, 0, (struct sockaddr *)&address, &length) < 0 ||
+        sendto(s, &byte, 1, 0, (const struct sockaddr *)&address, sizeof address) < 0 ||
+        connect(s, (const struct sockaddr *)&address, sizeof address) == SOCKET_ERROR ||
+        getpeername(s, (struct sockaddr *)&address, &length) != 0)
+        WSASetLastError(3);
+    registration.socket = s;
+    registration.completionKey = &registration;
+    registration.eventFilter = SOCK_NOTIFY_REGISTER_EVENTS_ALL;
+    registration.operation = SOCK_NOTIFY_OP_ENABLE;
+    registration.triggerFlags = SOCK_NOTIFY_TRIGGER_EDGE | SOCK_NOTIFY_TRIGGER_ONESHOT;
+    if (ProcessSocketNotifications(port, 1, &registration, INFINITE, 1, &entry, &received) == ERROR_SUCCESS)
+        SetLastError(SocketNotificationRetrieveEvents(&entry) & SOCK_NOTIFY_EVENTS_ALL);
+    closesocket(s);
+    return CloseHandle(port) ? WSACleanup() : 4;
+}
+";
+
+/// Compiles a source under every standard, with each set of flags.
+fn compiles(test: &str, text: &str, flags: &[&[&str]]) {
+    let directory = scratch(test);
+    for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+        let source = directory.join(name);
+        fs::write(&source, text).unwrap();
+        for compiler in compilers(language) {
+            for standard in standards(language) {
+                for flags in flags {
+                    compile(&compiler, standard, flags, &source);
+                }
+            }
+        }
+    }
+}
+
+fn compile(compiler: &str, standard: &str, flags: &[&str], source: &Path) {
+    let mut command = Command::new(compiler);
+    command.arg(format!("-std={standard}")).args(STRICT).args(include_flags()).args(flags);
+    succeed(command.args(["-c", "-o", "/dev/null"]).arg(source));
+}
+
+const PLAIN: &[&[&str]] = &[&[]];
+
+/// Every header of the two directories, by itself and twice.
+#[test]
+fn each_header_stands_alone() {
+    for directory in ["include", "compat/include"] {
+        for entry in fs::read_dir(package().join(directory)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let text = format!("#include <{name}>\n#include <{name}>\nint unit;\n");
+            compiles(&format!("alone-{name}"), &text, PLAIN);
+        }
+    }
+}
+
+const SYSTEM: &str = "#include <sys/types.h>\n#include <sys/socket.h>\n#include <sys/ioctl.h>\n\
+    #include <sys/select.h>\n#include <netinet/in.h>\n#include <netinet/tcp.h>\n#include <arpa/inet.h>\n\
+    #include <netdb.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <pthread.h>\n#include <poll.h>\n\
+    #include <errno.h>\n#include <string.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <wchar.h>\n\
+    #include <time.h>\n#include <signal.h>\n#include <stdint.h>\n";
+const OURS: &str = "#include <winsock2.h>\n#include <mswsock.h>\n#include <windows.h>\n";
+
+/// With the additions of the system asked for and not, as a program does it that has more in view.
+const COMPANY: &[&[&str]] = &[
+    &[],
+    &["-D_GNU_SOURCE"],
+    &["-D_POSIX_C_SOURCE=200809L"],
+    &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],
+    &["-DWIN32_LEAN_AND_MEAN", "-DNOMINMAX", "-D_WIN32_WINNT=0x0A00"],
+    &["-DCP_WITH_WIN32", "-DCP_WITH_SAL"],
+];
+
+#[test]
+fn the_systems_headers_may_come_before() {
+    compiles("before", &format!("{SYSTEM}{OURS}{USES}"), COMPANY);
+}
+
+#[test]
+fn the_systems_headers_may_come_after() {
+    compiles("after", &format!("{OURS}{SYSTEM}{USES}"), COMPANY);
+}
+
+#[test]
+fn the_systems_headers_may_come_in_between() {
+    for (before, after) in [
+        ("#include <sys/socket.h>\n", "#include <netinet/in.h>\n#include <pthread.h>\n"),
+        ("#include <netinet/in.h>\n", "#include <sys/socket.h>\n#include <pthread.h>\n"),
+        ("#include <pthread.h>\n", "#include <sys/socket.h>\n#include <netinet/in.h>\n"),
+    ] {
+        compiles("between", &format!("{before}{OURS}{after}{USES}"), PLAIN);
+        let text = format!("#include <windows.h>\n{before}#include <winsock2.h>\n{after}{USES}");
+        compiles("between", &text, PLAIN);
+    }
+}
+
+/// The optional headers beside the others, in any order.
+#[test]
+fn the_optional_headers_may_come_anywhere() {
+    let optional = "#include <sal.h>\n#include <cp_win32.h>\n#include <completion_port.h>\n";
+    compiles("optional-first", &format!("{optional}{SYSTEM}{OURS}{USES}"), PLAIN);
+    compiles("optional-last", &format!("{OURS}{SYSTEM}{optional}{USES}"), PLAIN);
+    compiles("ws2tcpip", &format!("{OURS}#include <ws2tcpip.h>\n{USES}"), PLAIN);
+}
+
+/// Sources name the libraries they need by a pragma of the reference's compilers.
+#[test]
+fn a_pragma_that_names_a_library_is_no_fault() {
+    let text = format!("{OURS}#pragma comment(lib, \"ws2_32.lib\")\n{USES}");
+    let directory = scratch("pragma");
+    let [c, cxx] = ["unit.c", "unit.cpp"].map(|name| directory.join(name));
+    fs::write(&c, &text).unwrap();
+    fs::write(&cxx, &text).unwrap();
+    for compiler in compilers(Language::C11) {
+        compile(&compiler, "c11", &[], &c);
+    }
+    for compiler in compilers(Language::Cxx17) {
+        // Some compilers do not heed in C++ what the header says of pragmas; the pkg-config file does it.
+        compile(&compiler, "c++17", &["-Wno-unknown-pragmas"], &cxx);
+    }
+}
+
+/// With wide names.
+#[test]
+fn unicode_names_are_the_wide_ones() {
+    let text = format!(
+        "#include <windows.h>\n#include <winsock2.h>\n{USES}\
+         HMODULE wide(void);\nHMODULE wide(void) {{ return LoadLibrary(TEXT(\"ws2_32.dll\")); }}\n"
+    );
+    compiles("unicode", &text, &[&["-DUNICODE", "-D_UNICODE"], &[]]);
+}
+
+/// As the standard library of C++ is used beside them.
+#[test]
+fn the_standard_library_of_cxx_may_come_before_and_after() {
+    let standard = "#include <algorithm>\n#include <atomic>\n#include <chrono>\n#include <condition_variable>\n\
+        #include <functional>\n#include <iostream>\n#include <limits>\n#include <map>\n#include <memory>\n\
+        #include <mutex>\n#include <string>\n#include <thread>\n#include <unordered_map>\n#include <vector>\n";
+    let directory = scratch("standard-library");
+    let source = directory.join("unit.cpp");
+    for text in [format!("{standard}{OURS}{USES}"), format!("{OURS}{standard}{USES}")] {
+        fs::write(&source, text).unwrap();
+        for compiler in compilers(Language::Cxx17) {
+            compile(&compiler, "c++17", &["-DCP_WITH_WIN32", "-DCP_WITH_SAL"], &source);
+        }
+    }
+}

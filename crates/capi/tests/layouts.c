@@ -1,0 +1,196 @@
+/* Sizes, offsets and values that the reference fixes, checked while this is compiled. The Rust side checks the
+ * same numbers of its own types. */
+#define CP_WITH_WIN32
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include <completion_port.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+#define HOLDS(claim) static_assert(claim, #claim)
+#else
+#define HOLDS(claim) _Static_assert(claim, #claim)
+#endif
+#define IS_AT(type, member, offset, size) \
+    HOLDS(offsetof(type, member) == (offset)); \
+    HOLDS(sizeof(((type *)0)->member) == (size))
+#define IS(name, value) HOLDS((name) == (value))
+
+/* ---- types ---------------------------------------------------------------------------------------- */
+
+HOLDS(sizeof(SOCKET) == 8 && (SOCKET)-1 > 0);
+HOLDS(sizeof(HANDLE) == 8);
+HOLDS(sizeof(BOOL) == 4 && (BOOL)-1 < 0);
+HOLDS(sizeof(BYTE) == 1 && sizeof(WORD) == 2 && sizeof(DWORD) == 4 && sizeof(ULONG) == 4 && sizeof(LONG) == 4);
+HOLDS((DWORD)-1 > 0 && (ULONG)-1 > 0 && (LONG)-1 < 0);
+HOLDS(sizeof(UINT8) == 1 && sizeof(UINT16) == 2 && sizeof(UINT32) == 4 && sizeof(UINT64) == 8);
+HOLDS(sizeof(ULONG_PTR) == 8 && sizeof(UINT_PTR) == 8 && sizeof(DWORD_PTR) == 8 && sizeof(PVOID) == 8);
+HOLDS(sizeof(USHORT) == 2 && sizeof(UCHAR) == 1 && sizeof(ULONGLONG) == 8 && sizeof(LONGLONG) == 8);
+HOLDS(sizeof(u_long) == 8); /* the system's own: here it is not a DWORD */
+
+/* ---- structures ------------------------------------------------------------------------------------- */
+
+HOLDS(sizeof(SOCK_NOTIFY_REGISTRATION) == 24);
+IS_AT(SOCK_NOTIFY_REGISTRATION, socket, 0x00, 8);
+IS_AT(SOCK_NOTIFY_REGISTRATION, completionKey, 0x08, 8);
+IS_AT(SOCK_NOTIFY_REGISTRATION, eventFilter, 0x10, 2);
+IS_AT(SOCK_NOTIFY_REGISTRATION, operation, 0x12, 1);
+IS_AT(SOCK_NOTIFY_REGISTRATION, triggerFlags, 0x13, 1);
+IS_AT(SOCK_NOTIFY_REGISTRATION, registrationResult, 0x14, 4);
+
+HOLDS(sizeof(OVERLAPPED_ENTRY) == 32);
+IS_AT(OVERLAPPED_ENTRY, lpCompletionKey, 0x00, 8);
+IS_AT(OVERLAPPED_ENTRY, lpOverlapped, 0x08, 8);
+IS_AT(OVERLAPPED_ENTRY, Internal, 0x10, 8);
+IS_AT(OVERLAPPED_ENTRY, dwNumberOfBytesTransferred, 0x18, 4);
+
+HOLDS(sizeof(OVERLAPPED) == 32);
+IS_AT(OVERLAPPED, Internal, 0x00, 8);
+IS_AT(OVERLAPPED, InternalHigh, 0x08, 8);
+IS_AT(OVERLAPPED, Offset, 0x10, 4);
+IS_AT(OVERLAPPED, OffsetHigh, 0x14, 4);
+IS_AT(OVERLAPPED, Pointer, 0x10, 8);
+IS_AT(OVERLAPPED, hEvent, 0x18, 8);
+
+HOLDS(sizeof(WSABUF) == 16);
+IS_AT(WSABUF, len, 0x00, 4);
+IS_AT(WSABUF, buf, 0x08, 8);
+
+HOLDS(sizeof(WSADATA) == 408);
+IS_AT(WSADATA, wVersion, 0x00, 2);
+IS_AT(WSADATA, wHighVersion, 0x02, 2);
+IS_AT(WSADATA, iMaxSockets, 0x04, 2);
+IS_AT(WSADATA, iMaxUdpDg, 0x06, 2);
+IS_AT(WSADATA, lpVendorInfo, 0x08, 8);
+IS_AT(WSADATA, szDescription, 0x10, 257);
+IS_AT(WSADATA, szSystemStatus, 0x111, 129);
+
+/* The same under the names that clash with nothing. */
+HOLDS(sizeof(cp_registration) == sizeof(SOCK_NOTIFY_REGISTRATION));
+HOLDS(sizeof(cp_entry) == sizeof(OVERLAPPED_ENTRY));
+
+/* ---- values ----------------------------------------------------------------------------------------- */
+
+IS(SOCK_NOTIFY_REGISTER_EVENT_NONE, 0x00);
+IS(SOCK_NOTIFY_REGISTER_EVENT_IN, 0x01);
+IS(SOCK_NOTIFY_REGISTER_EVENT_OUT, 0x02);
+IS(SOCK_NOTIFY_REGISTER_EVENT_HANGUP, 0x04);
+IS(SOCK_NOTIFY_REGISTER_EVENTS_ALL, 0x07);
+IS(SOCK_NOTIFY_EVENT_IN, 0x01);
+IS(SOCK_NOTIFY_EVENT_OUT, 0x02);
+IS(SOCK_NOTIFY_EVENT_HANGUP, 0x04);
+IS(SOCK_NOTIFY_EVENT_ERR, 0x40);
+IS(SOCK_NOTIFY_EVENT_REMOVE, 0x80);
+IS(SOCK_NOTIFY_EVENTS_ALL, 0xC7);
+IS(SOCK_NOTIFY_OP_NONE, 0x00);
+IS(SOCK_NOTIFY_OP_ENABLE, 0x01);
+IS(SOCK_NOTIFY_OP_DISABLE, 0x02);
+IS(SOCK_NOTIFY_OP_REMOVE, 0x04);
+IS(SOCK_NOTIFY_TRIGGER_ONESHOT, 0x01);
+IS(SOCK_NOTIFY_TRIGGER_PERSISTENT, 0x02);
+IS(SOCK_NOTIFY_TRIGGER_LEVEL, 0x04);
+IS(SOCK_NOTIFY_TRIGGER_EDGE, 0x08);
+IS(SOCK_NOTIFY_TRIGGER_ALL, 0x0F);
+
+IS(TRUE, 1);
+IS(FALSE, 0);
+IS(INFINITE, 0xFFFFFFFFu);
+IS(WAIT_TIMEOUT, 258);
+IS(WAIT_OBJECT_0, 0);
+IS(SOCKET_ERROR, -1);
+HOLDS(INVALID_SOCKET == ~(SOCKET)0);
+IS(WINSOCK_VERSION, 0x0202);
+IS(MAKEWORD(1, 2), 0x0201);
+IS(SD_RECEIVE, 0);
+IS(SD_SEND, 1);
+IS(SD_BOTH, 2);
+
+IS(ERROR_SUCCESS, 0);
+IS(NO_ERROR, 0);
+IS(ERROR_INVALID_HANDLE, 6);
+IS(ERROR_NOT_ENOUGH_MEMORY, 8);
+IS(ERROR_INVALID_PARAMETER, 87);
+IS(ERROR_MOD_NOT_FOUND, 126);
+IS(ERROR_PROC_NOT_FOUND, 127);
+IS(ERROR_ABANDONED_WAIT_0, 735);
+IS(ERROR_OPERATION_ABORTED, 995);
+IS(ERROR_IO_PENDING, 997);
+IS(ERROR_NOT_FOUND, 1168);
+IS(WSA_IO_PENDING, 997);
+IS(WSA_INVALID_HANDLE, 6);
+IS(WSA_OPERATION_ABORTED, 995);
+IS(WSAEINTR, 10004);
+IS(WSAEBADF, 10009);
+IS(WSAEACCES, 10013);
+IS(WSAEFAULT, 10014);
+IS(WSAEINVAL, 10022);
+IS(WSAEMFILE, 10024);
+IS(WSAEWOULDBLOCK, 10035);
+IS(WSAEINPROGRESS, 10036);
+IS(WSAEALREADY, 10037);
+IS(WSAENOTSOCK, 10038);
+IS(WSAEDESTADDRREQ, 10039);
+IS(WSAEMSGSIZE, 10040);
+IS(WSAEPROTOTYPE, 10041);
+IS(WSAENOPROTOOPT, 10042);
+IS(WSAEPROTONOSUPPORT, 10043);
+IS(WSAESOCKTNOSUPPORT, 10044);
+IS(WSAEOPNOTSUPP, 10045);
+IS(WSAEPFNOSUPPORT, 10046);
+IS(WSAEAFNOSUPPORT, 10047);
+IS(WSAEADDRINUSE, 10048);
+IS(WSAEADDRNOTAVAIL, 10049);
+IS(WSAENETDOWN, 10050);
+IS(WSAENETUNREACH, 10051);
+IS(WSAENETRESET, 10052);
+IS(WSAECONNABORTED, 10053);
+IS(WSAECONNRESET, 10054);
+IS(WSAENOBUFS, 10055);
+IS(WSAEISCONN, 10056);
+IS(WSAENOTCONN, 10057);
+IS(WSAESHUTDOWN, 10058);
+IS(WSAETIMEDOUT, 10060);
+IS(WSAECONNREFUSED, 10061);
+IS(WSAEHOSTDOWN, 10064);
+IS(WSAEHOSTUNREACH, 10065);
+IS(WSASYSNOTREADY, 10091);
+IS(WSAVERNOTSUPPORTED, 10092);
+IS(WSANOTINITIALISED, 10093);
+
+/* ---- functions: their types ---------------------------------------------------------------------------- */
+
+static HANDLE(WINAPI *const create)(HANDLE, HANDLE, ULONG_PTR, DWORD) = CreateIoCompletionPort;
+static BOOL(WINAPI *const get)(HANDLE, LPDWORD, PULONG_PTR, LPOVERLAPPED *, DWORD) = GetQueuedCompletionStatus;
+static BOOL(WINAPI *const get_many)(HANDLE, LPOVERLAPPED_ENTRY, ULONG, PULONG, DWORD,
+                                    BOOL) = GetQueuedCompletionStatusEx;
+static BOOL(WINAPI *const post)(HANDLE, DWORD, ULONG_PTR, LPOVERLAPPED) = PostQueuedCompletionStatus;
+static BOOL(WINAPI *const close_handle)(HANDLE) = CloseHandle;
+static DWORD(WSAAPI *const process)(HANDLE, UINT32, SOCK_NOTIFY_REGISTRATION *, UINT32, ULONG, OVERLAPPED_ENTRY *,
+                                    UINT32 *) = ProcessSocketNotifications;
+static int(WSAAPI *const start_up)(WORD, LPWSADATA) = WSAStartup;
+static int(WSAAPI *const clean_up)(void) = WSACleanup;
+static int(WSAAPI *const wsa_error)(void) = WSAGetLastError;
+static void(WSAAPI *const set_wsa_error)(int) = WSASetLastError;
+static DWORD(WINAPI *const error)(void) = GetLastError;
+static void(WINAPI *const set_error)(DWORD) = SetLastError;
+static int(WSAAPI *const close_socket)(SOCKET) = closesocket;
+static int(WSAAPI *const control)(SOCKET, long, u_long *) = ioctlsocket;
+
+/* Overlapped operations are laid out, if not there. */
+static LPFN_ACCEPTEX const accept_ex = NULL;
+static LPFN_CONNECTEX const connect_ex = NULL;
+static LPFN_GETACCEPTEXSOCKADDRS const addresses = NULL;
+static LPFN_DISCONNECTEX const disconnect_ex = NULL;
+
+int main(void)
+{
+    OVERLAPPED_ENTRY entry = {0, 0, 0, 0};
+    entry.dwNumberOfBytesTransferred = SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_REMOVE;
+    (void)create, (void)get, (void)get_many, (void)post, (void)close_handle, (void)process, (void)start_up;
+    (void)clean_up, (void)wsa_error, (void)set_wsa_error, (void)error, (void)set_error, (void)close_socket;
+    (void)control, (void)accept_ex, (void)connect_ex, (void)addresses, (void)disconnect_ex;
+    return SocketNotificationRetrieveEvents(&entry) != (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_REMOVE);
+}

@@ -1,0 +1,89 @@
+/* A table of functions may have the names of the calls, as libraries have it that can be given others. */
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include "check.h"
+
+typedef struct {
+    int (*recv)(SOCKET s, char *buffer, int size, int flags);
+    int (*send)(SOCKET s, const char *buffer, int size, int flags);
+    SOCKET (*accept)(SOCKET s);
+    int (*connect)(SOCKET s);
+    int (*bind)(SOCKET s);
+    int (*listen)(SOCKET s);
+    int (*socket)(int family);
+    int (*shutdown)(SOCKET s);
+    int (*getsockopt)(SOCKET s);
+    int (*setsockopt)(SOCKET s);
+    int (*closesocket)(SOCKET s);
+    int (*ioctlsocket)(SOCKET s, long command, u_long *argument);
+} CALLS;
+
+static int counted;
+
+static int my_recv(SOCKET s, char *buffer, int size, int flags)
+{
+    counted++;
+    return (int)recv(s, buffer, size, flags);
+}
+
+static int my_send(SOCKET s, const char *buffer, int size, int flags)
+{
+    counted++;
+    return (int)send(s, buffer, size, flags);
+}
+
+static SOCKET my_accept(SOCKET s)
+{
+    counted++;
+    return accept(s, NULL, NULL);
+}
+
+static int my_ioctl(SOCKET s, long command, u_long *argument)
+{
+    counted++;
+    return ioctlsocket(s, command, argument);
+}
+
+static int my_other(SOCKET s)
+{
+    (void)s;
+    return ++counted;
+}
+
+static int my_socket(int family)
+{
+    (void)family;
+    return ++counted;
+}
+
+int main(void)
+{
+    CALLS calls = {my_recv,  my_send,  my_accept, my_other, my_other,    my_other,
+                   my_socket, my_other, my_other,  my_other, closesocket, my_ioctl};
+    CALLS *table = &calls;
+    SOCKET near, far, listener;
+    struct sockaddr_in address;
+    u_long on = 1;
+    char byte = 0;
+    start();
+    tcp_pair(&near, &far);
+    CHECK_IS(table->ioctlsocket(near, FIONBIO, &on), 0);
+    CHECK_SOCKET_ERROR(table->recv(near, &byte, 1, 0), WSAEWOULDBLOCK);
+    CHECK_IS(table->send(far, "x", 1, 0), 1);
+    until(near, POLLIN);
+    CHECK_IS(calls.recv(near, &byte, 1, 0), 1);
+    CHECK_IS(byte, 'x');
+    listener = tcp_listener(&address);
+    CHECK_IS(table->ioctlsocket(listener, FIONBIO, &on), 0);
+    CHECK(table->accept(listener) == INVALID_SOCKET);
+    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+    CHECK_IS(table->connect(near) + table->bind(near) + table->listen(near) + table->socket(1), 7 + 8 + 9 + 10);
+    CHECK_IS(table->shutdown(near) + table->getsockopt(near) + table->setsockopt(near), 11 + 12 + 13);
+    CHECK_IS(counted, 13);
+    CHECK_IS(table->closesocket(near), 0);
+    CHECK_IS(calls.closesocket(far), 0);
+    CHECK_IS(table->closesocket(listener), 0);
+    return finish();
+}

@@ -1,0 +1,297 @@
+/* What sources use beside the interface: threads and waiting for them, locks, clocks, atomic operations. */
+#define CP_WITH_WIN32
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include "check.h"
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+static int rounds(void)
+{
+    return is_slow() ? ROUNDS / 40 : ROUNDS;
+}
+
+/* ---- threads -------------------------------------------------------------------------------------- */
+
+static HANDLE may_go;
+
+static DWORD WINAPI returns_its_argument(LPVOID argument)
+{
+    return (DWORD)(ULONG_PTR)argument;
+}
+
+static DWORD WINAPI waits_and_tells_its_number(LPVOID number)
+{
+    CHECK_IS(WaitForSingleObject(may_go, INFINITE), WAIT_OBJECT_0);
+    *(DWORD *)number = GetCurrentThreadId();
+    return 7;
+}
+
+static HANDLE new_thread(LPTHREAD_START_ROUTINE routine, void *argument, DWORD *id)
+{
+    HANDLE thread = CreateThread(NULL, 0, routine, argument, 0, id);
+    CHECK(thread != NULL);
+    return thread;
+}
+
+static void threads_run_and_are_waited_for(void)
+{
+    HANDLE threads[THREADS];
+    DWORD numbers[THREADS] = {0}, ids[THREADS] = {0}, code;
+    int i, k;
+    may_go = CreateEvent(NULL, TRUE, FALSE, NULL);
+    CHECK(may_go != NULL);
+    for (i = 0; i < THREADS; i++) {
+        threads[i] = new_thread(waits_and_tells_its_number, &numbers[i], &ids[i]);
+        CHECK(ids[i] != 0 && ids[i] != GetCurrentThreadId());
+    }
+    CHECK_IS(WaitForSingleObject(threads[0], 0), WAIT_TIMEOUT);
+    CHECK_IS(WaitForMultipleObjects(THREADS, threads, TRUE, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(WaitForMultipleObjects(THREADS, threads, FALSE, 0), WAIT_TIMEOUT);
+    CHECK_IS(GetExitCodeThread(threads[0], &code), TRUE);
+    CHECK_IS(code, STILL_ACTIVE);
+    CHECK_IS(SetEvent(may_go), TRUE);
+    CHECK_IS(WaitForMultipleObjects(THREADS, threads, TRUE, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(WaitForMultipleObjects(THREADS, threads, FALSE, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(threads[1], INFINITE), WAIT_OBJECT_0); /* a thread that has ended stays so */
+    for (i = 0; i < THREADS; i++) {
+        CHECK_IS(numbers[i], ids[i]);
+        for (k = 0; k < i; k++) {
+            CHECK(ids[i] != ids[k]);
+        }
+        CHECK_IS(GetExitCodeThread(threads[i], &code), TRUE);
+        CHECK_IS(code, 7);
+        CHECK_IS(CloseHandle(threads[i]), TRUE);
+        CHECK_FALSE(CloseHandle(threads[i]), ERROR_INVALID_HANDLE);
+    }
+    SetLastError(0);
+    CHECK_IS(WaitForSingleObject(threads[0], 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    SetLastError(0);
+    CHECK_IS(WaitForMultipleObjects(0, threads, TRUE, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_IS(CloseHandle(may_go), TRUE);
+
+    /* The handle may be closed while its thread runs, or has not been looked at. */
+    threads[0] = new_thread(returns_its_argument, (void *)(ULONG_PTR)0xFFFFFFFFu, NULL);
+    CHECK_IS(WaitForSingleObject(threads[0], INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(GetExitCodeThread(threads[0], &code), TRUE);
+    CHECK_IS(code, 0xFFFFFFFFu);
+    CHECK_IS(CloseHandle(threads[0]), TRUE);
+    for (i = 0; i < 20; i++) {
+        CHECK_IS(CloseHandle(new_thread(returns_its_argument, NULL, NULL)), TRUE);
+    }
+    CHECK(CreateThread(NULL, 0, NULL, NULL, 0, NULL) == NULL);
+}
+
+/* A port is no object to wait for, an object is no port. */
+static void handles_of_one_kind_are_no_others(void)
+{
+    HANDLE port = new_port(0), event = CreateEvent(NULL, FALSE, FALSE, NULL);
+    SetLastError(0);
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(SetEvent(port), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(PostQueuedCompletionStatus(event, 0, 0, NULL), ERROR_INVALID_HANDLE);
+    CHECK_IS(ProcessSocketNotifications(event, 0, NULL, 0, 0, NULL, NULL), ERROR_INVALID_HANDLE);
+    CHECK_IS(CloseHandle(event), TRUE);
+    CHECK_FALSE(SetEvent(event), ERROR_INVALID_HANDLE);
+    CHECK_IS(CloseHandle(port), TRUE);
+}
+
+static void events_are_set_and_reset(void)
+{
+    HANDLE once = CreateEvent(NULL, FALSE, TRUE, NULL), lasting = CreateEventA(NULL, TRUE, FALSE, NULL), both[2];
+    CHECK(once != NULL && lasting != NULL);
+    both[0] = once;
+    both[1] = lasting;
+    CHECK_IS(WaitForMultipleObjects(2, both, TRUE, 0), WAIT_TIMEOUT);
+    CHECK_IS(WaitForMultipleObjects(2, both, FALSE, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(once, 0), WAIT_TIMEOUT); /* the wait has reset it */
+    CHECK_IS(SetEvent(lasting), TRUE);
+    CHECK_IS(WaitForMultipleObjects(2, both, FALSE, INFINITE), WAIT_OBJECT_0 + 1);
+    CHECK_IS(WaitForSingleObject(lasting, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(SetEvent(once), TRUE);
+    CHECK_IS(WaitForMultipleObjects(2, both, TRUE, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(once, 0), WAIT_TIMEOUT);
+    CHECK_IS(WaitForSingleObject(lasting, 0), WAIT_OBJECT_0);
+    CHECK_IS(ResetEvent(lasting), TRUE);
+    CHECK_IS(WaitForSingleObject(lasting, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(CloseHandle(once), TRUE);
+    CHECK_IS(CloseHandle(lasting), TRUE);
+}
+
+/* ---- locks ----------------------------------------------------------------------------------------- */
+
+static SRWLOCK lock = SRWLOCK_INIT;
+static CRITICAL_SECTION section;
+static long long guarded_by_lock, its_twin, guarded_by_section;
+static volatile LONG added;
+static volatile LONG64 added_wide;
+
+static DWORD WINAPI counts(LPVOID unused)
+{
+    int i;
+    (void)unused;
+    for (i = 0; i < rounds(); i++) {
+        AcquireSRWLockExclusive(&lock);
+        guarded_by_lock++;
+        its_twin++;
+        ReleaseSRWLockExclusive(&lock);
+        if (i % 3 == 0) {
+            AcquireSRWLockShared(&lock);
+            CHECK_IS(guarded_by_lock, its_twin);
+            ReleaseSRWLockShared(&lock);
+        }
+        EnterCriticalSection(&section);
+        EnterCriticalSection(&section); /* the same thread may */
+        guarded_by_section++;
+        LeaveCriticalSection(&section);
+        LeaveCriticalSection(&section);
+        InterlockedIncrement(&added);
+        InterlockedExchangeAdd64(&added_wide, 3);
+    }
+    return 0;
+}
+
+static void join_all(HANDLE *threads)
+{
+    int i;
+    CHECK_IS(WaitForMultipleObjects(THREADS, threads, TRUE, INFINITE), WAIT_OBJECT_0);
+    for (i = 0; i < THREADS; i++) {
+        CHECK_IS(CloseHandle(threads[i]), TRUE);
+    }
+}
+
+static void locks_exclude(void)
+{
+    HANDLE threads[THREADS];
+    int i;
+    InitializeCriticalSection(&section);
+    for (i = 0; i < THREADS; i++) {
+        threads[i] = new_thread(counts, NULL, NULL);
+    }
+    join_all(threads);
+    CHECK_IS(guarded_by_lock, THREADS * rounds());
+    CHECK_IS(its_twin, THREADS * rounds());
+    CHECK_IS(guarded_by_section, THREADS * rounds());
+    CHECK_IS(added, THREADS * rounds());
+    CHECK_IS(added_wide, 3 * THREADS * rounds());
+
+    AcquireSRWLockShared(&lock);
+    CHECK(TryAcquireSRWLockShared(&lock));
+    CHECK(!TryAcquireSRWLockExclusive(&lock));
+    ReleaseSRWLockShared(&lock);
+    ReleaseSRWLockShared(&lock);
+    CHECK(TryAcquireSRWLockExclusive(&lock));
+    CHECK(!TryAcquireSRWLockShared(&lock));
+    CHECK(!TryAcquireSRWLockExclusive(&lock));
+    ReleaseSRWLockExclusive(&lock);
+    CHECK(TryEnterCriticalSection(&section));
+    CHECK(TryEnterCriticalSection(&section));
+    LeaveCriticalSection(&section);
+    LeaveCriticalSection(&section);
+    DeleteCriticalSection(&section);
+}
+
+static CONDITION_VARIABLE changed = CONDITION_VARIABLE_INIT;
+static int turn;
+
+static DWORD WINAPI takes_turns(LPVOID which)
+{
+    int mine = (int)(ULONG_PTR)which, i;
+    for (i = 0; i < rounds() / 40; i++) {
+        AcquireSRWLockExclusive(&lock);
+        while (turn % THREADS != mine) {
+            CHECK(SleepConditionVariableSRW(&changed, &lock, INFINITE, 0));
+        }
+        turn++;
+        ReleaseSRWLockExclusive(&lock);
+        WakeAllConditionVariable(&changed);
+    }
+    return 0;
+}
+
+static void condition_variables_wake(void)
+{
+    HANDLE threads[THREADS];
+    CONDITION_VARIABLE never;
+    int i;
+    for (i = 0; i < THREADS; i++) {
+        threads[i] = new_thread(takes_turns, (void *)(ULONG_PTR)i, NULL);
+    }
+    join_all(threads);
+    CHECK_IS(turn, THREADS * (rounds() / 40));
+    InitializeConditionVariable(&never);
+    InitializeCriticalSection(&section);
+    EnterCriticalSection(&section);
+    CHECK_FALSE(SleepConditionVariableCS(&never, &section, A_WHILE), ERROR_TIMEOUT);
+    LeaveCriticalSection(&section);
+    WakeConditionVariable(&never);
+    DeleteCriticalSection(&section);
+}
+
+/* ---- clocks and atomic operations ---------------------------------------------------------------------- */
+
+static void clocks_go_on(void)
+{
+    LARGE_INTEGER frequency, before, after;
+    ULONGLONG ticks = GetTickCount64();
+    CHECK_IS(QueryPerformanceFrequency(&frequency), TRUE);
+    CHECK(frequency.QuadPart >= 1000000);
+    CHECK_IS(QueryPerformanceCounter(&before), TRUE);
+    Sleep(0);
+    Sleep(25);
+    CHECK_IS(QueryPerformanceCounter(&after), TRUE);
+    CHECK((after.QuadPart - before.QuadPart) * 1000 / frequency.QuadPart >= 25);
+    CHECK(GetTickCount64() - ticks >= 25);
+    SwitchToThread();
+}
+
+static void atomic_operations_return_what_they_return(void)
+{
+    volatile LONG word = 5;
+    volatile LONG64 wide = 5;
+    int one, other;
+    PVOID volatile pointer = &one;
+    CHECK_IS(InterlockedIncrement(&word), 6);
+    CHECK_IS(InterlockedDecrement(&word), 5);
+    CHECK_IS(InterlockedExchangeAdd(&word, 10), 5);
+    CHECK_IS(InterlockedAdd(&word, 1), 16);
+    CHECK_IS(InterlockedExchange(&word, 12), 16);
+    CHECK_IS(InterlockedAnd(&word, 10), 12);
+    CHECK_IS(InterlockedOr(&word, 1), 8);
+    CHECK_IS(InterlockedXor(&word, 3), 9);
+    CHECK_IS(InterlockedCompareExchange(&word, 100, 11), 10);
+    CHECK_IS(word, 10);
+    CHECK_IS(InterlockedCompareExchange(&word, 100, 10), 10);
+    CHECK_IS(word, 100);
+    CHECK_IS(InterlockedIncrement64(&wide), 6);
+    CHECK_IS(InterlockedDecrement64(&wide), 5);
+    CHECK_IS(InterlockedExchange64(&wide, (LONG64)1 << 40), 5);
+    CHECK_IS(InterlockedExchangeAdd64(&wide, 1), (LONG64)1 << 40);
+    CHECK_IS(InterlockedCompareExchange64(&wide, 0, ((LONG64)1 << 40) + 1), ((LONG64)1 << 40) + 1);
+    CHECK_IS(wide, 0);
+    CHECK(InterlockedCompareExchangePointer(&pointer, &other, &other) == &one);
+    CHECK(pointer == &one);
+    CHECK(InterlockedCompareExchangePointer(&pointer, &other, &one) == &one);
+    CHECK(InterlockedExchangePointer(&pointer, NULL) == &other);
+    MemoryBarrier();
+    word = (LONG)0x7FFFFFFF;
+    CHECK_IS(InterlockedIncrement(&word), (LONG)0x80000000);
+}
+
+int main(void)
+{
+    start();
+    threads_run_and_are_waited_for();
+    handles_of_one_kind_are_no_others();
+    events_are_set_and_reset();
+    locks_exclude();
+    condition_variables_wake();
+    clocks_go_on();
+    atomic_operations_return_what_they_return();
+    return finish();
+}

@@ -1,0 +1,371 @@
+/* Socket calls as they are written for Winsock: what they return, and the code after each failure. */
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "check.h"
+
+/* The call makes no socket, for this reason. */
+#define CHECK_NO_SOCKET(call, code) \
+    do { \
+        SOCKET check_made; \
+        WSASetLastError(0); \
+        check_made = (call); \
+        CHECK(check_made == INVALID_SOCKET); \
+        CHECK_IS(WSAGetLastError(), (code)); \
+    } while (0)
+
+static void winsock_is_started_and_cleaned_up(void)
+{
+    WSADATA data;
+    memset(&data, 0xFF, sizeof data);
+    CHECK_IS(WSAStartup(WINSOCK_VERSION, &data), 0);
+    CHECK_IS(data.wVersion, WINSOCK_VERSION);
+    CHECK_IS(data.wVersion, MAKEWORD(2, 2));
+    CHECK_IS(LOBYTE(data.wVersion), 2);
+    CHECK_IS(HIBYTE(data.wVersion), 2);
+    CHECK_IS(data.wHighVersion, MAKEWORD(2, 2));
+    CHECK(memchr(data.szDescription, 0, sizeof data.szDescription) != NULL);
+    CHECK(memchr(data.szSystemStatus, 0, sizeof data.szSystemStatus) != NULL);
+    CHECK_IS(WSACleanup(), 0); /* the other start is still there */
+    CHECK_IS(WSAStartup(MAKEWORD(0, 0), &data), WSAVERNOTSUPPORTED);
+    CHECK_IS(WSAStartup(MAKEWORD(2, 2), NULL), WSAEFAULT);
+
+    CHECK_IS(WSACleanup(), 0);
+    CHECK_SOCKET_ERROR(WSACleanup(), WSANOTINITIALISED);
+    CHECK_IS(WSAStartup(MAKEWORD(2, 2), &data), 0);
+}
+
+static void *has_an_error_of_its_own(void *argument)
+{
+    (void)argument;
+    CHECK_IS(GetLastError(), 0);
+    CHECK_IS(WSAGetLastError(), 0);
+    WSASetLastError(WSAEINTR);
+    CHECK_IS(GetLastError(), WSAEINTR);
+    return NULL;
+}
+
+static void the_last_error_is_one_word_for_each_thread(void)
+{
+    pthread_t thread;
+    SetLastError(12345);
+    CHECK_IS(GetLastError(), 12345);
+    CHECK_IS(WSAGetLastError(), 12345);
+    WSASetLastError(WSAEACCES);
+    CHECK_IS(GetLastError(), WSAEACCES);
+    CHECK_IS(pthread_create(&thread, NULL, has_an_error_of_its_own, NULL), 0);
+    CHECK_IS(pthread_join(thread, NULL), 0);
+    CHECK_IS(WSAGetLastError(), WSAEACCES);
+    SetLastError(0xFFFFFFFFu);
+    CHECK_IS(GetLastError(), 0xFFFFFFFFu);
+}
+
+static void what_would_block_says_so(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), datagrams = udp_socket(), near, far;
+    static char bytes[1 << 16];
+    int sent;
+    bind_to_loopback(datagrams);
+    set_nonblocking(listener);
+    set_nonblocking(datagrams);
+    CHECK_IS(WSAEWOULDBLOCK, 10035);
+    CHECK_NO_SOCKET(accept(listener, NULL, NULL), WSAEWOULDBLOCK);
+    CHECK_SOCKET_ERROR(recv(datagrams, bytes, sizeof bytes, 0), WSAEWOULDBLOCK);
+    CHECK_SOCKET_ERROR(recvfrom(datagrams, bytes, sizeof bytes, 0, NULL, NULL), WSAEWOULDBLOCK);
+    tcp_pair(&near, &far);
+    set_nonblocking(near);
+    CHECK_SOCKET_ERROR(recv(near, bytes, sizeof bytes, 0), WSAEWOULDBLOCK);
+    WSASetLastError(0);
+    do {
+        sent = (int)send(near, bytes, sizeof bytes, 0);
+    } while (sent > 0);
+    CHECK_IS(sent, SOCKET_ERROR);
+    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+    CHECK_IS(closesocket(listener), 0);
+    CHECK_IS(closesocket(datagrams), 0);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+}
+
+static void a_connect_that_goes_on_would_block(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), s = tcp_socket();
+    int error = -1, length = sizeof error;
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
+    until(s, POLLOUT);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&error, &length), 0);
+    CHECK_IS(error, 0);
+    CHECK_IS(connect(s, (struct sockaddr *)&address, sizeof address) == 0 ? WSAEISCONN : WSAGetLastError(),
+             WSAEISCONN);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, sizeof address), WSAEISCONN);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(listener), 0);
+}
+
+static void failures_have_winsock_codes(void)
+{
+    SOCKET stream = tcp_socket(), datagrams = udp_socket(), closed = tcp_socket(), keeper, near, far;
+    struct sockaddr_in refuses = nobody(&keeper), taken = bind_to_loopback(datagrams), somewhere = loopback();
+    struct sockaddr_in other;
+    struct linger at_once;
+    SOCKET another = udp_socket();
+    char byte = 'x';
+    static char much[70000];
+    int value = 1, length = sizeof other, file;
+
+    CHECK_IS(closesocket(closed), 0);
+    CHECK_SOCKET_ERROR(closesocket(closed), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(closesocket(INVALID_SOCKET), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(recv(closed, &byte, 1, 0), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(send(closed, &byte, 1, 0), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(listen(closed, 1), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(shutdown(closed, SD_BOTH), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(getsockname(closed, (struct sockaddr *)&other, &length), WSAENOTSOCK);
+    CHECK_NO_SOCKET(accept(closed, NULL, NULL), WSAENOTSOCK);
+    file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    CHECK_SOCKET_ERROR(recv((SOCKET)file, &byte, 1, 0), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(closesocket((SOCKET)file), WSAENOTSOCK); /* and it stays open */
+    CHECK(fcntl(file, F_GETFD) != -1);
+    CHECK_IS(close(file), 0);
+
+    CHECK_NO_SOCKET(socket(9999, SOCK_STREAM, 0), WSAEAFNOSUPPORT);
+    CHECK_SOCKET_ERROR(bind(another, (struct sockaddr *)&taken, sizeof taken), WSAEADDRINUSE);
+    CHECK_SOCKET_ERROR(connect(stream, (struct sockaddr *)&refuses, sizeof refuses), WSAECONNREFUSED);
+    CHECK_SOCKET_ERROR(recv(stream, &byte, 1, 0), WSAENOTCONN);
+    CHECK_SOCKET_ERROR(getpeername(stream, (struct sockaddr *)&other, &length), WSAENOTCONN);
+    CHECK_SOCKET_ERROR(shutdown(stream, SD_SEND), WSAENOTCONN);
+    CHECK_SOCKET_ERROR(sendto(datagrams, much, sizeof much, 0, (struct sockaddr *)&taken, sizeof taken),
+                       WSAEMSGSIZE);
+    CHECK_SOCKET_ERROR(setsockopt(stream, SOL_SOCKET, 9999, (const char *)&value, sizeof value), WSAENOPROTOOPT);
+    length = sizeof value;
+    CHECK_SOCKET_ERROR(getsockopt(stream, SOL_SOCKET, 9999, (char *)&value, &length), WSAENOPROTOOPT);
+    CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
+    somewhere.sin_addr.s_addr = htonl(0xC6336401); /* 198.51.100.1: nobody's own address */
+    CHECK_SOCKET_ERROR(bind(stream, (struct sockaddr *)&somewhere, sizeof somewhere), WSAEADDRNOTAVAIL);
+
+    /* No signal for who sends in vain. */
+    tcp_pair(&near, &far);
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAESHUTDOWN);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+    tcp_pair(&near, &far);
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(closesocket(far), 0);
+    until(near, POLLERR);
+    CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAECONNRESET);
+    WSASetLastError(0);
+    CHECK_IS(send(near, &byte, 1, 0), SOCKET_ERROR);
+    CHECK(WSAGetLastError() == WSAECONNRESET || WSAGetLastError() == WSAECONNABORTED ||
+          WSAGetLastError() == WSAESHUTDOWN);
+    CHECK_IS(closesocket(near), 0);
+
+    CHECK_IS(closesocket(stream), 0);
+    CHECK_IS(closesocket(datagrams), 0);
+    CHECK_IS(closesocket(another), 0);
+    CHECK_IS(closesocket(keeper), 0);
+}
+
+/* u_long has eight bytes here. */
+static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
+{
+    struct {
+        u_long before, value, after;
+    } words;
+    SOCKET near, far;
+    char byte;
+    unsigned shift;
+    tcp_pair(&near, &far);
+    words.before = words.after = (u_long)0x5A5A5A5A5A5A5A5Au;
+    for (shift = 0; shift < 8 * sizeof(u_long); shift++) {
+        words.value = (u_long)1 << shift;
+        CHECK_IS(ioctlsocket(near, FIONBIO, &words.value), 0);
+        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAEWOULDBLOCK);
+        words.value = 0;
+        CHECK_IS(ioctlsocket(near, FIONBIO, &words.value), 0);
+        CHECK(!(fcntl((int)near, F_GETFL) & O_NONBLOCK));
+    }
+    words.value = ~(u_long)0;
+    CHECK_IS(ioctlsocket(near, FIONREAD, &words.value), 0);
+    CHECK_IS(words.value, 0);
+#ifdef __cplusplus
+    {
+        DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes: another overload */
+        CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
+        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        doubled[1] = UNTOUCHED;
+        CHECK_IS(ioctlsocket(near, FIONREAD, &doubled[1]), 0);
+        CHECK(doubled[0] == UNTOUCHED && doubled[1] == 0 && doubled[2] == UNTOUCHED);
+        CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
+    }
+#endif
+    send_all(far, "hello", 5);
+    while (words.value < 5) {
+        words.value = ~(u_long)0;
+        CHECK_IS(ioctlsocket(near, FIONREAD, &words.value), 0);
+    }
+    CHECK_IS(words.value, 5);
+    CHECK(words.before == (u_long)0x5A5A5A5A5A5A5A5Au && words.after == words.before);
+    CHECK_SOCKET_ERROR(ioctlsocket(near, FIONREAD, NULL), WSAEFAULT);
+    WSASetLastError(0);
+    CHECK_IS(ioctlsocket(near, 0x1234, &words.value), SOCKET_ERROR);
+    CHECK(WSAGetLastError() == WSAEINVAL || WSAGetLastError() == WSAEOPNOTSUPP);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_SOCKET_ERROR(ioctlsocket(near, FIONREAD, &words.value), WSAENOTSOCK);
+    CHECK_IS(closesocket(far), 0);
+}
+
+/* Lengths of addresses and options are ints under Winsock. */
+static void lengths_are_ints(void)
+{
+    struct sockaddr_in address, peer, own;
+    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address), accepted, datagrams;
+    int length = (int)sizeof peer, value = 0, guard[3];
+    char byte;
+    memset(&peer, 0, sizeof peer);
+    accepted = accept(listener, (struct sockaddr *)&peer, &length);
+    CHECK(accepted != INVALID_SOCKET);
+    CHECK_IS(length, sizeof peer);
+    length = (int)sizeof own;
+    CHECK_IS(getsockname(client, (struct sockaddr *)&own, &length), 0);
+    CHECK(peer.sin_port == own.sin_port && peer.sin_addr.s_addr == own.sin_addr.s_addr);
+    length = (int)sizeof own;
+    CHECK_IS(getpeername(client, (struct sockaddr *)&own, &length), 0);
+    CHECK_IS(length, sizeof own);
+    CHECK(address.sin_port == own.sin_port);
+
+    datagrams = udp_socket();
+    address = bind_to_loopback(datagrams);
+    send_to(datagrams, "x", 1, &address);
+    length = (int)sizeof peer;
+    CHECK_IS(recvfrom(datagrams, &byte, 1, 0, (struct sockaddr *)&peer, &length), 1);
+    CHECK_IS(length, sizeof peer);
+    CHECK(peer.sin_port == address.sin_port);
+
+    length = sizeof value;
+    CHECK_IS(getsockopt(datagrams, SOL_SOCKET, SO_TYPE, (char *)&value, &length), 0);
+    CHECK_IS(value, SOCK_DGRAM);
+    CHECK_IS(length, sizeof value);
+    guard[0] = guard[1] = guard[2] = -1;
+    length = sizeof guard[1];
+    CHECK_IS(getsockopt(datagrams, SOL_SOCKET, SO_ERROR, (char *)&guard[1], &length), 0);
+    CHECK(guard[0] == -1 && guard[1] == 0 && guard[2] == -1);
+    value = 1;
+    CHECK_IS(setsockopt(client, SOL_SOCKET, SO_REUSEADDR, (const char *)&value, sizeof value), 0);
+    value = 0;
+    CHECK_IS(getsockopt(client, SOL_SOCKET, SO_REUSEADDR, (char *)&value, &length), 0);
+    CHECK(value != 0);
+    CHECK_IS(closesocket(listener), 0);
+    CHECK_IS(closesocket(client), 0);
+    CHECK_IS(closesocket(accepted), 0);
+    CHECK_IS(closesocket(datagrams), 0);
+}
+
+/* Time-outs are a DWORD of milliseconds under Winsock. */
+static void time_outs_are_milliseconds(void)
+{
+    SOCKET s = udp_socket();
+    DWORD milliseconds = 30, seen = 0;
+    int length = sizeof seen, way;
+    char byte;
+    bind_to_loopback(s);
+    for (way = 0; way < 2; way++) {
+        int option = way == 0 ? SO_RCVTIMEO : SO_SNDTIMEO;
+        milliseconds = 1230;
+        CHECK_IS(setsockopt(s, SOL_SOCKET, option, (const char *)&milliseconds, sizeof milliseconds), 0);
+        length = sizeof seen;
+        seen = 0;
+        CHECK_IS(getsockopt(s, SOL_SOCKET, option, (char *)&seen, &length), 0);
+        CHECK(seen >= 1230 && seen <= 1240); /* the kernel counts in ticks */
+        CHECK_IS(length, sizeof seen);
+    }
+    milliseconds = 30;
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (const char *)&milliseconds, sizeof milliseconds), 0);
+    WSASetLastError(0);
+    CHECK_IS(recv(s, &byte, 1, 0), SOCKET_ERROR);
+    CHECK(WSAGetLastError() == WSAETIMEDOUT || WSAGetLastError() == WSAEWOULDBLOCK);
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* Under Winsock an accepted socket blocks or not as its listener does. */
+static void an_accepted_socket_blocks_as_its_listener_does(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client, accepted;
+    u_long on;
+    char byte;
+    for (on = 0; on < 2; on++) {
+        u_long argument = on;
+        CHECK_IS(ioctlsocket(listener, FIONBIO, &argument), 0);
+        client = tcp_connected_to(&address);
+        until(listener, POLLIN);
+        accepted = accept(listener, NULL, NULL);
+        CHECK(accepted != INVALID_SOCKET);
+        CHECK_IS((fcntl((int)accepted, F_GETFL) & O_NONBLOCK) != 0, on);
+        if (on) {
+            CHECK_SOCKET_ERROR(recv(accepted, &byte, 1, 0), WSAEWOULDBLOCK);
+        }
+        CHECK_IS(closesocket(client), 0);
+        CHECK_IS(closesocket(accepted), 0);
+    }
+    CHECK_IS(closesocket(listener), 0);
+}
+
+static void sockets_are_made_by_the_longer_call_too(void)
+{
+    SOCKET s = WSASocket(AF_INET, SOCK_DGRAM, IPPROTO_UDP, NULL, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(closesocket(s), 0);
+    s = WSASocketW(AF_INET, SOCK_STREAM, IPPROTO_TCP, NULL, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(fcntl((int)s, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_NO_SOCKET(WSASocketA(9999, SOCK_STREAM, 0, NULL, 0, 0), WSAEAFNOSUPPORT);
+}
+
+static void a_stream_is_closed_in_its_directions(void)
+{
+    SOCKET near, far;
+    char byte;
+    CHECK_IS(SD_RECEIVE, 0);
+    CHECK_IS(SD_SEND, 1);
+    CHECK_IS(SD_BOTH, 2);
+    tcp_pair(&near, &far);
+    send_all(near, "x", 1);
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    receive_all(far, &byte, 1);
+    CHECK_IS(recv(far, &byte, 1, 0), 0);
+    send_all(far, "y", 1);
+    receive_all(near, &byte, 1);
+    CHECK_IS(byte, 'y');
+    CHECK_IS(shutdown(near, SD_BOTH), 0);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+}
+
+int main(void)
+{
+    start();
+    winsock_is_started_and_cleaned_up();
+    the_last_error_is_one_word_for_each_thread();
+    what_would_block_says_so();
+    a_connect_that_goes_on_would_block();
+    failures_have_winsock_codes();
+    ioctlsocket_reads_and_writes_a_whole_u_long();
+    lengths_are_ints();
+    time_outs_are_milliseconds();
+    an_accepted_socket_blocks_as_its_listener_does();
+    sockets_are_made_by_the_longer_call_too();
+    a_stream_is_closed_in_its_directions();
+    return finish();
+}

@@ -1,0 +1,332 @@
+//! Registrations that are known by number and name alone, without tokens: what other languages use.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
+use testkit::{Socket, System, on_every_system};
+
+const ONCE: Terms = Terms::new(Interest::IN, false, true);
+
+/// The events of the next packet, and its key.
+fn next(port: &Port<usize>) -> Option<(Id, Events, usize)> {
+    let mut batch = Batch::new();
+    let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
+    packet.map(|packet| match packet {
+        Packet::Notified(notified) => (notified.id(), notified.events(), *notified.key()),
+        other => panic!("{other:?}"),
+    })
+}
+
+fn register(port: &Port<usize>, socket: &Socket, key: usize, terms: Terms) -> Id {
+    port.register_number(socket.as_fd().as_raw_fd(), key, terms).unwrap()
+}
+
+/// A key that counts its clones, as the C library's do.
+struct Counted(Arc<AtomicUsize>);
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        self.0.fetch_add(1, SeqCst);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+thread_local! {
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A key whose clone panics when it is told to.
+struct Fragile;
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(!REFUSES.get(), "told to");
+        Self
+    }
+}
+
+on_every_system! {
+    fn a_one_shot_packet_without_a_token_leaves_the_registration_disabled(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        for _ in 0..3 {
+            near.write(b"x").unwrap();
+            assert_eq!(next(&port), Some((id, Events::IN, 7)));
+            assert_eq!(next(&port), None, "it is spent, and there is no token");
+            far.drain();
+            port.enable_again(id, ONCE, Hints::default).unwrap();
+            assert_eq!(next(&port), None);
+        }
+        port.remove(id).unwrap();
+        let mut batch = Batch::new();
+        let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
+        assert!(matches!(packet, Some(Packet::Removed(removed, 7)) if removed == id), "{packet:?}");
+    }
+
+    fn what_is_left_unread_is_reported_again_unless_a_hint_denies_it(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        near.write(b"xy").unwrap();
+        assert!(next(&port).is_some());
+        far.read(&mut [0]).unwrap();
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+
+        // A hint that is wrong delays what is left until more arrives.
+        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
+        assert_eq!(next(&port), None);
+        near.write(b"z").unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+    }
+
+    fn a_hint_is_ignored_if_more_came_since_the_packet(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let (one, other) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        let second = register(&port, &other, 8, ONCE);
+        near.write(b"x").unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+        far.drain();
+        near.write(b"y").unwrap();
+        // The edge is found while another packet is waited for.
+        one.write(b"x").unwrap();
+        assert_eq!(next(&port), Some((second, Events::IN, 8)));
+        port.enable_again(id, ONCE, || Hints::new(true, true)).unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+    }
+
+    fn a_persistent_registration_may_become_one_shot_and_back(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let always = Terms::new(Interest::IN, false, false);
+        let id = register(&port, &far, 7, always);
+        near.write(b"x").unwrap();
+        assert!(next(&port).is_some());
+        assert!(next(&port).is_some());
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        assert!(next(&port).is_some());
+        assert!(next(&port).is_none());
+        port.enable_again(id, always, Hints::default).unwrap();
+        assert!(next(&port).is_some());
+        assert!(next(&port).is_some());
+    }
+
+    fn what_is_forgotten_makes_no_packet_and_frees_its_number(system: &System) {
+        let (port, other) = (system.port::<usize, usize>(1), system.port::<usize, usize>(1));
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        assert!(port.is_current(id));
+        port.forget(id).unwrap();
+        assert!(!port.is_current(id));
+        near.write(b"x").unwrap();
+        assert_eq!(next(&port), None);
+        assert_eq!(port.stats().registered, 0);
+        let error = |outcome: completion_port::Result<()>| outcome.unwrap_err().kind();
+        assert_eq!(error(port.forget(id)), ErrorKind::NotRegistered);
+        assert_eq!(error(port.enable_again(id, ONCE, Hints::default)), ErrorKind::NotRegistered);
+        let id = register(&other, &far, 8, ONCE);
+        assert_eq!(next(&other), Some((id, Events::IN, 8)));
+    }
+
+    fn what_is_forgotten_while_it_is_queued_is_not_reported(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let (first, second) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        register(&port, &second, 8, ONCE);
+        near.write(b"x").unwrap();
+        first.write(b"x").unwrap();
+        let mut batch = Batch::with_capacity(1);
+        let mut one = || {
+            let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
+            packet.map(|packet| match packet {
+                Packet::Notified(notified) => *notified.key(),
+                other => panic!("{other:?}"),
+            })
+        };
+        let taken = one().unwrap();
+        if taken == 8 {
+            port.forget(id).unwrap();
+            assert_eq!(one(), None);
+        } else {
+            // It was the first one: nothing of it is queued, and the other one is reported.
+            port.forget(id).unwrap();
+            assert_eq!(one(), Some(8));
+        }
+        let removed = register(&port, &far, 9, ONCE);
+        port.remove(removed).unwrap();
+        assert_eq!(port.forget(removed).unwrap_err().kind(), ErrorKind::NotRegistered);
+    }
+
+    fn an_abandoned_port_ends_every_wait_and_leaves_what_is_queued(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, usize>(4);
+        let other = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        thread::scope(|scope| {
+            let wait = || port.wait_cloned(&mut Batch::new(), None).map(drop).unwrap_err().kind();
+            let waiting: Vec<_> = (0..3).map(|_| scope.spawn(wait)).collect();
+            while port.stats().parked < 3 {
+                thread::yield_now();
+            }
+            port.abandon();
+            for thread in waiting {
+                assert_eq!(thread.join().unwrap(), ErrorKind::Closed);
+            }
+        });
+        near.write(b"x").unwrap();
+        assert_eq!(port.post(1).unwrap_err().kind(), ErrorKind::Closed);
+        let error = port.enable_again(id, ONCE, Hints::default).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        // Its descriptors may be registered elsewhere at once, though the port is there still.
+        let id = register(&other, &far, 8, ONCE);
+        assert_eq!(next(&other), Some((id, Events::IN, 8)));
+        drop(port);
+        assert!(other.is_current(id));
+    }
+
+    fn an_abandoned_port_hands_out_nothing_that_is_queued(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        for message in 0..3 {
+            port.post(message).unwrap();
+        }
+        port.abandon();
+        let mut batch = Batch::new();
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap_err().kind(), ErrorKind::Closed);
+        port.close();
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap_err().kind(), ErrorKind::Closed);
+    }
+
+    fn a_key_is_cloned_before_its_packet_is_taken(system: &System) {
+        let port = system.port::<Counted, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let clones = Arc::new(AtomicUsize::new(0));
+        let key = Counted(Arc::clone(&clones));
+        let id = port.register_number(far.as_fd().as_raw_fd(), key, ONCE).ok().unwrap();
+        near.write(b"x").unwrap();
+        let mut batch = Batch::new();
+        assert_eq!(port.wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(clones.load(SeqCst), 1);
+        // Asked when the state is known, and believed only for that state.
+        let asked = Cell::new(0);
+        far.drain();
+        let hints = || {
+            asked.set(asked.get() + 1);
+            Hints::new(clones.load(SeqCst) == 1, false)
+        };
+        port.enable_again(id, ONCE, hints).unwrap();
+        assert!(asked.get() >= 1);
+        near.write(b"y").unwrap();
+        assert_eq!(port.wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
+    }
+
+    fn a_panic_while_a_one_shot_key_is_cloned_loses_no_packet(system: &System) {
+        let port = system.port::<Fragile, usize>(1);
+        let (near, far) = system.tcp_pair();
+        port.register_number(far.as_fd().as_raw_fd(), Fragile, ONCE).ok().unwrap();
+        near.write(b"x").unwrap();
+        let mut batch = Batch::new();
+        REFUSES.set(true);
+        let attempt = catch_unwind(AssertUnwindSafe(|| {
+            port.wait_cloned(&mut batch, Duration::ZERO).map(Iterator::count)
+        }));
+        REFUSES.set(false);
+        assert!(attempt.is_err());
+        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+    }
+
+    fn with_many_takers_and_enablers_no_message_is_lost(system: &System) {
+        system.several_threads_wait();
+        const SOCKETS: usize = 8;
+        const BYTES: usize = 300;
+        let port = system.port::<usize, usize>(4);
+        let pairs: Vec<_> = (0..SOCKETS).map(|_| system.tcp_pair()).collect();
+        let ids: Vec<_> =
+            pairs.iter().enumerate().map(|(key, (_, far))| register(&port, far, key, ONCE)).collect();
+        let read = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    while let Ok(packets) = port.wait_cloned(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Notified(notified) = packet else { continue };
+                            let key = *notified.key();
+                            // Two bytes, one by one: mostly more is left, and now and then nothing.
+                            let far = &pairs[key].1;
+                            let mut bytes = (0..2).map(|_| far.read(&mut [0; 1]));
+                            let is_dry = bytes.any(|byte| match byte {
+                                Ok(count) => {
+                                    read.fetch_add(count, SeqCst);
+                                    false
+                                }
+                                Err(error) => {
+                                    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                                    true
+                                }
+                            });
+                            let hints = || Hints::new(is_dry, false);
+                            if let Err(error) = port.enable_again(ids[key], ONCE, hints) {
+                                // The last byte was read, and the test is over.
+                                assert_eq!(error.kind(), ErrorKind::Closed);
+                            }
+                        }
+                    }
+                });
+            }
+            for round in 0..BYTES {
+                for (near, _) in &pairs {
+                    near.write(&[round.to_le_bytes()[0]]).unwrap();
+                }
+            }
+            let all = SOCKETS * BYTES;
+            let begun = std::time::Instant::now();
+            while read.load(SeqCst) < all && begun.elapsed() < system.soon() {
+                thread::yield_now();
+            }
+            port.abandon();
+            assert_eq!(read.load(SeqCst), all);
+        });
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), SOCKETS);
+    }
+}
+
+/// A read stops at the urgent mark, and is short although more lies behind it.
+#[test]
+fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
+    let on = System::native();
+    let port = on.port::<usize, usize>(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    (&near).write_all(b"ab").unwrap();
+    // SAFETY: send(2) reads so many bytes at the pointer.
+    // - valid: it is a constant of that length.
+    let sent = unsafe { libc::send(near.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1);
+    (&near).write_all(b"cd").unwrap();
+    let id = port.register_number(far.as_raw_fd(), 7, ONCE).unwrap();
+    let mut seen = Vec::new();
+    while seen != b"abcd" {
+        let mut batch = Batch::new();
+        let packets = port.wait_cloned(&mut batch, on.soon()).unwrap().count();
+        assert_eq!(packets, 1, "only {seen:?} was reported");
+        let mut buffer = [0; 16];
+        let read = far.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..read]);
+        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
+    }
+}
