@@ -597,6 +597,7 @@ fn who_was_found_asleep_may_announce_his_next_block_sim() {
             assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
             port.post(2).unwrap();
             assert_eq!(heard.recv_timeout(SOON), Ok(2));
+            assert!(kernel.wait_for_sleepers(1, SOON));
         });
         assert_eq!((port.stats().running, port.stats().blocked), (1, 0));
         assert_eq!(port.stats().blocks_found, 1);
