@@ -43,7 +43,19 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Clang lets nobody replace the inline definitions that _FORTIFY_SOURCE makes of recv and recvfrom, as
+ * <winsock2.h> has to: they are left out. */
+#if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && !defined _SYS_SOCKET_H
+#define CP_SOCKET_CALLS_ARE_PLAIN
+#pragma push_macro("__USE_FORTIFY_LEVEL")
+#undef __USE_FORTIFY_LEVEL
+#define __USE_FORTIFY_LEVEL 0
 #include <sys/socket.h>
+#pragma pop_macro("__USE_FORTIFY_LEVEL")
+#else
+#include <sys/socket.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {

@@ -16,6 +16,7 @@
  *
  * Where the system's header has inline definitions of its own (_FORTIFY_SOURCE does that to recv and
  * recvfrom), those are replaced by inline definitions here, and their check of the buffer with them.
+ * Clang has no way to do that: there this header must come before <sys/socket.h> if they are wanted.
  *
  * Opt-out: with CP_NO_SOCKET_CALLS defined, nothing of this is done. The system's calls are then the
  * system's, with errno; say cp_forget before close(2), and cp_set_last_error if you like.
@@ -27,6 +28,11 @@
 #define CP_WINSOCK2_H
 
 #include <windows.h>
+
+#if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && \
+    !defined CP_NO_SOCKET_CALLS && !defined CP_SOCKET_CALLS_ARE_PLAIN
+#error "With Clang and _FORTIFY_SOURCE include <winsock2.h> before <sys/socket.h>"
+#endif
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -298,7 +304,7 @@ extern int getsockname(int, CP_ADDRESS, socklen_t *__restrict)
 extern int getpeername(int, CP_ADDRESS, socklen_t *__restrict)
     CP_THROWS_NOTHING __asm__("cp_getpeername");
 
-#if defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0
+#if defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && !defined __clang__
 /* The system's inline definitions are of a kind that another definition may replace. One for all units
  * of a program: hidden, and the first one will do. */
 #define CP_REPLACES __attribute__((__weak__, __visibility__("hidden")))

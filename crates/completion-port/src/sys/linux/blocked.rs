@@ -88,10 +88,10 @@ fn tells_preemption() -> bool {
     // SAFETY: `assume_init` demands a value.
     // - the call has succeeded, and so written it.
     let name = unsafe { name.assume_init() };
-    let mut numbers = name.release.split(|letter| !letter.cast_unsigned().is_ascii_digit());
+    let mut numbers = name.release.split(|letter| !letter.to_ne_bytes()[0].is_ascii_digit());
     let mut number = || {
         numbers.next().unwrap_or_default().iter().fold(0_u32, |number, digit| {
-            number.saturating_mul(10).saturating_add(u32::from(digit.cast_unsigned() - b'0'))
+            number.saturating_mul(10).saturating_add(u32::from(digit.to_ne_bytes()[0] - b'0'))
         })
     };
     (number(), number()) >= (4, 17)
