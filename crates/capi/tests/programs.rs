@@ -105,6 +105,7 @@ programs! {
     port_handles: "port_handles.c" => runs_as_cxx;
     process_call: "process_call.c" => runs_as_cxx;
     registration: "registration.c" => runs_as_cxx;
+    refusing_kernel: "refusing_kernel.c" => runs_as_cxx;
     delivery: "delivery.c" => runs_as_cxx;
     closed_sockets: "closed_sockets.c" => runs_as_cxx;
     queue: "queue.c" => runs_as_cxx;
