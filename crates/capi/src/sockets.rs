@@ -281,7 +281,22 @@ pub unsafe extern "C" fn cp_bind(
     size: socklen_t,
 ) -> c_int {
     // SAFETY: as the caller says.
-    called(|| unsafe { libc::bind(descriptor, address, size) })
+    let bound = called(|| unsafe { libc::bind(descriptor, address, size) });
+    note_short_address(bound, descriptor, size);
+    bound
+}
+
+/// An address that is too short is a bad pointer to the reference, a bad argument to the system. Names in
+/// the file system may be short.
+fn note_short_address(outcome: c_int, descriptor: c_int, size: socklen_t) {
+    let is_short = (size as usize) < size_of::<libc::sockaddr_in>();
+    if outcome < 0 && errno() == libc::EINVAL && is_short {
+        let internet = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+        if protocol(descriptor).is_ok_and(|protocol| internet.contains(&protocol)) {
+            set_last(code::WSAEFAULT);
+        }
+        set_errno(libc::EINVAL);
+    }
 }
 
 /// `listen`.
@@ -309,6 +324,7 @@ pub unsafe extern "C" fn cp_connect(
         FAILED if errno() == libc::ECONNABORTED => connect(),
         connected => connected,
     });
+    note_short_address(connected, descriptor, size);
     if connected < 0 && errno() == libc::EINPROGRESS {
         set_last(code::WSAEWOULDBLOCK);
         note_time(descriptor, true, 0, libc::EINPROGRESS);

@@ -175,6 +175,19 @@ static void failures_have_winsock_codes(void)
     CHECK_IS(closesocket(keeper), 0);
 }
 
+static void an_address_that_is_too_short_is_a_bad_pointer(void)
+{
+    struct sockaddr_in address = loopback();
+    SOCKET s = tcp_socket(), u = udp_socket();
+    CHECK_SOCKET_ERROR(bind(s, (struct sockaddr *)&address, 4), WSAEFAULT);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, 4), WSAEFAULT);
+    CHECK_SOCKET_ERROR(bind(u, (struct sockaddr *)&address, 4), WSAEFAULT);
+    CHECK_IS(bind(s, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_SOCKET_ERROR(bind(s, (struct sockaddr *)&address, sizeof address), WSAEINVAL);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(u), 0);
+}
+
 /* u_long has eight bytes here. */
 static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
 {
@@ -361,6 +374,7 @@ int main(void)
     what_would_block_says_so();
     a_connect_that_goes_on_would_block();
     failures_have_winsock_codes();
+    an_address_that_is_too_short_is_a_bad_pointer();
     ioctlsocket_reads_and_writes_a_whole_u_long();
     lengths_are_ints();
     time_outs_are_milliseconds();

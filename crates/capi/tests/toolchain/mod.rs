@@ -209,7 +209,7 @@ impl Build {
         match self.linkage {
             Linkage::Shared => {
                 command.arg("-L").arg(&library).arg("-lcompletion_port");
-                command.arg(format!("-Wl,-rpath,{}", library.display()));
+                command.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", library.display()));
             }
             Linkage::Static => {
                 command.arg(library.join("libcompletion_port.a")).args(["-ldl", "-lm"]);
