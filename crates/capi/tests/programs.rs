@@ -170,7 +170,9 @@ fn units_of_both_languages_make_one_program() {
     let library = library_directory(Profile::Debug);
     let mut link = Command::new(cxx);
     link.args(objects).arg("-L").arg(&library).args(["-lcompletion_port", "-pthread"]);
-    link.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", library.display())).arg("-o").arg(&program);
+    link.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", library.display()))
+        .arg("-o")
+        .arg(&program);
     succeed(&mut link);
     succeed(&mut Command::new(program));
 }
