@@ -28,7 +28,8 @@ pub(crate) fn cport(arguments: &[&str]) -> Command {
 pub(crate) fn cport_limited(limit: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let closed = (3..10).map(|number| format!(" {number}>&-")).collect::<String>();
-    let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"{closed}");
+    // Closed first: where there is a limit the shell has no room to close one for a single command.
+    let script = format!("exec{closed}; ulimit -n {limit} && exec \"$0\" \"$@\"");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_cport")]).args(arguments);
     command
 }
