@@ -64,7 +64,8 @@ fn build_c_library() -> Result<(), Box<dyn Error>> {
     }
     let built = target.join("release");
     println!("cargo::rustc-link-search=native={}", built.display());
-    println!("cargo::rustc-link-arg=-Wl,-rpath,{}", built.display());
+    // Before any search path that cargo sets: there may be another build of it.
+    println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}", built.display());
     Ok(())
 }
 

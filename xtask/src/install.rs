@@ -5,14 +5,21 @@ use std::process::Command;
 use std::{env, fs, io};
 
 /// Where things go.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Places {
-    /// Where they will be used.
+    /// Where they will be used, for example /usr/local
+    #[arg(long, value_name = "DIR", value_parser = absolute)]
     pub(crate) prefix: PathBuf,
-    /// What is put in front of that now.
+    /// What is put in front of that while they are copied, for packages
+    #[arg(long, value_name = "DIR")]
     pub(crate) destdir: Option<PathBuf>,
-    /// The folder for libraries below the prefix.
+    /// The folder for libraries below the prefix, for example lib64 or lib/aarch64-linux-gnu
+    #[arg(long, value_name = "NAME", default_value = "lib")]
     pub(crate) libdir: String,
+}
+
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
 }
 
 /// Programs that were linked against one library run with every other of the same major version.

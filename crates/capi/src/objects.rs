@@ -24,7 +24,9 @@ pub(crate) struct Foreign {
 // SAFETY: the object is only handed to its own functions and to callers.
 // - these may be called from any thread: `cp_open_object` demands it.
 unsafe impl Send for Foreign {}
-// SAFETY: as above.
+// SAFETY: a shared reference only gives the object's address away.
+// - what is done with it is done by its own functions, which may be called from several threads at
+//   once: `cp_open_object` demands it.
 unsafe impl Sync for Foreign {}
 
 impl Drop for Foreign {
@@ -160,6 +162,6 @@ pub extern "C" fn cp_signals() -> *const u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_signal() {
     SIGNALS.fetch_add(1, SeqCst);
-    // SAFETY: see there.
+    // SAFETY: `cp_wake_word` demands nothing: it does not use the word.
     unsafe { cp_wake_word(SIGNALS.as_ptr(), i32::MAX) };
 }
