@@ -136,7 +136,7 @@ impl<K, M> Port<K, M> {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: `abolish` has made the node this thread's;
             // - a value: the key lies in its cell whenever the slot is not held.
-            let key = unsafe { self.keys().take(token_parts(id.0).0) };
+            let key = unsafe { self.keys().cells.take(token_parts(id.0).0) };
             self.engine().free(id.0);
             drop(key);
         }
@@ -156,7 +156,7 @@ impl<K, M> Port<K, M> {
     ///
     /// To get what is queued, call [`Port::close`]; to get every key back, [`Port::shutdown`].
     pub fn abandon(&self) {
-        if !self.engine().backend().forked() {
+        if !self.engine().forked() {
             self.engine().abandon();
         }
     }
@@ -165,6 +165,6 @@ impl<K, M> Port<K, M> {
     /// answers with [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[must_use]
     pub fn is_forked(&self) -> bool {
-        self.engine().backend().forked()
+        self.engine().forked()
     }
 }

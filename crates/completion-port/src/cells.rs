@@ -6,6 +6,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 use crate::state::arena::Arena;
 
@@ -38,6 +39,41 @@ impl<T> Cell<T> {
         unsafe { self.0.get().write(MaybeUninit::new(value)) };
     }
 
+    /// The value in the cell.
+    ///
+    /// # Safety
+    ///
+    /// There is a value in it, and as long as the reference lives nobody changes or takes it.
+    #[inline]
+    pub(crate) unsafe fn get(&self) -> &T {
+        // SAFETY: making a reference from a raw pointer demands that it is valid, and that nobody writes
+        // as long as it lives.
+        // - valid: it is that of `self`;
+        // - nobody writes: the caller says so.
+        let value = unsafe { &*self.0.get() };
+        // SAFETY: `assume_init_ref` demands a value.
+        // - the caller says that there is one.
+        unsafe { value.assume_init_ref() }
+    }
+
+    /// The value in the cell, to be changed.
+    ///
+    /// # Safety
+    ///
+    /// There is a value in it, and as long as the reference lives nobody else accesses it.
+    #[allow(clippy::mut_from_ref, reason = "the caller has the cell to himself")]
+    #[inline]
+    pub(crate) unsafe fn get_mut(&self) -> &mut T {
+        // SAFETY: making an exclusive reference from a raw pointer demands that it is valid, and that
+        // nobody else accesses the place as long as it lives.
+        // - valid: it is that of `self`;
+        // - nobody else: the caller says so.
+        let value = unsafe { &mut *self.0.get() };
+        // SAFETY: `assume_init_mut` demands a value.
+        // - the caller says that there is one.
+        unsafe { value.assume_init_mut() }
+    }
+
     /// Moves the value out of the cell.
     ///
     /// # Safety
@@ -68,6 +104,7 @@ impl<T> Cells<T> {
     }
 
     /// The cell with this number, which was reserved.
+    #[inline]
     pub(crate) fn at(&self, number: u32) -> &Cell<T> {
         self.0.at(number)
     }
@@ -100,20 +137,31 @@ impl<T> Cells<T> {
     ///
     /// The caller owns the cell until this returns, and there is a value in it.
     pub(crate) unsafe fn clone_with(&self, number: u32, clone: fn(&T) -> T) -> T {
-        let cell = self.0.at(number).0.get();
-        // SAFETY: making a reference from a raw pointer demands that it is valid, and that nobody
-        // writes as long as it lives.
-        // - valid: the cell lies in the arena, which outlives `self`;
-        // - nobody writes: the caller owns the cell until `clone` has returned.
-        let value = unsafe { &*cell };
-        // SAFETY: `assume_init_ref` demands a value.
-        // - the caller says that there is one.
-        clone(unsafe { value.assume_init_ref() })
+        // SAFETY: `get` demands that there is a value, and that nobody changes or takes it meanwhile.
+        // - a value: the caller says so;
+        // - nobody: the caller owns the cell until `clone` has returned.
+        clone(unsafe { self.at(number).get() })
     }
 }
 
 impl<T> fmt::Debug for Cells<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cells")
+    }
+}
+
+/// The keys of a port, and what can be done with one.
+#[derive(Debug)]
+pub(crate) struct Keys<K> {
+    pub(crate) cells: Cells<K>,
+    /// How keys are cloned; set before the first persistent registration.
+    pub(crate) clone: OnceLock<fn(&K) -> K>,
+    /// Which descriptor a key owns; set before the first owned registration.
+    pub(crate) descriptor_of: OnceLock<fn(&K) -> i32>,
+}
+
+impl<K> Keys<K> {
+    pub(crate) const fn new() -> Self {
+        Self { cells: Cells::new(), clone: OnceLock::new(), descriptor_of: OnceLock::new() }
     }
 }

@@ -1,90 +1,107 @@
-//! The seats of the calling thread: one on each port it has waited on, given up when it exits.
+//! The seat of the calling thread: on the port it waited on last, given up when it waits on another one
+//! or exits.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use crate::engine::{Engine, Seat};
 
-/// The port keeps its seats, and gives them up when it is dropped, whatever its threads do then.
-struct Membership {
+/// A thread's seat. Counted within the thread, so that a wait and its packets hold on to it at no cost.
+pub(crate) struct Membership {
     engine: Weak<Engine>,
-    seat: Weak<Seat>,
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        if let Some(engine) = self.engine.upgrade()
-            && !engine.backend().forked()
-            && let Some(seat) = self.seat.upgrade()
-        {
-            engine.leave(&seat);
-        }
-    }
-}
-
-thread_local! {
-    /// The port that the thread waited on last; a thread runs packets of one port at a time.
-    static CURRENT: RefCell<Option<Membership>> = const { RefCell::new(None) };
-}
-
-/// A seat, for as long as a wait and its packets need it.
-pub(crate) struct Seated {
     seat: Arc<Seat>,
-    /// There if the thread cannot keep the seat, which is given up with this.
-    for_once: Option<Weak<Engine>>,
+    has_left: Cell<bool>,
 }
 
-impl Deref for Seated {
-    type Target = Seat;
-    fn deref(&self) -> &Seat {
-        &self.seat
+impl Membership {
+    fn new(engine: &Arc<Engine>) -> Rc<Self> {
+        Rc::new(Self {
+            engine: Arc::downgrade(engine),
+            seat: engine.join(),
+            has_left: Cell::new(false),
+        })
     }
-}
 
-impl Drop for Seated {
-    fn drop(&mut self) {
-        if let Some(engine) = self.for_once.as_ref().and_then(Weak::upgrade)
-            && !engine.backend().forked()
+    /// Whether it is at the port of `engine`. The address is that port's alone as long as this is here.
+    fn is_at(&self, engine: &Engine) -> bool {
+        std::ptr::eq(self.engine.as_ptr(), engine)
+    }
+
+    /// Gives the seat up, unless that has happened. The port does so itself when it is dropped.
+    fn leave(&self) {
+        if !self.has_left.replace(true)
+            && let Some(engine) = self.engine.upgrade()
+            && !engine.forked()
         {
             engine.leave(&self.seat);
         }
     }
 }
 
+impl Deref for Membership {
+    type Target = Seat;
+    fn deref(&self) -> &Seat {
+        &self.seat
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// The seat that a thread has. It gives it up with this, also if the packets of a wait are still about, or
+/// were forgotten.
+struct Current(Rc<Membership>);
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+thread_local! {
+    /// The port that the thread waited on last; a thread runs packets of one port at a time.
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
 /// The seat of the calling thread on the port of `engine`, which it is about to wait on. A seat on
 /// another port is given up: the thread runs there no longer.
-pub(crate) fn take_seat(engine: &Arc<Engine>) -> Seated {
+#[inline]
+pub(crate) fn take_seat(engine: &Arc<Engine>) -> Rc<Membership> {
     let seated = CURRENT.try_with(|current| {
-        let mut current = current.borrow_mut();
-        if let Some(membership) = &*current
-            && std::ptr::eq(membership.engine.as_ptr(), Arc::as_ptr(engine))
-            && let Some(seat) = membership.seat.upgrade()
-        {
-            return (seat, None);
-        }
-        let seat = engine.join();
-        let membership = Membership { engine: Arc::downgrade(engine), seat: Arc::downgrade(&seat) };
-        (seat, current.replace(membership))
+        let current = current.borrow();
+        let Current(membership) = current.as_ref()?;
+        membership.is_at(engine).then(|| Rc::clone(membership))
     });
     match seated {
-        // The former membership is dropped here, after the borrow.
-        Ok((seat, _former)) => Seated { seat, for_once: None },
-        // The thread's local values are gone already: it waits in the destructor of another one.
-        Err(_) => Seated { seat: engine.join(), for_once: Some(Arc::downgrade(engine)) },
+        Ok(Some(membership)) => membership,
+        Ok(None) => change_seats(engine),
+        // The thread's local values are gone already: it waits in the destructor of another one. The seat
+        // is for this once.
+        Err(_) => Membership::new(engine),
     }
+}
+
+/// Takes a seat where the calling thread has none, in the place of the one it has elsewhere.
+#[cold]
+fn change_seats(engine: &Arc<Engine>) -> Rc<Membership> {
+    let membership = Membership::new(engine);
+    let mine = Current(Rc::clone(&membership));
+    // What was there is dropped after the borrow.
+    drop(CURRENT.try_with(|current| current.replace(Some(mine))));
+    membership
 }
 
 /// The seat of the calling thread on the port of `engine`, if that is the port it waited on last.
 pub(crate) fn current_seat(engine: &Engine) -> Option<Arc<Seat>> {
     let seat = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let membership = current.as_ref()?;
-        if std::ptr::eq(membership.engine.as_ptr(), engine) {
-            membership.seat.upgrade()
-        } else {
-            None
-        }
+        let Current(membership) = current.as_ref()?;
+        membership.is_at(engine).then(|| Arc::clone(&membership.seat))
     });
     seat.ok().flatten()
 }

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
 use std::time::Duration;
 
-use crate::cells::Cell;
+use crate::cells::{Cell, Keys};
 use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token_parts};
 use crate::error::{Error, ErrorKind, Operation, Refused};
 use crate::interest::{Events, Interest, OneShot};
-use crate::membership::{Seated, current_seat, take_seat};
+use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::Port;
 use crate::registration::Id;
-use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, Mode, Slot};
 
 /// One packet.
@@ -69,16 +70,15 @@ pub enum Packet<'p, K, M> {
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
 pub struct Ready<'p, K> {
     engine: &'p Engine,
+    keys: &'p Keys<K>,
     slot: &'p Slot,
-    /// Where the key lies while the port has it.
+    /// Where the key lies, which is the token's: the slot is held as long as this is here.
     cell: &'p Cell<K>,
-    /// Which descriptor a key owns, if there are keys that own one.
-    descriptor_of: Option<fn(&K) -> Descriptor>,
     name: Token,
     events: Events,
     drained: Drained,
-    /// There until the token is used up.
-    key: Option<K>,
+    /// So that a token is shared between threads only if its key may be.
+    key: PhantomData<K>,
 }
 
 impl<K> Ready<'_, K> {
@@ -95,20 +95,27 @@ impl<K> Ready<'_, K> {
     }
 
     /// The key.
+    #[inline]
     #[must_use]
-    #[allow(clippy::missing_panics_doc, reason = "the key is there until the token is used up")]
     pub fn key(&self) -> &K {
-        self.key.as_ref().expect("the key is there until the token is used up")
+        // SAFETY: `get` demands a value that nobody changes or takes as long as the reference lives.
+        // - a value: the token has it, and is there as long as the reference;
+        // - nobody: the cell is the token's, which changes it only when borrowed exclusively, and takes
+        //   it only when used up.
+        unsafe { self.cell.get() }
     }
 
     /// The key, to be changed. A key that owns its descriptor must go on owning that very one: armed
     /// with another in its place it is refused, and one that happens to have the same number is
     /// reported of no more. To go on with another socket, take the key out by [`Ready::into_key`] and
     /// register it anew.
+    #[inline]
     #[must_use]
-    #[allow(clippy::missing_panics_doc, reason = "the key is there until the token is used up")]
     pub fn key_mut(&mut self) -> &mut K {
-        self.key.as_mut().expect("the key is there until the token is used up")
+        // SAFETY: `get_mut` demands a value that nobody else accesses as long as the reference lives.
+        // - a value: the token has it, and is there as long as the reference;
+        // - nobody else: the cell is the token's, which is borrowed exclusively.
+        unsafe { self.cell.get_mut() }
     }
 
     /// Says that nothing is left to read: the next read would block. Arming then costs no system
@@ -142,10 +149,18 @@ impl<K> Ready<'_, K> {
     /// - [`ErrorKind::NotRegistered`]: the descriptor was found to have been closed;
     /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
     /// - [`ErrorKind::Forked`].
+    #[inline]
     pub fn rearm(self) -> Result<(), Refused<K>> {
-        let (engine, slot, name, drained) = (self.engine, self.slot, self.name, self.drained);
-        let seat = || current_seat(engine);
-        self.give_back(Operation::Rearm, || engine.rearm(slot, name, drained, seat))
+        if !self.has_its_descriptor() {
+            return Err(self.refuse(Error::new(Operation::Rearm, ErrorKind::BadDescriptor)));
+        }
+        if self.engine.rearm(self.slot, self.drained) {
+            // The key is the port's.
+            std::mem::forget(self);
+            return Ok(());
+        }
+        let mode = self.slot.word().mode();
+        self.hand_over(Operation::Rearm, Some(mode))
     }
 
     /// Gives the key back and enables the registration again, with another filter and trigger.
@@ -170,57 +185,65 @@ impl<K> Ready<'_, K> {
 
     /// Ends the registration and keeps the key. No packet of it follows.
     #[must_use = "to drop the key as well, drop the token"]
-    #[allow(clippy::missing_panics_doc, reason = "the key is there until the token is used up")]
-    pub fn into_key(mut self) -> K {
-        let key = self.key.take().expect("the key is there until the token is used up");
-        self.engine.end(self.name);
-        key
+    pub fn into_key(self) -> K {
+        let this = ManuallyDrop::new(self);
+        this.end()
     }
 
     fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
-        let (engine, slot, name, drained) = (self.engine, self.slot, self.name, self.drained);
-        let seat = || current_seat(engine);
-        let put_back = || engine.put_back(operation, slot, name, mode, drained, seat);
-        self.give_back(operation, put_back)
+        if !self.has_its_descriptor() {
+            return Err(self.refuse(Error::new(operation, ErrorKind::BadDescriptor)));
+        }
+        self.hand_over(operation, mode)
     }
 
-    /// Puts the key into its cell, then lets the engine have it.
-    fn give_back(
-        mut self,
-        operation: Operation,
-        accepted: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<(), Refused<K>> {
+    /// Whether the key owns the registered descriptor still, if it owns one.
+    #[inline]
+    fn has_its_descriptor(&self) -> bool {
         // User code, which may panic: the key is still the token's then.
-        let is_same = self.descriptor_of.is_none_or(|descriptor_of| {
+        self.keys.descriptor_of.get().is_none_or(|descriptor_of| {
             self.slot.word().is_borrowed() || self.slot.descriptor() == descriptor_of(self.key())
-        });
-        let Some(key) = self.key.take() else { return Ok(()) };
-        if !is_same {
-            self.engine.end(self.name);
-            return Err(Refused::new(Error::new(operation, ErrorKind::BadDescriptor), key));
-        }
-        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - owned: the slot is held by this token;
-        // - empty: the key was moved out of the cell when the token was made.
-        unsafe { self.cell.put(key) };
-        accepted().map_err(|error| {
-            // SAFETY: `take` demands that the caller owns the cell and that there is a value in it.
-            // - owned: a refused return leaves the slot held by this token;
-            // - a value: the one put there just now.
-            let key = unsafe { self.cell.take() };
-            self.engine.end(self.name);
-            Refused::new(error, key)
         })
+    }
+
+    /// Lets the engine have the key.
+    #[inline(never)]
+    fn hand_over(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (engine, slot, name, drained) = (self.engine, self.slot, self.name, self.drained);
+        let accepted =
+            engine.put_back(operation, slot, name, mode, drained, || current_seat(engine));
+        match accepted {
+            Ok(()) => {
+                // The key is the port's.
+                std::mem::forget(self);
+                Ok(())
+            }
+            // The slot is still held by this token.
+            Err(error) => Err(self.refuse(error)),
+        }
+    }
+
+    /// Ends the registration; the key goes back to the caller.
+    #[cold]
+    fn refuse(self, error: Error) -> Refused<K> {
+        Refused::new(error, self.into_key())
+    }
+
+    /// Ends the registration, and with it the token, which must not be used any more.
+    fn end(&self) -> K {
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the slot is held by this token;
+        // - a value: the token has it, and this is its end, where it is taken out once.
+        let key = unsafe { self.cell.take() };
+        // The kernel first: once the key is dropped its descriptor's number may be anybody's.
+        self.engine.end(self.name);
+        key
     }
 }
 
 impl<K> Drop for Ready<'_, K> {
     fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            // The kernel first: once the key is dropped its descriptor's number may be anybody's.
-            self.engine.end(self.name);
-            drop(key);
-        }
+        drop(self.end());
     }
 }
 
@@ -319,27 +342,17 @@ pub struct Packets<'b, 'p, K, M> {
     scratch: &'b mut Scratch,
     room: usize,
     deadline: Option<Duration>,
-    seat: Option<Seated>,
+    seat: Option<Rc<Membership>>,
     /// Whether there was a packet, or the wait is over without one.
     settled: bool,
     /// Packets bring clones of the keys, also those of one-shot registrations.
     clones: bool,
-    bound_to_thread: PhantomData<*const ()>,
 }
 
 impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     /// A wait that takes nothing.
     pub(crate) fn none(port: &'p Port<K, M>, scratch: &'b mut Scratch) -> Self {
-        Self {
-            port,
-            scratch,
-            room: 0,
-            deadline: None,
-            seat: None,
-            settled: true,
-            clones: false,
-            bound_to_thread: PhantomData,
-        }
+        Self { port, scratch, room: 0, deadline: None, seat: None, settled: true, clones: false }
     }
 
     /// What a wait of `seat` has brought.
@@ -348,13 +361,13 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         scratch: &'b mut Scratch,
         room: usize,
         deadline: Option<Duration>,
-        seat: Seated,
+        seat: Rc<Membership>,
         waited: Waited,
     ) -> Self {
         let settled = waited != Waited::Packets;
         let seat = Some(seat);
         let clones = false;
-        Self { port, scratch, room, deadline, seat, settled, clones, bound_to_thread: PhantomData }
+        Self { port, scratch, room, deadline, seat, settled, clones }
     }
 
     /// The same packets, with clones of all keys. How they are cloned must be known to the port.
@@ -363,60 +376,42 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         self
     }
 
-    /// The next packet that the seat has been handed; with it a clone of its key, where that is wanted.
+    /// A packet of a registration whose key is the caller's now, where it lies.
     #[inline]
-    fn next_taken(&self, seat: &Seat) -> Option<(Taken, Option<K>)> {
-        let engine = self.port.engine();
-        if !self.clones {
-            return engine.next(seat).map(|taken| (taken, None));
-        }
-        let clone = self.port.clone_key().expect("set before the first such wait");
-        let mut key = None;
-        let taken = engine.next_by(seat, |index, slot| {
-            // Also if the clone panics, the node is queued.
-            let node = Untaken { engine, index };
-            // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
-            // it returns.
-            // - owned: the node came off the seat's chain, and has not had its turn;
-            // - a value: the key lies in its cell whenever the slot is not held.
-            key = Some(unsafe { self.port.keys().clone_with(index, clone) });
-            std::mem::forget(node);
-            slot.take_and_park()
-        });
-        taken.map(|taken| (taken, key))
+    fn ready(&self, slot: &'p Slot, name: Token, events: Events) -> Packet<'p, K, M> {
+        let keys = self.port.keys();
+        Packet::Ready(Ready {
+            engine: self.port.engine(),
+            keys,
+            slot,
+            cell: keys.cells.at(token_parts(name).0),
+            name,
+            events,
+            drained: Drained::default(),
+            key: PhantomData,
+        })
     }
 
-    /// Moves out what a taken packet names; `None` if there is nothing for the caller in it.
-    fn unpack(&self, taken: Taken, cloned: Option<K>, seat: &Seat) -> Option<Packet<'p, K, M>> {
+    /// A packet of a posted message.
+    #[inline]
+    fn posted(&self, cell: u32, seat: &Seat) -> Packet<'p, K, M> {
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the message's node came off the queue, and stands there once;
+        // - a value: the message was put there before its node was queued.
+        let message = unsafe { self.port.messages().take(cell) };
+        self.port.engine().free_post(seat, cell);
+        Packet::Posted(message)
+    }
+
+    /// Any other packet; `None` if there is nothing for the caller in it.
+    #[inline(never)]
+    fn unpack(&self, taken: Taken<'p>, seat: &Seat) -> Option<Packet<'p, K, M>> {
         let engine = self.port.engine();
-        let keys = self.port.keys();
-        match (taken, cloned) {
-            (Taken::Ready(name, events), Some(key)) => {
-                Some(Packet::Notified(Notified { id: Id(name), events, key }))
-            }
-            (Taken::Notified(name, events), Some(key)) => {
-                engine.cloned(name, Events::NONE, Some(seat));
-                Some(Packet::Notified(Notified { id: Id(name), events, key }))
-            }
-            (Taken::Ready(name, events), None) => {
-                let (index, _) = token_parts(name);
-                let cell = keys.at(index);
-                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-                // - owned: the slot is held, and this is its one holder;
-                // - a value: the key lies in its cell whenever the slot is not held.
-                let key = unsafe { cell.take() };
-                Some(Packet::Ready(Ready {
-                    engine,
-                    slot: engine.slot(index),
-                    cell,
-                    descriptor_of: self.port.descriptor_of(),
-                    name,
-                    events,
-                    drained: Drained::default(),
-                    key: Some(key),
-                }))
-            }
-            (Taken::Notified(name, events), None) => {
+        let keys = &self.port.keys().cells;
+        match taken {
+            Taken::Ready(slot, name, events) => Some(self.ready(slot, name, events)),
+            Taken::Posted(cell) => Some(self.posted(cell, seat)),
+            Taken::Notified(name, events) => {
                 let key = {
                     // Also if the clone panics, the node is given back, and the packet made again.
                     let mut node = Cloning { engine, name, seat, unreported: events };
@@ -431,15 +426,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 };
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
-            (Taken::Posted(cell), _) => {
-                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-                // - owned: the message's node came off the queue, and stands there once;
-                // - a value: the message was put there before its node was queued.
-                let message = unsafe { self.port.messages().take(cell) };
-                engine.free_post(seat, cell);
-                Some(Packet::Posted(message))
-            }
-            (Taken::Removed(name), _) => {
+            Taken::Removed(name) => {
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
                 // - a value: the key lies in its cell whenever the slot is not held.
@@ -447,7 +434,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 engine.free(name);
                 Some(Packet::Removed(Id(name), key))
             }
-            (Taken::Gone(name), _) => {
+            Taken::Gone(name) => {
                 engine.forget(name);
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
@@ -458,6 +445,50 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 None
             }
         }
+    }
+
+    /// The next packet that the seat has been handed, with a clone of its key; whether there was one, and
+    /// whether there is something for the caller in it.
+    #[inline(never)]
+    fn next_clone(&self, seat: &Seat) -> Option<Option<Packet<'p, K, M>>> {
+        let engine = self.port.engine();
+        let clone = self.port.clone_key().expect("set before the first such wait");
+        let mut key = None;
+        let taken = engine.next_by(seat, &mut |index, slot| {
+            // Also if the clone panics, the node is queued.
+            let node = Untaken { engine, index };
+            // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
+            // it returns.
+            // - owned: the node came off the seat's chain, and has not had its turn;
+            // - a value: the key lies in its cell whenever the slot is not held.
+            key = Some(unsafe { self.port.keys().cells.clone_with(index, clone) });
+            std::mem::forget(node);
+            slot.take_and_park()
+        })?;
+        Some(match (taken, key) {
+            (Taken::Ready(_, name, events), Some(key)) => {
+                Some(Packet::Notified(Notified { id: Id(name), events, key }))
+            }
+            (Taken::Notified(name, events), Some(key)) => {
+                engine.cloned(name, Events::NONE, Some(seat));
+                Some(Packet::Notified(Notified { id: Id(name), events, key }))
+            }
+            (taken, _) => self.unpack(taken, seat),
+        })
+    }
+
+    /// Nothing is left at hand, before there was a packet: it has come to nothing (it was disabled or
+    /// drained meanwhile). Waits for the rest of the time.
+    #[cold]
+    fn wait_on(&mut self) {
+        let engine = self.port.engine();
+        // The thread may have waited on another port since, and given this seat up; or it has it for
+        // this once only, and two would be one too many.
+        self.seat = None;
+        let seat = take_seat(engine);
+        let waited = engine.wait(&seat, self.scratch, self.room, self.deadline);
+        self.seat = Some(seat);
+        self.settled = waited != Waited::Packets;
     }
 }
 
@@ -491,35 +522,35 @@ impl Drop for Cloning<'_> {
 impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
     type Item = Packet<'p, K, M>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.port.engine().backend().forked() {
+        let engine = self.port.engine();
+        if engine.forked() {
             // What was handed to the parent is the parent's.
             return None;
         }
         loop {
             let seat = self.seat.as_ref()?;
-            match self.next_taken(seat) {
-                Some((taken, cloned)) => {
-                    if let Some(packet) = self.unpack(taken, cloned, seat) {
-                        self.settled = true;
-                        return Some(packet);
+            let taken = if self.clones {
+                self.next_clone(seat)
+            } else {
+                match engine.next(seat) {
+                    None => None,
+                    Some(Taken::Ready(slot, name, events)) => {
+                        Some(Some(self.ready(slot, name, events)))
                     }
+                    Some(Taken::Posted(cell)) => Some(Some(self.posted(cell, seat))),
+                    Some(taken) => Some(self.unpack(taken, seat)),
                 }
-                None if self.settled => {
-                    return None;
+            };
+            match taken {
+                Some(Some(packet)) => {
+                    self.settled = true;
+                    return Some(packet);
                 }
-                // What was at hand has come to nothing (it was disabled or drained meanwhile), and
-                // the time is not over.
-                None => {
-                    let engine = self.port.engine();
-                    // The thread may have waited on another port since, and given this seat up; or it
-                    // has it for this once only, and two would be one too many.
-                    self.seat = None;
-                    let seat = take_seat(engine);
-                    let waited = engine.wait(&seat, self.scratch, self.room, self.deadline);
-                    self.seat = Some(seat);
-                    self.settled = waited != Waited::Packets;
-                }
+                Some(None) => {}
+                None if self.settled => return None,
+                None => self.wait_on(),
             }
         }
     }

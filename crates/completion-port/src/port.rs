@@ -1,11 +1,11 @@
 //! The port: the public calls.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Batch;
-use crate::cells::Cells;
+use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Waited, token_parts};
@@ -70,12 +70,8 @@ use crate::sys::backend::Backend;
 /// ```
 pub struct Port<K, M = usize> {
     engine: Arc<Engine>,
-    keys: Cells<K>,
+    keys: Keys<K>,
     messages: Cells<M>,
-    /// How keys are cloned; set before the first persistent registration.
-    clone: OnceLock<fn(&K) -> K>,
-    /// Which descriptor a key owns; set before the first owned registration.
-    descriptor_of: OnceLock<fn(&K) -> i32>,
 }
 
 /// Settings of a port that is to be made.
@@ -167,10 +163,8 @@ impl PortBuilder {
         };
         Ok(Port {
             engine: Engine::new(limit, self.block_detection, backend)?,
-            keys: Cells::new(),
+            keys: Keys::new(),
             messages: Cells::new(),
-            clone: OnceLock::new(),
-            descriptor_of: OnceLock::new(),
         })
     }
 }
@@ -235,29 +229,30 @@ impl<K, M> Port<K, M> {
         registration: Registration<'_, K>,
     ) -> std::result::Result<Id, Refused<K>> {
         let Registration { owner, number, key, mode, clone, descriptor_of } = registration;
-        let index =
-            match self.engine.reserve_slot(Operation::Register, |number| self.keys.reserve(number))
-            {
-                Ok(index) => index,
-                Err(error) => return Err(Refused::new(error, key)),
-            };
+        let index = match self
+            .engine
+            .reserve_slot(Operation::Register, |number| self.keys.cells.reserve(number))
+        {
+            Ok(index) => index,
+            Err(error) => return Err(Refused::new(error, key)),
+        };
         if let Some(clone) = clone {
-            self.clone.get_or_init(|| clone);
+            self.keys.clone.get_or_init(|| clone);
         }
         if let Some(descriptor_of) = descriptor_of {
-            self.descriptor_of.get_or_init(|| descriptor_of);
+            self.keys.descriptor_of.get_or_init(|| descriptor_of);
         }
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the slot was reserved just now, and nobody else knows it;
         // - empty: a slot is given up only after its key was moved out.
-        unsafe { self.keys.put(index, key) };
+        unsafe { self.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, Owner::Key);
         let seat = || current_seat(&self.engine);
         self.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: a refused slot was held by the call all the time, and is given up only below;
             // - a value: the key put there just now.
-            let key = unsafe { self.keys.take(index) };
+            let key = unsafe { self.keys.cells.take(index) };
             self.engine.cancel(index);
             Refused::new(error, key)
         })
@@ -306,7 +301,7 @@ impl<K, M> Port<K, M> {
 
     pub(crate) fn enable(&self, id: Id, mode: Mode, clone: Option<fn(&K) -> K>) -> Result<()> {
         if let Some(clone) = clone {
-            self.clone.get_or_init(|| clone);
+            self.keys.clone.get_or_init(|| clone);
         }
         self.engine.enable(id.0, mode, Drained::default, || current_seat(&self.engine))
     }
@@ -408,7 +403,7 @@ impl<K, M> Port<K, M> {
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: `collect` has made the node this thread's;
         // - a value: the key lies in its cell whenever the slot is not held.
-        let key = unsafe { self.keys.take(token_parts(id.0).0) };
+        let key = unsafe { self.keys.cells.take(token_parts(id.0).0) };
         self.engine.free(id.0);
         Ok(key)
     }
@@ -504,12 +499,11 @@ impl<K, M> Port<K, M> {
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Duration>> {
-        let backend = self.engine.backend();
-        if backend.forked() {
+        if self.engine.forked() {
             return Err(Error::new(Operation::Wait, ErrorKind::Forked));
         }
         // A deadline beyond the clock's range is none.
-        Ok(timeout.and_then(|timeout| backend.now().checked_add(timeout)))
+        Ok(timeout.and_then(|timeout| self.engine.backend().now().checked_add(timeout)))
     }
 
     fn take<'b, 'p>(
@@ -553,7 +547,7 @@ impl<K, M> Port<K, M> {
                 self.0.end_blocking(&self.1);
             }
         }
-        let seat = if self.engine.backend().forked() { None } else { current_seat(&self.engine) };
+        let seat = if self.engine.forked() { None } else { current_seat(&self.engine) };
         let _blocked = seat
             .filter(|seat| self.engine.begin_blocking(seat))
             .map(|seat| Blocked(&self.engine, seat));
@@ -580,7 +574,7 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        if !self.engine.backend().forked() {
+        if !self.engine.forked() {
             self.engine.close();
         }
     }
@@ -665,7 +659,7 @@ impl<K, M> Port<K, M> {
         &self.engine
     }
 
-    pub(crate) fn keys(&self) -> &Cells<K> {
+    pub(crate) fn keys(&self) -> &Keys<K> {
         &self.keys
     }
 
@@ -673,20 +667,16 @@ impl<K, M> Port<K, M> {
         &self.messages
     }
 
-    pub(crate) fn descriptor_of(&self) -> Option<fn(&K) -> i32> {
-        self.descriptor_of.get().copied()
-    }
-
     /// Says how keys are cloned, before a wait that needs it.
     pub(crate) fn know_clone(&self)
     where
         K: Clone,
     {
-        self.clone.get_or_init(|| K::clone);
+        self.keys.clone.get_or_init(|| K::clone);
     }
 
     pub(crate) fn clone_key(&self) -> Option<fn(&K) -> K> {
-        self.clone.get().copied()
+        self.keys.clone.get().copied()
     }
 }
 
@@ -714,7 +704,7 @@ impl<F: Fn(u32)> Drop for Each<F> {
 impl<K, M> Drop for Port<K, M> {
     fn drop(&mut self) {
         let remains = self.engine.dismantle();
-        let (keys, messages) = (&self.keys, &self.messages);
+        let (keys, messages) = (&self.keys.cells, &self.messages);
         // Dropped in this order reversed, each also if the other panics.
         let messages = Each(remains.messages.into_iter(), |cell| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
@@ -732,7 +722,7 @@ impl<K, M> Drop for Port<K, M> {
         drop(messages);
         // A thread that is just giving up its seat, or a port that asks about a descriptor, may hold
         // on to the engine for a few instructions. Once this returns its descriptors are closed.
-        while Arc::strong_count(&self.engine) > 1 && !self.engine.backend().forked() {
+        while Arc::strong_count(&self.engine) > 1 && !self.engine.forked() {
             std::thread::yield_now();
         }
     }

@@ -37,7 +37,7 @@ mod sys {
 mod sync {
     use std::sync::atomic::Ordering;
 
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
     pub(crate) fn barrier(_own: &AtomicU32) {
@@ -46,39 +46,6 @@ mod sync {
 
     pub(crate) fn barrier_behind_exchange() {
         fence(Ordering::SeqCst);
-    }
-
-    /// A byte that is stored to by an exchange. The checker does not conclude that a store which comes
-    /// after what an exchange has read also comes after what it wrote, and so lets a third thread's
-    /// exchange read what is long gone.
-    pub(crate) struct AtomicU8(loom::sync::atomic::AtomicU8);
-
-    impl AtomicU8 {
-        pub(crate) fn new(value: u8) -> Self {
-            Self(loom::sync::atomic::AtomicU8::new(value))
-        }
-
-        pub(crate) fn load(&self, order: Ordering) -> u8 {
-            self.0.load(order)
-        }
-
-        pub(crate) fn store(&self, value: u8, order: Ordering) {
-            self.0.swap(value, order);
-        }
-
-        pub(crate) fn swap(&self, value: u8, order: Ordering) -> u8 {
-            self.0.swap(value, order)
-        }
-
-        pub(crate) fn compare_exchange(
-            &self,
-            current: u8,
-            new: u8,
-            success: Ordering,
-            failure: Ordering,
-        ) -> Result<u8, u8> {
-            self.0.compare_exchange(current, new, success, failure)
-        }
     }
 }
 
@@ -93,7 +60,7 @@ use detection::BlockDetection;
 use engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
 use error::{ErrorKind, Operation};
 use interest::{Events, Interest};
-use seam::{Backend, ThreadHandle};
+use seam::{Backend, Origin, ThreadHandle};
 use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use state::slot::{Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
 use state::table::Descriptors;
@@ -906,8 +873,8 @@ impl Backend for Handle {
         }
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
-    fn forked(&self) -> bool {
-        false
+    fn origin(&self) -> Origin {
+        Origin::by_number()
     }
 }
 
@@ -1141,9 +1108,8 @@ fn an_edge_and_a_post_both_reach_a_crowd() {
         };
         fake.arrive();
         let mut taken = [take_any(&engine), other.join().unwrap()];
-        taken.sort_by_key(|taken| matches!(taken, Taken::Posted(_)));
-        assert_eq!(taken[0], Taken::Ready(name, Events::IN));
-        assert!(matches!(taken[1], Taken::Posted(_)));
+        taken.sort();
+        assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
         poster.join().unwrap();
     });
 }
@@ -1165,25 +1131,47 @@ fn an_edge_and_a_post_both_reach_those_who_wait_for_several_sets() {
         };
         fake.arrive();
         let mut taken = [take_any(&engine), other.join().unwrap()];
-        taken.sort_by_key(|taken| matches!(taken, Taken::Posted(_)));
-        assert_eq!(taken[0], Taken::Ready(name, Events::IN));
-        assert!(matches!(taken[1], Taken::Posted(_)));
+        taken.sort();
+        assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
         poster.join().unwrap();
     });
 }
 
+/// What a packet was.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    /// Something to read for the registration of this name.
+    Ready(u64),
+    Posted,
+}
+
+impl Seen {
+    fn of(taken: Taken<'_>) -> Self {
+        match taken {
+            Taken::Ready(_, name, Events::IN) => Self::Ready(name),
+            Taken::Posted(_) => Self::Posted,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The next packet at hand.
+fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
+    engine.next(seat).map(Seen::of)
+}
+
 /// Waits for a packet, takes it and goes.
-fn take_any(engine: &Engine) -> Taken {
+fn take_any(engine: &Engine) -> Seen {
     let seat = engine.join();
     assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
-    let taken = engine.next(&seat).unwrap();
+    let seen = see_next(engine, &seat).unwrap();
     engine.leave(&seat);
-    taken
+    seen
 }
 
 /// Waits for a message, takes it and goes.
 fn take_one(engine: &Engine) {
-    assert!(matches!(take_any(engine), Taken::Posted(_)));
+    assert_eq!(take_any(engine), Seen::Posted);
 }
 
 /// Registers the one descriptor of the fake kernel.
@@ -1210,13 +1198,9 @@ fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
         while ready + posted < 2 {
             assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
             while let Some(taken) = engine.next(&seat) {
-                match taken {
-                    Taken::Ready(_, events) => {
-                        assert_eq!(events, Events::IN);
-                        ready += 1;
-                    }
-                    Taken::Posted(_) => posted += 1,
-                    other => panic!("{other:?}"),
+                match Seen::of(taken) {
+                    Seen::Ready(_) => ready += 1,
+                    Seen::Posted => posted += 1,
                 }
             }
         }
@@ -1234,7 +1218,7 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
         fake.arrive();
         let seat = engine.join();
         assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        assert_eq!(see_next(&engine, &seat), Some(Seen::Ready(name)));
         let kernel = {
             let fake = Arc::clone(&fake);
             thread::spawn(move || {
@@ -1255,7 +1239,7 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
             )
             .unwrap();
         assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        assert_eq!(see_next(&engine, &seat), Some(Seen::Ready(name)));
         kernel.join().unwrap();
     });
 }
@@ -1270,16 +1254,16 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         fake.arrive();
         let seat = engine.join();
         assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        assert_eq!(see_next(&engine, &seat), Some(Seen::Ready(name)));
         fake.arrive();
         let other = {
             let engine = Arc::clone(&engine);
             thread::spawn(move || {
                 let seat = engine.join();
                 engine.wait(&seat, &mut scratch(), 4, Some(Duration::ZERO));
-                let taken = engine.next(&seat);
+                let seen = see_next(&engine, &seat);
                 engine.leave(&seat);
-                taken
+                seen
             })
         };
         fake.read();
@@ -1338,7 +1322,7 @@ fn a_remover_that_waits_gets_the_key_whatever_the_handler_does() {
         fake.arrive();
         let seat = engine.join();
         assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        assert_eq!(see_next(&engine, &seat), Some(Seen::Ready(name)));
         let remover = {
             let engine = Arc::clone(&engine);
             thread::spawn(move || {
@@ -1370,7 +1354,7 @@ fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
         fake.arrive();
         let seat = engine.join();
         assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-        assert_eq!(engine.next(&seat), Some(Taken::Ready(name, Events::IN)));
+        assert_eq!(see_next(&engine, &seat), Some(Seen::Ready(name)));
         let remover = {
             let engine = Arc::clone(&engine);
             thread::spawn(move || engine.collect(name, Some(Duration::ZERO)).is_ok())
@@ -1388,7 +1372,7 @@ fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
         if !remover.join().unwrap() {
             // Its time was over first: the key comes with the last packet instead.
             assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-            assert_eq!(engine.next(&seat), Some(Taken::Removed(name)));
+            assert!(matches!(engine.next(&seat), Some(Taken::Removed(removed)) if removed == name));
         }
         engine.free(name);
         assert_eq!(engine.snapshot().registered, 0);

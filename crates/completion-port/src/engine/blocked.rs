@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::watch::TICK;
-use super::{Engine, Shared};
+use super::{Engine, Member, Shared};
 use crate::detection::BlockDetection;
 use crate::state::facts::Presence;
 use crate::state::seats::Status;
@@ -65,7 +65,7 @@ impl Engine {
             let Some(Presence::Asleep { since }) = other.thread.glance() else { continue };
             let now = *now.get_or_insert_with(|| self.backend.now());
             if now.saturating_sub(since) >= GRACE {
-                let other = Arc::clone(other);
+                let other = Arc::clone(&other.seat);
                 self.found_asleep(shared, &other, now);
             }
         }
@@ -85,13 +85,13 @@ impl Engine {
     pub(super) fn examine<'e>(
         &'e self,
         shared: MutexGuard<'e, Shared>,
-        seat: &Seat,
+        member: &Member,
         progress: u32,
     ) -> MutexGuard<'e, Shared> {
         drop(shared);
-        let asleep = seat.thread.asleep() == Some(true);
-        let observed =
-            asleep && self.detection == BlockDetection::Switches && seat.thread.observe();
+        let Member { seat, thread } = member;
+        let asleep = thread.asleep() == Some(true);
+        let observed = asleep && self.detection == BlockDetection::Switches && thread.observe();
         let mut shared = self.lock();
         if seat.left.load(Relaxed) {
             return shared;
@@ -126,7 +126,7 @@ impl Engine {
             }
             let Some(other) = &shared.members[number] else { continue };
             if other.thread.glance() == Some(Presence::Awake) {
-                other.presumed_blocked.store(false, Relaxed);
+                other.seat.presumed_blocked.store(false, Relaxed);
                 shared.seats.unblock(number);
             }
         }
@@ -167,10 +167,10 @@ impl Engine {
             let awake = other.thread.asleep() == Some(false);
             shared = self.lock();
             if awake
-                && !other.left.load(Relaxed)
+                && !other.seat.left.load(Relaxed)
                 && shared.seats.status(number) == Status::FoundAsleep
             {
-                other.presumed_blocked.store(false, Relaxed);
+                other.seat.presumed_blocked.store(false, Relaxed);
                 shared.seats.unblock(number);
             }
         }

@@ -91,7 +91,7 @@ impl Engine {
     pub(crate) fn dismantle(&self) -> Remains {
         let mut remains = Remains { keys: Vec::new(), messages: Vec::new() };
         // In a forked child nobody may ever give the lock up.
-        let forked = self.backend.forked();
+        let forked = self.forked();
         let shared = if forked { self.shared.try_lock().ok() } else { Some(self.lock()) };
         if let Some(mut shared) = shared {
             shared.phase = Phase::Closed;

@@ -31,7 +31,7 @@ use crate::state::seats::Seats;
 use crate::state::slot::{Removal, Slot};
 use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
-use crate::sys::backend::Backend;
+use crate::sys::backend::{Backend, Origin, ThreadHandle};
 use blocked::Sleepers;
 use seat::Tally;
 
@@ -64,12 +64,20 @@ enum Phase {
     Abandoned = 3,
 }
 
+/// A thread at the port, as the others see it. The port has the only lasting one, so that the descriptors
+/// by which a thread is looked at are closed with it.
+#[derive(Clone)]
+struct Member {
+    seat: Arc<Seat>,
+    thread: Arc<dyn ThreadHandle>,
+}
+
 /// What the lock guards.
 struct Shared {
     ready: Fifo,
     recheck: Fifo,
     seats: Seats,
-    members: Vec<Option<Arc<Seat>>>,
+    members: Vec<Option<Member>>,
     /// The progress of each seat when somebody last looked after the port.
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
@@ -126,6 +134,7 @@ pub(crate) struct Engine {
     /// Threads are observed from the first, not only once they have been found asleep.
     observes_all: bool,
     backend: Box<dyn Backend>,
+    origin: Origin,
     nodes: Nodes,
     shared: Mutex<Shared>,
     /// A key came back for which a thread waits in `remove_and_wait`.
@@ -164,6 +173,7 @@ impl Engine {
             limit,
             detection,
             observes_all,
+            origin: backend.origin(),
             backend,
             nodes: Nodes { slots: Arena::new(), posts: Arena::new() },
             shared: Mutex::new(Shared {
@@ -211,6 +221,12 @@ impl Engine {
         self.detection
     }
 
+    /// Whether this process is a forked child of the one that made the port.
+    #[inline]
+    pub(crate) fn forked(&self) -> bool {
+        self.origin.is_left()
+    }
+
     #[inline]
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
@@ -254,7 +270,7 @@ impl Engine {
 
     #[inline]
     fn check_usable(&self, operation: Operation) -> Result<(), Error> {
-        if self.backend.forked() {
+        if self.forked() {
             return Err(Error::new(operation, ErrorKind::Forked));
         }
         Ok(())

@@ -49,9 +49,9 @@ impl Engine {
                 let first = shared.ready.pop(&self.nodes).expect("one was pushed just now");
                 self.nodes.link(first).store(NIL, Relaxed);
                 shared.handed += 1;
-                let notice = Self::notice(shared, number);
-                notice.seat.chain.store(first, Release);
-                Some(notice)
+                let given = shared.members[number].as_ref().expect("an idle seat has a member");
+                given.seat.chain.store(first, Release);
+                Some(Self::notice(shared, number))
             }
             None => Self::look_after(shared),
         }

@@ -113,26 +113,15 @@ impl Engine {
     }
 
     /// The token of a held registration gives its key back, which the caller has put into the cell, to
-    /// be armed as it was.
-    ///
-    /// If it is refused, the key is the caller's again, and the registration has ended.
+    /// be armed as it was. False, and nothing has changed, if it takes more than a look to do so.
     #[inline]
-    pub(crate) fn rearm(
-        &self,
-        slot: &Slot,
-        name: Token,
-        drained: Drained,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
-    ) -> Result<(), Error> {
-        if self.phase() == Phase::Open && !self.backend.forked() {
-            // See `look`: a handler has read from the descriptor, then it takes the number.
-            barrier(&slot.link);
-            if slot.rearm(drained, self.harvest_of(slot.descriptor())) {
-                return Ok(());
-            }
+    pub(crate) fn rearm(&self, slot: &Slot, drained: Drained) -> bool {
+        if self.phase() != Phase::Open || self.forked() {
+            return false;
         }
-        let mode = slot.word().mode();
-        self.put_back(Operation::Rearm, slot, name, Some(mode), drained, seat)
+        // See `look`: a handler has read from the descriptor, then it takes the number.
+        barrier(&slot.link);
+        slot.rearm(drained, self.harvest_of(slot.descriptor()))
     }
 
     /// The token of a held registration gives its key back, which the caller has put into the cell,
@@ -148,7 +137,7 @@ impl Engine {
         drained: Drained,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
-        if self.backend.forked() {
+        if self.forked() {
             return Err(Error::new(operation, ErrorKind::Forked));
         }
         match self.phase() {
@@ -190,7 +179,7 @@ impl Engine {
 
     /// Ends a registration whose key the caller holds (by its token), and gives its slot up.
     pub(crate) fn end(&self, name: Token) {
-        if self.backend.forked() {
+        if self.forked() {
             // Everything but the descriptors is the parent's, locks included.
             return;
         }
@@ -227,7 +216,7 @@ impl Engine {
 
     /// Whether a registration goes on and its number names what was registered.
     pub(crate) fn is_current(&self, name: Token) -> bool {
-        if self.backend.forked() || !self.is_live(name) {
+        if self.forked() || !self.is_live(name) {
             return false;
         }
         let descriptor = self.slot(token_parts(name).0).descriptor();

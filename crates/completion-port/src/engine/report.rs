@@ -24,13 +24,13 @@ pub(crate) struct Snapshot {
 
 impl Engine {
     pub(crate) fn snapshot(&self) -> Snapshot {
-        if self.backend.forked() {
+        if self.forked() {
             return Snapshot::default();
         }
         let shared = self.inspect(self.lock());
         let mut packets = shared.former;
-        for seat in shared.members.iter().flatten() {
-            packets.add(&seat.counts);
+        for member in shared.members.iter().flatten() {
+            packets.add(&member.seat.counts);
         }
         let blocked = shared
             .seats
@@ -56,7 +56,7 @@ impl Engine {
 impl fmt::Debug for Engine {
     /// Slots, seats and queues, for hunting stalls.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.backend.forked() {
+        if self.forked() {
             return f.write_str("Port of the parent process");
         }
         let shared = self.lock();

@@ -2,21 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::time::Duration;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use super::{Engine, Shared};
+use super::{Engine, Member, Shared};
 use crate::state::queue::{Fifo, NIL};
 use crate::state::seats::{SeatNumber, Status};
-use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 use crate::sys::backend::ThreadHandle;
-
-/// The signal of a thread that enters the kernel's wait: nobody wants it.
-pub(super) const CLEAR: u8 = 0;
-/// It sleeps there, or is just about to.
-pub(super) const ASLEEP: u8 = 1;
-/// It is wanted.
-pub(super) const NOTIFIED: u8 = 2;
 
 /// Packets that a seat has taken, by kind.
 #[derive(Debug, Default)]
@@ -48,7 +40,6 @@ impl Tally {
 /// A thread's place at the port, shared between the thread and whoever wakes or relieves it.
 pub(crate) struct Seat {
     pub(super) number: SeatNumber,
-    pub(super) thread: Box<dyn ThreadHandle>,
     /// The packets that the thread has been handed and has not looked at yet. Only the thread puts
     /// a chain here (or, while it waits, whoever hands it a packet); it takes from the front by
     /// compare-and-swap, so that the chain as a whole can be taken away from a thread that is stuck.
@@ -60,7 +51,6 @@ pub(crate) struct Seat {
     pub(super) shares: AtomicU32,
     /// Cells of posted messages that the thread has emptied. Only the thread touches it.
     pub(super) emptied: AtomicU32,
-    pub(super) signal: AtomicU8,
     /// Moves on whenever the thread does something with the port.
     pub(super) progress: AtomicU32,
     /// The thread was handed more than it can look at at once, and may still have some of it.
@@ -82,15 +72,6 @@ impl Seat {
         // Only the thread itself writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
-
-    /// The thread is about to sleep in the kernel's wait for `timeout`; not at all if it has been
-    /// notified since it cleared its signal.
-    #[inline]
-    pub(super) fn fall_asleep(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let sleeps = timeout != Some(Duration::ZERO)
-            && self.signal.compare_exchange(CLEAR, ASLEEP, AcqRel, Acquire).is_ok();
-        if sleeps { timeout } else { Some(Duration::ZERO) }
-    }
 }
 
 impl fmt::Debug for Seat {
@@ -102,27 +83,25 @@ impl fmt::Debug for Seat {
 /// Somebody to be woken, once the lock is given up.
 #[must_use]
 pub(super) struct Notice {
-    pub(super) seat: Arc<Seat>,
+    thread: Arc<dyn ThreadHandle>,
     /// In the kernel's wait rather than parked.
-    pub(super) polling: bool,
+    polling: bool,
 }
 
 impl Engine {
     /// The calling thread takes a seat.
     pub(crate) fn join(&self) -> Arc<Seat> {
-        let thread = self.backend.this_thread();
+        let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
         let observed = self.observes_all && thread.observe();
         let mut shared = self.lock();
         let number = shared.seats.join();
         let seat = Arc::new(Seat {
             number,
-            thread,
             chain: AtomicU32::new(NIL),
             begun: AtomicU64::new(0),
             share: AtomicU32::new(0),
             shares: AtomicU32::new(0),
             emptied: AtomicU32::new(NIL),
-            signal: AtomicU8::new(CLEAR),
             progress: AtomicU32::new(0),
             loaded: AtomicBool::new(false),
             presumed_blocked: AtomicBool::new(false),
@@ -138,7 +117,7 @@ impl Engine {
             Self::count_observed(&mut shared, &seat);
         }
         shared.seen[number] = u32::MAX;
-        shared.members[number] = Some(Arc::clone(&seat));
+        shared.members[number] = Some(Member { seat: Arc::clone(&seat), thread });
         seat
     }
 
@@ -259,8 +238,8 @@ impl Engine {
     pub(super) fn notice(shared: &mut Shared, seat: SeatNumber) -> Notice {
         shared.wakes += 1;
         let polling = shared.seats.is_polling(seat);
-        let seat = shared.members[seat].clone().expect("an idle seat has a member");
-        Notice { seat, polling }
+        let member = shared.members[seat].as_ref().expect("an idle seat has a member");
+        Notice { thread: Arc::clone(&member.thread), polling }
     }
 
     #[inline]
@@ -275,19 +254,22 @@ impl Engine {
 
     #[inline]
     pub(super) fn notify(&self, notice: Option<Notice>) {
-        let Some(Notice { seat, polling }) = notice else { return };
-        if !polling {
-            seat.thread.unpark();
-        } else if seat.signal.swap(NOTIFIED, AcqRel) != CLEAR {
-            // Also if it was notified before: another thread may have stood in for it then.
-            self.backend.wake();
+        match notice {
+            None => {}
+            Some(Notice { polling: true, .. }) => self.backend.wake(),
+            Some(Notice { thread, .. }) => thread.unpark(),
         }
     }
 
     /// Takes back what a seat was handed and has not looked at.
     pub(super) fn take_back(&self, shared: &mut Shared, seat: &Seat) -> bool {
-        if seat.loaded.swap(false, Relaxed) {
+        if seat.loaded.load(Relaxed) {
+            seat.loaded.store(false, Relaxed);
             shared.loaded -= 1;
+        }
+        // Only under the lock is anything put there.
+        if seat.chain.load(Relaxed) == NIL {
+            return false;
         }
         let head = seat.chain.swap(NIL, AcqRel);
         if head == NIL {
@@ -303,7 +285,7 @@ impl Engine {
     /// the front of the queue.
     #[inline]
     pub(crate) fn give_back(&self, seat: &Seat) {
-        if seat.chain.load(Relaxed) == NIL || self.backend.forked() {
+        if seat.chain.load(Relaxed) == NIL || self.forked() {
             return;
         }
         let mut shared = self.lock();
@@ -315,8 +297,9 @@ impl Engine {
 
     pub(super) fn take_back_all(&self, shared: &mut Shared) {
         for number in 0..shared.members.len() {
-            let Some(seat) = shared.members[number].clone() else { continue };
+            let Some(member) = &shared.members[number] else { continue };
             if shared.seats.status(number) != Status::Given {
+                let seat = Arc::clone(&member.seat);
                 self.take_back(shared, &seat);
             }
         }

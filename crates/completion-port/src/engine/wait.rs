@@ -1,14 +1,15 @@
 //! The loop in which threads wait, and what they take from it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use super::seat::{CLEAR, Notice, Seat};
+use super::seat::{Notice, Seat};
 use super::watch::{STALE_EDGES, STUCK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::facts::{Edge, Probe};
-use crate::state::queue::{Fifo, Links, NIL, Node, POSTED};
+use crate::state::queue::{Links, NIL, Node, POSTED, Row};
 use crate::state::seats::{SeatNumber, Status};
 use crate::state::slot::{Delivery, Next, Slot, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
@@ -33,10 +34,10 @@ pub(crate) enum Waited {
 }
 
 /// A packet whose turn has come. The caller owns what it names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taken<'e> {
     /// The key is to be moved out.
-    Ready(Token, Events),
+    Ready(&'e Slot, Token, Events),
     /// The key is to be cloned, then [`Engine::cloned`] called.
     Notified(Token, Events),
     /// The message is to be moved out, then [`Engine::free_post`] called.
@@ -185,11 +186,24 @@ impl Engine {
                 patient = false;
                 shared = self.doze(shared, seat, scratch, timeout);
             } else {
-                drop(shared);
-                seat.thread.park(timeout);
-                shared = self.lock();
+                shared = self.park(shared, me, timeout);
             }
         }
+    }
+
+    /// Sleeps without the lock until somebody wants the calling thread, whose seat is `me`, or `timeout`
+    /// is over, or for no reason.
+    fn park<'e>(
+        &'e self,
+        shared: MutexGuard<'e, Shared>,
+        me: SeatNumber,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, Shared> {
+        let member = shared.members[me].as_ref().expect("who waits has a seat");
+        let thread = Arc::clone(&member.thread);
+        drop(shared);
+        thread.park(timeout);
+        self.lock()
     }
 
     /// Whether waits return at once because the port is closed and nothing is left in it.
@@ -286,9 +300,8 @@ impl Engine {
             return self.look(shared, seat, scratch, 0, timeout);
         }
         shared.seats.begin_polling(seat.number);
-        seat.signal.store(CLEAR, Relaxed);
         drop(shared);
-        let ready = self.backend.doze(seat.fall_asleep(timeout));
+        let ready = self.backend.doze(timeout);
         let mut shared = self.lock();
         shared.seats.end_polling(seat.number);
         let mut in_vain = ready != 0;
@@ -300,9 +313,7 @@ impl Engine {
         }
         if in_vain {
             // What is there is being harvested, and is found again until that is done.
-            drop(shared);
-            seat.thread.park(Some(MOMENT));
-            shared = self.lock();
+            shared = self.park(shared, seat.number, Some(MOMENT));
         }
         shared
     }
@@ -321,7 +332,6 @@ impl Engine {
         let alone = self.harvests.len() == 1;
         if alone {
             shared.seats.begin_polling(seat.number);
-            seat.signal.store(CLEAR, Relaxed);
         }
         shared.harvesting[set] = true;
         shared.harvests += 1;
@@ -341,10 +351,9 @@ impl Engine {
         let number = &self.harvests[set];
         let harvest = number.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
-        let timeout = if alone { seat.fall_asleep(timeout) } else { timeout };
         let woken = self.backend.harvest(set, &mut scratch.edges, timeout);
-        let mut ready = Fifo::new();
-        let mut recheck = Fifo::new();
+        let mut ready = Row::new();
+        let mut recheck = Row::new();
         let mut strays = 0;
         for edge in &scratch.edges {
             let (index, generation) = token_parts(edge.token);
@@ -362,7 +371,7 @@ impl Engine {
                     continue;
                 }
             };
-            list.push_with(&self.nodes, index, &slot.link);
+            list.push(index, &slot.link);
         }
         let mut shared = self.lock();
         shared.harvesting[set] = false;
@@ -370,8 +379,8 @@ impl Engine {
             shared.seats.end_polling(seat.number);
         }
         shared.stale += strays;
-        shared.ready.append(&self.nodes, ready);
-        shared.recheck.append(&self.nodes, recheck);
+        shared.ready.append(&self.nodes, ready.into_list());
+        shared.recheck.append(&self.nodes, recheck.into_list());
         self.tell_collectors(&shared);
         if woken { self.answer_wake(shared, seat) } else { shared }
     }
@@ -389,7 +398,7 @@ impl Engine {
             shared.seats.stand_in(seat.number, absent);
             let given = shared.members[absent].as_ref().map_or(NIL, |absent| {
                 // Nothing, unless the thread was handed a packet.
-                absent.chain.swap(NIL, AcqRel)
+                absent.seat.chain.swap(NIL, AcqRel)
             });
             seat.chain.store(given, Release);
         }
@@ -413,75 +422,125 @@ impl Engine {
 
     /// The next packet of those that `seat` has been handed.
     #[inline]
-    pub(crate) fn next(&self, seat: &Seat) -> Option<Taken> {
-        self.next_by(seat, |_, slot| slot.take())
-    }
-
-    /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
-    /// calling thread's then.
-    #[inline]
-    pub(crate) fn next_by(
-        &self,
-        seat: &Seat,
-        mut turn: impl FnMut(u32, &Slot) -> Turn,
-    ) -> Option<Taken> {
-        seat.advance();
-        if seat.presumed_blocked.load(Relaxed) {
-            self.awake(seat);
-        }
+    pub(crate) fn next(&self, seat: &Seat) -> Option<Taken<'_>> {
         loop {
-            let mut node = seat.chain.load(Acquire);
-            let slot = loop {
-                if node == NIL {
-                    return None;
-                }
-                let is_post = node & POSTED != 0;
-                let slot = if is_post { None } else { Some(self.slot(node)) };
-                let link = slot.map_or_else(|| self.nodes.link(node), |slot| &slot.link);
-                // If the chain was taken away since, its head is no longer this node, and cannot
-                // become it again: only this thread puts a new chain here.
-                let next = link.load(Relaxed);
-                match seat.chain.compare_exchange(node, next, AcqRel, Acquire) {
-                    Ok(_) => break slot,
-                    Err(now) => node = now,
-                }
-            };
+            let (node, slot) = self.next_node(seat)?;
             let Some(slot) = slot else {
                 count(&seat.counts.posted);
                 return Some(Taken::Posted(node & !POSTED));
             };
             let name = token(node, slot.word().generation());
-            loop {
-                match turn(node, slot) {
-                    Turn::Nothing => break,
-                    Turn::Check => {
-                        if !self.check_one(node) {
-                            break;
-                        }
+            match slot.take() {
+                Turn::Held(events) => {
+                    count(&seat.counts.ready);
+                    return Some(Taken::Ready(slot, name, events));
+                }
+                Turn::Shared(events) => {
+                    count(&seat.counts.notified);
+                    return Some(Taken::Notified(name, events));
+                }
+                rare => {
+                    let taken =
+                        self.follow_turn(seat, slot, name, rare, &mut |_, slot| slot.take());
+                    if taken.is_some() {
+                        return taken;
                     }
-                    Turn::Held(events) => {
-                        count(&seat.counts.ready);
-                        return Some(Taken::Ready(name, events));
+                }
+            }
+        }
+    }
+
+    /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
+    /// calling thread's then.
+    pub(crate) fn next_by(
+        &self,
+        seat: &Seat,
+        turn: &mut dyn FnMut(u32, &Slot) -> Turn,
+    ) -> Option<Taken<'_>> {
+        loop {
+            let (node, slot) = self.next_node(seat)?;
+            let Some(slot) = slot else {
+                count(&seat.counts.posted);
+                return Some(Taken::Posted(node & !POSTED));
+            };
+            // Before its turn, behind which the slot may be given up at any time.
+            let name = token(node, slot.word().generation());
+            let first = turn(node, slot);
+            let taken = self.follow_turn(seat, slot, name, first, turn);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+    }
+
+    /// Takes the first node off what `seat` has been handed; with it its slot, unless it is a message.
+    #[inline]
+    fn next_node(&self, seat: &Seat) -> Option<(Node, Option<&Slot>)> {
+        seat.advance();
+        if seat.presumed_blocked.load(Relaxed) {
+            self.awake(seat);
+        }
+        let mut node = seat.chain.load(Acquire);
+        loop {
+            if node == NIL {
+                return None;
+            }
+            let slot = if node & POSTED != 0 { None } else { Some(self.slot(node)) };
+            let link = slot.map_or_else(|| self.nodes.link(node), |slot| &slot.link);
+            // If the chain was taken away since, its head is no longer this node, and cannot become it
+            // again: only this thread puts a new chain here.
+            let next = link.load(Relaxed);
+            match seat.chain.compare_exchange(node, next, AcqRel, Acquire) {
+                Ok(_) => return Some((node, slot)),
+                Err(now) => node = now,
+            }
+        }
+    }
+
+    /// What a slot's turn has brought; `None` if it is no packet.
+    #[cold]
+    fn follow_turn<'e>(
+        &'e self,
+        seat: &Seat,
+        slot: &'e Slot,
+        name: Token,
+        first: Turn,
+        turn: &mut dyn FnMut(u32, &Slot) -> Turn,
+    ) -> Option<Taken<'e>> {
+        let mut outcome = first;
+        let (node, _) = token_parts(name);
+        loop {
+            match outcome {
+                Turn::Nothing => return None,
+                Turn::Check => {
+                    if !self.check_one(node) {
+                        return None;
                     }
-                    Turn::Shared(events) => {
-                        count(&seat.counts.notified);
-                        return Some(Taken::Notified(name, events));
-                    }
-                    Turn::Removed => {
-                        count(&seat.counts.removed);
-                        return Some(Taken::Removed(name));
-                    }
-                    Turn::Gone => return Some(Taken::Gone(name)),
-                    Turn::Collect => {
-                        self.announce_collected();
-                        break;
-                    }
+                    outcome = turn(node, slot);
+                }
+                Turn::Held(events) => {
+                    count(&seat.counts.ready);
+                    return Some(Taken::Ready(slot, name, events));
+                }
+                Turn::Shared(events) => {
+                    count(&seat.counts.notified);
+                    return Some(Taken::Notified(name, events));
+                }
+                Turn::Removed => {
+                    count(&seat.counts.removed);
+                    return Some(Taken::Removed(name));
+                }
+                Turn::Gone => return Some(Taken::Gone(name)),
+                Turn::Collect => {
+                    self.announce_collected();
+                    return None;
                 }
             }
         }
     }
 }
 
+#[inline]
 fn count(counter: &AtomicU64) {
     // Only the seat's own thread writes it.
     counter.store(counter.load(Relaxed) + 1, Relaxed);

@@ -34,9 +34,9 @@ impl Engine {
             return due;
         }
         let Shared { members, seen, .. } = shared;
-        for (seen, seat) in seen.iter_mut().zip(members.iter()) {
-            if let Some(seat) = seat {
-                *seen = seat.progress.load(Relaxed);
+        for (seen, member) in seen.iter_mut().zip(members.iter()) {
+            if let Some(member) = member {
+                *seen = member.seat.progress.load(Relaxed);
             }
         }
         shared.ticked = now;
@@ -63,10 +63,10 @@ impl Engine {
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
             let Some(other) = shared.members[number].clone() else { continue };
-            let progress = other.progress.load(Relaxed);
+            let progress = other.seat.progress.load(Relaxed);
             let stuck = std::mem::replace(&mut shared.seen[number], progress) == progress;
             if stuck && shared.seats.status(number) == Status::Running {
-                self.take_back(&mut shared, &other);
+                self.take_back(&mut shared, &other.seat);
                 if examines && self.detects() && other.thread.glance().is_none() {
                     shared = self.examine(shared, &other, progress);
                 }

@@ -30,9 +30,18 @@ impl Facts {
     /// Urgent data has come that was not read past: a read stops at its mark, whatever lies behind.
     pub(crate) const URGENT: Self = Self(64);
 
+    /// What is not simply readiness.
+    pub(crate) const RARE: Self = Self(!(Self::IN.0 | Self::OUT.0));
+
     /// Whether every fact of `other` is among these.
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The directions in which something is ready, as the bits of an interest in them.
+    #[inline]
+    pub(crate) const fn directions(self) -> u32 {
+        (self.0 & (Self::IN.0 | Self::OUT.0)) as u32
     }
 
     /// Whether any fact of `other` is among these.

@@ -24,6 +24,38 @@ pub(crate) trait Links {
     fn link(&self, node: Node) -> &AtomicU32;
 }
 
+/// A list that is being made, by one who has the link of each node at hand.
+#[derive(Debug)]
+pub(crate) struct Row<'l> {
+    list: Fifo,
+    last: Option<&'l AtomicU32>,
+}
+
+impl<'l> Row<'l> {
+    pub(crate) const fn new() -> Self {
+        Self { list: Fifo::new(), last: None }
+    }
+
+    /// Puts `node` at the end.
+    #[inline]
+    pub(crate) fn push(&mut self, node: Node, link: &'l AtomicU32) {
+        link.store(NIL, Relaxed);
+        match self.last {
+            None => self.list.head = node,
+            Some(last) => last.store(node, Relaxed),
+        }
+        self.last = Some(link);
+        self.list.tail = node;
+        self.list.len += 1;
+    }
+
+    /// The list as it is.
+    #[inline]
+    pub(crate) fn into_list(self) -> Fifo {
+        self.list
+    }
+}
+
 /// A list of nodes, in order. The links are not part of it: every call is given them.
 #[derive(Debug)]
 pub(crate) struct Fifo {
@@ -50,13 +82,7 @@ impl Fifo {
     /// Puts `node` at the end.
     #[inline]
     pub(crate) fn push(&mut self, links: &impl Links, node: Node) {
-        self.push_with(links, node, links.link(node));
-    }
-
-    /// The same for one who has the node's own link at hand.
-    #[inline]
-    pub(crate) fn push_with(&mut self, links: &impl Links, node: Node, link: &AtomicU32) {
-        link.store(NIL, Relaxed);
+        links.link(node).store(NIL, Relaxed);
         if self.head == NIL {
             self.head = node;
         } else {

@@ -22,7 +22,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// The generation stands above the bits; it changes whenever a slot is given up.
 const GENERATION: u32 = 32;
 /// The number of the harvest at which the slot was armed, modulo 128, stands in the bits below it.
-const ARMED_AT: u32 = 24;
+const ARMED_AT: u32 = 25;
 
 /// The event filter: one bit each for IN, OUT and HANGUP, as in [`Interest`].
 const FILTER: u32 = 0b111;
@@ -60,13 +60,12 @@ const COLLECTED: u32 = 1 << 18;
 const GONE: u32 = 1 << 19;
 /// The key does not own the descriptor, which may be closed at any time.
 const BORROWED: u32 = 1 << 20;
-/// The mask of the pending packet: IN, OUT, HANGUP and ERR.
-const PENDING: u32 = 0b111 << 21;
+/// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
+const PENDING: u32 = 0b1111 << 21;
 const PENDING_SHIFT: u32 = 21;
-
-/// ERR has no room beside the other three; it stands in the one bit that is left.
-const PENDING_ERR: u32 = 1 << 31;
-/// Which leaves seven bits for the harvest.
+/// By how much ERR is further up in a mask than in these bits.
+const ERR_SHIFT: u32 = 3;
+/// What is left, seven bits, is for the harvest.
 const HARVEST: u32 = 0x7f << ARMED_AT;
 
 /// What a registration asks for: filter and trigger.
@@ -252,16 +251,15 @@ impl Word {
 
     #[inline]
     fn pending(self) -> Events {
-        let plain = (self.bits() & PENDING) >> PENDING_SHIFT;
-        let events = Events::from_bits(plain as u8);
-        if self.has(PENDING_ERR) { events | Events::ERR } else { events }
+        let pending = (self.bits() & PENDING) >> PENDING_SHIFT;
+        Events::from_bits((pending & 0b111 | (pending & 0b1000) << ERR_SHIFT) as u8)
     }
 
     #[inline]
     fn with_pending(self, events: Events) -> Self {
-        let plain = u32::from((events - Events::ERR).bits()) << PENDING_SHIFT;
-        let error = if events.is_err() { PENDING_ERR } else { 0 };
-        self.without(PENDING | PENDING_ERR).with(plain | error)
+        let bits = u32::from(events.bits());
+        let pending = bits & 0b111 | bits >> ERR_SHIFT & 0b1000;
+        self.without(PENDING).with(pending << PENDING_SHIFT)
     }
 
     /// The conditions of both directions that `bits` (cached readiness or edges) and the filter
@@ -302,22 +300,12 @@ impl Word {
         if !self.names(generation) {
             return (self, Delivery::Stale);
         }
-        let directions = directions_of(facts);
+        let directions = facts.directions();
         let mut word = self.with(directions << READY_SHIFT | directions << EDGES_SHIFT);
-        if facts.has(Facts::RDHUP) {
-            word = word.with(HALF_CLOSED);
+        if facts.any(Facts::RARE) {
+            word = word.noting_rare(facts);
         }
-        if facts.any(Facts::ERR | Facts::HUP) {
-            word = word.with(SUSPECT);
-            if word.interest().intersects(Interest::IN | Interest::OUT) {
-                word = word.without(TOLD);
-            }
-        }
-        if facts.has(Facts::URGENT) {
-            // A short read does not tell that nothing is left.
-            word = word.with(SUSPECT);
-        }
-        if !word.has(ENABLED) || word.has(HELD | REMOVING | GONE) {
+        if word.bits() & (ENABLED | HELD | REMOVING | GONE) != ENABLED {
             return (word, Delivery::Noted(Next::Nothing));
         }
         let unclear = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
@@ -336,6 +324,26 @@ impl Word {
         }
         let next = if word.has(UNCHECKED) { Next::Recheck } else { Next::Queue };
         (word.with(QUEUED), Delivery::Noted(next))
+    }
+
+    /// An edge tells of more than readiness.
+    #[cold]
+    fn noting_rare(self, facts: Facts) -> Self {
+        let mut word = self;
+        if facts.has(Facts::RDHUP) {
+            word = word.with(HALF_CLOSED);
+        }
+        if facts.any(Facts::ERR | Facts::HUP) {
+            word = word.with(SUSPECT);
+            if word.interest().intersects(Interest::IN | Interest::OUT) {
+                word = word.without(TOLD);
+            }
+        }
+        if facts.has(Facts::URGENT) {
+            // A short read does not tell that nothing is left.
+            word = word.with(SUSPECT);
+        }
+        word
     }
 
     /// The slot is enabled with `mode`; its key is in its cell. Sets what is pending from what is
@@ -406,7 +414,7 @@ impl Word {
             return (self, Checked::Again);
         }
         let mut word = self;
-        let mut directions = directions_of(facts);
+        let mut directions = facts.directions();
         if is_fresh(facts, kind) {
             word = word.without(HALF_CLOSED).with(SUSPECT);
             directions = 0;
@@ -439,21 +447,11 @@ impl Word {
     }
 
     /// The node's turn has come.
+    #[inline]
     fn taken(self) -> (Self, Turn) {
-        if self.has(GONE) {
-            return (self, Turn::Gone);
-        }
-        if self.has(COLLECTED) {
-            return (self.without(QUEUED), Turn::Collect);
-        }
-        if self.has(REMOVING) {
-            return (self, Turn::Removed);
-        }
-        if !self.has(ENABLED) {
-            return (self.without(QUEUED).with_pending(Events::NONE), Turn::Nothing);
-        }
-        if self.has(UNCHECKED) {
-            return (self, Turn::Check);
+        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | UNCHECKED;
+        if self.bits() & (ENABLED | SPECIAL) != ENABLED {
+            return self.taken_with_no_packet();
         }
         let events = self.pending();
         if events.is_empty() {
@@ -472,6 +470,24 @@ impl Word {
         } else {
             (word, Turn::Shared(events))
         }
+    }
+
+    /// The same, if anything but a packet of what is pending follows from it.
+    #[cold]
+    fn taken_with_no_packet(self) -> (Self, Turn) {
+        if self.has(GONE) {
+            return (self, Turn::Gone);
+        }
+        if self.has(COLLECTED) {
+            return (self.without(QUEUED), Turn::Collect);
+        }
+        if self.has(REMOVING) {
+            return (self, Turn::Removed);
+        }
+        if !self.has(ENABLED) {
+            return (self.without(QUEUED).with_pending(Events::NONE), Turn::Nothing);
+        }
+        (self, Turn::Check)
     }
 
     /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
@@ -508,11 +524,6 @@ impl Word {
             (self, Next::Queue)
         }
     }
-}
-
-/// The directions in which something is ready, as bits.
-fn directions_of(facts: Facts) -> u32 {
-    u32::from(facts.has(Facts::IN)) | u32::from(facts.has(Facts::OUT)) << 1
 }
 
 /// Whether `facts` is the state of a stream socket that was never connected, or is so no more.
@@ -841,7 +852,7 @@ mod tests {
         ) {
             // What a held slot may look like.
             let bits = (bits | LIVE | HELD | ONE_SHOT)
-                & !(QUEUED | ENABLED | UNCHECKED | PENDING | PENDING_ERR);
+                & !(QUEUED | ENABLED | UNCHECKED | PENDING);
             let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
             let drained = Drained { read, write };
             if let Some(armed) = word.rearmed(drained, harvest) {

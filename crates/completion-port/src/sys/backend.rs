@@ -4,6 +4,8 @@
 //! about packets, keys or threads. The trait names no type of any system, so that the engine can be
 //! run on the simulated kernel and under a model checker.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 pub(crate) use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
@@ -77,8 +79,40 @@ pub(crate) trait Backend: Send + Sync {
     /// Whether [`ThreadHandle::observe`] works here; why not, otherwise.
     fn can_observe(&self) -> Result<(), Fault>;
 
-    /// Whether this process is a forked child of the one that made the back end.
-    fn forked(&self) -> bool;
+    /// The process that made the back end.
+    fn origin(&self) -> Origin;
+}
+
+/// A process, to be told from those that are forked from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    /// A word that is another one in a forked child, and what it was: known by a look.
+    Marked(&'static AtomicUsize, usize),
+    /// The process's number, for which the system is asked each time.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for the simulated kernel"))]
+    Numbered(u32),
+}
+
+impl Origin {
+    /// The process that runs, by a word that is another one in each process.
+    pub(crate) fn by_mark(mark: &'static AtomicUsize) -> Self {
+        Self::Marked(mark, mark.load(Relaxed))
+    }
+
+    /// The process that runs, by its number.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for the simulated kernel"))]
+    pub(crate) fn by_number() -> Self {
+        Self::Numbered(std::process::id())
+    }
+
+    /// Whether the process that runs is a forked child of this one.
+    #[inline]
+    pub(crate) fn is_left(self) -> bool {
+        match self {
+            Self::Marked(mark, was) => mark.load(Relaxed) != was,
+            Self::Numbered(number) => std::process::id() != number,
+        }
+    }
 }
 
 /// One thread that waits on a port now and then.

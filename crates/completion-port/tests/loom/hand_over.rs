@@ -102,7 +102,7 @@ fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
             other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);
-            assert_eq!(engine.next(&seat), None);
+            assert!(engine.next(&seat).is_none());
             let now = engine.snapshot();
             assert_eq!((now.running, now.blocked, now.queued), (1, 0, 0));
             assert!(now.blocks_found > 0);
@@ -125,7 +125,7 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
             });
             // At any moment of a tick, of the post, and of the other one's coming.
             sleeps(&fake, turns);
-            assert_eq!(engine.next(&seat), None);
+            assert!(engine.next(&seat).is_none());
             let mut mine = 0;
             while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
                 while engine.next(&seat).is_some() {

@@ -13,7 +13,9 @@ use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
 use crate::state::table::Descriptors;
-use crate::sys::backend::{Backend, Descriptor, Edge, Facts, Fault, Kind, Probe, ThreadHandle};
+use crate::sys::backend::{
+    Backend, Descriptor, Edge, Facts, Fault, Kind, Origin, Probe, ThreadHandle,
+};
 
 /// The token of the eventfd, which no slot has.
 const WAKE: u64 = u64::MAX;
@@ -101,11 +103,19 @@ fn delete(set: &OwnedFd, descriptor: Descriptor) {
 }
 
 #[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
+#[inline]
 fn facts_of_edge(events: u32) -> Facts {
+    const READY: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
     let fact = |bit: i32, fact| if events & bit as u32 != 0 { fact } else { Facts::NONE };
-    fact(libc::EPOLLIN, Facts::IN)
-        | fact(libc::EPOLLOUT, Facts::OUT)
-        | fact(libc::EPOLLRDHUP, Facts::RDHUP)
+    let ready = fact(libc::EPOLLIN, Facts::IN) | fact(libc::EPOLLOUT, Facts::OUT);
+    if events & !READY == 0 { ready } else { ready | rare_facts_of_edge(events) }
+}
+
+#[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
+#[cold]
+fn rare_facts_of_edge(events: u32) -> Facts {
+    let fact = |bit: i32, fact| if events & bit as u32 != 0 { fact } else { Facts::NONE };
+    fact(libc::EPOLLRDHUP, Facts::RDHUP)
         | fact(libc::EPOLLHUP, Facts::HUP)
         | fact(libc::EPOLLERR, Facts::ERR)
         | fact(libc::EPOLLPRI, Facts::URGENT)
@@ -457,7 +467,7 @@ impl Backend for Epoll {
             .map_err(|code| Fault { kind: ErrorKind::Unsupported, code })
     }
 
-    fn forked(&self) -> bool {
-        !self.process.is_current()
+    fn origin(&self) -> Origin {
+        self.process.origin()
     }
 }

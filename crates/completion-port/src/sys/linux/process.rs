@@ -6,10 +6,11 @@
 //! the parent's ports and may have been locked when it was copied.
 
 use std::ptr;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use crate::state::table::Descriptors;
+use crate::sys::backend::Origin;
 
 /// What belongs to one process. Made once in a process, and never freed.
 struct Belongings {
@@ -21,11 +22,20 @@ struct Belongings {
 #[used]
 static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
 
-/// Where the pointer to the belongings lies: a page that is wiped on fork, once it is made.
-static PAGE: AtomicPtr<AtomicPtr<Belongings>> = AtomicPtr::new(ptr::null_mut());
+/// What tells processes apart. All zeros: a process that has not made a port yet.
+struct Place {
+    belongings: AtomicPtr<Belongings>,
+    /// Another number in each process: the address of its belongings, which a child has a copy of, so that
+    /// its own lie elsewhere.
+    mark: AtomicUsize,
+}
+
+/// Where that lies: a page that is wiped on fork, once it is made.
+static PAGE: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 
 /// Where it lies if the kernel is too old to wipe a page (before 4.14): a fork is not noticed then.
-static FALLBACK: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
+static FALLBACK: Place =
+    Place { belongings: AtomicPtr::new(ptr::null_mut()), mark: AtomicUsize::new(0) };
 
 const SIZE: usize = 4096;
 
@@ -33,11 +43,11 @@ const SIZE: usize = 4096;
 #[derive(Clone, Copy)]
 pub(super) struct Process {
     belongings: &'static Belongings,
-    /// Where the pointer to them lies.
-    place: &'static AtomicPtr<Belongings>,
+    /// Where it says that they are this process's.
+    place: &'static Place,
 }
 
-fn map_page() -> Option<*mut AtomicPtr<Belongings>> {
+fn map_page() -> Option<*mut Place> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: mmap(2) demands a valid combination of arguments, and replaces no mapping unless told.
     // - a private, anonymous mapping needs no descriptor, and no address is given.
@@ -63,10 +73,10 @@ fn unmap(page: *mut libc::c_void) {
     unsafe { libc::munmap(page, SIZE) };
 }
 
-/// The place of the pointer. Takes no lock: another thread of the parent might have held it when
+/// The place of this process. Takes no lock: another thread of the parent might have held it when
 /// this process was forked.
-fn place() -> &'static AtomicPtr<Belongings> {
-    if !FALLBACK.load(Acquire).is_null() {
+fn place() -> &'static Place {
+    if !FALLBACK.belongings.load(Acquire).is_null() {
         // Once it has been used, everybody uses it: there is one table.
         return &FALLBACK;
     }
@@ -83,8 +93,9 @@ fn place() -> &'static AtomicPtr<Belongings> {
     }
     // SAFETY: a shared reference demands memory that is valid, initialised and only changed as its
     // type allows.
-    // - valid and initialised: the mapping is zeroed, which is a null pointer, and never unmapped;
-    // - it is touched only as an atomic; the kernel wipes it only in a process that has no other
+    // - valid and initialised: the mapping is zeroed, which is a null pointer and a zero, begins where
+    //   any type may, is longer than a `Place`, and is never unmapped;
+    // - it is touched only by atomic operations; the kernel wipes it only in a process that has no other
     //   thread yet.
     unsafe { &*page }
 }
@@ -93,10 +104,10 @@ impl Process {
     /// This process.
     pub(super) fn current() -> Self {
         let place = place();
-        let mut belongings = place.load(Acquire);
+        let mut belongings = place.belongings.load(Acquire);
         if belongings.is_null() {
             let made = Box::into_raw(Box::new(Belongings { descriptors: Descriptors::new() }));
-            match place.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
+            match place.belongings.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
                 Ok(_) => {
                     NEWEST.store(made, Release);
                     belongings = made;
@@ -109,6 +120,8 @@ impl Process {
                 }
             }
         }
+        // Everybody stores the same.
+        place.mark.store(belongings.addr(), Relaxed);
         // SAFETY: a shared reference demands a valid object that nobody changes.
         // - what was published here was made by `into_raw` in this process or in a parent, whose
         //   memory this one has a copy of; it is never freed and only changed through its locks.
@@ -120,7 +133,12 @@ impl Process {
     /// kernel wipes no pages.
     #[inline]
     pub(super) fn is_current(self) -> bool {
-        ptr::eq(self.place.load(Acquire), self.belongings)
+        ptr::eq(self.place.belongings.load(Acquire), self.belongings)
+    }
+
+    /// The same as a value that the engine can look at.
+    pub(super) fn origin(self) -> Origin {
+        Origin::by_mark(&self.place.mark)
     }
 
     /// Whether a fork would be noticed.

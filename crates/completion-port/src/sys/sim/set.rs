@@ -11,7 +11,7 @@ use super::{Conditions, Kernel, ObjectKind, State};
 use crate::error::ErrorKind;
 use crate::state::table::Descriptors;
 use crate::sys::backend::{
-    Backend, Descriptor, Edge, Facts, Fault, Kind, Presence, Probe, ThreadHandle,
+    Backend, Descriptor, Edge, Facts, Fault, Kind, Origin, Presence, Probe, ThreadHandle,
 };
 
 /// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
@@ -144,13 +144,13 @@ pub(super) enum Cause {
 pub(super) struct Simulated {
     kernel: Kernel,
     set: u64,
-    process: u32,
+    origin: Origin,
 }
 
 impl Simulated {
     pub(super) fn new(kernel: Kernel) -> Self {
         let set = kernel.lock().add_set();
-        Self { kernel, set, process: std::process::id() }
+        Self { kernel, set, origin: Origin::by_number() }
     }
 
     fn refused(kind: ErrorKind) -> Fault {
@@ -352,8 +352,8 @@ impl Backend for Simulated {
         Ok(())
     }
 
-    fn forked(&self) -> bool {
-        std::process::id() != self.process
+    fn origin(&self) -> Origin {
+        self.origin
     }
 }
 
