@@ -454,7 +454,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let engine = self.port.engine();
         let clone = self.port.clone_key().expect("set before the first such wait");
         let mut key = None;
-        let taken = engine.next_by(seat, &mut |index, slot| {
+        let taken = engine.next_by(seat, |index, slot| {
             // Also if the clone panics, the node is queued.
             let node = Untaken { engine, index };
             // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until

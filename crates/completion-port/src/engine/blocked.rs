@@ -52,10 +52,15 @@ impl Engine {
     }
 
     /// Stops counting the running threads whose records say that they sleep.
+    #[inline]
     pub(super) fn glance(&self, shared: &mut Shared) {
-        if shared.sleepers.observed == 0 {
-            return;
+        if shared.sleepers.observed > 0 {
+            self.glance_at_all(shared);
         }
+    }
+
+    #[inline(never)]
+    fn glance_at_all(&self, shared: &mut Shared) {
         let mut now = None;
         for number in 0..shared.members.len() {
             if shared.seats.status(number) != Status::Running {
@@ -117,9 +122,13 @@ impl Engine {
     /// has come back to the port has said so itself.
     #[inline]
     pub(super) fn recount(shared: &mut Shared) {
-        if shared.seats.presumed_blocked() == 0 || shared.sleepers.observed == 0 {
-            return;
+        if shared.seats.presumed_blocked() > 0 && shared.sleepers.observed > 0 {
+            Self::recount_all(shared);
         }
+    }
+
+    #[inline(never)]
+    fn recount_all(shared: &mut Shared) {
         for number in 0..shared.members.len() {
             if shared.seats.status(number) != Status::FoundAsleep {
                 continue;
@@ -135,9 +144,11 @@ impl Engine {
     /// Whether it is time to ask the system again about those who were found asleep.
     #[inline]
     pub(super) fn may_inspect(&self, shared: &mut Shared) -> bool {
-        if shared.seats.presumed_blocked() == 0 {
-            return false;
-        }
+        shared.seats.presumed_blocked() > 0 && self.may_inspect_now(shared)
+    }
+
+    #[inline(never)]
+    fn may_inspect_now(&self, shared: &mut Shared) -> bool {
         let now = self.backend.now();
         if now < shared.sleepers.asked_at + TICK {
             return false;
@@ -147,6 +158,7 @@ impl Engine {
     }
 
     /// Asks the system, without the lock, about those who were found asleep and have no records.
+    #[inline(never)]
     pub(super) fn inspect<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,

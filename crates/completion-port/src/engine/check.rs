@@ -14,6 +14,7 @@ use crate::sync::MutexGuard;
 impl Engine {
     /// Asks the kernel, in one call and without the lock, about the slots whose readiness is only
     /// remembered. What is ready goes to the end of the queue, behind what the kernel has to report.
+    #[inline(never)]
     pub(super) fn recheck<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,

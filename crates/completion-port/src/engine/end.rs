@@ -16,7 +16,7 @@ pub(crate) struct Remains {
 
 impl Engine {
     /// Calls everybody who still waits, if there is nothing left to wait for.
-    #[inline]
+    #[inline(never)]
     pub(super) fn end_if_over(&self, shared: &mut Shared) -> Vec<Notice> {
         let mut notices = Vec::new();
         if Self::is_over(shared) {

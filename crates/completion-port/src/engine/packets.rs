@@ -99,11 +99,16 @@ impl Engine {
     /// Gives back the cells that the thread of `seat`, which calls this, has emptied.
     #[inline]
     pub(super) fn give_back_emptied(&self, shared: &mut Shared, seat: &Seat) {
-        let mut node = seat.emptied.load(Relaxed);
-        if node == NIL {
-            return;
+        let node = seat.emptied.load(Relaxed);
+        if node != NIL {
+            seat.emptied.store(NIL, Relaxed);
+            self.give_back_cells(shared, node);
         }
-        seat.emptied.store(NIL, Relaxed);
+    }
+
+    /// Gives back the cells of a chain that begins with `node`.
+    #[inline(never)]
+    fn give_back_cells(&self, shared: &mut Shared, mut node: Node) {
         while node != NIL {
             let next = self.nodes.link(node).load(Relaxed);
             shared.posts.give_back(&self.nodes, POSTED, node & !POSTED);

@@ -242,11 +242,7 @@ impl Engine {
         Notice { thread: Arc::clone(&member.thread), polling }
     }
 
-    #[inline]
     pub(super) fn notify_all(&self, notices: Vec<Notice>) {
-        if notices.is_empty() {
-            return;
-        }
         for notice in notices {
             self.notify(Some(notice));
         }
@@ -254,23 +250,33 @@ impl Engine {
 
     #[inline]
     pub(super) fn notify(&self, notice: Option<Notice>) {
-        match notice {
-            None => {}
-            Some(Notice { polling: true, .. }) => self.backend.wake(),
-            Some(Notice { thread, .. }) => thread.unpark(),
+        if let Some(notice) = notice {
+            self.release(notice);
+        }
+    }
+
+    #[inline(never)]
+    fn release(&self, Notice { thread, polling }: Notice) {
+        if polling {
+            self.backend.wake();
+        } else {
+            thread.unpark();
         }
     }
 
     /// Takes back what a seat was handed and has not looked at.
+    #[inline]
     pub(super) fn take_back(&self, shared: &mut Shared, seat: &Seat) -> bool {
         if seat.loaded.load(Relaxed) {
             seat.loaded.store(false, Relaxed);
             shared.loaded -= 1;
         }
         // Only under the lock is anything put there.
-        if seat.chain.load(Relaxed) == NIL {
-            return false;
-        }
+        seat.chain.load(Relaxed) != NIL && self.take_chain_back(shared, seat)
+    }
+
+    #[inline(never)]
+    fn take_chain_back(&self, shared: &mut Shared, seat: &Seat) -> bool {
         let head = seat.chain.swap(NIL, AcqRel);
         if head == NIL {
             return false;

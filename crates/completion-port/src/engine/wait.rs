@@ -193,6 +193,7 @@ impl Engine {
 
     /// Sleeps without the lock until somebody wants the calling thread, whose seat is `me`, or `timeout`
     /// is over, or for no reason.
+    #[inline(never)]
     fn park<'e>(
         &'e self,
         shared: MutexGuard<'e, Shared>,
@@ -295,10 +296,21 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Shared> {
         shared.asked = shared.asked.wrapping_add(1);
-        let sets = self.harvests.len();
-        if sets == 1 {
+        if self.harvests.len() == 1 {
             return self.look(shared, seat, scratch, 0, timeout);
         }
+        self.doze_by_several_sets(shared, seat, scratch, timeout)
+    }
+
+    #[inline(never)]
+    fn doze_by_several_sets<'e>(
+        &'e self,
+        mut shared: MutexGuard<'e, Shared>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, Shared> {
+        let sets = self.harvests.len();
         shared.seats.begin_polling(seat.number);
         drop(shared);
         let ready = self.backend.doze(timeout);
@@ -339,12 +351,7 @@ impl Engine {
         shared.rebuilding = is_full;
         drop(shared);
         if is_full {
-            let rebuilt = self.rebuild();
-            let mut shared = self.lock();
-            shared.rebuilding = false;
-            // Also if the sets could not be replaced: tried again after as many more.
-            shared.stale = 0;
-            shared.rebuilds += u64::from(rebuilt);
+            self.replace_sets();
         }
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
@@ -385,8 +392,20 @@ impl Engine {
         if woken { self.answer_wake(shared, seat) } else { shared }
     }
 
+    /// The kernel's sets are full of strays.
+    #[cold]
+    fn replace_sets(&self) {
+        let rebuilt = self.rebuild();
+        let mut shared = self.lock();
+        shared.rebuilding = false;
+        // Also if the sets could not be replaced: tried again after as many more.
+        shared.stale = 0;
+        shared.rebuilds += u64::from(rebuilt);
+    }
+
     /// A wake has brought the thread of `seat` out of the kernel's wait. Of several threads that sleep
     /// there the kernel chooses: if this one was not meant it stands in for one that was.
+    #[inline(never)]
     fn answer_wake<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
@@ -423,39 +442,16 @@ impl Engine {
     /// The next packet of those that `seat` has been handed.
     #[inline]
     pub(crate) fn next(&self, seat: &Seat) -> Option<Taken<'_>> {
-        loop {
-            let (node, slot) = self.next_node(seat)?;
-            let Some(slot) = slot else {
-                count(&seat.counts.posted);
-                return Some(Taken::Posted(node & !POSTED));
-            };
-            let name = token(node, slot.word().generation());
-            match slot.take() {
-                Turn::Held(events) => {
-                    count(&seat.counts.ready);
-                    return Some(Taken::Ready(slot, name, events));
-                }
-                Turn::Shared(events) => {
-                    count(&seat.counts.notified);
-                    return Some(Taken::Notified(name, events));
-                }
-                rare => {
-                    let taken =
-                        self.follow_turn(seat, slot, name, rare, &mut |_, slot| slot.take());
-                    if taken.is_some() {
-                        return taken;
-                    }
-                }
-            }
-        }
+        self.next_by(seat, |_, slot| slot.take())
     }
 
     /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
     /// calling thread's then.
+    #[inline]
     pub(crate) fn next_by(
         &self,
         seat: &Seat,
-        turn: &mut dyn FnMut(u32, &Slot) -> Turn,
+        mut turn: impl FnMut(u32, &Slot) -> Turn,
     ) -> Option<Taken<'_>> {
         loop {
             let (node, slot) = self.next_node(seat)?;
@@ -465,10 +461,21 @@ impl Engine {
             };
             // Before its turn, behind which the slot may be given up at any time.
             let name = token(node, slot.word().generation());
-            let first = turn(node, slot);
-            let taken = self.follow_turn(seat, slot, name, first, turn);
-            if taken.is_some() {
-                return taken;
+            match turn(node, slot) {
+                Turn::Held(events) => {
+                    count(&seat.counts.ready);
+                    return Some(Taken::Ready(slot, name, events));
+                }
+                Turn::Shared(events) => {
+                    count(&seat.counts.notified);
+                    return Some(Taken::Notified(name, events));
+                }
+                rare => {
+                    let taken = self.follow_turn(seat, slot, name, rare, &mut turn);
+                    if taken.is_some() {
+                        return taken;
+                    }
+                }
             }
         }
     }

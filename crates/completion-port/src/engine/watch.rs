@@ -47,6 +47,7 @@ impl Engine {
 
     /// The watching thread, or one that has come to wait, looks after the port: what nobody harvests,
     /// what stuck threads hold, and who of those that are counted sleeps.
+    #[inline(never)]
     pub(super) fn tick<'e>(
         &'e self,
         mut shared: MutexGuard<'e, Shared>,
@@ -94,6 +95,7 @@ impl Engine {
     }
 
     /// Replaces the kernel's set by one that has only the live registrations.
+    #[cold]
     pub(super) fn rebuild(&self) -> bool {
         let highest = self.lock().slots.highest();
         let _alone = self.set.write().unwrap_or_else(PoisonError::into_inner);
