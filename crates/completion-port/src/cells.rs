@@ -1,7 +1,7 @@
-//! Where keys and messages lie while the port owns them.
+//! Where keys and messages lie: keys also while a handler has them.
 //!
 //! The engine says whose a cell is at any time, without knowing what lies in it; here a value is
-//! moved in and out on its word.
+//! moved in and out, or lent to its owner, on its word.
 
 use std::cell::UnsafeCell;
 use std::fmt;

@@ -80,7 +80,7 @@ impl<K: AsFd> Registration<'static, K> {
     /// A key that owns its descriptor: a socket, or a struct or enum that has one.
     ///
     /// While it is registered the port owns the key, so the descriptor cannot be closed under it. A
-    /// packet moves the key out to the handler.
+    /// packet hands the key to the handler, where it lies: it is not moved until the registration ends.
     pub fn owned(key: K, interest: Interest, trigger: OneShot) -> Self {
         let descriptor_of: fn(&K) -> Descriptor = |key| key.as_fd().as_raw_fd();
         Self {

@@ -112,8 +112,7 @@ impl Engine {
         }
     }
 
-    /// The token of a held registration gives its key back, which the caller has put into the cell, to
-    /// be armed as it was. False, and nothing has changed, if it takes more than a look to do so.
+    /// The token of a held registration gives its key back, to be armed as it was. False, and nothing has changed, if it takes more than a look to do so.
     #[inline]
     pub(crate) fn rearm(&self, slot: &Slot, drained: Drained) -> bool {
         if self.phase() != Phase::Open || self.forked() {
@@ -124,8 +123,7 @@ impl Engine {
         slot.rearm(drained, self.harvest_of(slot.descriptor()))
     }
 
-    /// The token of a held registration gives its key back, which the caller has put into the cell,
-    /// to be armed with `mode` or parked (`None`).
+    /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
     ///
     /// If it is refused, the key is the caller's again, and the registration has ended.
     pub(crate) fn put_back(

@@ -36,7 +36,7 @@ pub(crate) enum Waited {
 /// A packet whose turn has come. The caller owns what it names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Taken<'e> {
-    /// The key is to be moved out.
+    /// The key is the caller's, in its cell, until it is put back.
     Ready(&'e Slot, Token, Events),
     /// The key is to be cloned, then [`Engine::cloned`] called.
     Notified(Token, Events),

@@ -6,7 +6,7 @@
 //! - nobody, while neither `QUEUED` nor `HELD` is set: the key rests in its cell;
 //! - whoever set `QUEUED` by a compare-and-swap, and after him whoever takes the slot off the queue,
 //!   until one of them clears the bit;
-//! - the token that the key was moved into, while `HELD` is set.
+//! - the token of a packet, while `HELD` is set.
 //!
 //! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
 //! Each transition is a pure function from word to word; [`Slot`] repeats it until its
@@ -251,8 +251,8 @@ impl Word {
 
     #[inline]
     fn pending(self) -> Events {
-        let pending = (self.bits() & PENDING) >> PENDING_SHIFT;
-        Events::from_bits((pending & 0b111 | (pending & 0b1000) << ERR_SHIFT) as u8)
+        let pending = ((self.bits() & PENDING) >> PENDING_SHIFT) as u8;
+        Events::from_bits(pending & 0b111 | (pending & 0b1000) << ERR_SHIFT)
     }
 
     #[inline]
@@ -789,7 +789,7 @@ impl Slot {
         })
     }
 
-    /// The token gives its key back, which the caller has put into the cell, and arms the slot.
+    /// The token gives its key back, and arms the slot.
     #[inline]
     pub(crate) fn put_back(&self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Next {
         self.change(|word| word.returned(mode, drained, harvest))

@@ -306,6 +306,27 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    fn a_key_stays_where_it_lies_until_its_registration_ends(system: &System) {
+        let port = system.port::<[u64; 100], ()>(1);
+        let (ours, theirs) = system.tcp_pair();
+        let id = port
+            .register(Registration::new(&ours, [0; 100], Interest::IN, OneShot::Level))
+            .map_err(|refused| refused.error())
+            .unwrap();
+        theirs.write(b"unread").unwrap();
+        let mut held = ready(&port, system);
+        let place = std::ptr::from_ref(held.key());
+        for round in 1..=3 {
+            held.key_mut()[99] += round;
+            held.rearm().unwrap();
+            held = ready(&port, system);
+            assert!(std::ptr::eq(held.key(), place), "round {round}");
+        }
+        assert_eq!(held.key()[99], 6);
+        assert_eq!(held.park().unwrap(), id);
+        assert_eq!(port.remove_and_wait(id, None).unwrap()[99], 6);
+    }
+
     fn a_one_shot_packet_disables_the_registration_wholly(system: &System) {
         for trigger in [ONE_SHOT_LEVEL, ONE_SHOT_EDGE] {
             let port = port_on(system);
