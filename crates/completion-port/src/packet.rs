@@ -154,13 +154,13 @@ impl<K> Ready<'_, K> {
         if !self.has_its_descriptor() {
             return Err(self.refuse(Error::new(Operation::Rearm, ErrorKind::BadDescriptor)));
         }
-        if self.engine.rearm(self.slot, self.drained) {
-            // The key is the port's.
-            std::mem::forget(self);
+        // From here on the key may be the port's, whatever happens.
+        let this = ManuallyDrop::new(self);
+        if this.engine.rearm(this.slot, this.drained) {
             return Ok(());
         }
-        let mode = self.slot.word().mode();
-        self.hand_over(Operation::Rearm, Some(mode))
+        let mode = this.slot.word().mode();
+        this.hand_over(Operation::Rearm, Some(mode))
     }
 
     /// Gives the key back and enables the registration again, with another filter and trigger.
@@ -194,7 +194,8 @@ impl<K> Ready<'_, K> {
         if !self.has_its_descriptor() {
             return Err(self.refuse(Error::new(operation, ErrorKind::BadDescriptor)));
         }
-        self.hand_over(operation, mode)
+        // From here on the key may be the port's, whatever happens.
+        ManuallyDrop::new(self).hand_over(operation, mode)
     }
 
     /// Whether the key owns the registered descriptor still, if it owns one.
@@ -206,21 +207,14 @@ impl<K> Ready<'_, K> {
         })
     }
 
-    /// Lets the engine have the key.
+    /// Lets the engine have the key. The token must not be used any more.
     #[inline(never)]
-    fn hand_over(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
-        let (engine, slot, name, drained) = (self.engine, self.slot, self.name, self.drained);
+    fn hand_over(&self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let Self { engine, slot, name, drained, .. } = *self;
         let accepted =
             engine.put_back(operation, slot, name, mode, drained, || current_seat(engine));
-        match accepted {
-            Ok(()) => {
-                // The key is the port's.
-                std::mem::forget(self);
-                Ok(())
-            }
-            // The slot is still held by this token.
-            Err(error) => Err(self.refuse(error)),
-        }
+        // Refused: the slot is still held by this token.
+        accepted.map_err(|error| Refused::new(error, self.end()))
     }
 
     /// Ends the registration; the key goes back to the caller.

@@ -94,11 +94,6 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The process that runs, by a word that is another one in each process.
-    pub(crate) fn by_mark(mark: &'static AtomicUsize) -> Self {
-        Self::Marked(mark, mark.load(Relaxed))
-    }
-
     /// The process that runs, by its number.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for the simulated kernel"))]
     pub(crate) fn by_number() -> Self {

@@ -138,7 +138,7 @@ impl Process {
 
     /// The same as a value that the engine can look at.
     pub(super) fn origin(self) -> Origin {
-        Origin::by_mark(&self.place.mark)
+        Origin::Marked(&self.place.mark, ptr::from_ref(self.belongings).addr())
     }
 
     /// Whether a fork would be noticed.
