@@ -80,6 +80,7 @@ impl Engine {
     }
 
     /// Checks a single slot. True if the caller still owns the node and it is to be handed out.
+    #[inline(never)]
     pub(super) fn check_one(&self, node: Node) -> bool {
         loop {
             let slot = self.slot(node);

@@ -461,7 +461,11 @@ impl Engine {
             };
             // Before its turn, behind which the slot may be given up at any time.
             let name = token(node, slot.word().generation());
-            match turn(node, slot) {
+            let mut outcome = turn(node, slot);
+            while outcome == Turn::Check && self.check_one(node) {
+                outcome = turn(node, slot);
+            }
+            match outcome {
                 Turn::Held(events) => {
                     count(&seat.counts.ready);
                     return Some(Taken::Ready(slot, name, events));
@@ -470,12 +474,14 @@ impl Engine {
                     count(&seat.counts.notified);
                     return Some(Taken::Notified(name, events));
                 }
-                rare => {
-                    let taken = self.follow_turn(seat, slot, name, rare, &mut turn);
-                    if taken.is_some() {
-                        return taken;
-                    }
+                Turn::Removed => {
+                    count(&seat.counts.removed);
+                    return Some(Taken::Removed(name));
                 }
+                Turn::Gone => return Some(Taken::Gone(name)),
+                Turn::Collect => self.announce_collected(),
+                // Given back, by the turn or by the check.
+                Turn::Nothing | Turn::Check => {}
             }
         }
     }
@@ -500,48 +506,6 @@ impl Engine {
             match seat.chain.compare_exchange(node, next, AcqRel, Acquire) {
                 Ok(_) => return Some((node, slot)),
                 Err(now) => node = now,
-            }
-        }
-    }
-
-    /// What a slot's turn has brought; `None` if it is no packet.
-    #[cold]
-    fn follow_turn<'e>(
-        &'e self,
-        seat: &Seat,
-        slot: &'e Slot,
-        name: Token,
-        first: Turn,
-        turn: &mut dyn FnMut(u32, &Slot) -> Turn,
-    ) -> Option<Taken<'e>> {
-        let mut outcome = first;
-        let (node, _) = token_parts(name);
-        loop {
-            match outcome {
-                Turn::Nothing => return None,
-                Turn::Check => {
-                    if !self.check_one(node) {
-                        return None;
-                    }
-                    outcome = turn(node, slot);
-                }
-                Turn::Held(events) => {
-                    count(&seat.counts.ready);
-                    return Some(Taken::Ready(slot, name, events));
-                }
-                Turn::Shared(events) => {
-                    count(&seat.counts.notified);
-                    return Some(Taken::Notified(name, events));
-                }
-                Turn::Removed => {
-                    count(&seat.counts.removed);
-                    return Some(Taken::Removed(name));
-                }
-                Turn::Gone => return Some(Taken::Gone(name)),
-                Turn::Collect => {
-                    self.announce_collected();
-                    return None;
-                }
             }
         }
     }
