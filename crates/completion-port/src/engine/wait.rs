@@ -461,28 +461,41 @@ impl Engine {
             };
             // Before its turn, behind which the slot may be given up at any time.
             let name = token(node, slot.word().generation());
-            let mut outcome = turn(node, slot);
-            while outcome == Turn::Check && self.check_one(node) {
-                outcome = turn(node, slot);
+            loop {
+                match turn(node, slot) {
+                    Turn::Held(events) => {
+                        count(&seat.counts.ready);
+                        return Some(Taken::Ready(slot, name, events));
+                    }
+                    Turn::Shared(events) => {
+                        count(&seat.counts.notified);
+                        return Some(Taken::Notified(name, events));
+                    }
+                    Turn::Check if self.check_one(node) => {}
+                    last => match self.end_turn(seat, name, last) {
+                        None => break,
+                        taken => return taken,
+                    },
+                }
             }
-            match outcome {
-                Turn::Held(events) => {
-                    count(&seat.counts.ready);
-                    return Some(Taken::Ready(slot, name, events));
-                }
-                Turn::Shared(events) => {
-                    count(&seat.counts.notified);
-                    return Some(Taken::Notified(name, events));
-                }
-                Turn::Removed => {
-                    count(&seat.counts.removed);
-                    return Some(Taken::Removed(name));
-                }
-                Turn::Gone => return Some(Taken::Gone(name)),
-                Turn::Collect => self.announce_collected(),
-                // Given back, by the turn or by the check.
-                Turn::Nothing | Turn::Check => {}
+        }
+    }
+
+    /// What there is for the caller in a turn that is not about what is ready.
+    #[cold]
+    fn end_turn(&self, seat: &Seat, name: Token, turn: Turn) -> Option<Taken<'_>> {
+        match turn {
+            Turn::Removed => {
+                count(&seat.counts.removed);
+                Some(Taken::Removed(name))
             }
+            Turn::Gone => Some(Taken::Gone(name)),
+            Turn::Collect => {
+                self.announce_collected();
+                None
+            }
+            // Given back, by the turn or by the check.
+            _ => None,
         }
     }
 
