@@ -715,7 +715,7 @@ impl<K, M> Drop for Port<K, M> {
         let keys = Each(remains.keys.into_iter(), |index| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: nobody else has the port, and no token borrows it any more;
-            // - a value: the engine names each slot whose key is in its cell, once.
+            // - a value: the engine names each slot that has a key and is not held, once.
             drop(unsafe { keys.take(index) });
         });
         drop(keys);
