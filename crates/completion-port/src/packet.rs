@@ -7,13 +7,14 @@ use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::cells::{Cell, Keys};
-use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token_parts};
+use crate::cells::Cell;
+use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token, token_parts};
 use crate::error::{Error, ErrorKind, Operation, Refused};
 use crate::interest::{Events, Interest, OneShot};
 use crate::membership::{Membership, current_seat, take_seat};
-use crate::port::Port;
+use crate::port::{Port, Store};
 use crate::registration::Id;
+use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot};
 
 /// One packet.
@@ -69,29 +70,42 @@ pub enum Packet<'p, K, M> {
 /// ```
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
 pub struct Ready<'p, K> {
-    engine: &'p Engine,
-    keys: &'p Keys<K>,
-    slot: &'p Slot,
-    /// Where the key lies, which is the token's: the slot is held as long as this is here.
-    cell: &'p Cell<K>,
-    name: Token,
-    events: Events,
-    drained: Drained,
+    held: Held<'p, K>,
     /// So that a token is shared between threads only if its key may be.
     key: PhantomData<K>,
 }
 
-impl<K> Ready<'_, K> {
+/// What a token is made of, for what becomes of it in the end.
+struct Held<'p, K> {
+    store: &'p Store<K>,
+    slot: &'p Slot,
+    /// Where the key lies, which is the token's: the slot is held as long as that is here.
+    cell: &'p Cell<K>,
+    /// The slot's number.
+    index: u32,
+    events: Events,
+    drained: Drained,
+}
+
+impl<K> Clone for Held<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Held<'_, K> {}
+
+impl<'p, K> Ready<'p, K> {
     /// The registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
-        Id(self.name)
+        Id(self.held.name())
     }
 
     /// What is reported.
     #[must_use]
     pub fn events(&self) -> Events {
-        self.events
+        self.held.events
     }
 
     /// The key.
@@ -102,7 +116,7 @@ impl<K> Ready<'_, K> {
         // - a value: the token has it, and is there as long as the reference;
         // - nobody: the cell is the token's, which changes it only when borrowed exclusively, and takes
         //   it only when used up.
-        unsafe { self.cell.get() }
+        unsafe { self.held.cell.get() }
     }
 
     /// The key, to be changed. A key that owns its descriptor must go on owning that very one: armed
@@ -115,7 +129,7 @@ impl<K> Ready<'_, K> {
         // SAFETY: `get_mut` demands a value that nobody else accesses as long as the reference lives.
         // - a value: the token has it, and is there as long as the reference;
         // - nobody else: the cell is the token's, which is borrowed exclusively.
-        unsafe { self.cell.get_mut() }
+        unsafe { self.held.cell.get_mut() }
     }
 
     /// Says that nothing is left to read: the next read would block. Arming then costs no system
@@ -127,13 +141,13 @@ impl<K> Ready<'_, K> {
     /// (the next datagram may be there), on listeners and on `AF_UNIX` streams that carry descriptors;
     /// a read that filled its buffer never does. (At a TCP urgent mark it is ignored.)
     pub fn read_drained(&mut self) {
-        self.drained.read = true;
+        self.held.drained.read = true;
     }
 
     /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Arming then costs
     /// no system call.
     pub fn write_full(&mut self) {
-        self.drained.write = true;
+        self.held.drained.write = true;
     }
 
     /// Gives the key back and enables the registration again, with the filter and trigger it has.
@@ -154,13 +168,11 @@ impl<K> Ready<'_, K> {
         if !self.has_its_descriptor() {
             return Err(self.refuse(Error::new(Operation::Rearm, ErrorKind::BadDescriptor)));
         }
-        // From here on the key may be the port's, whatever happens.
-        let this = ManuallyDrop::new(self);
-        if this.engine.rearm(this.slot, this.drained) {
+        let held = self.into_held();
+        if held.store.engine.rearm(held.slot, held.drained) {
             return Ok(());
         }
-        let mode = this.slot.word().mode();
-        this.hand_over(Operation::Rearm, Some(mode))
+        held.rearm()
     }
 
     /// Gives the key back and enables the registration again, with another filter and trigger.
@@ -186,35 +198,30 @@ impl<K> Ready<'_, K> {
     /// Ends the registration and keeps the key. No packet of it follows.
     #[must_use = "to drop the key as well, drop the token"]
     pub fn into_key(self) -> K {
-        let this = ManuallyDrop::new(self);
-        this.end()
+        self.into_held().end()
     }
 
     fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
             return Err(self.refuse(Error::new(operation, ErrorKind::BadDescriptor)));
         }
-        // From here on the key may be the port's, whatever happens.
-        ManuallyDrop::new(self).hand_over(operation, mode)
+        self.into_held().put_back(operation, mode)
+    }
+
+    /// Uses the token up: from here on the key may be the port's, whatever happens.
+    #[inline]
+    fn into_held(self) -> Held<'p, K> {
+        ManuallyDrop::new(self).held
     }
 
     /// Whether the key owns the registered descriptor still, if it owns one.
     #[inline]
     fn has_its_descriptor(&self) -> bool {
+        let Held { store, slot, .. } = self.held;
         // User code, which may panic: the key is still the token's then.
-        self.keys.descriptor_of.get().is_none_or(|descriptor_of| {
-            self.slot.word().is_borrowed() || self.slot.descriptor() == descriptor_of(self.key())
+        store.keys.descriptor_of.get().is_none_or(|descriptor_of| {
+            slot.word().is_borrowed() || slot.descriptor() == descriptor_of(self.key())
         })
-    }
-
-    /// Lets the engine have the key. The token must not be used any more.
-    #[inline(never)]
-    fn hand_over(&self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
-        let Self { engine, slot, name, drained, .. } = *self;
-        let accepted =
-            engine.put_back(operation, slot, name, mode, drained, || current_seat(engine));
-        // Refused: the slot is still held by this token.
-        accepted.map_err(|error| Refused::new(error, self.end()))
     }
 
     /// Ends the registration; the key goes back to the caller.
@@ -222,22 +229,47 @@ impl<K> Ready<'_, K> {
     fn refuse(self, error: Error) -> Refused<K> {
         Refused::new(error, self.into_key())
     }
+}
 
-    /// Ends the registration, and with it the token, which must not be used any more.
-    fn end(&self) -> K {
+impl<K> Held<'_, K> {
+    /// The registration's name, which it has as long as it is held.
+    fn name(&self) -> Token {
+        token(self.index, self.slot.word().generation())
+    }
+
+    /// The token is used up: as [`Held::put_back`], with the filter and trigger that the registration has.
+    #[cold]
+    fn rearm(self) -> Result<(), Refused<K>> {
+        let mode = self.slot.word().mode();
+        self.put_back(Operation::Rearm, Some(mode))
+    }
+
+    /// The token is used up: the engine is to have the key.
+    #[inline(never)]
+    fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (engine, seat) = (&self.store.engine, || current_seat(&self.store.engine));
+        let name = self.name();
+        let accepted = engine.put_back(operation, self.slot, name, mode, self.drained, seat);
+        // Refused: the slot is still held.
+        accepted.map_err(|error| Refused::new(error, self.end()))
+    }
+
+    /// The token is used up: the registration ends, and the key goes back to the caller.
+    fn end(self) -> K {
+        let name = self.name();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the slot is held by this token;
         // - a value: the token has it, and this is its end, where it is taken out once.
         let key = unsafe { self.cell.take() };
         // The kernel first: once the key is dropped its descriptor's number may be anybody's.
-        self.engine.end(self.name);
+        self.store.engine.end(name);
         key
     }
 }
 
 impl<K> Drop for Ready<'_, K> {
     fn drop(&mut self) {
-        drop(self.end());
+        drop(self.held.end());
     }
 }
 
@@ -245,7 +277,7 @@ impl<K> fmt::Debug for Ready<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ready")
             .field("id", &self.id())
-            .field("events", &self.events)
+            .field("events", &self.events())
             .finish_non_exhaustive()
     }
 }
@@ -372,18 +404,11 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
 
     /// A packet of a registration whose key is the caller's now, where it lies.
     #[inline]
-    fn ready(&self, slot: &'p Slot, name: Token, events: Events) -> Packet<'p, K, M> {
-        let keys = self.port.keys();
-        Packet::Ready(Ready {
-            engine: self.port.engine(),
-            keys,
-            slot,
-            cell: keys.cells.at(token_parts(name).0),
-            name,
-            events,
-            drained: Drained::default(),
-            key: PhantomData,
-        })
+    fn ready(&self, slot: &'p Slot, index: u32, events: Events) -> Packet<'p, K, M> {
+        let store = self.port.store();
+        let cell = store.keys.cells.at(index);
+        let held = Held { store, slot, cell, index, events, drained: Drained::default() };
+        Packet::Ready(Ready { held, key: PhantomData })
     }
 
     /// A packet of a posted message.
@@ -397,13 +422,12 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         Packet::Posted(message)
     }
 
-    /// Any other packet; `None` if there is nothing for the caller in it.
-    #[inline(never)]
+    /// Any packet; `None` if there is nothing for the caller in it.
     fn unpack(&self, taken: Taken<'p>, seat: &Seat) -> Option<Packet<'p, K, M>> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
         match taken {
-            Taken::Ready(slot, name, events) => Some(self.ready(slot, name, events)),
+            Taken::Ready(slot, name, events) => Some(self.ready(slot, token_parts(name).0, events)),
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
             Taken::Notified(name, events) => {
                 let key = {
@@ -441,6 +465,14 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         }
     }
 
+    /// The next packet that the seat has been handed, of any kind, as [`Engine::next`]; whether there was
+    /// one, and whether there is something for the caller in it.
+    #[inline(never)]
+    fn next_other(&self, seat: &Seat, first: Node) -> Option<Option<Packet<'p, K, M>>> {
+        let taken = self.port.engine().next(seat, first)?;
+        Some(self.unpack(taken, seat))
+    }
+
     /// The next packet that the seat has been handed, with a clone of its key; whether there was one, and
     /// whether there is something for the caller in it.
     #[inline(never)]
@@ -448,7 +480,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let engine = self.port.engine();
         let clone = self.port.clone_key().expect("set before the first such wait");
         let mut key = None;
-        let taken = engine.next_by(seat, |index, slot| {
+        let taken = engine.next_by(seat, NIL, |index, slot| {
             // Also if the clone panics, the node is queued.
             let node = Untaken { engine, index };
             // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
@@ -528,13 +560,12 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
             let taken = if self.clones {
                 self.next_clone(seat)
             } else {
-                match engine.next(seat) {
-                    None => None,
-                    Some(Taken::Ready(slot, name, events)) => {
-                        Some(Some(self.ready(slot, name, events)))
+                match engine.next_ready(seat) {
+                    Ok((index, slot, events)) => {
+                        self.settled = true;
+                        return Some(self.ready(slot, index, events));
                     }
-                    Some(Taken::Posted(cell)) => Some(Some(self.posted(cell, seat))),
-                    Some(taken) => Some(self.unpack(taken, seat)),
+                    Err(first) => self.next_other(seat, first),
                 }
             };
             match taken {

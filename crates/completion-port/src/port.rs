@@ -69,9 +69,14 @@ use crate::sys::backend::Backend;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Port<K, M = usize> {
-    engine: Arc<Engine>,
-    keys: Keys<K>,
+    store: Store<K>,
     messages: Cells<M>,
+}
+
+/// The keys of a port, and who says whose they are.
+pub(crate) struct Store<K> {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) keys: Keys<K>,
 }
 
 /// Settings of a port that is to be made.
@@ -162,8 +167,10 @@ impl PortBuilder {
             given => given,
         };
         Ok(Port {
-            engine: Engine::new(limit, self.block_detection, backend)?,
-            keys: Keys::new(),
+            store: Store {
+                engine: Engine::new(limit, self.block_detection, backend)?,
+                keys: Keys::new(),
+            },
             messages: Cells::new(),
         })
     }
@@ -187,7 +194,7 @@ impl<K, M> Port<K, M> {
     /// How many threads may run with packets at once.
     #[must_use]
     pub fn concurrency(&self) -> usize {
-        self.engine.limit()
+        self.store.engine.limit()
     }
 
     /// Registers a descriptor, enabled. If what is asked for holds already, a packet follows at once.
@@ -230,30 +237,31 @@ impl<K, M> Port<K, M> {
     ) -> std::result::Result<Id, Refused<K>> {
         let Registration { owner, number, key, mode, clone, descriptor_of } = registration;
         let index = match self
+            .store
             .engine
-            .reserve_slot(Operation::Register, |number| self.keys.cells.reserve(number))
+            .reserve_slot(Operation::Register, |number| self.store.keys.cells.reserve(number))
         {
             Ok(index) => index,
             Err(error) => return Err(Refused::new(error, key)),
         };
         if let Some(clone) = clone {
-            self.keys.clone.get_or_init(|| clone);
+            self.store.keys.clone.get_or_init(|| clone);
         }
         if let Some(descriptor_of) = descriptor_of {
-            self.keys.descriptor_of.get_or_init(|| descriptor_of);
+            self.store.keys.descriptor_of.get_or_init(|| descriptor_of);
         }
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the slot was reserved just now, and nobody else knows it;
         // - empty: a slot is given up only after its key was moved out.
-        unsafe { self.keys.cells.put(index, key) };
+        unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, Owner::Key);
-        let seat = || current_seat(&self.engine);
-        self.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
+        let seat = || current_seat(&self.store.engine);
+        self.store.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: a refused slot was held by the call all the time, and is given up only below;
             // - a value: the key put there just now.
-            let key = unsafe { self.keys.cells.take(index) };
-            self.engine.cancel(index);
+            let key = unsafe { self.store.keys.cells.take(index) };
+            self.store.engine.cancel(index);
             Refused::new(error, key)
         })
     }
@@ -301,9 +309,9 @@ impl<K, M> Port<K, M> {
 
     pub(crate) fn enable(&self, id: Id, mode: Mode, clone: Option<fn(&K) -> K>) -> Result<()> {
         if let Some(clone) = clone {
-            self.keys.clone.get_or_init(|| clone);
+            self.store.keys.clone.get_or_init(|| clone);
         }
-        self.engine.enable(id.0, mode, Drained::default, || current_seat(&self.engine))
+        self.store.engine.enable(id.0, mode, Drained::default, || current_seat(&self.store.engine))
     }
 
     /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its
@@ -329,7 +337,7 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn disable(&self, id: Id) -> Result<()> {
-        self.engine.disable(id.0)
+        self.store.engine.disable(id.0)
     }
 
     /// Removes a registration, enabled or not. One packet follows, the last one:
@@ -361,7 +369,7 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove(&self, id: Id) -> Result<()> {
-        self.engine.remove(id.0)
+        self.store.engine.remove(id.0)
     }
 
     /// Removes a registration and waits for its key, which is returned here instead of in a packet.
@@ -399,12 +407,12 @@ impl<K, M> Port<K, M> {
     /// ```
     pub fn remove_and_wait(&self, id: Id, timeout: impl Into<Option<Duration>>) -> Result<K> {
         let timeout = timeout.into();
-        self.blocking(|| self.engine.collect(id.0, timeout))?;
+        self.blocking(|| self.store.engine.collect(id.0, timeout))?;
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: `collect` has made the node this thread's;
         // - a value: the key lies in its cell whenever the slot is not held.
-        let key = unsafe { self.keys.cells.take(token_parts(id.0).0) };
-        self.engine.free(id.0);
+        let key = unsafe { self.store.keys.cells.take(token_parts(id.0).0) };
+        self.store.engine.free(id.0);
         Ok(key)
     }
 
@@ -432,7 +440,7 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post(&self, message: M) -> std::result::Result<(), Refused<M>> {
-        let posting = match self.engine.begin_post(|number| self.messages.reserve(number)) {
+        let posting = match self.store.engine.begin_post(|number| self.messages.reserve(number)) {
             Ok(posting) => posting,
             Err(error) => return Err(Refused::new(error, message)),
         };
@@ -489,7 +497,7 @@ impl<K, M> Port<K, M> {
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Packets<'b, 'p, K, M>> {
         let deadline = self.deadline(timeout.into())?;
-        if self.engine.is_closed() {
+        if self.store.engine.is_closed() {
             return Err(Error::new(Operation::Wait, ErrorKind::Closed));
         }
         changes.apply(self);
@@ -499,11 +507,11 @@ impl<K, M> Port<K, M> {
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Duration>> {
-        if self.engine.forked() {
+        if self.store.engine.forked() {
             return Err(Error::new(Operation::Wait, ErrorKind::Forked));
         }
         // A deadline beyond the clock's range is none.
-        Ok(timeout.and_then(|timeout| self.engine.backend().now().checked_add(timeout)))
+        Ok(timeout.and_then(|timeout| self.store.engine.backend().now().checked_add(timeout)))
     }
 
     fn take<'b, 'p>(
@@ -516,8 +524,8 @@ impl<K, M> Port<K, M> {
             // Nothing is waited for: the thread goes on running wherever it does.
             return (Packets::none(self, &mut batch.scratch), Waited::TimedOut);
         }
-        let seat = take_seat(&self.engine);
-        let waited = self.engine.wait(&seat, &mut batch.scratch, room, deadline);
+        let seat = take_seat(&self.store.engine);
+        let waited = self.store.engine.wait(&seat, &mut batch.scratch, room, deadline);
         (Packets::waited(self, &mut batch.scratch, room, deadline, seat, waited), waited)
     }
 
@@ -547,10 +555,10 @@ impl<K, M> Port<K, M> {
                 self.0.end_blocking(&self.1);
             }
         }
-        let seat = if self.engine.forked() { None } else { current_seat(&self.engine) };
+        let seat = if self.store.engine.forked() { None } else { current_seat(&self.store.engine) };
         let _blocked = seat
-            .filter(|seat| self.engine.begin_blocking(seat))
-            .map(|seat| Blocked(&self.engine, seat));
+            .filter(|seat| self.store.engine.begin_blocking(seat))
+            .map(|seat| Blocked(&self.store.engine, seat));
         f()
     }
 
@@ -574,8 +582,8 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        if !self.engine.forked() {
-            self.engine.close();
+        if !self.store.engine.forked() {
+            self.store.engine.close();
         }
     }
 
@@ -612,7 +620,7 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Result<()> {
-        self.engine.shut_down()
+        self.store.engine.shut_down()
     }
 
     /// The state of the port at this moment, and what it has done so far. In a forked child, which has
@@ -631,11 +639,11 @@ impl<K, M> Port<K, M> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let seen = self.engine.snapshot();
+        let seen = self.store.engine.snapshot();
         Stats {
-            backend: self.engine.backend().name(),
-            block_detection: self.engine.detection(),
-            concurrency: self.engine.limit(),
+            backend: self.store.engine.backend().name(),
+            block_detection: self.store.engine.detection(),
+            concurrency: self.store.engine.limit(),
             registered: seen.registered,
             queued: seen.queued,
             running: seen.running,
@@ -656,11 +664,15 @@ impl<K, M> Port<K, M> {
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        &self.store.engine
     }
 
     pub(crate) fn keys(&self) -> &Keys<K> {
-        &self.keys
+        &self.store.keys
+    }
+
+    pub(crate) fn store(&self) -> &Store<K> {
+        &self.store
     }
 
     pub(crate) fn messages(&self) -> &Cells<M> {
@@ -672,11 +684,11 @@ impl<K, M> Port<K, M> {
     where
         K: Clone,
     {
-        self.keys.clone.get_or_init(|| K::clone);
+        self.store.keys.clone.get_or_init(|| K::clone);
     }
 
     pub(crate) fn clone_key(&self) -> Option<fn(&K) -> K> {
-        self.keys.clone.get().copied()
+        self.store.keys.clone.get().copied()
     }
 }
 
@@ -703,8 +715,8 @@ impl<F: Fn(u32)> Drop for Each<F> {
 
 impl<K, M> Drop for Port<K, M> {
     fn drop(&mut self) {
-        let remains = self.engine.dismantle();
-        let (keys, messages) = (&self.keys.cells, &self.messages);
+        let remains = self.store.engine.dismantle();
+        let (keys, messages) = (&self.store.keys.cells, &self.messages);
         // Dropped in this order reversed, each also if the other panics.
         let messages = Each(remains.messages.into_iter(), |cell| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
@@ -722,7 +734,7 @@ impl<K, M> Drop for Port<K, M> {
         drop(messages);
         // A thread that is just giving up its seat, or a port that asks about a descriptor, may hold
         // on to the engine for a few instructions. Once this returns its descriptors are closed.
-        while Arc::strong_count(&self.engine) > 1 && !self.engine.forked() {
+        while Arc::strong_count(&self.store.engine) > 1 && !self.store.engine.forked() {
             std::thread::yield_now();
         }
     }
@@ -731,6 +743,6 @@ impl<K, M> Drop for Port<K, M> {
 impl<K, M> fmt::Debug for Port<K, M> {
     /// The slots, the threads and the queue, for hunting stalls.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.fmt(f)
+        self.store.engine.fmt(f)
     }
 }

@@ -144,6 +144,9 @@ impl Cell {
 
     fn put_back(&self, mode: Option<Mode>, drained: Drained) -> Next {
         self.put_key(7);
+        if mode == Some(self.slot.word().mode()) && self.slot.rearm(drained, 5) {
+            return Next::Nothing;
+        }
         self.note(self.slot.put_back(mode, drained, 5))
     }
 
@@ -182,7 +185,7 @@ impl Cell {
 
     /// Does what a thread does whose turn it is with the node: checks, then takes.
     fn turn(&self) -> Turn {
-        self.turn_by(|| self.slot.take())
+        self.turn_by(|| self.slot.hand().map_or_else(|| self.slot.take(), Turn::Held))
     }
 
     /// The same for one that clones the key before, and leaves a one-shot registration parked.
@@ -471,7 +474,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
         let seat = engine.join();
         let mut removed = None;
         while engine.wait(&seat, &mut scratch(), 1, None) == Waited::Packets {
-            while let Some(taken) = engine.next(&seat) {
+            while let Some(taken) = next(&engine, &seat) {
                 let Taken::Removed(name) = taken else { panic!("{taken:?}") };
                 assert_eq!(removed.replace(name), None);
                 engine.free(name);
@@ -901,13 +904,23 @@ fn scratch() -> Scratch {
     }
 }
 
+/// The next packet of those that `seat` has been handed, as the iterator of a wait takes it.
+fn next<'e>(engine: &'e Engine, seat: &Seat) -> Option<Taken<'e>> {
+    match engine.next_ready(seat) {
+        Ok((index, slot, events)) => {
+            Some(Taken::Ready(slot, token(index, slot.word().generation()), events))
+        }
+        Err(first) => engine.next(seat, first),
+    }
+}
+
 /// Waits and takes until the port is closed; gives the number of messages taken.
 fn serve(engine: &Engine, room: usize) -> usize {
     let seat = engine.join();
     let mut scratch = scratch();
     let mut taken = 0;
     while engine.wait(&seat, &mut scratch, room, None) != Waited::Closed {
-        while let Some(packet) = engine.next(&seat) {
+        while let Some(packet) = next(&engine, &seat) {
             let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
             engine.free_post(&seat, cell);
             taken += 1;
@@ -941,7 +954,7 @@ fn a_post_reaches_a_thread_even_if_nothing_else_ever_happens() {
                 let seat = engine.join();
                 let waited = engine.wait(&seat, &mut scratch(), 1, None);
                 assert_eq!(waited, Waited::Packets);
-                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
             })
         };
         post(&engine);
@@ -959,7 +972,7 @@ fn two_waiters_get_two_posts() {
             thread::spawn(move || {
                 let seat = engine.join();
                 assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
-                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
                 engine.leave(&seat);
             })
         };
@@ -982,7 +995,7 @@ fn with_one_seat_a_packet_waits_for_it_and_is_not_forgotten() {
             thread::spawn(move || {
                 let seat = engine.join();
                 assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
-                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
                 assert_eq!(running.fetch_add(1, SeqCst), 0, "one thread runs at a time");
                 running.fetch_sub(1, SeqCst);
                 engine.leave(&seat);
@@ -1006,7 +1019,7 @@ fn a_thread_that_says_it_blocks_hands_its_seat_over() {
             thread::spawn(move || {
                 let seat = engine.join();
                 assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
-                assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+                assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
                 engine.leave(&seat);
             })
         };
@@ -1014,7 +1027,7 @@ fn a_thread_that_says_it_blocks_hands_its_seat_over() {
         post(&engine);
         post(&engine);
         assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
-        assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+        assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
         // The other one must get the second message while this thread sleeps.
         assert!(engine.begin_blocking(&seat));
         other.join().unwrap();
@@ -1157,7 +1170,7 @@ impl Seen {
 
 /// The next packet at hand.
 fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
-    engine.next(seat).map(Seen::of)
+    next(&engine, seat).map(Seen::of)
 }
 
 /// Waits for a packet, takes it and goes.
@@ -1197,7 +1210,7 @@ fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
         let (mut ready, mut posted) = (0, 0);
         while ready + posted < 2 {
             assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-            while let Some(taken) = engine.next(&seat) {
+            while let Some(taken) = next(&engine, &seat) {
                 match Seen::of(taken) {
                     Seen::Ready(_) => ready += 1,
                     Seen::Posted => posted += 1,
@@ -1296,7 +1309,7 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
                 let mine = engine.join();
                 let mut taken = 0;
                 if engine.wait(&mine, &mut scratch(), 2, Some(Duration::ZERO)) == Waited::Packets {
-                    while engine.next(&mine).is_some() {
+                    while next(&engine, &mine).is_some() {
                         taken += 1;
                     }
                 }
@@ -1305,7 +1318,7 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
             })
         };
         let mut taken = 0;
-        while engine.next(&seat).is_some() {
+        while next(&engine, &seat).is_some() {
             taken += 1;
         }
         let stolen = thief.join().unwrap();
@@ -1372,7 +1385,9 @@ fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
         if !remover.join().unwrap() {
             // Its time was over first: the key comes with the last packet instead.
             assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
-            assert!(matches!(engine.next(&seat), Some(Taken::Removed(removed)) if removed == name));
+            assert!(
+                matches!(next(&engine, &seat), Some(Taken::Removed(removed)) if removed == name)
+            );
         }
         engine.free(name);
         assert_eq!(engine.snapshot().registered, 0);

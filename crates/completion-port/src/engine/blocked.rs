@@ -33,19 +33,24 @@ pub(super) struct Sleepers {
     asked_at: Duration,
     /// How many were found asleep so far.
     pub(super) found: u64,
-}
-
-impl Sleepers {
-    /// How long the watching thread may look away.
-    pub(super) fn tick(&self, now: Duration) -> Duration {
-        match self.found_at {
-            Some(found) if self.observed > 0 && now < found + LIKELY => TICK / 4,
-            _ => TICK,
-        }
-    }
+    /// When the first of those who had just begun to sleep at the last look will have slept for long
+    /// enough.
+    due: Option<Duration>,
 }
 
 impl Engine {
+    /// How long the watching thread may look away.
+    pub(super) fn until_next_look(shared: &Shared, now: Duration) -> Duration {
+        let Sleepers { observed, found_at, due, .. } = shared.sleepers;
+        if observed == 0 {
+            return TICK;
+        }
+        let is_likely = found_at.is_some_and(|found| now < found + LIKELY);
+        // As long as a seat is free, a packet waits for nobody who sleeps.
+        let tick = if is_likely && !shared.seats.has_room() { TICK / 4 } else { TICK };
+        due.filter(|due| now < *due).map_or(tick, |due| tick.min(due - now))
+    }
+
     /// Whether any thread may be found asleep at all.
     pub(super) fn detects(&self) -> bool {
         self.detection != BlockDetection::Announced
@@ -62,6 +67,7 @@ impl Engine {
     #[inline(never)]
     fn glance_at_all(&self, shared: &mut Shared) {
         let mut now = None;
+        shared.sleepers.due = None;
         for number in 0..shared.members.len() {
             if shared.seats.status(number) != Status::Running {
                 continue;
@@ -72,6 +78,9 @@ impl Engine {
             if now.saturating_sub(since) >= GRACE {
                 let other = Arc::clone(&other.seat);
                 self.found_asleep(shared, &other, now);
+            } else {
+                let (due, first) = (since + GRACE, shared.sleepers.due);
+                shared.sleepers.due = Some(first.map_or(due, |first| first.min(due)));
             }
         }
     }

@@ -82,6 +82,8 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
+    /// When somebody last came out of the kernel's wait while another one was watching.
+    visited: Option<Duration>,
     /// When somebody last did, and when he also asked the system about those who do not move.
     ticked: Duration,
     examined: Duration,
@@ -183,6 +185,7 @@ impl Engine {
                 members: Vec::new(),
                 seen: Vec::new(),
                 due: None,
+                visited: None,
                 ticked: Duration::ZERO,
                 examined: Duration::ZERO,
                 sleepers: Sleepers::default(),

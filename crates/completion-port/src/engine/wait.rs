@@ -170,7 +170,8 @@ impl Engine {
                 match shared.due {
                     Some(due) if due <= now => {
                         shared = self.tick(shared, seat, scratch, now);
-                        patient = false;
+                        // Nor if they were there not long ago.
+                        patient = shared.visited.is_some();
                         continue;
                     }
                     due => {
@@ -385,6 +386,9 @@ impl Engine {
         if alone {
             shared.seats.end_polling(seat.number);
         }
+        if shared.seats.watching().is_some() {
+            shared.visited = Some(self.backend.now());
+        }
         shared.stale += strays;
         shared.ready.append(&self.nodes, ready.into_list());
         shared.recheck.append(&self.nodes, recheck.into_list());
@@ -439,26 +443,51 @@ impl Engine {
         self.lock()
     }
 
-    /// The next packet of those that `seat` has been handed.
+    /// The next packet of those that `seat` has been handed, if it is a common one: the number of its
+    /// slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
+    /// if none was taken: [`Engine::next`] goes on with it.
     #[inline]
-    pub(crate) fn next(&self, seat: &Seat) -> Option<Taken<'_>> {
-        self.next_by(seat, |_, slot| slot.take())
+    pub(crate) fn next_ready(&self, seat: &Seat) -> Result<(u32, &Slot, Events), Node> {
+        let node = seat.chain.load(Acquire);
+        if node & POSTED != 0 || seat.presumed_blocked.load(Relaxed) {
+            return Err(NIL);
+        }
+        let slot = self.slot(node);
+        // See `next_node`.
+        let next = slot.link.load(Relaxed);
+        if seat.chain.compare_exchange(node, next, AcqRel, Relaxed).is_err() {
+            return Err(NIL);
+        }
+        seat.advance();
+        let events = slot.hand().ok_or(node)?;
+        count(&seat.counts.ready);
+        Ok((node, slot, events))
+    }
+
+    /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
+    /// if it was taken already; `NIL` otherwise.
+    pub(crate) fn next(&self, seat: &Seat, first: Node) -> Option<Taken<'_>> {
+        self.next_by(seat, first, |_, slot| slot.take())
     }
 
     /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
     /// calling thread's then.
-    #[inline]
     pub(crate) fn next_by(
         &self,
         seat: &Seat,
+        mut first: Node,
         mut turn: impl FnMut(u32, &Slot) -> Turn,
     ) -> Option<Taken<'_>> {
         loop {
-            let (node, slot) = self.next_node(seat)?;
-            let Some(slot) = slot else {
+            let node = match std::mem::replace(&mut first, NIL) {
+                NIL => self.next_node(seat)?,
+                first => first,
+            };
+            if node & POSTED != 0 {
                 count(&seat.counts.posted);
                 return Some(Taken::Posted(node & !POSTED));
-            };
+            }
+            let slot = self.slot(node);
             // Before its turn, behind which the slot may be given up at any time.
             let name = token(node, slot.word().generation());
             loop {
@@ -499,9 +528,9 @@ impl Engine {
         }
     }
 
-    /// Takes the first node off what `seat` has been handed; with it its slot, unless it is a message.
+    /// Takes the first node off what `seat` has been handed.
     #[inline]
-    fn next_node(&self, seat: &Seat) -> Option<(Node, Option<&Slot>)> {
+    fn next_node(&self, seat: &Seat) -> Option<Node> {
         seat.advance();
         if seat.presumed_blocked.load(Relaxed) {
             self.awake(seat);
@@ -511,13 +540,11 @@ impl Engine {
             if node == NIL {
                 return None;
             }
-            let slot = if node & POSTED != 0 { None } else { Some(self.slot(node)) };
-            let link = slot.map_or_else(|| self.nodes.link(node), |slot| &slot.link);
             // If the chain was taken away since, its head is no longer this node, and cannot become it
             // again: only this thread puts a new chain here.
-            let next = link.load(Relaxed);
+            let next = self.nodes.link(node).load(Relaxed);
             match seat.chain.compare_exchange(node, next, AcqRel, Acquire) {
-                Ok(_) => return Some((node, slot)),
+                Ok(_) => return Some(node),
                 Err(now) => node = now,
             }
         }

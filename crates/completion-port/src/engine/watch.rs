@@ -25,7 +25,7 @@ pub(super) const STALE_EDGES: usize = 1024;
 impl Engine {
     /// A watch begins: from now on progress is noted. When the next look is due.
     pub(super) fn begin_watch(shared: &mut Shared, now: Duration) -> Duration {
-        let tick = shared.sleepers.tick(now);
+        let tick = Self::until_next_look(shared, now);
         if now < shared.ticked + tick {
             // Somebody has noted it not long ago. Where the watch often changes hands, nobody would
             // ever be found stuck if each began anew.
@@ -40,6 +40,7 @@ impl Engine {
             }
         }
         shared.ticked = now;
+        shared.visited = None;
         let due = now + tick;
         shared.due = Some(due);
         due
@@ -78,7 +79,11 @@ impl Engine {
         } else {
             Self::recount(&mut shared);
         }
-        shared.due = Some(now + shared.sleepers.tick(now));
+        let due = now + Self::until_next_look(&shared, now);
+        // Who came out of the kernel's wait not long ago, and runs, is left to come back for it.
+        let runs = shared.seats.running() > 0;
+        shared.visited = shared.visited.filter(|visited| runs && now < *visited + TICK);
+        shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + TICK)));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;
         shared.handed_seen = shared.handed;

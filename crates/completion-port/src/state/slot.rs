@@ -63,6 +63,7 @@ const BORROWED: u32 = 1 << 20;
 /// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
 const PENDING: u32 = 0b1111 << 21;
 const PENDING_SHIFT: u32 = 21;
+const PENDING_ERR: u32 = 0b1000 << PENDING_SHIFT;
 /// By how much ERR is further up in a mask than in these bits.
 const ERR_SHIFT: u32 = 3;
 /// What is left, seven bits, is for the harvest.
@@ -326,6 +327,32 @@ impl Word {
         (word.with(QUEUED), Delivery::Noted(next))
     }
 
+    /// The same for the common case: the registration is armed, and a direction that it asks for is
+    /// ready; the caller owns the node then. `None` in any other.
+    #[inline]
+    fn queued(
+        self,
+        generation: u32,
+        facts: Facts,
+        harvest: u32,
+        newest: impl Fn() -> u32,
+    ) -> Option<(Self, ())> {
+        const STATE: u32 = LIVE | ENABLED | QUEUED | HELD | REMOVING | GONE | UNCHECKED | PENDING;
+        const ARMED: u64 = (LIVE | ENABLED) as u64;
+        let state = self.0 & (u64::from(u32::MAX) << GENERATION | u64::from(STATE));
+        let directions = facts.directions();
+        let wanted = directions & self.bits() & 0b11;
+        if state != u64::from(generation) << GENERATION | ARMED
+            || wanted == 0
+            || facts.any(Facts::RARE)
+            || (!self.has(EDGE) && self.armed_since(harvest, newest()))
+        {
+            return None;
+        }
+        let known = directions << READY_SHIFT | directions << EDGES_SHIFT;
+        Some((self.with(QUEUED | known | wanted << PENDING_SHIFT), ()))
+    }
+
     /// An edge tells of more than readiness.
     #[cold]
     fn noting_rare(self, facts: Facts) -> Self {
@@ -447,11 +474,21 @@ impl Word {
     }
 
     /// The node's turn has come.
-    #[inline]
     fn taken(self) -> (Self, Turn) {
-        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | UNCHECKED;
-        if self.bits() & (ENABLED | SPECIAL) != ENABLED {
-            return self.taken_with_no_packet();
+        if self.has(GONE) {
+            return (self, Turn::Gone);
+        }
+        if self.has(COLLECTED) {
+            return (self.without(QUEUED), Turn::Collect);
+        }
+        if self.has(REMOVING) {
+            return (self, Turn::Removed);
+        }
+        if !self.has(ENABLED) {
+            return (self.without(QUEUED).with_pending(Events::NONE), Turn::Nothing);
+        }
+        if self.has(UNCHECKED) {
+            return (self, Turn::Check);
         }
         let events = self.pending();
         if events.is_empty() {
@@ -472,22 +509,19 @@ impl Word {
         }
     }
 
-    /// The same, if anything but a packet of what is pending follows from it.
-    #[cold]
-    fn taken_with_no_packet(self) -> (Self, Turn) {
-        if self.has(GONE) {
-            return (self, Turn::Gone);
+    /// The same for the common case: a one-shot, level-triggered packet of something that was asked
+    /// for, and of no error. `None` in any other.
+    #[inline]
+    fn handed(self) -> Option<(Self, Events)> {
+        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | UNCHECKED | EDGE | PENDING_ERR;
+        let pending = (self.bits() & PENDING) >> PENDING_SHIFT;
+        if self.bits() & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
+            || pending & self.bits() & FILTER == 0
+        {
+            return None;
         }
-        if self.has(COLLECTED) {
-            return (self.without(QUEUED), Turn::Collect);
-        }
-        if self.has(REMOVING) {
-            return (self, Turn::Removed);
-        }
-        if !self.has(ENABLED) {
-            return (self.without(QUEUED).with_pending(Events::NONE), Turn::Nothing);
-        }
-        (self, Turn::Check)
+        let word = self.without(PENDING | EDGES | QUEUED | ENABLED).with(HELD);
+        Some((word, Events::from_bits(pending as u8)))
     }
 
     /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
@@ -660,6 +694,20 @@ impl Slot {
         }
     }
 
+    /// Repeats `step` until nobody changed the word meanwhile, or it has no answer: then nothing has
+    /// changed.
+    #[inline]
+    fn change_if<R>(&self, step: impl Fn(Word) -> Option<(Word, R)>) -> Option<R> {
+        let mut word = self.word.load(Acquire);
+        loop {
+            let (wanted, outcome) = step(Word(word))?;
+            match self.word.compare_exchange_weak(word, wanted.0, AcqRel, Acquire) {
+                Ok(_) => return Some(outcome),
+                Err(now) => word = now,
+            }
+        }
+    }
+
     /// The first generation of a slot that was never used. Nobody else knows the slot.
     pub(crate) fn begin_with(&self, generation: u32) {
         self.change(|_| (Word(u64::from(generation) << GENERATION), ()));
@@ -687,7 +735,22 @@ impl Slot {
         harvest: u32,
         newest: impl Fn() -> u32,
     ) -> Delivery {
-        self.change(|word| word.delivered(generation, facts, harvest, &newest))
+        match self.change_if(|word| word.queued(generation, facts, harvest, &newest)) {
+            Some(()) => Delivery::Noted(Next::Queue),
+            None => self.deliver_anything(generation, facts, harvest, &newest),
+        }
+    }
+
+    /// The same, whatever the state.
+    #[inline(never)]
+    fn deliver_anything(
+        &self,
+        generation: u32,
+        facts: Facts,
+        harvest: u32,
+        newest: &impl Fn() -> u32,
+    ) -> Delivery {
+        self.change(|word| word.delivered(generation, facts, harvest, newest))
     }
 
     /// Enables a registration whose key is in its cell. `drained` says what [`Slot::put_back`] is told;
@@ -798,14 +861,7 @@ impl Slot {
     /// The same in the common case; false, and nothing has changed, in any other.
     #[inline]
     pub(crate) fn rearm(&self, drained: Drained, harvest: u32) -> bool {
-        let mut word = self.word.load(Acquire);
-        while let Some(wanted) = Word(word).rearmed(drained, harvest) {
-            match self.word.compare_exchange_weak(word, wanted.0, AcqRel, Acquire) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
+        self.change_if(|word| Some((word.rearmed(drained, harvest)?, ()))).is_some()
     }
 
     /// A check is about to be made: edges from now on are newer than its answer may be.
@@ -819,9 +875,14 @@ impl Slot {
     }
 
     /// The node's turn has come. Only the owner of the node calls it.
-    #[inline]
     pub(crate) fn take(&self) -> Turn {
         self.change(Word::taken)
+    }
+
+    /// The same in the common case: [`Turn::Held`]. `None`, and nothing has changed, in any other.
+    #[inline]
+    pub(crate) fn hand(&self) -> Option<Events> {
+        self.change_if(Word::handed)
     }
 
     /// The node's turn has come. Only the owner of the node calls it, who has cloned the key before:
@@ -860,6 +921,58 @@ mod tests {
                 prop_assert_eq!(general, (armed, Next::Nothing));
             }
         }
+    }
+
+    proptest! {
+        /// The short ways of an edge and of a turn do what the long ones do, whatever the word.
+        #[test]
+        fn the_common_case_of_an_edge_is_no_other(
+            bits: u32, generation: u32, stray: bool, rare: bool, facts in 0..4_u8, harvest: u32,
+            ago in 0..200_u32,
+        ) {
+            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+            let mut seen = [Facts::NONE, Facts::IN, Facts::OUT, Facts::IN | Facts::OUT][usize::from(facts)];
+            if rare {
+                seen |= Facts::RDHUP;
+            }
+            let newest = || harvest.wrapping_add(ago);
+            // Rarely of another generation; mostly of a word that is armed.
+            let generation = generation.wrapping_add(u32::from(stray));
+            let likely = Word(word.with(LIVE | ENABLED).without(QUEUED | HELD | REMOVING | GONE).0);
+            let armed = likely.without(UNCHECKED | PENDING);
+            for word in [word, likely, armed] {
+                if let Some((queued, ())) = word.queued(generation, seen, harvest, newest) {
+                    let general = word.delivered(generation, seen, harvest, newest);
+                    prop_assert_eq!(general, (queued, Delivery::Noted(Next::Queue)));
+                }
+            }
+        }
+
+        #[test]
+        fn the_common_case_of_a_turn_is_no_other(bits: u32, generation: u32) {
+            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+            let likely = word.with(ENABLED | ONE_SHOT).without(GONE | COLLECTED | REMOVING | UNCHECKED);
+            for word in [word, likely, likely.without(EDGE | PENDING_ERR)] {
+                if let Some((handed, events)) = word.handed() {
+                    prop_assert_eq!(word.taken(), (handed, Turn::Held(events)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_common_goes_the_short_way() {
+        let armed = Word(u64::from(LIVE | ENABLED | ONE_SHOT | 1)).with_armed_at(3);
+        let (queued, ()) = armed.queued(0, Facts::IN | Facts::OUT, 5, || 5).expect("armed before");
+        assert!(armed.queued(0, Facts::IN, 3, || 3).is_none(), "armed since the harvest began");
+        assert!(armed.queued(0, Facts::OUT, 5, || 5).is_none(), "nobody asked for that");
+        assert!(armed.queued(1, Facts::IN, 5, || 5).is_none(), "it is another one's");
+        assert!(armed.queued(0, Facts::IN | Facts::ERR, 5, || 5).is_none());
+        assert!(queued.queued(0, Facts::IN, 5, || 5).is_none(), "it is queued already");
+        let (held, events) = queued.handed().expect("queued");
+        assert_eq!(events, Events::IN);
+        assert!(held.handed().is_none());
+        assert!(queued.with(REMOVING).handed().is_none());
     }
 
     #[test]

@@ -1110,6 +1110,56 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
     });
 }
 
+/// Rule 39: who comes back for the next packet by himself is left to do so. A millisecond begins anew
+/// whenever he does, and when it is over somebody else looks.
+#[test]
+fn who_comes_back_by_himself_is_left_to_do_so_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<usize, ()>(2);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+        let gates = [Gate::default(), Gate::default(), Gate::default()];
+        let (say, heard) = mpsc::channel();
+        register(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            for count in 1..=2 {
+                let (say, port, gates) = (say.clone(), &port, &gates);
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                            say.send((*ready.key(), thread::current().id())).unwrap();
+                            gates[*ready.key()].pass();
+                        }
+                    }
+                });
+                settle(on, port, count);
+            }
+            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+            theirs[0].write(b"x").unwrap();
+            let (_, first) = next();
+            settle(on, &port, 1);
+            kernel.advance(Duration::from_micros(600));
+            gates[0].open();
+            settle(on, &port, 2);
+            theirs[1].write(b"x").unwrap();
+            assert_eq!(next(), (1, first), "he has come back for it");
+            settle(on, &port, 1);
+            theirs[2].write(b"x").unwrap();
+            // The other one's first millisecond is over, but not that since the first one was there.
+            kernel.advance(Duration::from_micros(400));
+            assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "too soon");
+            kernel.advance(Duration::from_micros(600));
+            let (socket, second) = next();
+            assert_eq!(socket, 2);
+            assert_ne!(second, first);
+        });
+    });
+}
+
 /// Rule 39: with nobody running nobody looks. On the real system this is counted by
 /// `tests/syscalls.rs`; only a simulated kernel counts calls at no cost to them.
 #[test]

@@ -26,7 +26,7 @@ fn take_with(engine: &Engine, seat: &Seat) -> u32 {
     // A packet may be taken back before its thread comes to it.
     loop {
         assert_eq!(engine.wait(seat, &mut scratch(), 1, None), Waited::Packets);
-        if let Some(taken) = engine.next(seat) {
+        if let Some(taken) = next(&engine, seat) {
             let Taken::Posted(cell) = taken else { panic!("{taken:?}") };
             return cell;
         }
@@ -102,7 +102,7 @@ fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
             other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);
-            assert!(engine.next(&seat).is_none());
+            assert!(next(&engine, &seat).is_none());
             let now = engine.snapshot();
             assert_eq!((now.running, now.blocked, now.queued), (1, 0, 0));
             assert!(now.blocks_found > 0);
@@ -125,10 +125,10 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
             });
             // At any moment of a tick, of the post, and of the other one's coming.
             sleeps(&fake, turns);
-            assert!(engine.next(&seat).is_none());
+            assert!(next(&engine, &seat).is_none());
             let mut mine = 0;
             while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
-                while engine.next(&seat).is_some() {
+                while next(&engine, &seat).is_some() {
                     mine += 1;
                 }
             }
@@ -151,11 +151,11 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
             post(&engine);
             post(&engine);
             assert_eq!(engine.wait(&seat, &mut scratch(), 2, None), Waited::Packets);
-            assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+            assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
             let other = spawn(&engine, |engine| serve(engine, 1));
             sleeps(&fake, turns);
             let mut mine = 1;
-            while engine.next(&seat).is_some() {
+            while next(&engine, &seat).is_some() {
                 mine += 1;
             }
             engine.leave(&seat);
@@ -177,7 +177,7 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             let seat = engine.join();
             (0..3).for_each(|_| post(&engine));
             assert_eq!(engine.wait(&seat, &mut scratch(), 2, None), Waited::Packets);
-            assert!(matches!(engine.next(&seat), Some(Taken::Posted(_))));
+            assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
             let running = Arc::new(AtomicUsize::new(0));
             let runs_alone = |running: &AtomicUsize| {
                 assert_eq!(running.fetch_add(1, SeqCst), 0, "two run, and the limit is one");
@@ -187,14 +187,14 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             let other = spawn(&engine, move |engine| {
                 let seat = engine.join();
                 while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
-                    while engine.next(&seat).is_some() {
+                    while next(&engine, &seat).is_some() {
                         runs_alone(&others);
                     }
                 }
                 engine.leave(&seat);
             });
             sleeps(&fake, turns);
-            while engine.next(&seat).is_some() {
+            while next(&engine, &seat).is_some() {
                 runs_alone(&running);
             }
             engine.leave(&seat);
@@ -218,7 +218,7 @@ fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
             spawn(&engine, move |engine| {
                 let seat = engine.join();
                 while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
-                    while engine.next(&seat).is_some() {
+                    while next(&engine, &seat).is_some() {
                         match taken.fetch_add(1, SeqCst) {
                             0 => (0..2).for_each(|_| post(engine)),
                             2 => engine.close(),
