@@ -565,6 +565,7 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                         self.settled = true;
                         return Some(self.ready(slot, index, events));
                     }
+                    Err(NIL) if self.settled && seat.is_empty_handed() => return None,
                     Err(first) => self.next_other(seat, first),
                 }
             };

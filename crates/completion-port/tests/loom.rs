@@ -136,6 +136,9 @@ impl Cell {
     }
 
     fn deliver_among(&self, facts: Facts, harvest: u32, newest: impl Fn() -> u32) -> Next {
+        if self.slot.queue(0, facts, harvest, &newest) {
+            return self.note(Next::Queue);
+        }
         match self.slot.deliver(0, facts, harvest, newest) {
             Delivery::Stale => Next::Nothing,
             Delivery::Noted(next) => self.note(next),

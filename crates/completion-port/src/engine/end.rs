@@ -29,6 +29,11 @@ impl Engine {
 
     #[inline]
     pub(super) fn is_over(shared: &Shared) -> bool {
+        shared.phase != Phase::Open && Self::is_over_at_last(shared)
+    }
+
+    #[cold]
+    fn is_over_at_last(shared: &Shared) -> bool {
         match shared.phase {
             Phase::Open => false,
             Phase::ShuttingDown => shared.slots.in_use() == 0 && shared.ready.is_empty(),

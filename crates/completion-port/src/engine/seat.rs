@@ -72,6 +72,12 @@ impl Seat {
         // Only the thread itself writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
+
+    /// Whether the thread, which asks, has nothing left to look at, and is thought to be awake.
+    #[inline]
+    pub(crate) fn is_empty_handed(&self) -> bool {
+        self.chain.load(Relaxed) == NIL && !self.presumed_blocked.load(Relaxed)
+    }
 }
 
 impl fmt::Debug for Seat {
@@ -215,7 +221,10 @@ impl Engine {
     /// Makes sure that an idle thread looks after what running threads leave undone.
     #[inline]
     pub(super) fn look_after(shared: &mut Shared) -> Option<Notice> {
-        if Self::is_attended(shared) || shared.seats.watching().is_some() {
+        if shared.seats.idle() == 0
+            || Self::is_attended(shared)
+            || shared.seats.watching().is_some()
+        {
             return None;
         }
         let seat = shared.seats.appoint()?;

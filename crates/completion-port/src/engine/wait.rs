@@ -370,16 +370,16 @@ impl Engine {
                 continue;
             };
             let newest = || number.load(SeqCst);
-            let list = match slot.deliver(generation, edge.facts, harvest, newest) {
-                Delivery::Noted(Next::Queue) => &mut ready,
-                Delivery::Noted(Next::Recheck) => &mut recheck,
-                Delivery::Noted(_) => continue,
-                Delivery::Stale => {
-                    strays += 1;
-                    continue;
-                }
-            };
-            list.push(index, &slot.link);
+            if slot.queue(generation, edge.facts, harvest, newest) {
+                ready.push(index, &slot.link);
+                continue;
+            }
+            match slot.deliver(generation, edge.facts, harvest, newest) {
+                Delivery::Noted(Next::Queue) => ready.push(index, &slot.link),
+                Delivery::Noted(Next::Recheck) => recheck.push(index, &slot.link),
+                Delivery::Noted(_) => {}
+                Delivery::Stale => strays += 1,
+            }
         }
         let mut shared = self.lock();
         shared.harvesting[set] = false;

@@ -727,7 +727,6 @@ impl Slot {
 
     /// An edge from the kernel, found by harvest number `harvest`; `newest` tells the highest number so
     /// far.
-    #[inline]
     pub(crate) fn deliver(
         &self,
         generation: u32,
@@ -735,22 +734,20 @@ impl Slot {
         harvest: u32,
         newest: impl Fn() -> u32,
     ) -> Delivery {
-        match self.change_if(|word| word.queued(generation, facts, harvest, &newest)) {
-            Some(()) => Delivery::Noted(Next::Queue),
-            None => self.deliver_anything(generation, facts, harvest, &newest),
-        }
+        self.change(|word| word.delivered(generation, facts, harvest, &newest))
     }
 
-    /// The same, whatever the state.
-    #[inline(never)]
-    fn deliver_anything(
+    /// The same in the common case: the caller owns the node now and queues a packet. False, and nothing
+    /// has changed, in any other.
+    #[inline]
+    pub(crate) fn queue(
         &self,
         generation: u32,
         facts: Facts,
         harvest: u32,
-        newest: &impl Fn() -> u32,
-    ) -> Delivery {
-        self.change(|word| word.delivered(generation, facts, harvest, newest))
+        newest: impl Fn() -> u32,
+    ) -> bool {
+        self.change_if(|word| word.queued(generation, facts, harvest, &newest)).is_some()
     }
 
     /// Enables a registration whose key is in its cell. `drained` says what [`Slot::put_back`] is told;
