@@ -469,7 +469,13 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     /// one, and whether there is something for the caller in it.
     #[inline(never)]
     fn next_other(&self, seat: &Seat, first: Node) -> Option<Option<Packet<'p, K, M>>> {
-        let taken = self.port.engine().next(seat, first)?;
+        let engine = self.port.engine();
+        if first == NIL
+            && let Some(cell) = engine.next_posted(seat)
+        {
+            return Some(Some(self.posted(cell, seat)));
+        }
+        let taken = engine.next(seat, first)?;
         Some(self.unpack(taken, seat))
     }
 

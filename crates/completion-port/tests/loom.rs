@@ -923,7 +923,7 @@ fn serve(engine: &Engine, room: usize) -> usize {
     let mut scratch = scratch();
     let mut taken = 0;
     while engine.wait(&seat, &mut scratch, room, None) != Waited::Closed {
-        while let Some(packet) = next(&engine, &seat) {
+        while let Some(packet) = next(engine, &seat) {
             let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
             engine.free_post(&seat, cell);
             taken += 1;
@@ -1173,7 +1173,7 @@ impl Seen {
 
 /// The next packet at hand.
 fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
-    next(&engine, seat).map(Seen::of)
+    next(engine, seat).map(Seen::of)
 }
 
 /// Waits for a packet, takes it and goes.

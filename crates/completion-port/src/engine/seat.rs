@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::{Engine, Member, Shared};
-use crate::state::queue::{Fifo, NIL};
+use crate::state::queue::{Fifo, NIL, Node};
 use crate::state::seats::{SeatNumber, Status};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 use crate::sys::backend::ThreadHandle;
@@ -71,6 +71,23 @@ impl Seat {
     pub(super) fn advance(&self) {
         // Only the thread itself writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The first node of the thread, which asks, unless it has none left, or is thought to be asleep.
+    #[inline]
+    pub(super) fn first(&self) -> Option<Node> {
+        let node = self.chain.load(Acquire);
+        (node != NIL && !self.presumed_blocked.load(Relaxed)).then_some(node)
+    }
+
+    /// The thread takes `node`, which has this link, if it is still the first one.
+    #[inline]
+    pub(super) fn takes(&self, node: Node, link: &AtomicU32) -> bool {
+        self.advance();
+        // If the chain was taken away since, its head is no longer this node, and cannot become it
+        // again: only this thread puts a new chain here.
+        let next = link.load(Relaxed);
+        self.chain.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
     }
 
     /// Whether the thread, which asks, has nothing left to look at, and is thought to be awake.

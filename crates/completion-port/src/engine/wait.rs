@@ -443,25 +443,33 @@ impl Engine {
         self.lock()
     }
 
-    /// The next packet of those that `seat` has been handed, if it is a common one: the number of its
-    /// slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
+    /// The next packet of those that `seat` has been handed, if it is of the common kind: the number of
+    /// its slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
     /// if none was taken: [`Engine::next`] goes on with it.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
+    #[inline(always)]
     pub(crate) fn next_ready(&self, seat: &Seat) -> Result<(u32, &Slot, Events), Node> {
-        let node = seat.chain.load(Acquire);
-        if node & POSTED != 0 || seat.presumed_blocked.load(Relaxed) {
-            return Err(NIL);
-        }
+        let node = seat.first().filter(|node| node & POSTED == 0).ok_or(NIL)?;
         let slot = self.slot(node);
-        // See `next_node`.
-        let next = slot.link.load(Relaxed);
-        if seat.chain.compare_exchange(node, next, AcqRel, Relaxed).is_err() {
+        if !seat.takes(node, &slot.link) {
             return Err(NIL);
         }
-        seat.advance();
         let events = slot.hand().ok_or(node)?;
         count(&seat.counts.ready);
         Ok((node, slot, events))
+    }
+
+    /// The next packet of those that `seat` has been handed, if it is a posted message: its cell. The
+    /// message is to be moved out, then [`Engine::free_post`] called.
+    #[inline]
+    pub(crate) fn next_posted(&self, seat: &Seat) -> Option<u32> {
+        let node = seat.first().filter(|node| node & POSTED != 0)?;
+        let cell = node & !POSTED;
+        if !seat.takes(node, self.nodes.posts.at(cell)) {
+            return None;
+        }
+        count(&seat.counts.posted);
+        Some(cell)
     }
 
     /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
@@ -529,23 +537,17 @@ impl Engine {
     }
 
     /// Takes the first node off what `seat` has been handed.
-    #[inline]
     fn next_node(&self, seat: &Seat) -> Option<Node> {
-        seat.advance();
         if seat.presumed_blocked.load(Relaxed) {
             self.awake(seat);
         }
-        let mut node = seat.chain.load(Acquire);
         loop {
-            if node == NIL {
-                return None;
-            }
-            // If the chain was taken away since, its head is no longer this node, and cannot become it
-            // again: only this thread puts a new chain here.
-            let next = self.nodes.link(node).load(Relaxed);
-            match seat.chain.compare_exchange(node, next, AcqRel, Acquire) {
-                Ok(_) => return Some(node),
-                Err(now) => node = now,
+            let node = match seat.chain.load(Acquire) {
+                NIL => return None,
+                node => node,
+            };
+            if seat.takes(node, self.nodes.link(node)) {
+                return Some(node);
             }
         }
     }

@@ -26,7 +26,7 @@ fn take_with(engine: &Engine, seat: &Seat) -> u32 {
     // A packet may be taken back before its thread comes to it.
     loop {
         assert_eq!(engine.wait(seat, &mut scratch(), 1, None), Waited::Packets);
-        if let Some(taken) = next(&engine, seat) {
+        if let Some(taken) = next(engine, seat) {
             let Taken::Posted(cell) = taken else { panic!("{taken:?}") };
             return cell;
         }
@@ -187,7 +187,7 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             let other = spawn(&engine, move |engine| {
                 let seat = engine.join();
                 while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
-                    while next(&engine, &seat).is_some() {
+                    while next(engine, &seat).is_some() {
                         runs_alone(&others);
                     }
                 }
@@ -218,7 +218,7 @@ fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
             spawn(&engine, move |engine| {
                 let seat = engine.join();
                 while engine.wait(&seat, &mut scratch(), 1, None) != Waited::Closed {
-                    while next(&engine, &seat).is_some() {
+                    while next(engine, &seat).is_some() {
                         match taken.fetch_add(1, SeqCst) {
                             0 => (0..2).for_each(|_| post(engine)),
                             2 => engine.close(),
