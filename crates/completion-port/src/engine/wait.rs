@@ -317,6 +317,7 @@ impl Engine {
         let ready = self.backend.doze(timeout);
         let mut shared = self.lock();
         shared.seats.end_polling(seat.number);
+        self.note_visit(&mut shared);
         let mut in_vain = ready != 0;
         for set in (0..sets).filter(|set| ready & 1 << set != 0) {
             if !shared.harvesting[set] {
@@ -385,15 +386,21 @@ impl Engine {
         shared.harvesting[set] = false;
         if alone {
             shared.seats.end_polling(seat.number);
-        }
-        if shared.seats.watching().is_some() {
-            shared.visited = Some(self.backend.now());
+            self.note_visit(&mut shared);
         }
         shared.stale += strays;
         shared.ready.append(&self.nodes, ready.into_list());
         shared.recheck.append(&self.nodes, recheck.into_list());
         self.tell_collectors(&shared);
         if woken { self.answer_wake(shared, seat) } else { shared }
+    }
+
+    /// Somebody comes from the kernel's wait, or has asked without waiting, and knows of every set.
+    #[inline]
+    fn note_visit(&self, shared: &mut Shared) {
+        if shared.seats.watching().is_some() {
+            shared.visited = Some(self.backend.now());
+        }
     }
 
     /// The kernel's sets are full of strays.
