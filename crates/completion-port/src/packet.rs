@@ -165,14 +165,7 @@ impl<'p, K> Ready<'p, K> {
     /// - [`ErrorKind::Forked`].
     #[inline]
     pub fn rearm(self) -> Result<(), Refused<K>> {
-        if !self.has_its_descriptor() {
-            return Err(self.refuse(Error::new(Operation::Rearm, ErrorKind::BadDescriptor)));
-        }
-        let held = self.into_held();
-        if held.store.engine.rearm(held.slot, held.drained) {
-            return Ok(());
-        }
-        held.rearm()
+        self.arm(None)
     }
 
     /// Gives the key back and enables the registration again, with another filter and trigger.
@@ -180,8 +173,9 @@ impl<'p, K> Ready<'p, K> {
     /// # Errors
     ///
     /// As for [`Ready::rearm`].
+    #[inline]
     pub fn rearm_as(self, interest: Interest, trigger: OneShot) -> Result<(), Refused<K>> {
-        self.put_back(Operation::Rearm, Some(trigger.mode(interest)))
+        self.arm(Some(trigger.mode(interest)))
     }
 
     /// Gives the key back and leaves the registration disabled, until
@@ -191,8 +185,11 @@ impl<'p, K> Ready<'p, K> {
     ///
     /// As for [`Ready::rearm`].
     pub fn park(self) -> Result<Id, Refused<K>> {
+        if !self.has_its_descriptor() {
+            return Err(self.refuse(Error::new(Operation::Park, ErrorKind::BadDescriptor)));
+        }
         let id = self.id();
-        self.put_back(Operation::Park, None).map(|()| id)
+        self.into_held().put_back(Operation::Park, None).map(|()| id)
     }
 
     /// Ends the registration and keeps the key. No packet of it follows.
@@ -201,11 +198,17 @@ impl<'p, K> Ready<'p, K> {
         self.into_held().end()
     }
 
-    fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+    /// Gives the key back and enables the registration again, with `mode` or as it was.
+    #[inline]
+    fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.refuse(Error::new(operation, ErrorKind::BadDescriptor)));
+            return Err(self.refuse(Error::new(Operation::Rearm, ErrorKind::BadDescriptor)));
         }
-        self.into_held().put_back(operation, mode)
+        let held = self.into_held();
+        if held.store.engine.rearm(held.slot, mode, held.drained) {
+            return Ok(());
+        }
+        held.rearm(mode)
     }
 
     /// Uses the token up: from here on the key may be the port's, whatever happens.
@@ -237,10 +240,11 @@ impl<K> Held<'_, K> {
         token(self.index, self.slot.word().generation())
     }
 
-    /// The token is used up: as [`Held::put_back`], with the filter and trigger that the registration has.
+    /// The token is used up: the engine is to have the key, and to arm the registration with `mode`, or as
+    /// it was.
     #[cold]
-    fn rearm(self) -> Result<(), Refused<K>> {
-        let mode = self.slot.word().mode();
+    fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let mode = mode.unwrap_or_else(|| self.slot.word().mode());
         self.put_back(Operation::Rearm, Some(mode))
     }
 

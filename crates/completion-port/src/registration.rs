@@ -21,6 +21,7 @@ impl fmt::Debug for Id {
 }
 
 impl OneShot {
+    #[inline]
     pub(crate) fn mode(self, interest: Interest) -> Mode {
         Mode { interest, edge: self == Self::Edge, one_shot: true }
     }

@@ -147,7 +147,7 @@ impl Cell {
 
     fn put_back(&self, mode: Option<Mode>, drained: Drained) -> Next {
         self.put_key(7);
-        if mode == Some(self.slot.word().mode()) && self.slot.rearm(drained, 5) {
+        if mode.is_some() && self.slot.rearm(mode, drained, 5) {
             return Next::Nothing;
         }
         self.note(self.slot.put_back(mode, drained, 5))

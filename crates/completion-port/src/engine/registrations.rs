@@ -112,15 +112,16 @@ impl Engine {
         }
     }
 
-    /// The token of a held registration gives its key back, to be armed as it was. False, and nothing has changed, if it takes more than a look to do so.
+    /// The token of a held registration gives its key back, to be armed with `mode`, or as it was. False,
+    /// and nothing has changed, if it takes more than a look to do so.
     #[inline]
-    pub(crate) fn rearm(&self, slot: &Slot, drained: Drained) -> bool {
+    pub(crate) fn rearm(&self, slot: &Slot, mode: Option<Mode>, drained: Drained) -> bool {
         if self.phase() != Phase::Open || self.forked() {
             return false;
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
         barrier(&slot.link);
-        slot.rearm(drained, self.harvest_of(slot.descriptor()))
+        slot.rearm(mode, drained, self.harvest_of(slot.descriptor()))
     }
 
     /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).

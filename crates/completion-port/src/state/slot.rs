@@ -422,13 +422,14 @@ impl Word {
         }
     }
 
-    /// The same for the common case: armed with the mode it has, level-triggered, and nothing is known
-    /// that speaks against it. `None` in any other.
+    /// The same for the common case: armed with `mode`, or with the one it has, level-triggered before and
+    /// after, and nothing is known that speaks against it. `None` in any other.
     #[inline]
-    fn rearmed(self, drained: Drained, harvest: u32) -> Option<Self> {
+    fn rearmed(self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Option<Self> {
         const SPECIAL: u32 = GONE | COLLECTED | REMOVING | SUSPECT | HALF_CLOSED | EDGE;
         let word = self.dried(drained);
-        if self.has(SPECIAL) || word.ready() & word.bits() & 0b11 != 0 {
+        let word = mode.map_or(word, |mode| word.without(FILTER | ONE_SHOT).with(mode.bits()));
+        if self.has(SPECIAL) || word.has(EDGE) || word.ready() & word.bits() & 0b11 != 0 {
             return None;
         }
         Some(word.without(HELD | TOLD | UNCHECKED).with(ENABLED).with_armed_at(harvest))
@@ -855,10 +856,11 @@ impl Slot {
         self.change(|word| word.returned(mode, drained, harvest))
     }
 
-    /// The same in the common case; false, and nothing has changed, in any other.
+    /// The same in the common case, armed with `mode` or as it was; false, and nothing has changed, in any
+    /// other.
     #[inline]
-    pub(crate) fn rearm(&self, drained: Drained, harvest: u32) -> bool {
-        self.change_if(|word| Some((word.rearmed(drained, harvest)?, ()))).is_some()
+    pub(crate) fn rearm(&self, mode: Option<Mode>, drained: Drained, harvest: u32) -> bool {
+        self.change_if(|word| Some((word.rearmed(mode, drained, harvest)?, ()))).is_some()
     }
 
     /// A check is about to be made: edges from now on are newer than its answer may be.
@@ -907,15 +909,20 @@ mod tests {
         #[test]
         fn the_common_case_of_arming_is_no_other(
             bits: u32, generation: u32, read: bool, write: bool, harvest: u32,
+            filter in 0..8_u8, edge: bool, one_shot: bool,
         ) {
             // What a held slot may look like.
             let bits = (bits | LIVE | HELD | ONE_SHOT)
                 & !(QUEUED | ENABLED | UNCHECKED | PENDING);
             let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
             let drained = Drained { read, write };
-            if let Some(armed) = word.rearmed(drained, harvest) {
-                let general = word.returned(Some(word.mode()), drained, harvest);
-                prop_assert_eq!(general, (armed, Next::Nothing));
+            let other = Mode { interest: Interest::from_bits(filter), edge, one_shot };
+            for mode in [None, Some(word.mode()), Some(other)] {
+                if let Some(armed) = word.rearmed(mode, drained, harvest) {
+                    let mode = mode.unwrap_or(word.mode());
+                    let general = word.returned(Some(mode), drained, harvest);
+                    prop_assert_eq!(general, (armed, Next::Nothing));
+                }
             }
         }
     }
@@ -976,8 +983,11 @@ mod tests {
     fn arming_with_a_hint_is_the_common_case() {
         let word = Word(u64::from(LIVE | HELD | ONE_SHOT | 1 | 1 << READY_SHIFT));
         let hint = Drained { read: true, write: false };
-        assert!(word.rearmed(hint, 3).is_some());
-        assert!(word.rearmed(Drained::default(), 3).is_none(), "it is still ready");
-        assert!(word.with(SUSPECT).rearmed(hint, 3).is_none());
+        let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
+        assert!(word.rearmed(None, hint, 3).is_some());
+        assert!(word.rearmed(Some(room), hint, 3).is_some());
+        assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_none());
+        assert!(word.rearmed(None, Drained::default(), 3).is_none(), "it is still ready");
+        assert!(word.with(SUSPECT).rearmed(None, hint, 3).is_none());
     }
 }
