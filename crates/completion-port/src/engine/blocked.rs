@@ -42,13 +42,12 @@ impl Engine {
     /// How long the watching thread may look away.
     pub(super) fn until_next_look(shared: &Shared, now: Duration) -> Duration {
         let Sleepers { observed, found_at, due, .. } = shared.sleepers;
-        if observed == 0 {
+        let is_likely = observed > 0 && found_at.is_some_and(|found| now < found + LIKELY);
+        // As long as a seat is free, a packet waits for nobody who sleeps.
+        if !is_likely || shared.seats.has_room() {
             return TICK;
         }
-        let is_likely = found_at.is_some_and(|found| now < found + LIKELY);
-        // As long as a seat is free, a packet waits for nobody who sleeps.
-        let tick = if is_likely && !shared.seats.has_room() { TICK / 4 } else { TICK };
-        due.filter(|due| now < *due).map_or(tick, |due| tick.min(due - now))
+        due.filter(|due| now < *due).map_or(TICK / 4, |due| (due - now).min(TICK / 4))
     }
 
     /// Whether any thread may be found asleep at all.

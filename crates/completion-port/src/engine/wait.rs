@@ -66,7 +66,7 @@ impl Engine {
         let me = seat.number;
         let mut called = false;
         // Who watches leaves the kernel's wait to the threads that run, unless they do not come
-        // back for it within a tick.
+        // back for it within a tick, or it was called because of them.
         let mut patient = true;
         let measured = self.end_share(seat);
         let mut shared = self.lock();
@@ -97,6 +97,7 @@ impl Engine {
             if shared.seats.status(me) == Status::Called {
                 shared.seats.answer(me);
                 called = true;
+                patient = false;
             }
             if Self::is_over(&shared) {
                 shared.seats.dismiss(me);
@@ -178,7 +179,8 @@ impl Engine {
                         let due = due.unwrap_or_else(|| Self::begin_watch(&mut shared, now));
                         let tick = due - now;
                         timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
-                        yields = patient && !shared.pace.is_long();
+                        let runs = shared.seats.running() > 0;
+                        yields = patient && runs && !shared.pace.is_long();
                     }
                 }
             }
@@ -317,7 +319,7 @@ impl Engine {
         let ready = self.backend.doze(timeout);
         let mut shared = self.lock();
         shared.seats.end_polling(seat.number);
-        self.note_visit(&mut shared);
+        self.note_visit(&mut shared, seat);
         let mut in_vain = ready != 0;
         for set in (0..sets).filter(|set| ready & 1 << set != 0) {
             if !shared.harvesting[set] {
@@ -386,7 +388,7 @@ impl Engine {
         shared.harvesting[set] = false;
         if alone {
             shared.seats.end_polling(seat.number);
-            self.note_visit(&mut shared);
+            self.note_visit(&mut shared, seat);
         }
         shared.stale += strays;
         shared.ready.append(&self.nodes, ready.into_list());
@@ -395,10 +397,11 @@ impl Engine {
         if woken { self.answer_wake(shared, seat) } else { shared }
     }
 
-    /// Somebody comes from the kernel's wait, or has asked without waiting, and knows of every set.
+    /// The thread of `seat` comes from the kernel's wait, or has asked without waiting, and knows of every
+    /// set: noted for another one that watches.
     #[inline]
-    fn note_visit(&self, shared: &mut Shared) {
-        if shared.seats.watching().is_some() {
+    fn note_visit(&self, shared: &mut Shared, seat: &Seat) {
+        if shared.seats.watching().is_some_and(|watching| watching != seat.number) {
             shared.visited = Some(self.backend.now());
         }
     }

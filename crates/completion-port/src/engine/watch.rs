@@ -80,9 +80,10 @@ impl Engine {
             Self::recount(&mut shared);
         }
         let due = now + Self::until_next_look(&shared, now);
-        // Who came out of the kernel's wait not long ago, and runs, is left to come back for it.
+        // Who came out of the kernel's wait not long ago, and runs, is left to come back for it. If that
+        // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;
-        shared.visited = shared.visited.filter(|visited| runs && now < *visited + TICK);
+        shared.visited = shared.visited.filter(|visited| runs && now + TICK / 4 <= *visited + TICK);
         shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + TICK)));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;

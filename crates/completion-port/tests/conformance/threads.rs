@@ -1160,6 +1160,57 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
     });
 }
 
+/// Rule 39: when the last one who runs announces that he blocks, nobody will come back for the kernel's
+/// wait. Whoever is released for that is there at once, however long he has watched before.
+#[test]
+fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for ticks in 0..3 {
+            let port = on.port::<usize, ()>(1);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
+            let (until_blocked, gate) = (Gate::default(), Gate::default());
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&until_blocked, &gate]);
+                for count in 1..=2 {
+                    let (say, port) = (say.clone(), &port);
+                    let (until_blocked, gate) = (&until_blocked, &gate);
+                    scope.spawn(move || {
+                        let mut batch = Batch::with_capacity(1);
+                        while let Ok(packets) = port.wait(&mut batch, None) {
+                            for packet in packets {
+                                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                                say.send(*ready.key()).unwrap();
+                                until_blocked.pass();
+                                port.blocking(|| gate.pass());
+                            }
+                        }
+                    });
+                    settle(on, port, count);
+                }
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(0));
+                settle(on, &port, 1);
+                for _ in 0..ticks {
+                    let harvests = port.stats().harvests;
+                    kernel.advance(Duration::from_millis(1));
+                    let looked = || port.stats().harvests > harvests;
+                    eventually_without_time(on, "it looks every millisecond", looked);
+                    settle(on, &port, 1);
+                }
+                kernel.advance(Duration::from_micros(100));
+                until_blocked.open();
+                eventually_without_time(on, "it blocks", || port.stats().blocked == 1);
+                theirs[1].write(b"x").unwrap();
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(1), "after {ticks} ticks");
+            });
+        }
+    });
+}
+
 /// Rule 39: with nobody running nobody looks. On the real system this is counted by
 /// `tests/syscalls.rs`; only a simulated kernel counts calls at no cost to them.
 #[test]
