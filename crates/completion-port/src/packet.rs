@@ -263,7 +263,8 @@ impl<K> Held<'_, K> {
         let name = self.name();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the slot is held by this token;
-        // - a value: the token has it, and this is its end, where it is taken out once.
+        // - a value: the token has it, and it is taken out once, since only the token's drop and what has
+        //   used it up (`into_held`) come here, and neither comes back.
         let key = unsafe { self.cell.take() };
         // The kernel first: once the key is dropped its descriptor's number may be anybody's.
         self.store.engine.end(name);

@@ -82,11 +82,12 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
-    /// When somebody last came out of the kernel's wait while another one was watching.
-    visited: Option<Duration>,
     /// When somebody last did, and when he also asked the system about those who do not move.
     ticked: Duration,
     examined: Duration,
+    /// When a thread other than the watching one was last in the kernel's wait, if that is of interest
+    /// still.
+    visited: Option<Duration>,
     sleepers: Sleepers,
     pace: Pace,
     phase: Phase,

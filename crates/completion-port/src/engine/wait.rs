@@ -66,7 +66,7 @@ impl Engine {
         let me = seat.number;
         let mut called = false;
         // Who watches leaves the kernel's wait to the threads that run, unless they do not come
-        // back for it within a tick, or it was called because of them.
+        // back for it within a tick, or it is called.
         let mut patient = true;
         let measured = self.end_share(seat);
         let mut shared = self.lock();
@@ -171,7 +171,7 @@ impl Engine {
                 match shared.due {
                     Some(due) if due <= now => {
                         shared = self.tick(shared, seat, scratch, now);
-                        // Nor if they were there not long ago.
+                        // If they have come back for it meanwhile, it is still left to them.
                         patient = shared.visited.is_some();
                         continue;
                     }

@@ -311,15 +311,6 @@ impl Seats {
 
     #[inline]
     fn stop_counting(&mut self, seat: SeatNumber) {
-        if self.statuses[seat] == Status::Running {
-            self.running -= 1;
-        } else {
-            self.stop_counting_anybody(seat);
-        }
-    }
-
-    #[inline(never)]
-    fn stop_counting_anybody(&mut self, seat: SeatNumber) {
         match self.statuses[seat] {
             Status::Running | Status::Given => self.running -= 1,
             Status::Called => self.called -= 1,

@@ -336,7 +336,7 @@ impl Word {
         facts: Facts,
         harvest: u32,
         newest: impl Fn() -> u32,
-    ) -> Option<(Self, ())> {
+    ) -> Option<Self> {
         const STATE: u32 = LIVE | ENABLED | QUEUED | HELD | REMOVING | GONE | UNCHECKED | PENDING;
         const ARMED: u64 = (LIVE | ENABLED) as u64;
         let state = self.0 & (u64::from(u32::MAX) << GENERATION | u64::from(STATE));
@@ -350,7 +350,7 @@ impl Word {
             return None;
         }
         let known = directions << READY_SHIFT | directions << EDGES_SHIFT;
-        Some((self.with(QUEUED | known | wanted << PENDING_SHIFT), ()))
+        Some(self.with(QUEUED | known | wanted << PENDING_SHIFT))
     }
 
     /// An edge tells of more than readiness.
@@ -748,7 +748,8 @@ impl Slot {
         harvest: u32,
         newest: impl Fn() -> u32,
     ) -> bool {
-        self.change_if(|word| word.queued(generation, facts, harvest, &newest)).is_some()
+        self.change_if(|word| Some((word.queued(generation, facts, harvest, &newest)?, ())))
+            .is_some()
     }
 
     /// Enables a registration whose key is in its cell. `drained` says what [`Slot::put_back`] is told;
@@ -945,7 +946,7 @@ mod tests {
             let likely = Word(word.with(LIVE | ENABLED).without(QUEUED | HELD | REMOVING | GONE).0);
             let armed = likely.without(UNCHECKED | PENDING);
             for word in [word, likely, armed] {
-                if let Some((queued, ())) = word.queued(generation, seen, harvest, newest) {
+                if let Some(queued) = word.queued(generation, seen, harvest, newest) {
                     let general = word.delivered(generation, seen, harvest, newest);
                     prop_assert_eq!(general, (queued, Delivery::Noted(Next::Queue)));
                 }
@@ -967,7 +968,7 @@ mod tests {
     #[test]
     fn what_is_common_goes_the_short_way() {
         let armed = Word(u64::from(LIVE | ENABLED | ONE_SHOT | 1)).with_armed_at(3);
-        let (queued, ()) = armed.queued(0, Facts::IN | Facts::OUT, 5, || 5).expect("armed before");
+        let queued = armed.queued(0, Facts::IN | Facts::OUT, 5, || 5).expect("armed before");
         assert!(armed.queued(0, Facts::IN, 3, || 3).is_none(), "armed since the harvest began");
         assert!(armed.queued(0, Facts::OUT, 5, || 5).is_none(), "nobody asked for that");
         assert!(armed.queued(1, Facts::IN, 5, || 5).is_none(), "it is another one's");
