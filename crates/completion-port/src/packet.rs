@@ -141,13 +141,13 @@ impl<'p, K> Ready<'p, K> {
     /// (the next datagram may be there), on listeners and on `AF_UNIX` streams that carry descriptors;
     /// a read that filled its buffer never does. (At a TCP urgent mark it is ignored.)
     pub fn read_drained(&mut self) {
-        self.held.drained.read = true;
+        self.held.drained = self.held.drained.and(Drained::READ);
     }
 
     /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Arming then costs
     /// no system call.
     pub fn write_full(&mut self) {
-        self.held.drained.write = true;
+        self.held.drained = self.held.drained.and(Drained::WRITE);
     }
 
     /// Gives the key back and enables the registration again, with the filter and trigger it has.
@@ -186,7 +186,7 @@ impl<'p, K> Ready<'p, K> {
     /// As for [`Ready::rearm`].
     pub fn park(self) -> Result<Id, Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.refuse(Error::new(Operation::Park, ErrorKind::BadDescriptor)));
+            return Err(self.into_held().refuse(Operation::Park));
         }
         let id = self.id();
         self.into_held().put_back(Operation::Park, None).map(|()| id)
@@ -202,13 +202,14 @@ impl<'p, K> Ready<'p, K> {
     #[inline]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.refuse(Error::new(Operation::Rearm, ErrorKind::BadDescriptor)));
+            return Err(self.into_held().refuse(Operation::Rearm));
         }
-        let held = self.into_held();
-        if held.store.engine.rearm(held.slot, mode, held.drained) {
+        // Taken apart, and put together only if it is passed on: it need not lie in memory then.
+        let Held { store, slot, cell, index, events, drained } = self.into_held();
+        if store.engine.rearm(slot, mode, drained) {
             return Ok(());
         }
-        held.rearm(mode)
+        Held { store, slot, cell, index, events, drained }.rearm(mode)
     }
 
     /// Uses the token up: from here on the key may be the port's, whatever happens.
@@ -225,12 +226,6 @@ impl<'p, K> Ready<'p, K> {
         store.keys.descriptor_of.get().is_none_or(|descriptor_of| {
             slot.word().is_borrowed() || slot.descriptor() == descriptor_of(self.key())
         })
-    }
-
-    /// Ends the registration; the key goes back to the caller.
-    #[cold]
-    fn refuse(self, error: Error) -> Refused<K> {
-        Refused::new(error, self.into_key())
     }
 }
 
@@ -258,6 +253,19 @@ impl<K> Held<'_, K> {
         accepted.map_err(|error| Refused::new(error, self.end()))
     }
 
+    /// The token is used up: the registration ends, since the key owns another descriptor by now.
+    #[cold]
+    #[inline(never)]
+    fn refuse(self, operation: Operation) -> Refused<K> {
+        Refused::new(Error::new(operation, ErrorKind::BadDescriptor), self.end())
+    }
+
+    /// The token is used up: the registration ends, and so does the key.
+    #[inline(never)]
+    fn abandon(self) {
+        drop(self.end());
+    }
+
     /// The token is used up: the registration ends, and the key goes back to the caller.
     fn end(self) -> K {
         let name = self.name();
@@ -273,8 +281,10 @@ impl<K> Held<'_, K> {
 }
 
 impl<K> Drop for Ready<'_, K> {
+    // Inlined, so that a token of which no reference is passed on need not lie in memory.
+    #[inline]
     fn drop(&mut self) {
-        drop(self.held.end());
+        self.held.abandon();
     }
 }
 
@@ -412,7 +422,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     fn ready(&self, slot: &'p Slot, index: u32, events: Events) -> Packet<'p, K, M> {
         let store = self.port.store();
         let cell = store.keys.cells.at(index);
-        let held = Held { store, slot, cell, index, events, drained: Drained::default() };
+        let held = Held { store, slot, cell, index, events, drained: Drained::NONE };
         Packet::Ready(Ready { held, key: PhantomData })
     }
 

@@ -311,7 +311,7 @@ impl<K, M> Port<K, M> {
         if let Some(clone) = clone {
             self.store.keys.clone.get_or_init(|| clone);
         }
-        self.store.engine.enable(id.0, mode, Drained::default, || current_seat(&self.store.engine))
+        self.store.engine.enable(id.0, mode, || Drained::NONE, || current_seat(&self.store.engine))
     }
 
     /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its

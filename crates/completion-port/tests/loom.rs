@@ -82,8 +82,8 @@ const LEVEL: Mode = Mode { interest: Interest::IN, edge: false, one_shot: true }
 const EDGE: Mode = Mode { interest: Interest::IN, edge: true, one_shot: true };
 const PERSISTENT: Mode = Mode { interest: Interest::IN, edge: false, one_shot: false };
 const PERSISTENT_EDGE: Mode = Mode { interest: Interest::IN, edge: true, one_shot: false };
-const READ: Drained = Drained { read: true, write: false };
-const NO_HINT: Drained = Drained { read: false, write: false };
+const READ: Drained = Drained::READ;
+const NO_HINT: Drained = Drained::NONE;
 
 // ---- the slot alone ----------------------------------------------------------------------------
 
@@ -449,7 +449,7 @@ fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
             })
         };
         for _ in 0..2 {
-            cell.note(cell.slot.enable(0, EDGE, Drained::default, 5).unwrap());
+            cell.note(cell.slot.enable(0, EDGE, || NO_HINT, 5).unwrap());
         }
         kernel.join().unwrap();
         assert_eq!(cell.won.load(SeqCst), 1);
@@ -504,11 +504,11 @@ fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.slot.disable(0).unwrap())
         };
-        cell.note(cell.slot.enable(0, LEVEL, Drained::default, 5).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         kernel.join().unwrap();
         disabler.join().unwrap();
         // Whatever happened, one more enabling must find the data.
-        cell.note(cell.slot.enable(0, LEVEL, Drained::default, 5).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), Turn::Held(Events::IN));
         assert_eq!(cell.take_key(), 7);

@@ -98,7 +98,7 @@ impl Engine {
             return Err(error);
         }
         trace!(port = self.number, descriptor, ?mode, "registered");
-        match slot.put_back(Some(mode), Drained::default(), self.harvest_of(descriptor)) {
+        match slot.put_back(Some(mode), Drained::NONE, self.harvest_of(descriptor)) {
             Next::Gone => {
                 // Closed, and its number registered anew, before this call was over.
                 self.forget(name);

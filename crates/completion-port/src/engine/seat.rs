@@ -37,33 +37,35 @@ impl Tally {
     }
 }
 
-/// A thread's place at the port, shared between the thread and whoever wakes or relieves it.
+/// A thread's place at the port, shared between the thread and whoever wakes or relieves it. What every
+/// packet touches comes first, in a line of the cache that is the thread's alone.
+#[repr(C, align(64))]
 pub(crate) struct Seat {
-    pub(super) number: SeatNumber,
     /// The packets that the thread has been handed and has not looked at yet. Only the thread puts
     /// a chain here (or, while it waits, whoever hands it a packet); it takes from the front by
     /// compare-and-swap, so that the chain as a whole can be taken away from a thread that is stuck.
     pub(super) chain: AtomicU32,
-    /// When the thread was handed what it has now, if that is measured, how much it was, and how often
-    /// it was handed something. Only the thread touches these.
-    pub(super) begun: AtomicU64,
-    pub(super) share: AtomicU32,
-    pub(super) shares: AtomicU32,
-    /// Cells of posted messages that the thread has emptied. Only the thread touches it.
-    pub(super) emptied: AtomicU32,
     /// Moves on whenever the thread does something with the port.
     pub(super) progress: AtomicU32,
-    /// The thread was handed more than it can look at at once, and may still have some of it.
-    /// Changed under the lock only.
-    pub(super) loaded: AtomicBool,
+    /// Cells of posted messages that the thread has emptied. Only the thread touches it.
+    pub(super) emptied: AtomicU32,
     /// The thread was seen asleep and is not counted; it says so itself when it is awake again.
     /// Set under the lock only.
     pub(super) presumed_blocked: AtomicBool,
+    /// The thread was handed more than it can look at at once, and may still have some of it.
+    /// Changed under the lock only.
+    pub(super) loaded: AtomicBool,
     /// The thread's switches are recorded. Changed under the lock only.
     pub(super) observed: AtomicBool,
     /// The seat was given up. Changed under the lock only.
     pub(super) left: AtomicBool,
     pub(super) counts: Counts,
+    pub(super) number: SeatNumber,
+    /// When the thread was handed what it has now, if that is measured, how much it was, and how often
+    /// it was handed something. Only the thread touches these.
+    pub(super) begun: AtomicU64,
+    pub(super) share: AtomicU32,
+    pub(super) shares: AtomicU32,
 }
 
 impl Seat {
@@ -73,11 +75,11 @@ impl Seat {
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// The first node of the thread, which asks, unless it has none left, or is thought to be asleep.
+    /// The first node of the thread, which asks; `NIL` if it has none left, or is thought to be asleep.
     #[inline]
-    pub(super) fn first(&self) -> Option<Node> {
+    pub(super) fn first(&self) -> Node {
         let node = self.chain.load(Acquire);
-        (node != NIL && !self.presumed_blocked.load(Relaxed)).then_some(node)
+        if self.presumed_blocked.load(Relaxed) { NIL } else { node }
     }
 
     /// The thread takes `node`, which has this link, if it is still the first one.

@@ -459,7 +459,11 @@ impl Engine {
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
     pub(crate) fn next_ready(&self, seat: &Seat) -> Result<(u32, &Slot, Events), Node> {
-        let node = seat.first().filter(|node| node & POSTED == 0).ok_or(NIL)?;
+        let node = seat.first();
+        if node & POSTED != 0 {
+            // A message, or none.
+            return Err(NIL);
+        }
         let slot = self.slot(node);
         if !seat.takes(node, &slot.link) {
             return Err(NIL);
@@ -473,7 +477,10 @@ impl Engine {
     /// message is to be moved out, then [`Engine::free_post`] called.
     #[inline]
     pub(crate) fn next_posted(&self, seat: &Seat) -> Option<u32> {
-        let node = seat.first().filter(|node| node & POSTED != 0)?;
+        let node = seat.first();
+        if node & POSTED == 0 || node == NIL {
+            return None;
+        }
         let cell = node & !POSTED;
         if !seat.takes(node, self.nodes.posts.at(cell)) {
             return None;

@@ -8,30 +8,42 @@ use crate::error::ErrorKind;
 /// The number by which the process names a kernel object.
 pub(crate) type Descriptor = i32;
 
-/// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`.
+/// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`, and
+/// by the bits that these have on Linux, where nothing has to be translated then.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Facts(u8);
+#[repr(transparent)]
+pub(crate) struct Facts(u32);
 
 impl Facts {
     /// Nothing holds.
     pub(crate) const NONE: Self = Self(0);
     /// A read or an accept would not block.
-    pub(crate) const IN: Self = Self(1);
+    pub(crate) const IN: Self = Self(0x1);
     /// A write would not block.
-    pub(crate) const OUT: Self = Self(2);
+    pub(crate) const OUT: Self = Self(0x4);
     /// The peer has shut its writing half, or the whole connection.
-    pub(crate) const RDHUP: Self = Self(4);
+    pub(crate) const RDHUP: Self = Self(0x2000);
     /// Both halves are shut, the other end of a pipe is gone, or a stream was never connected.
-    pub(crate) const HUP: Self = Self(8);
+    pub(crate) const HUP: Self = Self(0x10);
     /// An error is pending.
-    pub(crate) const ERR: Self = Self(16);
+    pub(crate) const ERR: Self = Self(0x8);
     /// The number names nothing: the descriptor was closed.
-    pub(crate) const CLOSED: Self = Self(32);
+    pub(crate) const CLOSED: Self = Self(0x20);
     /// Urgent data has come that was not read past: a read stops at its mark, whatever lies behind.
-    pub(crate) const URGENT: Self = Self(64);
+    pub(crate) const URGENT: Self = Self(0x2);
 
     /// What is not simply readiness.
     pub(crate) const RARE: Self = Self(!(Self::IN.0 | Self::OUT.0));
+
+    /// These bits; what is not known stands for nothing.
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
 
     /// Whether every fact of `other` is among these.
     pub(crate) const fn has(self, other: Self) -> bool {
@@ -41,7 +53,7 @@ impl Facts {
     /// The directions in which something is ready, as the bits of an interest in them.
     #[inline]
     pub(crate) const fn directions(self) -> u32 {
-        (self.0 & (Self::IN.0 | Self::OUT.0)) as u32
+        self.0 & Self::IN.0 | (self.0 & Self::OUT.0) >> 1
     }
 
     /// Whether any fact of `other` is among these.
@@ -86,13 +98,16 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// One edge that the kernel reported: the token given at the back end, and what holds now.
+/// One edge that the kernel reported: what holds now, and the token given at the back end. It lies as
+/// Linux writes it.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[cfg_attr(target_arch = "x86_64", repr(packed))]
 pub(crate) struct Edge {
-    /// The token given when the descriptor was attached.
-    pub(crate) token: u64,
     /// What the kernel reported.
     pub(crate) facts: Facts,
+    /// The token given when the descriptor was attached.
+    pub(crate) token: u64,
 }
 
 /// One question "what holds now?", and its answer.

@@ -91,11 +91,26 @@ impl Mode {
 
 /// What a handler says it has drained, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Drained {
+pub(crate) struct Drained(u8);
+
+impl Drained {
+    /// Nothing is said.
+    pub(crate) const NONE: Self = Self(0);
     /// Reading would block.
-    pub(crate) read: bool,
+    pub(crate) const READ: Self = Self(1);
     /// Writing would block.
-    pub(crate) write: bool,
+    pub(crate) const WRITE: Self = Self(2);
+
+    /// What either of the two says.
+    #[inline]
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[inline]
+    fn directions(self) -> u32 {
+        self.0.into()
+    }
 }
 
 /// A value of the word.
@@ -399,7 +414,7 @@ impl Word {
     /// that wrong.
     #[inline]
     fn dried(self, drained: Drained) -> Self {
-        let dry = (u32::from(drained.read) | u32::from(drained.write) << 1) & !self.edges();
+        let dry = drained.directions() & !self.edges();
         self.without(dry << READY_SHIFT)
     }
 
@@ -530,7 +545,7 @@ impl Word {
     fn taken_and_parked(self) -> (Self, Turn) {
         match self.taken() {
             (word, Turn::Held(events)) => {
-                let (word, _) = word.returned(None, Drained::default(), 0);
+                let (word, _) = word.returned(None, Drained::NONE, 0);
                 (word, Turn::Held(events))
             }
             other => other,
@@ -916,7 +931,8 @@ mod tests {
             let bits = (bits | LIVE | HELD | ONE_SHOT)
                 & !(QUEUED | ENABLED | UNCHECKED | PENDING);
             let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
-            let drained = Drained { read, write };
+            let said = |said, drained| if said { drained } else { Drained::NONE };
+            let drained = said(read, Drained::READ).and(said(write, Drained::WRITE));
             let other = Mode { interest: Interest::from_bits(filter), edge, one_shot };
             for mode in [None, Some(word.mode()), Some(other)] {
                 if let Some(armed) = word.rearmed(mode, drained, harvest) {
@@ -983,12 +999,12 @@ mod tests {
     #[test]
     fn arming_with_a_hint_is_the_common_case() {
         let word = Word(u64::from(LIVE | HELD | ONE_SHOT | 1 | 1 << READY_SHIFT));
-        let hint = Drained { read: true, write: false };
+        let hint = Drained::READ;
         let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
         assert!(word.rearmed(None, hint, 3).is_some());
         assert!(word.rearmed(Some(room), hint, 3).is_some());
         assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_none());
-        assert!(word.rearmed(None, Drained::default(), 3).is_none(), "it is still ready");
+        assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
         assert!(word.with(SUSPECT).rearmed(None, hint, 3).is_none());
     }
 }

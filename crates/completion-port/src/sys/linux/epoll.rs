@@ -3,7 +3,7 @@
 //! which a thread sleeps.
 
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -31,8 +31,8 @@ const ROOM: usize = 64;
 /// How long a thread sleeps that may not be told of everything.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// Room for the kernel to write events to.
-type Events = [MaybeUninit<libc::epoll_event>; ROOM];
+/// Room for the kernel to write edges to.
+type Room = [MaybeUninit<Edge>];
 
 pub(in crate::sys) struct Epoll {
     process: Process,
@@ -102,43 +102,28 @@ fn delete(set: &OwnedFd, descriptor: Descriptor) {
     };
 }
 
-#[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
-#[inline]
-fn facts_of_edge(events: u32) -> Facts {
-    const READY: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
-    let fact = |bit: i32, fact| if events & bit as u32 != 0 { fact } else { Facts::NONE };
-    let ready = fact(libc::EPOLLIN, Facts::IN) | fact(libc::EPOLLOUT, Facts::OUT);
-    if events & !READY == 0 { ready } else { ready | rare_facts_of_edge(events) }
-}
-
-#[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
-#[cold]
-fn rare_facts_of_edge(events: u32) -> Facts {
-    let fact = |bit: i32, fact| if events & bit as u32 != 0 { fact } else { Facts::NONE };
-    fact(libc::EPOLLRDHUP, Facts::RDHUP)
-        | fact(libc::EPOLLHUP, Facts::HUP)
-        | fact(libc::EPOLLERR, Facts::ERR)
-        | fact(libc::EPOLLPRI, Facts::URGENT)
-}
-
-fn facts_of_poll(events: i16) -> Facts {
-    let known = [
-        (libc::POLLIN, Facts::IN),
-        (libc::POLLOUT, Facts::OUT),
-        (libc::POLLRDHUP, Facts::RDHUP),
-        (libc::POLLHUP, Facts::HUP),
-        (libc::POLLERR, Facts::ERR),
-        (libc::POLLNVAL, Facts::CLOSED),
-        (libc::POLLPRI, Facts::URGENT),
+// Facts have the bits of epoll_ctl(2) and poll(2), and an edge lies as epoll_wait(2) writes it.
+const _: () = {
+    let bits = [
+        (Facts::IN, libc::EPOLLIN, libc::POLLIN),
+        (Facts::OUT, libc::EPOLLOUT, libc::POLLOUT),
+        (Facts::RDHUP, libc::EPOLLRDHUP, libc::POLLRDHUP),
+        (Facts::HUP, libc::EPOLLHUP, libc::POLLHUP),
+        (Facts::ERR, libc::EPOLLERR, libc::POLLERR),
+        (Facts::URGENT, libc::EPOLLPRI, libc::POLLPRI),
+        (Facts::CLOSED, libc::POLLNVAL as i32, libc::POLLNVAL),
     ];
-    let mut facts = Facts::NONE;
-    for (bit, fact) in known {
-        if events & bit != 0 {
-            facts |= fact;
-        }
+    let mut number = 0;
+    while number < bits.len() {
+        let (fact, epoll, poll) = bits[number];
+        assert!(fact.bits() == epoll as u32 && fact.bits() == poll as u32);
+        number += 1;
     }
-    facts
-}
+    assert!(size_of::<Edge>() == size_of::<libc::epoll_event>());
+    assert!(align_of::<Edge>() == align_of::<libc::epoll_event>());
+    assert!(offset_of!(Edge, facts) == offset_of!(libc::epoll_event, events));
+    assert!(offset_of!(Edge, token) == offset_of!(libc::epoll_event, u64));
+};
 
 /// One poll(2) for at most `ROOM` questions. False if there are more than the process may ask at once.
 fn poll(probes: &mut [Probe]) -> bool {
@@ -161,7 +146,7 @@ fn poll(probes: &mut [Probe]) -> bool {
         // A signal, or a passing lack of kernel memory: asked again.
     }
     for (question, probe) in questions.iter().zip(probes.iter_mut()) {
-        probe.facts = facts_of_poll(question.revents);
+        probe.facts = Facts::from_bits(question.revents.cast_unsigned().into());
     }
     true
 }
@@ -210,30 +195,25 @@ impl Epoll {
         &self.sets[descriptor.cast_unsigned() as usize & (self.sets.len() - 1)]
     }
 
-    /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns early for a signal, as it likes.
-    fn wait(
-        &self,
-        set: &OwnedFd,
-        events: &mut Events,
-        room: usize,
-        timeout: Option<Duration>,
-    ) -> usize {
-        let most = i32::try_from(room.min(ROOM)).unwrap_or(1);
+    /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns early for a signal, as it likes. The first
+    /// edges of `room` have been written then, as many as it says.
+    fn wait(&self, set: &OwnedFd, room: &mut Room, timeout: Option<Duration>) -> usize {
+        let most = i32::try_from(room.len().min(ROOM)).unwrap_or(1);
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
             Some(timeout) => {
-                if let Some(count) = self.wait_precisely(set, events, most, timeout) {
+                if let Some(count) = self.wait_precisely(set, room, most, timeout) {
                     return count;
                 }
                 crate::timeout::whole_milliseconds(timeout)
             }
         };
         // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
-        // - valid for writes: `events` has ROOM elements, and `most` is at most that;
+        // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
         // - not shared: it is borrowed mutably over the call.
         let count =
-            unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr().cast(), most, limit) };
+            unsafe { libc::epoll_wait(set.as_raw_fd(), room.as_mut_ptr().cast(), most, limit) };
         // An error is EINTR, and the caller looks at the clock again.
         usize::try_from(count).unwrap_or(0)
     }
@@ -242,7 +222,7 @@ impl Epoll {
     fn wait_precisely(
         &self,
         set: &OwnedFd,
-        events: &mut Events,
+        room: &mut Room,
         most: i32,
         timeout: Duration,
     ) -> Option<usize> {
@@ -252,13 +232,13 @@ impl Epoll {
         let limit = crate::timeout::timespec(timeout);
         // SAFETY: epoll_pwait2(2) writes at most `most` events at the first pointer, reads a timespec
         // at the second, and takes no signal mask from a null pointer.
-        // - valid for writes: `events` has ROOM elements, and `most` is at most that;
+        // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
         // - valid for reads: `limit` lives until the call returns.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
                 set.as_raw_fd(),
-                events.as_mut_ptr(),
+                room.as_mut_ptr(),
                 most,
                 &raw const limit,
                 std::ptr::null::<libc::sigset_t>(),
@@ -317,35 +297,30 @@ impl Backend for Epoll {
 
     fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
-        let mut events = [const { MaybeUninit::uninit() }; ROOM];
-        let count = self.wait(&self.sets[set], &mut events, edges.capacity(), timeout);
-        let mut woken = false;
-        for event in &events[..count] {
-            // SAFETY: `assume_init` demands a value.
-            // - the kernel wrote the first `count` events.
-            let event = unsafe { event.assume_init() };
-            let token = event.u64;
-            if token == WAKE {
-                woken = true;
-            } else {
-                edges.push(Edge { token, facts: facts_of_edge(event.events) });
-            }
+        let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout);
+        // SAFETY: `set_len` demands that so many elements lie within the capacity and have values.
+        // - within: the spare capacity is all of it, since the list is empty, and `wait` wrote there;
+        // - values: `wait` says that the first `count` have been written.
+        unsafe { edges.set_len(count) };
+        let woken = edges.iter().any(|edge| edge.token == WAKE);
+        if woken {
+            edges.retain(|edge| edge.token != WAKE);
         }
         woken
     }
 
     fn doze(&self, timeout: Option<Duration>) -> u64 {
         let Some(top) = &self.top else { return 0 };
-        let mut events = [const { MaybeUninit::uninit() }; ROOM];
+        let mut room = [const { MaybeUninit::uninit() }; ROOM];
         let is_blind = self.is_blind.load(Relaxed);
         let limit =
             if is_blind { timeout.map_or(BLIND, |time| time.min(BLIND)).into() } else { timeout };
-        let count = self.wait(top, &mut events, ROOM, limit);
+        let count = self.wait(top, &mut room, limit);
         let mut ready = if is_blind { u64::MAX } else { 0 };
-        for event in &events[..count] {
+        for edge in &room[..count] {
             // SAFETY: `assume_init` demands a value.
-            // - the kernel wrote the first `count` events.
-            let token = unsafe { event.assume_init() }.u64;
+            // - `wait` says that the first `count` have been written.
+            let token = unsafe { edge.assume_init() }.token;
             if token != WAKE {
                 ready |= 1 << token;
             }
