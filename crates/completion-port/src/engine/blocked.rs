@@ -43,8 +43,7 @@ impl Engine {
     pub(super) fn until_next_look(shared: &Shared, now: Duration) -> Duration {
         let Sleepers { observed, found_at, due, .. } = shared.sleepers;
         let is_likely = observed > 0 && found_at.is_some_and(|found| now < found + LIKELY);
-        // As long as a seat is free, a packet waits for nobody who sleeps.
-        if !is_likely || shared.seats.has_room() {
+        if !is_likely {
             return TICK;
         }
         due.filter(|due| now < *due).map_or(TICK / 4, |due| (due - now).min(TICK / 4))

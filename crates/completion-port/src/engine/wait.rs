@@ -65,8 +65,8 @@ impl Engine {
         seat.presumed_blocked.store(false, Relaxed);
         let me = seat.number;
         let mut called = false;
-        // Who watches leaves the kernel's wait to the threads that run, unless they do not come
-        // back for it within a tick, or it is called.
+        // Who watches leaves the port to the threads that run, unless they do not come back within a
+        // tick, or it is called.
         let mut patient = true;
         let measured = self.end_share(seat);
         let mut shared = self.lock();
@@ -106,11 +106,17 @@ impl Engine {
                 self.notify_all(ended);
                 return Waited::Closed;
             }
-            if !shared.recheck.is_empty() && shared.seats.has_room() {
+            // What there is to find, here and with the kernel, is left to those who run.
+            let leaves = patient
+                && shared.seats.watching() == Some(me)
+                && shared.seats.running() > 0
+                && !shared.pace.is_long();
+            let takes = shared.seats.has_room() && !leaves;
+            if !shared.recheck.is_empty() && takes {
                 shared = self.recheck(shared, seat, scratch);
                 continue;
             }
-            if !shared.ready.is_empty() && shared.seats.has_room() {
+            if !shared.ready.is_empty() && takes {
                 Self::recount(&mut shared);
                 if !shared.seats.has_room() {
                     continue;
@@ -155,6 +161,11 @@ impl Engine {
             };
             let left = deadline.map(|deadline| deadline.saturating_sub(now));
             if left == Some(Duration::ZERO) {
+                if leaves {
+                    // It is this thread's last chance to find something.
+                    patient = false;
+                    continue;
+                }
                 if can_poll && shared.seats.polling() == 0 && shared.asked == asked {
                     shared = self.ask(shared, seat, scratch, true);
                     continue;
@@ -166,7 +177,6 @@ impl Engine {
                 return Waited::TimedOut;
             }
             let mut timeout = left;
-            let mut yields = false;
             if shared.seats.watching() == Some(me) {
                 match shared.due {
                     Some(due) if due <= now => {
@@ -179,13 +189,11 @@ impl Engine {
                         let due = due.unwrap_or_else(|| Self::begin_watch(&mut shared, now));
                         let tick = due - now;
                         timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
-                        let runs = shared.seats.running() > 0;
-                        yields = patient && runs && !shared.pace.is_long();
                     }
                 }
             }
             shared.seats.rest(me);
-            if can_poll && !yields {
+            if can_poll && !leaves {
                 patient = false;
                 shared = self.doze(shared, seat, scratch, timeout);
             } else {

@@ -64,10 +64,12 @@ impl Engine {
         }
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
-            let Some(other) = shared.members[number].clone() else { continue };
+            let Shared { members, seen, seats, .. } = &mut *shared;
+            let Some(other) = &members[number] else { continue };
             let progress = other.seat.progress.load(Relaxed);
-            let stuck = std::mem::replace(&mut shared.seen[number], progress) == progress;
-            if stuck && shared.seats.status(number) == Status::Running {
+            let stuck = std::mem::replace(&mut seen[number], progress) == progress;
+            if stuck && seats.status(number) == Status::Running {
+                let other = other.clone();
                 self.take_back(&mut shared, &other.seat);
                 if examines && self.detects() && other.thread.glance().is_none() {
                     shared = self.examine(shared, &other, progress);
@@ -79,12 +81,13 @@ impl Engine {
         } else {
             Self::recount(&mut shared);
         }
-        let due = now + Self::until_next_look(&shared, now);
+        let tick = Self::until_next_look(&shared, now);
+        let due = now + tick;
         // Who came out of the kernel's wait not long ago, and runs, is left to come back for it. If that
         // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;
-        shared.visited = shared.visited.filter(|visited| runs && now + TICK / 4 <= *visited + TICK);
-        shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + TICK)));
+        shared.visited = shared.visited.filter(|visited| runs && now + tick / 4 <= *visited + tick);
+        shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + tick)));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;
         shared.handed_seen = shared.handed;

@@ -1110,10 +1110,71 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
     });
 }
 
-/// Rule 39: who comes back for the next packet by himself is left to do so. A millisecond begins anew
-/// whenever he does, and when it is over somebody else looks.
+/// Rule 39: who comes back for the next packet by himself is left to do so, whether it is still with the
+/// kernel or queued already. A millisecond begins anew whenever he does, and when it is over somebody else
+/// looks.
 #[test]
 fn who_comes_back_by_himself_is_left_to_do_so_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for queued in [false, true] {
+            let port = on.port::<usize, ()>(2);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+            let gates = [Gate::default(), Gate::default(), Gate::default()];
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                for count in 1..=2 {
+                    let (say, port, gates) = (say.clone(), &port, &gates);
+                    scope.spawn(move || {
+                        let mut batch = Batch::with_capacity(1);
+                        while let Ok(packets) = port.wait(&mut batch, None) {
+                            for packet in packets {
+                                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                                say.send((*ready.key(), thread::current().id())).unwrap();
+                                gates[*ready.key()].pass();
+                            }
+                        }
+                    });
+                    settle(on, port, count);
+                }
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                let (_, first) = next();
+                settle(on, &port, 1);
+                kernel.advance(Duration::from_micros(600));
+                if queued {
+                    // He finds both when he comes back, and leaves one of them in the queue.
+                    theirs[1].write(b"x").unwrap();
+                    theirs[2].write(b"x").unwrap();
+                    gates[0].open();
+                } else {
+                    gates[0].open();
+                    settle(on, &port, 2);
+                    theirs[1].write(b"x").unwrap();
+                }
+                assert_eq!(next(), (1, first), "he has come back for it");
+                settle(on, &port, 1);
+                if !queued {
+                    theirs[2].write(b"x").unwrap();
+                }
+                // The other one's first millisecond is over, but not that since the first one was there.
+                kernel.advance(Duration::from_micros(400));
+                assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "too soon");
+                kernel.advance(Duration::from_micros(600));
+                let (socket, second) = next();
+                assert_eq!(socket, 2);
+                assert_ne!(second, first);
+            });
+        }
+    });
+}
+
+/// Rule 39: whose time is over takes what is queued, even if he has left it to others so far.
+#[test]
+fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
     testkit::run(System::simulated, |on| {
         on.several_threads_wait();
         let kernel = on.kernel().unwrap();
@@ -1124,38 +1185,36 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
         register(&port, &ours);
         thread::scope(|scope| {
             let _end = End::of(&port, &gates);
-            for count in 1..=2 {
-                let (say, port, gates) = (say.clone(), &port, &gates);
-                scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
-                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                            say.send((*ready.key(), thread::current().id())).unwrap();
-                            gates[*ready.key()].pass();
-                        }
+            let (port, gates) = (&port, &gates);
+            scope.spawn(move || {
+                let mut batch = Batch::with_capacity(1);
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                        say.send(*ready.key()).unwrap();
+                        gates[*ready.key()].pass();
                     }
-                });
-                settle(on, port, count);
-            }
+                }
+            });
+            settle(on, port, 1);
+            let other = scope.spawn(move || {
+                let mut batch = Batch::with_capacity(1);
+                let packets = port.wait(&mut batch, Duration::from_micros(700)).unwrap();
+                packets.map(|packet| matches!(packet, Packet::Ready(_))).collect::<Vec<_>>()
+            });
+            settle(on, port, 2);
             let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
             theirs[0].write(b"x").unwrap();
-            let (_, first) = next();
-            settle(on, &port, 1);
-            kernel.advance(Duration::from_micros(600));
-            gates[0].open();
-            settle(on, &port, 2);
+            assert_eq!(next(), 0);
+            settle(on, port, 1);
+            kernel.advance(Duration::from_micros(300));
             theirs[1].write(b"x").unwrap();
-            assert_eq!(next(), (1, first), "he has come back for it");
-            settle(on, &port, 1);
             theirs[2].write(b"x").unwrap();
-            // The other one's first millisecond is over, but not that since the first one was there.
+            gates[0].open();
+            assert_eq!(next(), 1);
+            settle(on, port, 1);
             kernel.advance(Duration::from_micros(400));
-            assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "too soon");
-            kernel.advance(Duration::from_micros(600));
-            let (socket, second) = next();
-            assert_eq!(socket, 2);
-            assert_ne!(second, first);
+            assert_eq!(other.join().unwrap(), [true], "it is there, and nobody else takes it");
         });
     });
 }
