@@ -39,7 +39,8 @@ pub(super) struct Sleepers {
 }
 
 impl Engine {
-    /// How long the watching thread may look away.
+    /// How long the watching thread may look away, or leave the port to those who run: less than usual
+    /// where they have been found to sleep.
     pub(super) fn until_next_look(shared: &Shared, now: Duration) -> Duration {
         let Sleepers { observed, found_at, due, .. } = shared.sleepers;
         let is_likely = observed > 0 && found_at.is_some_and(|found| now < found + LIKELY);

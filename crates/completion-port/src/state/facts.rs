@@ -8,8 +8,8 @@ use crate::error::ErrorKind;
 /// The number by which the process names a kernel object.
 pub(crate) type Descriptor = i32;
 
-/// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`, and
-/// by the bits that these have on Linux, where nothing has to be translated then.
+/// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`, with the
+/// bits of the former, so that on Linux an edge needs no translation.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub(crate) struct Facts(u32);
@@ -34,11 +34,6 @@ impl Facts {
 
     /// What is not simply readiness.
     pub(crate) const RARE: Self = Self(!(Self::IN.0 | Self::OUT.0));
-
-    /// These bits; what is not known stands for nothing.
-    pub(crate) const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
 
     /// The bits.
     pub(crate) const fn bits(self) -> u32 {
