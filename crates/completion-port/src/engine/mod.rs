@@ -98,9 +98,13 @@ struct Shared {
     /// Which of the back end's sets are being harvested, and which is asked next.
     harvesting: Vec<bool>,
     next_set: usize,
-    /// Packets handed out so far, and how many there were when the watching thread last looked.
+    /// Who watches leaves the port to the threads that run, since they come back by themselves.
+    patient: bool,
+    /// Packets handed out so far; how many there were, and with those in the queue, when somebody last
+    /// looked.
     handed: u64,
     handed_seen: u64,
+    queued_seen: u64,
     stale: usize,
     /// A thread is replacing the kernel's sets.
     rebuilding: bool,
@@ -189,6 +193,7 @@ impl Engine {
                 seen: Vec::new(),
                 due: None,
                 visited: None,
+                patient: false,
                 ticked: Duration::ZERO,
                 examined: Duration::ZERO,
                 sleepers: Sleepers::default(),
@@ -201,6 +206,7 @@ impl Engine {
                 next_set: 0,
                 handed: 0,
                 handed_seen: 0,
+                queued_seen: 0,
                 stale: 0,
                 rebuilding: false,
                 loaded: 0,

@@ -248,6 +248,7 @@ impl Engine {
         }
         let seat = shared.seats.appoint()?;
         shared.due = None;
+        shared.patient = true;
         Some(Self::notice(shared, seat))
     }
 

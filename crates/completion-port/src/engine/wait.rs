@@ -65,9 +65,6 @@ impl Engine {
         seat.presumed_blocked.store(false, Relaxed);
         let me = seat.number;
         let mut called = false;
-        // Who watches leaves the port to the threads that run, unless they do not come back within a
-        // tick, or it is called.
-        let mut patient = true;
         let measured = self.end_share(seat);
         let mut shared = self.lock();
         if let Some(measured) = measured {
@@ -85,7 +82,7 @@ impl Engine {
                 shared = self.tick(shared, seat, scratch, now);
             }
         }
-        let asked = shared.asked;
+        let mut asked = shared.asked;
         loop {
             if shared.seats.status(me) == Status::Given {
                 shared.seats.run(me);
@@ -97,7 +94,9 @@ impl Engine {
             if shared.seats.status(me) == Status::Called {
                 shared.seats.answer(me);
                 called = true;
-                patient = false;
+                if shared.seats.watching() == Some(me) {
+                    shared.patient = false;
+                }
             }
             if Self::is_over(&shared) {
                 shared.seats.dismiss(me);
@@ -107,7 +106,7 @@ impl Engine {
                 return Waited::Closed;
             }
             // What there is to find, here and with the kernel, is left to those who run.
-            let leaves = patient
+            let leaves = shared.patient
                 && shared.seats.watching() == Some(me)
                 && shared.seats.running() > 0
                 && !shared.pace.is_long();
@@ -152,7 +151,7 @@ impl Engine {
             if !attended && shared.seats.watching().is_none() {
                 shared.seats.watch(me);
                 shared.due = None;
-                patient = !can_poll;
+                shared.patient = !can_poll;
             }
             let now = if deadline.is_some() || shared.seats.watching() == Some(me) {
                 self.backend.now()
@@ -162,8 +161,9 @@ impl Engine {
             let left = deadline.map(|deadline| deadline.saturating_sub(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
-                    // It is this thread's last chance to find something.
-                    patient = false;
+                    // It is this thread's last chance to find something, here or with the kernel.
+                    shared.patient = false;
+                    asked = shared.asked;
                     continue;
                 }
                 if can_poll && shared.seats.polling() == 0 && shared.asked == asked {
@@ -181,8 +181,6 @@ impl Engine {
                 match shared.due {
                     Some(due) if due <= now => {
                         shared = self.tick(shared, seat, scratch, now);
-                        // If they have come back for it meanwhile, it is still left to them.
-                        patient = shared.visited.is_some();
                         continue;
                     }
                     due => {
@@ -194,7 +192,9 @@ impl Engine {
             }
             shared.seats.rest(me);
             if can_poll && !leaves {
-                patient = false;
+                if shared.seats.watching() == Some(me) {
+                    shared.patient = false;
+                }
                 shared = self.doze(shared, seat, scratch, timeout);
             } else {
                 shared = self.park(shared, me, timeout);

@@ -87,6 +87,10 @@ impl Engine {
         // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;
         shared.visited = shared.visited.filter(|visited| runs && now + tick / 4 <= *visited + tick);
+        // Nor is he if something is still queued that was so at the last look.
+        let overdue = shared.handed < shared.queued_seen;
+        shared.queued_seen = shared.handed + shared.ready.len() as u64;
+        shared.patient = shared.visited.is_some() && !overdue;
         shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + tick)));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;

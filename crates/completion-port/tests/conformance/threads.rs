@@ -1172,50 +1172,108 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
     });
 }
 
-/// Rule 39: whose time is over takes what is queued, even if he has left it to others so far.
+/// Rule 39: what somebody who comes back in time has left in the queue twice is taken by another one.
+#[test]
+fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<usize, ()>(2);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..16).map(|_| on.unix_pair()).unzip();
+        let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
+        let (say, heard) = mpsc::channel();
+        register(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            for count in 1..=2 {
+                let (say, port, gates) = (say.clone(), &port, &gates);
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                            say.send((*ready.key(), thread::current().id())).unwrap();
+                            gates[*ready.key()].pass();
+                        }
+                    }
+                });
+                settle(on, port, count);
+            }
+            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+            theirs[0].write(b"x").unwrap();
+            let (mut socket, first) = next();
+            settle(on, &port, 1);
+            for socket in &theirs[1..] {
+                socket.write(b"x").unwrap();
+            }
+            for rounds in 0.. {
+                kernel.advance(Duration::from_micros(600));
+                gates[socket].open();
+                let (another, who) = next();
+                if who != first {
+                    break;
+                }
+                assert!(rounds < 5, "he is left alone with the queue");
+                socket = another;
+            }
+        });
+    });
+}
+
+/// Rule 39: whose time is over takes what is queued, or asks the kernel, even if he has left both to others
+/// so far.
 #[test]
 fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
     testkit::run(System::simulated, |on| {
         on.several_threads_wait();
         let kernel = on.kernel().unwrap();
-        let port = on.port::<usize, ()>(2);
-        let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
-        let gates = [Gate::default(), Gate::default(), Gate::default()];
-        let (say, heard) = mpsc::channel();
-        register(&port, &ours);
-        thread::scope(|scope| {
-            let _end = End::of(&port, &gates);
-            let (port, gates) = (&port, &gates);
-            scope.spawn(move || {
-                let mut batch = Batch::with_capacity(1);
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
-                        let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                        say.send(*ready.key()).unwrap();
-                        gates[*ready.key()].pass();
+        for queued in [false, true] {
+            // So that the first look is due a whole millisecond after the beginning.
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port::<usize, ()>(2);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+            let gates = [Gate::default(), Gate::default(), Gate::default()];
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                            say.send(*ready.key()).unwrap();
+                            gates[*ready.key()].pass();
+                        }
                     }
+                });
+                settle(on, port, 1);
+                let other = scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    let packets = port.wait(&mut batch, Duration::from_micros(700)).unwrap();
+                    packets.map(|packet| matches!(packet, Packet::Ready(_))).collect::<Vec<_>>()
+                });
+                settle(on, port, 2);
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(next(), 0);
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(300));
+                theirs[1].write(b"x").unwrap();
+                if queued {
+                    theirs[2].write(b"x").unwrap();
                 }
+                gates[0].open();
+                assert_eq!(next(), 1);
+                settle(on, port, 1);
+                if !queued {
+                    theirs[2].write(b"x").unwrap();
+                }
+                kernel.advance(Duration::from_micros(400));
+                assert_eq!(other.join().unwrap(), [true], "it is there, and nobody else takes it");
             });
-            settle(on, port, 1);
-            let other = scope.spawn(move || {
-                let mut batch = Batch::with_capacity(1);
-                let packets = port.wait(&mut batch, Duration::from_micros(700)).unwrap();
-                packets.map(|packet| matches!(packet, Packet::Ready(_))).collect::<Vec<_>>()
-            });
-            settle(on, port, 2);
-            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
-            theirs[0].write(b"x").unwrap();
-            assert_eq!(next(), 0);
-            settle(on, port, 1);
-            kernel.advance(Duration::from_micros(300));
-            theirs[1].write(b"x").unwrap();
-            theirs[2].write(b"x").unwrap();
-            gates[0].open();
-            assert_eq!(next(), 1);
-            settle(on, port, 1);
-            kernel.advance(Duration::from_micros(400));
-            assert_eq!(other.join().unwrap(), [true], "it is there, and nobody else takes it");
-        });
+        }
     });
 }
 
