@@ -193,6 +193,7 @@ impl Engine {
             shared.seats.rest(me);
             if can_poll && !leaves {
                 if shared.seats.watching() == Some(me) {
+                    // What it finds there it takes itself.
                     shared.patient = false;
                 }
                 shared = self.doze(shared, seat, scratch, timeout);

@@ -1110,6 +1110,22 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
     });
 }
 
+/// Takes one packet at a time, says whose it is and who has it, and passes its gate.
+fn take_one_by_one(
+    port: &Port<usize, ()>,
+    gates: &[Gate],
+    say: &mpsc::Sender<(usize, thread::ThreadId)>,
+) {
+    let mut batch = Batch::with_capacity(1);
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+            say.send((*ready.key(), thread::current().id())).unwrap();
+            gates[*ready.key()].pass();
+        }
+    }
+}
+
 /// Rule 39: who comes back for the next packet by himself is left to do so, whether it is still with the
 /// kernel or queued already. A millisecond begins anew whenever he does, and when it is over somebody else
 /// looks.
@@ -1128,16 +1144,7 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
                 let _end = End::of(&port, &gates);
                 for count in 1..=2 {
                     let (say, port, gates) = (say.clone(), &port, &gates);
-                    scope.spawn(move || {
-                        let mut batch = Batch::with_capacity(1);
-                        while let Ok(packets) = port.wait(&mut batch, None) {
-                            for packet in packets {
-                                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                                say.send((*ready.key(), thread::current().id())).unwrap();
-                                gates[*ready.key()].pass();
-                            }
-                        }
-                    });
+                    scope.spawn(move || take_one_by_one(port, gates, &say));
                     settle(on, port, count);
                 }
                 let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
@@ -1187,16 +1194,7 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
             let _end = End::of(&port, &gates);
             for count in 1..=2 {
                 let (say, port, gates) = (say.clone(), &port, &gates);
-                scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
-                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                            say.send((*ready.key(), thread::current().id())).unwrap();
-                            gates[*ready.key()].pass();
-                        }
-                    }
-                });
+                scope.spawn(move || take_one_by_one(port, gates, &say));
                 settle(on, port, count);
             }
             let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
@@ -1238,16 +1236,7 @@ fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
             thread::scope(|scope| {
                 let _end = End::of(&port, &gates);
                 let (port, gates) = (&port, &gates);
-                scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
-                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                            say.send(*ready.key()).unwrap();
-                            gates[*ready.key()].pass();
-                        }
-                    }
-                });
+                scope.spawn(move || take_one_by_one(port, gates, &say));
                 settle(on, port, 1);
                 let other = scope.spawn(move || {
                     let mut batch = Batch::with_capacity(1);
@@ -1255,7 +1244,7 @@ fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
                     packets.map(|packet| matches!(packet, Packet::Ready(_))).collect::<Vec<_>>()
                 });
                 settle(on, port, 2);
-                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it").0;
                 theirs[0].write(b"x").unwrap();
                 assert_eq!(next(), 0);
                 settle(on, port, 1);
