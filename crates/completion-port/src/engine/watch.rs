@@ -90,10 +90,10 @@ impl Engine {
         // Nor is he if something is still queued that was so at the last look.
         let overdue = shared.handed < shared.queued_seen;
         shared.queued_seen = shared.handed + shared.ready.len() as u64;
-        // Who watches may be in the kernel's wait, and takes what it finds there: whoever else looks only
-        // ends its patience.
-        let watches = shared.seats.watching() == Some(seat.number);
-        shared.patient = shared.visited.is_some() && !overdue && (watches || shared.patient);
+        // Who watches in the kernel's wait takes what it finds there itself.
+        let polls =
+            shared.seats.watching().is_some_and(|watching| shared.seats.is_polling(watching));
+        shared.patient = shared.visited.is_some() && !overdue && !polls;
         shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + tick)));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;
