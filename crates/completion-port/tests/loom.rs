@@ -719,6 +719,12 @@ impl ThreadHandle for LoomThread {
         }
         *token = false;
     }
+    fn nap(&self, until: Duration, last: Option<Duration>) {
+        let until = last.map_or(until, |last| until.min(last));
+        self.park(Some(until.saturating_sub(self.fake.time())));
+    }
+    /// Who naps here comes back early.
+    fn postpone(&self, _: Duration) {}
     fn unpark(&self) {
         *self.token.lock().unwrap() = true;
         self.given.notify_one();
@@ -767,6 +773,10 @@ impl Fake {
         let time = u64::try_from(timeout.as_micros()).unwrap();
         self.microseconds.fetch_add(time, SeqCst);
         thread::yield_now();
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_micros(self.microseconds.load(SeqCst))
     }
 
     fn arrive(&self) {
@@ -862,7 +872,7 @@ impl Backend for Handle {
         Ok(())
     }
     fn now(&self) -> Duration {
-        Duration::from_micros(self.0.microseconds.load(SeqCst))
+        self.0.time()
     }
     fn this_thread(&self) -> Box<dyn ThreadHandle> {
         Box::new(LoomThread {

@@ -13,6 +13,7 @@ use crate::state::queue::{Links, NIL, Node, POSTED, Row};
 use crate::state::seats::{SeatNumber, Status};
 use crate::state::slot::{Delivery, Next, Slot, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
+use crate::sys::backend::ThreadHandle;
 
 /// What a thread brings to a wait: room to work in, allocated once.
 #[derive(Debug, Default)]
@@ -176,46 +177,45 @@ impl Engine {
                 self.notify(notice);
                 return Waited::TimedOut;
             }
-            let mut timeout = left;
+            let mut due = None;
             if shared.seats.watching() == Some(me) {
-                match shared.due {
-                    Some(due) if due <= now => {
-                        shared = self.tick(shared, seat, scratch, now);
-                        continue;
-                    }
-                    due => {
-                        let due = due.unwrap_or_else(|| Self::begin_watch(&mut shared, now));
-                        let tick = due - now;
-                        timeout = Some(timeout.map_or(tick, |left| left.min(tick)));
-                    }
+                if shared.due.is_some_and(|due| due <= now) {
+                    shared = self.tick(shared, seat, scratch, now);
+                    continue;
                 }
+                due = shared.due.or_else(|| Some(Self::begin_watch(&mut shared, now)));
             }
             shared.seats.rest(me);
             if can_poll && !leaves {
-                if shared.seats.watching() == Some(me) {
+                let mut timeout = left;
+                if let Some(due) = due {
                     // What it finds there it takes itself.
                     shared.patient = false;
+                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due - now));
                 }
                 shared = self.doze(shared, seat, scratch, timeout);
             } else {
-                shared = self.park(shared, me, timeout);
+                shared = self.sleep(shared, me, |thread| match due {
+                    None => thread.park(left),
+                    Some(due) => thread.nap(due, deadline),
+                });
             }
         }
     }
 
-    /// Sleeps without the lock until somebody wants the calling thread, whose seat is `me`, or `timeout`
-    /// is over, or for no reason.
+    /// Sleeps without the lock, `how` it is told, until somebody wants the calling thread, whose seat is
+    /// `me`, or the time for it is over, or for no reason.
     #[inline(never)]
-    fn park<'e>(
+    fn sleep<'e>(
         &'e self,
         shared: MutexGuard<'e, Shared>,
         me: SeatNumber,
-        timeout: Option<Duration>,
+        how: impl FnOnce(&dyn ThreadHandle),
     ) -> MutexGuard<'e, Shared> {
         let member = shared.members[me].as_ref().expect("who waits has a seat");
         let thread = Arc::clone(&member.thread);
         drop(shared);
-        thread.park(timeout);
+        how(&*thread);
         self.lock()
     }
 
@@ -338,7 +338,7 @@ impl Engine {
         }
         if in_vain {
             // What is there is being harvested, and is found again until that is done.
-            shared = self.park(shared, seat.number, Some(MOMENT));
+            shared = self.sleep(shared, seat.number, |thread| thread.park(Some(MOMENT)));
         }
         shared
     }
@@ -404,15 +404,6 @@ impl Engine {
         shared.recheck.append(&self.nodes, recheck.into_list());
         self.tell_collectors(&shared);
         if woken { self.answer_wake(shared, seat) } else { shared }
-    }
-
-    /// The thread of `seat` comes from the kernel's wait, or has asked without waiting, and knows of every
-    /// set: noted for another one that watches.
-    #[inline]
-    fn note_visit(&self, shared: &mut Shared, seat: &Seat) {
-        if shared.seats.watching().is_some_and(|watching| watching != seat.number) {
-            shared.visited = Some(self.backend.now());
-        }
     }
 
     /// The kernel's sets are full of strays.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::seat::Seat;
 use super::wait::Scratch;
 use super::{Engine, Shared, token};
-use crate::state::seats::Status;
+use crate::state::seats::{SeatNumber, Status};
 use crate::sync::MutexGuard;
 use crate::trace::trace;
 
@@ -88,8 +88,7 @@ impl Engine {
         let runs = shared.seats.running() > 0;
         shared.visited = shared.visited.filter(|visited| runs && now + tick / 4 <= *visited + tick);
         // Nor is he if something is still queued that was so at the last look.
-        let overdue = shared.handed < shared.queued_seen;
-        shared.queued_seen = shared.handed + shared.ready.len() as u64;
+        let overdue = Self::is_overdue(&mut shared);
         // Who watches in the kernel's wait takes what it finds there itself.
         let polls =
             shared.seats.watching().is_some_and(|watching| shared.seats.is_polling(watching));
@@ -108,6 +107,51 @@ impl Engine {
             shared = self.ask(shared, seat, scratch, true);
         }
         shared
+    }
+
+    /// The thread of `seat` comes from the kernel's wait, or has asked without waiting, and knows of every
+    /// set; what it has found is not queued yet. Noted for another one that watches, and which is not
+    /// woken for what there is no need to look at.
+    #[inline]
+    pub(super) fn note_visit(&self, shared: &mut Shared, seat: &Seat) {
+        if let Some(watching) = shared.seats.watching()
+            && watching != seat.number
+        {
+            let now = self.backend.now();
+            shared.visited = Some(now);
+            // As it will be when the thread has come to its first packet: should it still be there at the
+            // next look, that is for how long it has been.
+            shared.seen[seat.number] = seat.progress.load(Relaxed).wrapping_add(1);
+            let tick = Self::until_next_look(shared, now);
+            let late = now + tick;
+            if shared.due.is_some_and(|due| due + tick / 2 <= late) {
+                Self::postpone_watch(shared, watching, late);
+            }
+        }
+    }
+
+    /// The thread of `watching` need not look before `due`, if the calling one, which has come to wait, is
+    /// the only one that there is to look after, and nothing has been left undone.
+    #[inline(never)]
+    fn postpone_watch(shared: &mut Shared, watching: SeatNumber, due: Duration) {
+        let others = shared.seats.running() + shared.seats.presumed_blocked() + shared.loaded;
+        if others > 0
+            || shared.seats.is_polling(watching)
+            || !shared.recheck.is_empty()
+            || Self::is_overdue(shared)
+        {
+            return;
+        }
+        shared.due = Some(due);
+        if let Some(member) = &shared.members[watching] {
+            member.thread.postpone(due);
+        }
+    }
+
+    /// Whether something is queued that was so the last time that this was asked.
+    fn is_overdue(shared: &mut Shared) -> bool {
+        let queued = shared.handed + shared.ready.len() as u64;
+        shared.handed < std::mem::replace(&mut shared.queued_seen, queued)
     }
 
     /// Replaces the kernel's set by one that has only the live registrations.

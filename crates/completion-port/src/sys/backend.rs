@@ -112,11 +112,20 @@ impl Origin {
 
 /// One thread that waits on a port now and then.
 pub(crate) trait ThreadHandle: Send + Sync {
-    /// Sleeps until [`ThreadHandle::unpark`] was called since the last `park`, or `timeout` is over
+    /// Sleeps until [`ThreadHandle::unpark`] was called since the last one, or `timeout` is over
     /// (`None`: no limit), or for no reason. Only the thread itself calls it.
     fn park(&self, timeout: Option<Duration>);
 
-    /// Ends the thread's present `park`, or its next one.
+    /// The same, until the back end's clock shows `until`, which [`ThreadHandle::postpone`] may move, or
+    /// `last` (`None`: for as long as others move it).
+    fn nap(&self, until: Duration, last: Option<Duration>);
+
+    /// Moves the end of the thread's present `nap` to `until`, but not beyond its `last`. No effect on a
+    /// thread that is not in one or is being unparked, nor where the system has no means for it: who naps
+    /// may always come back early.
+    fn postpone(&self, until: Duration);
+
+    /// Ends the thread's present `park` or `nap`, or its next one.
     fn unpark(&self);
 
     /// Whether the thread sleeps in the kernel at this moment, for whatever reason, or has ended;

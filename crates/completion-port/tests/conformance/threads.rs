@@ -1179,6 +1179,67 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
     });
 }
 
+/// Rule 39: as long as the only thread that runs keeps coming back within a millisecond, whoever watches is
+/// not woken at all; and is when that one has stayed away for a millisecond, or when his own time is over.
+#[test]
+fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
+    const TIMES: usize = 12;
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for limit in [None, Some(Duration::from_micros(600 * TIMES as u64 - 100))] {
+            // So that the first look is due a whole millisecond after the beginning.
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port::<usize, ()>(2);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..=TIMES).map(|_| on.unix_pair()).unzip();
+            let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                let begun = kernel.now();
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, 1);
+                let other = scope.spawn(move || {
+                    let taken: Vec<_> =
+                        port.wait(&mut Batch::with_capacity(1), limit).unwrap().collect();
+                    (taken.len(), kernel.now() - begun)
+                });
+                settle(on, port, 2);
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it").0;
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(next(), 0);
+                settle(on, port, 1);
+                let before = kernel.calls();
+                for socket in 1..TIMES {
+                    kernel.advance(Duration::from_micros(600));
+                    gates[socket - 1].open();
+                    settle(on, port, 2);
+                    theirs[socket].write(b"x").unwrap();
+                    assert_eq!(next(), socket);
+                    settle(on, port, 1);
+                }
+                let calls = kernel.calls() - before;
+                assert_eq!((calls.park, calls.unpark), (0, 0), "nobody is woken");
+                assert_eq!(calls.postpone, TIMES as u64 - 1);
+                if let Some(limit) = limit {
+                    kernel.advance(Duration::from_micros(500));
+                    assert_eq!(other.join().unwrap(), (0, limit));
+                    return;
+                }
+                theirs[TIMES].write(b"x").unwrap();
+                kernel.advance(Duration::from_micros(999));
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(1));
+                let (taken, at) = other.join().unwrap();
+                assert_eq!(taken, 1);
+                assert_eq!(at, Duration::from_micros(600 * (TIMES as u64 - 1) + 1000));
+            });
+        }
+    });
+}
+
 /// Rule 39: what somebody who comes back in time has left in the queue twice is taken by another one.
 #[test]
 fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::blocked;
+use super::clock;
 use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
@@ -436,11 +437,7 @@ impl Backend for Epoll {
     }
 
     fn now(&self) -> Duration {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: clock_gettime(2) writes one timespec at the pointer.
-        // - valid for writes: `time` lives until the call returns. This clock always exists.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-        crate::timeout::duration(time)
+        clock::now()
     }
 
     fn this_thread(&self) -> Box<dyn ThreadHandle> {

@@ -1,6 +1,7 @@
 //! Linux.
 
 mod blocked;
+mod clock;
 pub(super) mod epoll;
 mod process;
 mod thread;

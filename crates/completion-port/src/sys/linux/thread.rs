@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::blocked::Switches;
+use super::clock::{self, Timer};
 use super::process::Process;
 use crate::sys::backend::{Presence, ThreadHandle};
 
@@ -17,14 +18,23 @@ use crate::sys::backend::{Presence, ThreadHandle};
 /// `unpark` would be swallowed here.
 pub(super) struct Current {
     id: libc::c_long,
-    /// Whether the next `park` returns at once.
-    token: Mutex<bool>,
+    state: Mutex<State>,
     given: Condvar,
+    /// What the thread naps by, made for its first nap: a thread that never watches has none.
+    timer: OnceLock<Timer>,
     /// `/proc/self/task/TID/stat`, opened when somebody first looks, and kept open.
     stat: OnceLock<File>,
     process: Process,
     /// The scheduler's records, once somebody wants them.
     switches: OnceLock<Switches>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the next `park` or `nap` returns at once.
+    token: bool,
+    /// In a nap, which can be postponed until then.
+    nap: Option<Duration>,
 }
 
 impl Current {
@@ -34,38 +44,79 @@ impl Current {
         let id = unsafe { libc::syscall(libc::SYS_gettid) };
         Self {
             id,
-            token: Mutex::new(false),
+            state: Mutex::default(),
             given: Condvar::new(),
+            timer: OnceLock::new(),
             stat: OnceLock::new(),
             process,
             switches: OnceLock::new(),
         }
     }
 
-    fn token(&self) -> MutexGuard<'_, bool> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn timer(&self) -> Option<&Timer> {
+        if self.timer.get().is_none() {
+            // Only the thread itself makes one.
+            let _ = self.timer.set(Timer::new()?);
+        }
+        self.timer.get()
     }
 }
 
 impl ThreadHandle for Current {
     fn park(&self, timeout: Option<Duration>) {
-        let mut token = self.token();
-        if !*token {
+        let mut state = self.state();
+        if !state.token {
             // Waking for no reason is allowed: the caller looks again.
-            token = match timeout {
-                None => self.given.wait(token).unwrap_or_else(PoisonError::into_inner),
+            state = match timeout {
+                None => self.given.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(timeout) => {
-                    let woken = self.given.wait_timeout(token, timeout);
+                    let woken = self.given.wait_timeout(state, timeout);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        *token = false;
+        state.token = false;
+    }
+
+    fn nap(&self, until: Duration, last: Option<Duration>) {
+        let last = last.unwrap_or(Duration::MAX);
+        let until = until.min(last);
+        let Some(timer) = self.timer() else {
+            return self.park(Some(until.saturating_sub(clock::now())));
+        };
+        let mut state = self.state();
+        // Under the lock, as every other change of the timer: none is lost.
+        if !state.token && timer.set(until) {
+            state.nap = Some(last);
+            drop(state);
+            timer.wait();
+            state = self.state();
+            state.nap = None;
+        }
+        state.token = false;
+    }
+
+    fn postpone(&self, until: Duration) {
+        let state = self.state();
+        if let (State { token: false, nap: Some(last) }, Some(timer)) = (&*state, self.timer.get())
+        {
+            timer.set(until.min(*last));
+        }
     }
 
     fn unpark(&self) {
-        *self.token() = true;
-        self.given.notify_one();
+        let mut state = self.state();
+        state.token = true;
+        match (state.nap, self.timer.get()) {
+            (Some(_), Some(timer)) => {
+                timer.set(Duration::ZERO);
+            }
+            _ => self.given.notify_one(),
+        }
     }
 
     fn asleep(&self) -> Option<bool> {
@@ -113,7 +164,81 @@ fn state_of(line: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::state_of;
+    use std::sync::Arc;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::super::clock::now;
+    use super::*;
+
+    /// Lets a thread nap, and returns how long it did.
+    fn nap(
+        until: Duration,
+        last: Option<Duration>,
+        meanwhile: impl FnOnce(&Current, Duration),
+    ) -> Duration {
+        let begun = now();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let napping = scope.spawn(move || {
+                let current = Arc::new(Current::new(Process::current()));
+                say.send(Arc::clone(&current)).unwrap();
+                current.nap(begun + until, last.map(|last| begun + last));
+                now() - begun
+            });
+            let current = heard.recv().unwrap();
+            while current.state().nap.is_none() && !napping.is_finished() {
+                thread::yield_now();
+            }
+            meanwhile(&current, begun);
+            napping.join().unwrap()
+        })
+    }
+
+    const SOON: Duration = Duration::from_millis(20);
+    const LATER: Duration = Duration::from_millis(60);
+    const NEVER: Duration = Duration::from_secs(1000);
+
+    #[test]
+    fn a_nap_ends_when_it_was_to() {
+        assert!(nap(SOON, None, |_, _| {}) >= SOON);
+        assert!(nap(NEVER, Some(SOON), |_, _| {}) >= SOON);
+    }
+
+    #[test]
+    fn a_nap_that_is_postponed_lasts_longer() {
+        let mut in_time = false;
+        while !in_time {
+            let napped = nap(SOON, None, |current, begun| {
+                current.postpone(begun + LATER);
+                in_time = now() < begun + SOON;
+            });
+            assert!(!in_time || napped >= LATER);
+        }
+    }
+
+    #[test]
+    fn a_nap_is_not_postponed_beyond_its_last_moment() {
+        assert!(nap(SOON, Some(LATER), |current, _| current.postpone(NEVER)) < NEVER);
+    }
+
+    #[test]
+    fn a_napping_thread_is_unparked_and_nothing_postpones_that() {
+        let unparked = |current: &Current, begun| {
+            current.unpark();
+            current.postpone(begun + NEVER);
+        };
+        assert!(nap(NEVER, None, unparked) < NEVER);
+    }
+
+    #[test]
+    fn who_was_unparked_does_not_nap() {
+        let current = Current::new(Process::current());
+        current.postpone(NEVER);
+        current.unpark();
+        current.nap(now() + NEVER, None);
+        assert!(!current.state().token, "once");
+    }
 
     #[test]
     fn the_state_is_found_behind_any_name() {

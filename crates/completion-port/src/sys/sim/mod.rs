@@ -234,7 +234,9 @@ impl State {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
             Cause::Harvest(set) => !self.sets.get(set).is_some_and(Set::is_idle),
-            Cause::Park(token) => token.load(std::sync::atomic::Ordering::Relaxed),
+            Cause::Park(token) | Cause::Nap(token, _) => {
+                token.load(std::sync::atomic::Ordering::Relaxed)
+            }
         };
         !due && !called
     }
@@ -245,7 +247,7 @@ impl State {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
             Cause::Harvest(set) => Some(set),
-            Cause::Park(_) => None,
+            Cause::Park(_) | Cause::Nap(..) => None,
         };
         let Some(set) = self.sleepers.get(&number).and_then(set_of) else { return true };
         self.sleepers.range(number + 1..).all(|(_, later)| set_of(later) != Some(set))
@@ -343,6 +345,11 @@ impl Kernel {
         let mut entry = None;
         let mut cause = Some(cause);
         while !(state.is_next(entry) && ready(&mut state)) {
+            let until = match entry.and_then(|number| state.sleepers.get(&number)) {
+                // Somebody may have moved it.
+                Some(sleeper) => sleeper.until,
+                None => until,
+            };
             match until {
                 Some(until) if state.clock >= until => break,
                 Some(until) if !state.manual => {
