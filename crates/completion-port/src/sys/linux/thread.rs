@@ -85,12 +85,13 @@ impl ThreadHandle for Current {
     fn nap(&self, until: Duration, last: Option<Duration>) {
         let last = last.unwrap_or(Duration::MAX);
         let until = until.min(last);
-        let Some(timer) = self.timer() else {
-            return self.park(Some(until.saturating_sub(clock::now())));
-        };
         let mut state = self.state();
         // Under the lock, as every other change of the timer: none is lost.
-        if !state.token && timer.set(until) {
+        let Some(timer) = self.timer().filter(|timer| timer.set(until)) else {
+            drop(state);
+            return self.park(Some(until.saturating_sub(clock::now())));
+        };
+        if !state.token {
             state.nap = Some(last);
             drop(state);
             timer.wait();
@@ -113,6 +114,7 @@ impl ThreadHandle for Current {
         state.token = true;
         match (state.nap, self.timer.get()) {
             (Some(_), Some(timer)) => {
+                // Not refused: it was not when the nap began.
                 timer.set(Duration::ZERO);
             }
             _ => self.given.notify_one(),
@@ -164,8 +166,8 @@ fn state_of(line: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+    use std::sync::{Arc, mpsc};
     use std::thread;
 
     use super::super::clock::now;
@@ -238,6 +240,36 @@ mod tests {
         current.unpark();
         current.nap(now() + NEVER, None);
         assert!(!current.state().token, "once");
+    }
+
+    /// Whoever unparks is heard, whatever others do to the nap meanwhile.
+    #[test]
+    fn no_unpark_is_lost_among_naps_that_are_postponed() {
+        const TIMES: u32 = 2_000;
+        let current = Current::new(Process::current());
+        let (woken, over) = (AtomicU32::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while woken.load(SeqCst) < TIMES {
+                    current.nap(now() + NEVER, None);
+                    // More often than it was unparked would be allowed, but not seldom.
+                    woken.fetch_add(1, SeqCst);
+                }
+                over.store(true, SeqCst);
+            });
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    current.postpone(now() + NEVER);
+                }
+            });
+            while !over.load(SeqCst) {
+                let before = woken.load(SeqCst);
+                current.unpark();
+                while woken.load(SeqCst) == before && !over.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
     }
 
     #[test]
