@@ -3,6 +3,8 @@
 //! A handler that *runs* spins here, and one that *blocks* waits for a channel: on the real system
 //! the port looks at the thread, and a simulated kernel is told.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -14,6 +16,7 @@ use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Re
 use testkit::{Socket, System, on_every_system};
 
 use crate::call::{catch_signals, interrupt};
+use crate::removal::in_a_process_of_its_own;
 
 /// What keeps a handler running until the test opens it.
 #[derive(Default)]
@@ -1236,6 +1239,40 @@ fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
                 assert_eq!(taken, 1);
                 assert_eq!(at, Duration::from_micros(600 * (TIMES as u64 - 1) + 1000));
             });
+        }
+    });
+}
+
+/// Rule 39: also where there is no descriptor left for the timer of who watches.
+#[test]
+fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
+    if !in_a_process_of_its_own("threads::a_port_is_looked_at_with_no_descriptor_left_epoll") {
+        return;
+    }
+    let on = System::native();
+    let port = on.port::<usize, ()>(3);
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
+    let gate = Gate::default();
+    let (say, heard) = mpsc::channel();
+    register(&port, &ours);
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        for count in 1..=2 {
+            let (say, port, gate) = (say.clone(), &port, &gate);
+            scope.spawn(move || take_sockets(port, &say, gate));
+            settle(&on, port, count);
+        }
+        let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
+        let limit = libc::rlim_t::try_from(lowest_free).unwrap();
+        let none_left = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+        // SAFETY: setrlimit(2) reads a limit at the pointer.
+        // - valid for reads: `none_left` is a local.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none_left) }, 0);
+        let refused = File::open("/dev/null").unwrap_err().raw_os_error();
+        assert_eq!(refused, Some(libc::EMFILE));
+        for (socket, theirs) in theirs.iter().enumerate() {
+            theirs.write(b"x").unwrap();
+            assert_eq!(hear(&on, &heard, "somebody takes it"), socket);
         }
     });
 }
