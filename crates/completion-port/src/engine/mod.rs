@@ -82,6 +82,8 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
+    /// That was put off since the last look.
+    postponed: bool,
     /// When somebody last did, and when he also asked the system about those who do not move.
     ticked: Duration,
     examined: Duration,
@@ -192,6 +194,7 @@ impl Engine {
                 members: Vec::new(),
                 seen: Vec::new(),
                 due: None,
+                postponed: false,
                 visited: None,
                 patient: false,
                 ticked: Duration::ZERO,

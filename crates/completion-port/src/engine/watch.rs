@@ -19,6 +19,9 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// that comes to wait looks after the others so often.
 pub(super) const STUCK: Duration = Duration::from_micros(150);
 
+/// When a watch that was put off has another look.
+const SOON: Duration = Duration::from_micros(250);
+
 /// Edges of given-up registrations before the kernel's set is thought to be full of them.
 pub(super) const STALE_EDGES: usize = 1024;
 
@@ -41,6 +44,7 @@ impl Engine {
         }
         shared.ticked = now;
         shared.visited = None;
+        shared.postponed = false;
         let due = now + tick;
         shared.due = Some(due);
         due
@@ -58,9 +62,15 @@ impl Engine {
     ) -> MutexGuard<'e, Shared> {
         // First: whoever comes while this one looks without the lock must not look at once.
         shared.ticked = now;
-        let examines = now >= shared.examined + TICK;
+        // Who let the watch be put off has stayed away for a tick. Whether he is stuck the next look will
+        // tell, since what was seen of him last is older than that.
+        let has_stayed_away =
+            std::mem::take(&mut shared.postponed) && shared.due.is_some_and(|due| due <= now);
+        let examines = !has_stayed_away && now >= shared.examined + TICK;
         if examines {
             shared.examined = now;
+        } else if has_stayed_away {
+            shared.examined = (now + SOON).saturating_sub(TICK);
         }
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
@@ -82,7 +92,7 @@ impl Engine {
             Self::recount(&mut shared);
         }
         let tick = Self::until_next_look(&shared, now);
-        let due = now + tick;
+        let due = now + if has_stayed_away { SOON } else { tick };
         // Who came out of the kernel's wait not long ago, and runs, is left to come back for it. If that
         // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;
@@ -119,9 +129,6 @@ impl Engine {
         {
             let now = self.backend.now();
             shared.visited = Some(now);
-            // As it will be when the thread has come to its first packet: should it still be there at the
-            // next look, that is for how long it has been.
-            shared.seen[seat.number] = seat.progress.load(Relaxed).wrapping_add(1);
             let tick = Self::until_next_look(shared, now);
             let late = now + tick;
             if shared.due.is_some_and(|due| due + tick / 2 <= late) {
@@ -143,6 +150,7 @@ impl Engine {
             return;
         }
         shared.due = Some(due);
+        shared.postponed = true;
         if let Some(member) = &shared.members[watching] {
             member.thread.postpone(due);
         }

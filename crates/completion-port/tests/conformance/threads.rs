@@ -1114,12 +1114,18 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
 }
 
 /// Takes one packet at a time, says whose it is and who has it, and passes its gate.
-fn take_one_by_one(
+fn take_one_by_one(port: &Port<usize, ()>, gates: &[Gate], say: &mpsc::Sender<(usize, ThreadId)>) {
+    take_so_many(1, port, gates, say);
+}
+
+/// The same, with so many packets in a batch.
+fn take_so_many(
+    most: usize,
     port: &Port<usize, ()>,
     gates: &[Gate],
-    say: &mpsc::Sender<(usize, thread::ThreadId)>,
+    say: &mpsc::Sender<(usize, ThreadId)>,
 ) {
-    let mut batch = Batch::with_capacity(1);
+    let mut batch = Batch::with_capacity(most);
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
             let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
@@ -1273,6 +1279,109 @@ fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
         for (socket, theirs) in theirs.iter().enumerate() {
             theirs.write(b"x").unwrap();
             assert_eq!(hear(&on, &heard, "somebody takes it"), socket);
+        }
+    });
+}
+
+/// Rules 6 and 39: however long ago anybody has looked, because the watch was put off, who has had his packets
+/// for some microseconds keeps them, and his seat.
+#[test]
+fn who_has_just_come_is_neither_robbed_nor_replaced_though_the_watch_was_put_off_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for limit in 1..=2 {
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port::<usize, ()>(limit);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..4).map(|_| on.unix_pair()).unzip();
+            let gates = [(); 4].map(|()| Gate::default());
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                for count in 1..=2 {
+                    let say = say.clone();
+                    scope.spawn(move || take_so_many(4, port, gates, &say));
+                    settle(on, port, count);
+                }
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                let (_, first) = next();
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(600));
+                theirs[1..].iter().for_each(|socket| socket.write(b"x").map(drop).unwrap());
+                gates[0].open();
+                assert_eq!(next(), (1, first));
+                settle(on, port, 1);
+                let asked = kernel.calls().asleep;
+                for _ in 0..2 {
+                    kernel.advance(Duration::from_micros(5));
+                    script(on, first, true);
+                    let taken = port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count();
+                    assert_eq!(taken, 0, "they are another one's");
+                    script(on, first, false);
+                }
+                assert_eq!(kernel.calls().asleep, asked);
+                assert_eq!(port.stats().blocks_found, 0);
+            });
+        }
+    });
+}
+
+/// Rule 39: who has let the watch be put off, and then sleeps, is found soon after the millisecond is over
+/// in which he should have come back; so is one who does not even look at his packets.
+#[test]
+fn who_stays_away_after_the_watch_was_put_off_is_found_soon_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for sleeps in [true, false] {
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port_that::<usize, ()>(1, BlockDetection::Tick).unwrap();
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+            let gates = [(); 3].map(|()| Gate::default());
+            let (say, heard) = mpsc::channel();
+            register(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                let said = say.clone();
+                scope.spawn(move || {
+                    let mut batch = Batch::new();
+                    assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
+                    said.send((0, thread::current().id())).unwrap();
+                    gates[0].pass();
+                    let mut packets = port.wait(&mut batch, None).unwrap();
+                    let first = sleeps.then(|| packets.next());
+                    said.send((1, thread::current().id())).unwrap();
+                    gates[1].pass();
+                    drop(first);
+                });
+                settle(on, port, 1);
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, 2);
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                let (_, first) = next();
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(600));
+                theirs[1..].iter().for_each(|socket| socket.write(b"x").map(drop).unwrap());
+                gates[0].open();
+                assert_eq!(next(), (1, first));
+                settle(on, port, 1);
+                script(on, first, true);
+                kernel.advance(Duration::from_micros(1_000));
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(249));
+                settle(on, port, 1);
+                assert!(heard.try_recv().is_err(), "too soon");
+                kernel.advance(Duration::from_micros(1));
+                let (_, second) = next();
+                assert_ne!(second, first);
+                assert_eq!(port.stats().blocks_found, 1);
+                script(on, first, false);
+            });
         }
     });
 }
