@@ -82,8 +82,8 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
-    /// That was put off since the last look.
-    postponed: bool,
+    /// That look was put off, or began with what another one had seen: it comes long after `seen`.
+    outdated: bool,
     /// When somebody last did, and when he also asked the system about those who do not move.
     ticked: Duration,
     examined: Duration,
@@ -194,7 +194,7 @@ impl Engine {
                 members: Vec::new(),
                 seen: Vec::new(),
                 due: None,
-                postponed: false,
+                outdated: false,
                 visited: None,
                 patient: false,
                 ticked: Duration::ZERO,

@@ -19,7 +19,7 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// that comes to wait looks after the others so often.
 pub(super) const STUCK: Duration = Duration::from_micros(150);
 
-/// When a watch that was put off has another look.
+/// How soon the second look follows the first one of a watch.
 const SOON: Duration = Duration::from_micros(250);
 
 /// Edges of given-up registrations before the kernel's set is thought to be full of them.
@@ -34,6 +34,7 @@ impl Engine {
             // ever be found stuck if each began anew.
             let due = shared.ticked + tick;
             shared.due = Some(due);
+            shared.outdated = true;
             return due;
         }
         let Shared { members, seen, .. } = shared;
@@ -44,7 +45,7 @@ impl Engine {
         }
         shared.ticked = now;
         shared.visited = None;
-        shared.postponed = false;
+        shared.outdated = false;
         let due = now + tick;
         shared.due = Some(due);
         due
@@ -62,14 +63,15 @@ impl Engine {
     ) -> MutexGuard<'e, Shared> {
         // First: whoever comes while this one looks without the lock must not look at once.
         shared.ticked = now;
-        // Who let the watch be put off has stayed away for a tick. Whether he is stuck the next look will
-        // tell, since what was seen of him last is older than that.
-        let has_stayed_away =
-            std::mem::take(&mut shared.postponed) && shared.due.is_some_and(|due| due <= now);
-        let examines = !has_stayed_away && now >= shared.examined + TICK;
+        let examines = now >= shared.examined + TICK;
         if examines {
             shared.examined = now;
-        } else if has_stayed_away {
+        }
+        // The first look of a watch, or the first one after it was put off: most of those who are stuck have
+        // moved since they were seen. The second look will tell, and ask about them.
+        let is_first =
+            std::mem::take(&mut shared.outdated) && shared.due.is_some_and(|due| due <= now);
+        if is_first {
             shared.examined = (now + SOON).saturating_sub(TICK);
         }
         self.glance(&mut shared);
@@ -92,7 +94,7 @@ impl Engine {
             Self::recount(&mut shared);
         }
         let tick = Self::until_next_look(&shared, now);
-        let due = now + if has_stayed_away { SOON } else { tick };
+        let due = now + if is_first { SOON } else { tick };
         // Who came out of the kernel's wait not long ago, and runs, is left to come back for it. If that
         // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;
@@ -150,7 +152,7 @@ impl Engine {
             return;
         }
         shared.due = Some(due);
-        shared.postponed = true;
+        shared.outdated = true;
         if let Some(member) = &shared.members[watching] {
             member.thread.postpone(due);
         }
