@@ -7,6 +7,7 @@ mod c_library;
 mod callgrind;
 mod contenders;
 mod counters;
+mod distance;
 mod handover;
 mod histogram;
 mod load;

@@ -8,10 +8,15 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::distance;
 use crate::machine::Machine;
+use crate::statistics::{Estimate, paired_ratio};
 
 /// Counted up when the raw JSON changes its form.
 pub(crate) const FORMAT: u32 = 1;
+
+/// How far apart the processors were in a turn; no value if they were moved during it.
+pub(crate) const APART: &str = "apart";
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,6 +93,29 @@ impl Row {
 
     pub(crate) fn quantity(&self, name: &str) -> Option<&Quantity> {
         self.quantities.iter().find(|quantity| quantity.name == name)
+    }
+
+    /// This row's values divided by those of `below`, round by round, where the processors were as far apart
+    /// for the one as for the other.
+    pub(crate) fn ratio(&self, below: &Row, name: &str) -> Option<Estimate> {
+        let mut above = self.values(name).to_vec();
+        for (round, value) in above.iter_mut().enumerate() {
+            if !self.is_comparable(below, round) {
+                *value = None;
+            }
+        }
+        paired_ratio(&above, below.values(name))
+    }
+
+    /// Whether the processors did not move between this row's turn and the other one's. Where the distance
+    /// was not measured at all, nothing is known to the contrary.
+    pub(crate) fn is_comparable(&self, other: &Row, round: usize) -> bool {
+        let (ours, theirs) = (self.values(APART), other.values(APART));
+        if ours.iter().chain(theirs).all(Option::is_none) {
+            return true;
+        }
+        let at = |values: &[Option<f64>]| values.get(round).copied().flatten();
+        at(ours).zip(at(theirs)).is_some_and(|(ours, theirs)| distance::is_same(ours, theirs))
     }
 
     /// Adds the next round's value to a quantity, which is made if there is none of that name.
@@ -172,6 +200,30 @@ pub(crate) mod tests {
             contenders: Vec::new(),
             cells,
             seconds: 1.5,
+        }
+    }
+
+    fn row(apart: &[Option<f64>], cpu: &[f64]) -> Row {
+        let mut row = Row::default();
+        cpu.iter().for_each(|cpu| row.push("cpu", "ns", Some(*cpu)));
+        apart.iter().for_each(|apart| row.push(APART, "ns", *apart));
+        row
+    }
+
+    #[test]
+    fn ratios_are_of_rounds_in_which_the_processors_were_as_far_apart() {
+        let ours = row(&[Some(50.0), Some(500.0), Some(60.0), None], &[10.0; 4]);
+        let other =
+            row(&[Some(60.0), Some(50.0), Some(50.0), Some(50.0)], &[20.0, 99.0, 40.0, 99.0]);
+        assert_eq!(other.ratio(&ours, "cpu").unwrap().median, 3.0);
+        assert_eq!(ours.ratio(&other, "cpu").unwrap().median, 0.375);
+    }
+
+    #[test]
+    fn ratios_are_of_all_rounds_if_nobody_knows_where_the_processors_were() {
+        for apart in [&[][..], &[None, None]] {
+            let (ours, other) = (row(apart, &[10.0, 10.0]), row(apart, &[20.0, 40.0]));
+            assert_eq!(other.ratio(&ours, "cpu").unwrap().median, 3.0);
         }
     }
 

@@ -4,13 +4,15 @@
 //! and ends when nothing is under way, so that all the processor time in between belongs to its
 //! requests. The order of the turns is rotated from round to round.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use crate::contenders::Contender;
+use crate::distance;
 use crate::histogram::Histogram;
 use crate::load::{Handlers, Load, PORTION, Pattern, Tally};
 use crate::remote::Remote;
-use crate::report::{Cell, Row};
+use crate::report::{APART, Cell, Row};
 use crate::scenario::{CPU, RATE, Setup};
 use crate::server::Snapshot;
 
@@ -221,12 +223,14 @@ impl Entrant {
         if place.by_turn {
             self.connect(setup)?;
         }
+        let apart = distance::measure();
         self.load.run(warm_up(setup), WARM_UP, latencies)?;
         let before = self.remote.settle()?;
         latencies.clear();
         let tally = self.load.run(setup.pattern, setup.round, latencies)?;
         let after = self.remote.settle()?;
         note(row, setup, &tally, latencies, &before, &after);
+        note_distance(row, &apart, &distance::measure());
         if !self.weighed {
             self.weighed = true;
             let more = after.resident.saturating_sub(self.resident);
@@ -295,6 +299,23 @@ fn note(
     if let (Some(after), Some(before)) = (after.wakes, before.wakes) {
         row.push("own wakes", "", each(after, before));
     }
+}
+
+/// How far apart the processors were, before a turn and behind it.
+fn note_distance(row: &mut Row, before: &io::Result<Duration>, behind: &io::Result<Duration>) {
+    let (before, behind) = match (before, behind) {
+        (Ok(before), Ok(behind)) => (before.as_secs_f64() * 1e9, behind.as_secs_f64() * 1e9),
+        (Err(error), _) | (_, Err(error)) => {
+            let reason = error.to_string();
+            row.push(APART, "ns", None);
+            if let Some(apart) = row.quantities.iter_mut().find(|quantity| quantity.name == APART) {
+                apart.missing = Some(reason);
+            }
+            return;
+        }
+    };
+    let stayed = distance::is_same(before, behind);
+    row.push(APART, "ns", stayed.then(|| f64::midpoint(before, behind)));
 }
 
 /// Runs once more on a server of its own, in which the kernel counts.
@@ -368,6 +389,17 @@ mod tests {
         let after =
             Snapshot { processor_time: 5_001_000, voluntary_switches: 105, ..Snapshot::default() };
         note(row, setup, &tally, &latencies, &before, &after);
+    }
+
+    #[test]
+    fn a_distance_counts_only_if_it_stayed_the_same() {
+        let mut row = Row::default();
+        let near = || Ok(Duration::from_nanos(50));
+        note_distance(&mut row, &near(), &Ok(Duration::from_nanos(60)));
+        note_distance(&mut row, &near(), &Ok(Duration::from_nanos(500)));
+        note_distance(&mut row, &near(), &Err(io::ErrorKind::Unsupported.into()));
+        assert_eq!(row.values(APART), [Some(55.0), None, None]);
+        assert_eq!(row.quantities[0].missing.as_deref(), Some("unsupported"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::report::{Cell, Quantity, Report, Row};
-use crate::statistics::{Estimate, estimate_present, paired_ratio};
+use crate::statistics::{Estimate, estimate_present};
 
 /// Where, when and with what a run was made.
 pub(crate) fn head(report: &Report) -> String {
@@ -69,10 +69,24 @@ pub(crate) fn cell(cell: &Cell) -> String {
     let plural = if rounds == 1 { "" } else { "s" };
     let mut text = format!("\n{}: {} ({rounds} round{plural})\n", cell.scenario, cell.title);
     text.push_str(&align(rows, 1));
+    remarks.extend(moved(cell, rounds));
     for remark in remarks.iter().chain(&cell.notes) {
         let _: std::fmt::Result = writeln!(text, "  {remark}");
     }
     text
+}
+
+/// A remark about the rounds that give no ratio.
+fn moved(cell: &Cell, rounds: usize) -> Option<String> {
+    let (base, others) = cell.rows.split_first()?;
+    let pairs = |row: &Row| (0..rounds).filter(|round| row.is_comparable(base, *round)).count();
+    let (least, most) = (others.iter().map(pairs).min()?, others.iter().map(pairs).max()?);
+    (least < rounds).then(|| {
+        format!(
+            "The processors were moved: ratios are of the {least} to {most} rounds in which they were \
+             as far apart for both."
+        )
+    })
 }
 
 /// How many times better the first row is than this one, round by round: above 1 it is ahead,
@@ -83,8 +97,8 @@ pub(crate) fn advantage(
     row: &Row,
     more_is_better: bool,
 ) -> Option<Estimate> {
-    let (ours, theirs) = (base.values(&cell.compared), row.values(&cell.compared));
-    if more_is_better { paired_ratio(ours, theirs) } else { paired_ratio(theirs, ours) }
+    let (above, below) = if more_is_better { (base, row) } else { (row, base) };
+    above.ratio(below, &cell.compared)
 }
 
 /// Whether more is better of what is compared.
@@ -165,6 +179,7 @@ pub(crate) fn align(rows: Vec<Vec<String>>, left: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::APART;
     use crate::report::tests::{cell as made, report};
 
     fn line<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
@@ -188,6 +203,22 @@ mod tests {
         let text = cell(&made("S3", 2, 4, "rate", "1/s", &values));
         assert!(text.contains("ours/it, rate"), "{text}");
         assert_eq!(line(&text, "mio"), ["mio", "1000", "2.000", "(?)"]);
+    }
+
+    #[test]
+    fn it_is_told_of_how_many_rounds_the_ratios_are() {
+        let values = [("ours", vec![1000.0; 6]), ("mio", vec![1200.0; 6])];
+        let mut cell_ = made("S1", 2, 64, "cpu", "ns", &values);
+        assert!(!cell(&cell_).contains("moved"));
+        for apart in [50.0, 50.0, 50.0, 50.0, 500.0, 500.0] {
+            cell_.rows[0].push(APART, "ns", Some(50.0));
+            cell_.rows[1].push(APART, "ns", Some(apart));
+        }
+        let text = cell(&cell_);
+        assert!(
+            text.contains("The processors were moved: ratios are of the 4 to 4 rounds"),
+            "{text}"
+        );
     }
 
     #[test]

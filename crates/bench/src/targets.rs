@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
 use crate::scenario::{CPU, RATE};
-use crate::statistics::{Estimate, estimate_present, paired_ratio};
+use crate::statistics::{Estimate, estimate_present};
 use crate::table::{align, with_interval};
 
 /// The contender that is judged.
@@ -149,7 +149,7 @@ fn floor(cell: &Cell, what: String, measured: Option<Estimate>, floor: f64) -> J
 }
 
 fn ratio(cell: &Cell, quantity: &str, above: &str, below: &str) -> Option<Estimate> {
-    paired_ratio(cell.row(above)?.values(quantity), cell.row(below)?.values(quantity))
+    cell.row(above)?.ratio(cell.row(below)?, quantity)
 }
 
 /// The best of all others by the median.
