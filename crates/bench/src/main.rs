@@ -60,6 +60,12 @@ enum Command {
         /// Write the plot
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
+        /// Only turns in which the processors were nearer to each other than so many nanoseconds
+        #[arg(long, value_name = "NS", conflicts_with = "farther")]
+        nearer: Option<f64>,
+        /// Only turns in which they were farther apart
+        #[arg(long, value_name = "NS")]
+        farther: Option<f64>,
     },
     #[command(hide = true)]
     Server(server::Options),
@@ -94,7 +100,9 @@ fn main() -> ExitCode {
     }
     let outcome = match arguments.command {
         None => run::run(&arguments.run),
-        Some(Command::Report { file, plot }) => report(&file, plot.as_deref()),
+        Some(Command::Report { file, plot, nearer, farther }) => {
+            report(&file, plot.as_deref(), nearer, farther)
+        }
         Some(Command::Server(options)) => server::run(&options).map_err(Failure::Broken),
         Some(Command::Model(options)) => {
             model::run(&options);
@@ -123,8 +131,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(file: &std::path::Path, plot: Option<&std::path::Path>) -> Result<(), Failure> {
-    let report = Report::read(file).map_err(Failure::Unusable)?;
+fn report(
+    file: &std::path::Path,
+    plot: Option<&std::path::Path>,
+    nearer: Option<f64>,
+    farther: Option<f64>,
+) -> Result<(), Failure> {
+    let mut report = Report::read(file).map_err(Failure::Unusable)?;
+    if let Some(limit) = nearer {
+        report.keep(|apart| apart < limit);
+    }
+    if let Some(limit) = farther {
+        report.keep(|apart| apart > limit);
+    }
     run::show(&report, plot)
 }
 

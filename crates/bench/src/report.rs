@@ -151,6 +151,22 @@ impl Report {
         fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
+    /// Forgets the turns in which the processors were not as far apart as is wanted, and the cells that do
+    /// not say how far that was.
+    pub(crate) fn keep(&mut self, is_wanted: impl Fn(f64) -> bool) {
+        self.cells.retain(|cell| cell.rows.iter().any(|row| row.quantity(APART).is_some()));
+        for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {
+            let apart = row.values(APART).to_vec();
+            // What was measured once, not in each turn, has nothing to do with it.
+            let of_turns = row.quantities.iter_mut().filter(|it| it.values.len() == apart.len());
+            for quantity in of_turns {
+                for (value, apart) in quantity.values.iter_mut().zip(&apart) {
+                    *value = value.filter(|_| apart.is_some_and(&is_wanted));
+                }
+            }
+        }
+    }
+
     pub(crate) fn read(file: &Path) -> Result<Report, String> {
         let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let report: Report = serde_json::from_str(&text)
@@ -217,6 +233,19 @@ pub(crate) mod tests {
             row(&[Some(60.0), Some(50.0), Some(50.0), Some(50.0)], &[20.0, 99.0, 40.0, 99.0]);
         assert_eq!(other.ratio(&ours, "cpu").unwrap().median, 3.0);
         assert_eq!(ours.ratio(&other, "cpu").unwrap().median, 0.375);
+    }
+
+    #[test]
+    fn only_turns_with_the_wanted_distance_are_kept() {
+        let mut near = row(&[Some(50.0), Some(500.0), None], &[10.0, 20.0, 30.0]);
+        near.push("syscalls", "", Some(2.0));
+        let with = |row| Cell { rows: vec![row], ..Cell::default() };
+        let mut report = report(vec![with(near), with(row(&[], &[10.0]))]);
+        report.keep(|apart| apart < 150.0);
+        assert_eq!(report.cells.len(), 1);
+        let row = &report.cells[0].rows[0];
+        assert_eq!(row.values("cpu"), [Some(10.0), None, None]);
+        assert_eq!(row.values("syscalls"), [Some(2.0)]);
     }
 
     #[test]

@@ -40,6 +40,6 @@ pub enum BlockDetection {
     /// look, and so does the one that watches; from the first wait of each thread on.
     Switches,
     /// While packets wait, the thread that watches asks the system about each thread that has made no
-    /// progress for a millisecond.
+    /// progress since it last looked, a quarter of a millisecond to a whole one before.
     Tick,
 }
