@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// One measurement, a millisecond or less.
 const PASSES: u32 = 2000;
+
+/// In the place of a number: one of the threads does not take part.
+const STOP: u32 = u32::MAX;
 
 /// Two distances are the same if neither is so many times the other.
 const SAME: f64 = 2.0;
@@ -25,24 +28,34 @@ pub(crate) fn measure() -> io::Result<Duration> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "there is only one processor"));
     };
     let line = AtomicU32::new(0);
-    let pass = |cpu, turn: u32| -> io::Result<Duration> {
+    let pass = &|cpu, turn: u32| -> io::Result<Duration> {
         let mut only = CpuSet::new();
         only.set(cpu);
-        // The thread ends with this; and who could not be moved passes the line on all the same.
-        let moved = sched_setaffinity(None, &only);
+        // The thread ends with this.
+        if let Err(error) = sched_setaffinity(None, &only) {
+            line.store(STOP, Release);
+            return Err(error.into());
+        }
         let begun = Instant::now();
         for number in (turn..2 * PASSES).step_by(2) {
-            while line.load(Acquire) != number {
-                std::hint::spin_loop();
+            loop {
+                match line.load(Acquire) {
+                    STOP => return Err(io::Error::other("the other thread has not come")),
+                    seen if seen == number => break,
+                    _ => std::hint::spin_loop(),
+                }
             }
-            line.store(number + 1, Release);
+            // Not over the other one's word that it will not come.
+            let _ = line.compare_exchange(number, number + 1, AcqRel, Acquire);
         }
-        moved?;
         Ok(begun.elapsed() / PASSES)
     };
     thread::scope(|scope| {
-        let other = scope.spawn(|| pass(last, 1));
-        let one = scope.spawn(|| pass(first, 0));
+        let start = |cpu, turn| {
+            let started = thread::Builder::new().spawn_scoped(scope, move || pass(cpu, turn));
+            started.inspect_err(|_| line.store(STOP, Release))
+        };
+        let (one, other) = (start(first, 0)?, start(last, 1)?);
         // Whoever came first has waited for the other one to begin.
         let (one, other) = (one.join(), other.join());
         let panicked = |_| io::Error::other("a thread panicked");

@@ -79,9 +79,19 @@ pub(crate) fn cell(cell: &Cell) -> String {
 /// A remark about the rounds that give no ratio.
 fn moved(cell: &Cell, rounds: usize) -> Option<String> {
     let (base, others) = cell.rows.split_first()?;
-    let pairs = |row: &Row| (0..rounds).filter(|round| row.is_comparable(base, *round)).count();
-    let (least, most) = (others.iter().map(pairs).min()?, others.iter().map(pairs).max()?);
-    (least < rounds).then(|| {
+    let has = |row: &Row, round: usize| {
+        row.values(&cell.compared).get(round).is_some_and(Option::is_some)
+    };
+    let pairs = |row: &Row| -> (usize, usize) {
+        let both: Vec<usize> =
+            (0..rounds).filter(|round| has(row, *round) && has(base, *round)).collect();
+        (both.iter().filter(|round| row.is_comparable(base, **round)).count(), both.len())
+    };
+    let pairs: Vec<_> = others.iter().map(pairs).filter(|(_, both)| *both > 0).collect();
+    let moved = pairs.iter().any(|(comparable, both)| comparable < both);
+    let comparable = || pairs.iter().map(|(comparable, _)| *comparable);
+    let (least, most) = (comparable().min()?, comparable().max()?);
+    moved.then(|| {
         format!(
             "The processors were moved: ratios are of the {least} to {most} rounds in which they were \
              as far apart for both."
@@ -210,6 +220,9 @@ mod tests {
         let values = [("ours", vec![1000.0; 6]), ("mio", vec![1200.0; 6])];
         let mut cell_ = made("S1", 2, 64, "cpu", "ns", &values);
         assert!(!cell(&cell_).contains("moved"));
+        let mut failed = Row { contender: "tokio".to_owned(), ..Row::default() };
+        failed.push("cpu", "ns", None);
+        cell_.rows.push(failed);
         for apart in [50.0, 50.0, 50.0, 50.0, 500.0, 500.0] {
             cell_.rows[0].push(APART, "ns", Some(50.0));
             cell_.rows[1].push(APART, "ns", Some(apart));

@@ -72,7 +72,7 @@ impl Engine {
         let is_first =
             std::mem::take(&mut shared.outdated) && shared.due.is_some_and(|due| due <= now);
         if is_first {
-            shared.examined = (now + SOON).saturating_sub(TICK);
+            shared.examined = shared.examined.min((now + SOON).saturating_sub(TICK));
         }
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
@@ -94,7 +94,7 @@ impl Engine {
             Self::recount(&mut shared);
         }
         let tick = Self::until_next_look(&shared, now);
-        let due = now + if is_first { SOON } else { tick };
+        let due = now + if is_first { tick.min(SOON) } else { tick };
         // Who came out of the kernel's wait not long ago, and runs, is left to come back for it. If that
         // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;

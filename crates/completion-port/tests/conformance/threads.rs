@@ -1386,6 +1386,81 @@ fn who_stays_away_after_the_watch_was_put_off_is_found_soon_sim() {
     });
 }
 
+/// Rule 39: a thread that sleeps is asked about, also if the watch changes hands between any two looks, and
+/// the looks follow each other sooner than usual, because another thread sleeps for a moment again and again.
+#[test]
+fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
+    const STEPS: usize = 40;
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        kernel.advance(Duration::from_millis(2));
+        let port = on.port_that::<usize, ()>(4, BlockDetection::Automatic).unwrap();
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..STEPS + 2).map(|_| on.unix_pair()).unzip();
+        let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
+        let (say, heard) = mpsc::channel();
+        register(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            let (port, gates) = (&port, &gates);
+            for count in 1..=4 {
+                let say = say.clone();
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, count);
+            }
+            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+            theirs[0].write(b"x").unwrap();
+            // From now on this one has records.
+            let (_, observed) = next();
+            settle(on, port, 3);
+            script(on, observed, true);
+            let begun = kernel.now();
+            while port.stats().blocks_found == 0 {
+                kernel.advance(Duration::from_micros(250));
+                settle(on, port, 3);
+                assert!(kernel.now() < begun + Duration::from_millis(20), "it is not found");
+            }
+            script(on, observed, false);
+            let sleep_anew = || {
+                script(on, observed, false);
+                script(on, observed, true);
+            };
+            theirs[1].write(b"x").unwrap();
+            let (_, stuck) = next();
+            settle(on, port, 2);
+            for _ in 0..2 {
+                kernel.advance(Duration::from_millis(1));
+                settle(on, port, 2);
+            }
+            let mut asked = u64::MAX;
+            for step in 2..STEPS + 2 {
+                if step == 10 {
+                    asked = kernel.calls().asleep;
+                    script(on, stuck, true);
+                }
+                if port.stats().blocks_found > 1 {
+                    break;
+                }
+                sleep_anew();
+                theirs[step].write(b"x").unwrap();
+                assert_eq!(next().0, step);
+                settle(on, port, 1);
+                for _ in 0..2 {
+                    kernel.advance(Duration::from_micros(40));
+                    settle(on, port, 1);
+                    sleep_anew();
+                }
+                gates[step].open();
+                settle(on, port, 2);
+            }
+            assert_eq!(port.stats().blocks_found, 2, "the other one is found as well");
+            assert!(kernel.calls().asleep > asked, "it was asked about");
+            script(on, observed, false);
+            script(on, stuck, false);
+        });
+    });
+}
+
 /// Rule 39: what somebody who comes back in time has left in the queue twice is taken by another one.
 #[test]
 fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
@@ -1789,6 +1864,8 @@ impl<'s> Blocked<'s> {
             let message = match packets.next() {
                 Some(Packet::Posted(message)) => message,
                 Some(Packet::Ready(_)) => READY,
+                // Taken back before this thread came to it.
+                None => continue,
                 other => panic!("{other:?}"),
             };
             self.say.send(message).unwrap();
