@@ -82,7 +82,7 @@ struct Shared {
     seen: Vec<u32>,
     /// When the watching thread looks next; `None` if it has not begun.
     due: Option<Duration>,
-    /// That look was put off, or began with what another one had seen: it comes long after `seen`.
+    /// The watch was put off, or began with what somebody had seen before: `seen` is older than it.
     outdated: bool,
     /// When somebody last did, and when he also asked the system about those who do not move.
     ticked: Duration,

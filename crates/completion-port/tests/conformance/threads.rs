@@ -692,26 +692,7 @@ on_every_system! {
 
     /// Rule 39: while handlers run and nobody is in the kernel's wait, somebody looks.
     fn a_port_whose_handlers_do_not_come_back_is_not_deaf(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<usize, ()>(3);
-        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
-        let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
-        register(&port, &ours);
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            for count in 1..=2 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || take_sockets(port, &say, gate));
-                settle(system, port, count);
-            }
-            // The one in the kernel's wait goes off with the first; the other one takes its place.
-            theirs[0].write(b"x").unwrap();
-            assert_eq!(hear(system, &heard, "the first is taken"), 0);
-            theirs[1].write(b"x").unwrap();
-            assert_eq!(hear(system, &heard, "the second is taken"), 1);
-            assert_eq!(port.stats().running, 2);
-        });
+        an_unattended_port_is_looked_at(system, || {});
     }
 
     /// Rule 39: with every seat taken packets are found, but not handed out.
@@ -1249,13 +1230,10 @@ fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
     });
 }
 
-/// Rule 39: also where there is no descriptor left for the timer of who watches.
-#[test]
-fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
-    if !in_a_process_of_its_own("threads::a_port_is_looked_at_with_no_descriptor_left_epoll") {
-        return;
-    }
-    let on = System::native();
+/// Two threads wait. The one that takes the first socket does not come back, and the other one has to find the
+/// second, whatever was done before.
+fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
+    on.several_threads_wait();
     let port = on.port::<usize, ()>(3);
     let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
     let gate = Gate::default();
@@ -1266,8 +1244,25 @@ fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
         for count in 1..=2 {
             let (say, port, gate) = (say.clone(), &port, &gate);
             scope.spawn(move || take_sockets(port, &say, gate));
-            settle(&on, port, count);
+            settle(on, port, count);
         }
+        before();
+        // The one in the kernel's wait goes off with the first; the other one takes its place.
+        for (socket, theirs) in theirs.iter().enumerate() {
+            theirs.write(b"x").unwrap();
+            assert_eq!(hear(on, &heard, "somebody takes it"), socket);
+        }
+        assert_eq!(port.stats().running, 2);
+    });
+}
+
+/// Rule 39: also where there is no descriptor left for the timer of who watches.
+#[test]
+fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
+    if !in_a_process_of_its_own("threads::a_port_is_looked_at_with_no_descriptor_left_epoll") {
+        return;
+    }
+    an_unattended_port_is_looked_at(&System::native(), || {
         let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
         let limit = libc::rlim_t::try_from(lowest_free).unwrap();
         let none_left = libc::rlimit { rlim_cur: limit, rlim_max: limit };
@@ -1276,10 +1271,6 @@ fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none_left) }, 0);
         let refused = File::open("/dev/null").unwrap_err().raw_os_error();
         assert_eq!(refused, Some(libc::EMFILE));
-        for (socket, theirs) in theirs.iter().enumerate() {
-            theirs.write(b"x").unwrap();
-            assert_eq!(hear(&on, &heard, "somebody takes it"), socket);
-        }
     });
 }
 
