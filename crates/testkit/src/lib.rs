@@ -7,7 +7,8 @@
 //!   system calls.
 //! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] tells what becomes of a
 //!   thread that runs.
-//! * [`sandbox`] takes a system call away from a test. [`Dice`] are chance that can be had again.
+//! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs.
+//! * [`Dice`] are chance that can be had again.
 //!
 //! Whatever goes wrong in here makes the test fail: the constructors panic.
 #![allow(
@@ -17,6 +18,7 @@
 )]
 
 pub mod alloc;
+mod child;
 pub mod descriptors;
 mod dice;
 mod missing_page;
@@ -28,6 +30,7 @@ mod socket;
 pub mod syscalls;
 mod system;
 
+pub use child::spawn;
 pub use dice::Dice;
 pub use obstacle::Obstacle;
 pub use run::{Outcome, run};

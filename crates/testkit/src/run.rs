@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::System;
+use crate::{System, child};
 
 /// How long a test may take before it counts as stuck.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -35,8 +35,10 @@ impl<E: Debug> Outcome for Result<(), E> {
 ///
 /// Fails if the claim panics or returns an error, does not end, or leaves a socket or (simulated) a
 /// port behind. With `RUST_TEST_THREADS=1` in the environment, when no other test runs, any
-/// descriptor of the process that was left open is found too.
+/// descriptor of the process that was left open is found too. Meanwhile no other test
+/// [starts a process](crate::spawn).
 pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) {
+    let _undisturbed = child::undisturbed();
     let (done, end) = mpsc::channel::<()>();
     let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
     let before = alone.then(crate::descriptors::open);

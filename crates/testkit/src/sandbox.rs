@@ -61,12 +61,14 @@ pub fn run(name: &str, number: c_long, code: c_int) -> io::Result<()> {
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
-        .stdin(Stdio::null());
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // SAFETY: `pre_exec` demands a closure that does only what a forked child may: no lock, no
     // allocation.
     // - it makes two system calls; an error is made of a plain number.
     unsafe { command.pre_exec(move || refuse(number, code)) };
-    let output = command.output()?;
+    let output = crate::spawn(&mut command)?.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} failed in the sandbox: {said}{complained}");

@@ -34,6 +34,12 @@ impl ThreadNumber {
         self.status("nonvoluntary_ctxt_switches:").parse().unwrap()
     }
 
+    /// How often it went to sleep.
+    #[must_use]
+    pub fn sleeps_begun(self) -> u64 {
+        self.status("voluntary_ctxt_switches:").parse().unwrap()
+    }
+
     /// Whether it sleeps in the kernel at this moment.
     #[must_use]
     pub fn sleeps(self) -> bool {

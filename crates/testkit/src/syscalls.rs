@@ -209,7 +209,7 @@ pub fn count(name: &str) -> Result<Counts, Refused> {
     // - it makes two system calls; the error of the first is made of a plain number.
     unsafe { command.pre_exec(begin) };
     // The trace belongs to this thread: it makes the child, and it alone waits.
-    let child = command.spawn().map_err(refused("ptrace(PTRACE_TRACEME)"))?;
+    let child = crate::spawn(&mut command).map_err(refused("ptrace(PTRACE_TRACEME)"))?;
     let process = libc::pid_t::try_from(child.id()).unwrap();
     let mut watch = Watch::new(process);
     let mut begun = false;

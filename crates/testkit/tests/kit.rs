@@ -4,9 +4,10 @@
 use std::io;
 use std::net::Shutdown;
 use std::panic::catch_unwind;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Mutex, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use testkit::scheduler::{self, ThreadNumber};
@@ -116,6 +117,27 @@ fn a_socket_that_is_left_open_is_found() {
 fn a_claim_that_fails_fails_the_test() {
     let fail = |_: &System| Err::<(), _>("no");
     assert!(catch_unwind(|| testkit::run(System::simulated, fail)).is_err());
+}
+
+#[test]
+fn no_process_is_made_while_a_claim_runs() {
+    static MADE: AtomicBool = AtomicBool::new(false);
+    static MAKER: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+    testkit::run(System::simulated, |system: &System| {
+        let maker = thread::spawn(|| {
+            let mut child = testkit::spawn(&mut Command::new("true")).unwrap();
+            MADE.store(true, SeqCst);
+            assert!(child.wait().unwrap().success());
+        });
+        *MAKER.lock().unwrap() = Some(maker);
+        let begun = Instant::now();
+        while begun.elapsed() < system.quiet() {
+            assert!(!MADE.load(SeqCst), "a process was made");
+            thread::yield_now();
+        }
+    });
+    MAKER.lock().unwrap().take().unwrap().join().unwrap();
+    assert!(MADE.load(SeqCst));
 }
 
 #[test]
