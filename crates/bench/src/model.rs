@@ -7,8 +7,9 @@
 //! memory.
 
 mod costs;
-#[path = "../../completion-port/src/state/pace.rs"]
-mod pace;
+#[path = "../../completion-port/src/state/crew.rs"]
+#[allow(dead_code, reason = "no handler of the model keeps a thread for long")]
+mod crew;
 #[path = "../../completion-port/src/state/seats.rs"]
 #[allow(dead_code, reason = "the port's own rules, of which the model has no use for some")]
 mod seats;
@@ -34,10 +35,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4],
         value_parser = clap::value_parser!(u16).range(1..=64))]
     sets: Vec<u16>,
-    /// Connections for each processor
-    #[arg(long, value_name = "N", default_value_t = 16,
+    /// Connections for each processor, the column `each`
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [16],
         value_parser = clap::value_parser!(u16).range(1..))]
-    connections: u16,
+    connections: Vec<u16>,
     /// From an answer to the next request, on the average, in microseconds
     #[arg(long, value_name = "US", default_value_t = 10)]
     think: u16,
@@ -90,8 +91,19 @@ pub(crate) fn run(options: &Options) {
     print!("{text}");
 }
 
+/// What is varied from line to line, apart from the number of processors.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    handler: u16,
+    connections: u16,
+    claim: Claim,
+    search: Search,
+    sets: u16,
+}
+
 impl Options {
-    fn setup(&self, cores: usize, handler: u16, sets: u16, claim: Claim, search: Search) -> Setup {
+    fn setup(&self, cores: usize, variant: Variant) -> Setup {
+        let Variant { handler, connections, claim, search, sets } = variant;
         let costs = Costs {
             near: self.near,
             far: self.far,
@@ -105,7 +117,7 @@ impl Options {
         Setup {
             cores,
             sets: usize::from(sets),
-            connections: cores * usize::from(self.connections),
+            connections: cores * usize::from(connections),
             handler: u64::from(handler) * 1_000,
             think: u64::from(self.think) * 1_000,
             claim,
@@ -117,14 +129,19 @@ impl Options {
         }
     }
 
-    fn variants(&self) -> impl Iterator<Item = (u16, Claim, Search, u16)> + '_ {
-        self.handler.iter().flat_map(move |handler| {
-            self.claim.iter().flat_map(move |claim| {
-                self.search.iter().flat_map(move |search| {
-                    self.sets.iter().map(move |sets| (*handler, *claim, *search, *sets))
-                })
-            })
-        })
+    fn variants(&self) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for &handler in &self.handler {
+            for &connections in &self.connections {
+                for &claim in &self.claim {
+                    for &search in &self.search {
+                        let variant = |&sets| Variant { handler, connections, claim, search, sets };
+                        variants.extend(self.sets.iter().map(variant));
+                    }
+                }
+            }
+        }
+        variants
     }
 }
 
@@ -139,10 +156,12 @@ fn outcomes(options: &Options) -> String {
         [
             "cores",
             "handler",
+            "each",
             "claim",
             "search",
             "sets",
             "of ideal",
+            "of conserving",
             "lock",
             "busiest set",
             "packets/claim",
@@ -157,14 +176,14 @@ fn outcomes(options: &Options) -> String {
         .to_vec(),
     ];
     for cores in &options.cores {
-        for (handler, claim, search, sets) in options.variants() {
-            let setup = options.setup(usize::from(*cores), handler, sets, claim, search);
+        for variant in options.variants() {
+            let setup = options.setup(usize::from(*cores), variant);
             let full = simulate(setup);
-            let think = think_for(LIGHT, setup.handler, options.connections.into());
+            let think = think_for(LIGHT, setup.handler, variant.connections.into());
             let light = simulate(Setup { think, ..setup });
-            let mut row = vec![cores.to_string(), format!("{handler} us")];
-            row.extend(named(claim, search, sets));
-            row.extend(shown(&full));
+            let mut row = vec![cores.to_string()];
+            row.extend(named(variant));
+            row.extend(shown(&setup, &full));
             row.push(percent(light.efficiency));
             row.extend([light.p50, light.p99].map(microseconds));
             rows.push(row);
@@ -173,13 +192,30 @@ fn outcomes(options: &Options) -> String {
     align(rows, 0)
 }
 
-fn named(claim: Claim, search: Search, sets: u16) -> [String; 3] {
-    [format!("{claim:?}").to_lowercase(), format!("{search:?}").to_lowercase(), sets.to_string()]
+fn named(variant: Variant) -> [String; 5] {
+    let Variant { handler, connections, claim, search, sets } = variant;
+    [
+        format!("{handler} us"),
+        connections.to_string(),
+        format!("{claim:?}").to_lowercase(),
+        format!("{search:?}").to_lowercase(),
+        sets.to_string(),
+    ]
 }
 
-fn shown(outcome: &Outcome) -> [String; 7] {
+/// The part of the processors' time in which handlers would run, if no processor idled while a packet
+/// stands, and if locks, harvests and wakes cost nothing: all that remains is the price of each packet.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn conserving(setup: &Setup) -> f64 {
+    let each = (setup.costs.packet(setup.handler) + setup.costs.delivered()) as f64;
+    let supply = setup.connections as f64 * each / (setup.think as f64 + each);
+    setup.handler as f64 / each * (supply / setup.cores as f64).min(1.0)
+}
+
+fn shown(setup: &Setup, outcome: &Outcome) -> [String; 8] {
     [
         percent(outcome.efficiency),
+        percent(outcome.efficiency / conserving(setup)),
         percent(outcome.lock),
         percent(outcome.set),
         format!("{:.1}", outcome.share),
@@ -198,7 +234,7 @@ fn microseconds(nanoseconds: f64) -> String {
 }
 
 fn saturation(options: &Options) -> String {
-    let mut head = vec!["handler", "claim", "search", "sets"];
+    let mut head = vec!["handler", "each", "claim", "search", "sets"];
     let parts: Vec<String> =
         FED.iter().map(|part| format!("{} of one alone", percent(*part))).collect();
     for part in &parts {
@@ -206,11 +242,10 @@ fn saturation(options: &Options) -> String {
     }
     head.extend(["limit of the sets", "limit of the lock"]);
     let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    for (handler, claim, search, sets) in options.variants() {
-        let setup = |cores| options.setup(cores, handler, sets, claim, search);
+    for variant in options.variants() {
+        let setup = |cores| options.setup(cores, variant);
         let alone = simulate(setup(1)).efficiency;
-        let mut row = vec![format!("{handler} us")];
-        row.extend(named(claim, search, sets));
+        let mut row = named(variant).to_vec();
         for part in FED {
             let cores = largest(MOST, |cores| simulate(setup(cores)).efficiency >= part * alone);
             let there = simulate(setup(cores.unwrap_or(MOST)));
@@ -325,6 +360,26 @@ mod tests {
         // 128 connections on 8 processors: never more than 16.
         assert!(part.share <= 16.0 && part.share < whole.share, "{part:?} {whole:?}");
         assert!(part.p99 < whole.p99, "{part:?} {whole:?}");
+    }
+
+    /// Nothing is lost to a policy that keeps no processor idle for long where neither the lock nor the
+    /// set is full.
+    #[test]
+    fn processors_do_not_idle_while_packets_stand() {
+        for (cores, each, handler) in
+            [(2, 4, 5), (2, 16, 2), (8, 4, 20), (8, 16, 5), (32, 4, 20), (64, 16, 20)]
+        {
+            let setup = Setup {
+                connections: each * cores,
+                handler: handler * 1_000,
+                think: 0,
+                warm_up: 20_000_000,
+                duration: 40_000_000,
+                ..setup(cores, 1)
+            };
+            let part = simulate(setup).efficiency / conserving(&setup);
+            assert!((0.9..=1.0).contains(&part), "{cores}, {each} each, {handler} us: {part}");
+        }
     }
 
     #[test]

@@ -140,6 +140,9 @@ impl<'p, K> Ready<'p, K> {
     /// is left is reported only when more arrives. A short read proves nothing on datagram sockets
     /// (the next datagram may be there), on listeners and on `AF_UNIX` streams that carry descriptors;
     /// a read that filled its buffer never does. (At a TCP urgent mark it is ignored.)
+    ///
+    /// A handler whose read filled its buffer does best to read again at once, for a dozen times or so:
+    /// a packet costs more than a read, and after a budget of reads the other sockets have their turn.
     pub fn read_drained(&mut self) {
         self.held.drained = self.held.drained.and(Drained::READ);
     }

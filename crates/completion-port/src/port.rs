@@ -1,6 +1,8 @@
 //! The port: the public calls.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +77,37 @@ pub struct Port<K, M = usize> {
 
 /// The keys of a port, and who says whose they are.
 pub(crate) struct Store<K> {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Hold,
     pub(crate) keys: Keys<K>,
+}
+
+/// What a port has of its engine. The engine ends with it, and not in another thread some time later.
+pub(crate) struct Hold(ManuallyDrop<Arc<Engine>>);
+
+impl Deref for Hold {
+    type Target = Arc<Engine>;
+    #[inline]
+    fn deref(&self) -> &Arc<Engine> {
+        &self.0
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // SAFETY: `take` demands that the value is not used again.
+        // - it is about to be gone, and has no drop of its own.
+        let mut engine = unsafe { ManuallyDrop::take(&mut self.0) };
+        // A thread that is just giving up its seat, or a port that asks about a descriptor, may hold on
+        // to the engine for a few instructions. Not to look whether there is such a thread and let go
+        // then: one could come in between, and be the last.
+        while let Err(shared) = Arc::try_unwrap(engine) {
+            if shared.forked() {
+                break;
+            }
+            engine = shared;
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Settings of a port that is to be made.
@@ -168,7 +199,7 @@ impl PortBuilder {
         };
         Ok(Port {
             store: Store {
-                engine: Engine::new(limit, self.block_detection, backend)?,
+                engine: Hold(ManuallyDrop::new(Engine::new(limit, self.block_detection, backend)?)),
                 keys: Keys::new(),
             },
             messages: Cells::new(),
@@ -732,11 +763,7 @@ impl<K, M> Drop for Port<K, M> {
         });
         drop(keys);
         drop(messages);
-        // A thread that is just giving up its seat, or a port that asks about a descriptor, may hold
-        // on to the engine for a few instructions. Once this returns its descriptors are closed.
-        while Arc::strong_count(&self.store.engine) > 1 && !self.store.engine.forked() {
-            std::thread::yield_now();
-        }
+        // The engine, and with it the port's descriptors, ends with its `Hold`.
     }
 }
 

@@ -14,7 +14,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Error, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration,
+    Batch, Error, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, PortBuilder,
+    Registration, sim,
 };
 use testkit::{System, on_every_system};
 
@@ -275,4 +276,25 @@ fn an_edge_in_the_other_direction_survives_a_check() {
     ready.rearm_as(Interest::OUT, OneShot::Edge).unwrap();
     let answer = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
     assert!(matches!(answer, Some(Packet::Ready(ready)) if ready.events() == Events::OUT));
+}
+
+/// A dropped port looked whether another thread held on to its engine, and let go of it if not. A thread
+/// that gave up its seat in between became the last one to hold on to it, and closed the port's descriptors
+/// some time later. That happened about once in two thousand times.
+#[test]
+fn a_port_is_gone_when_it_was_dropped_while_threads_exit() {
+    const TIMES: usize = 2_000;
+    const THREADS: usize = 8;
+    let kernel = sim::Kernel::new();
+    for _ in 0..TIMES {
+        let port = PortBuilder::new().build_simulated::<(), ()>(&kernel).unwrap();
+        thread::scope(|scope| {
+            // The end of the scope does not wait until the threads have given up their seats.
+            for _ in 0..THREADS {
+                scope.spawn(|| port.wait(&mut Batch::new(), Duration::ZERO).map(Iterator::count));
+            }
+        });
+        drop(port);
+        assert_eq!(kernel.ports(), 0);
+    }
 }

@@ -94,10 +94,14 @@ impl Costs {
         self.take + self.near * self.take_percent / 100 + handler + self.arm
     }
 
+    /// A packet's event, found and noted by another processor of the socket than the one that handles it.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.event + self.deliver + self.near * (self.event_percent + self.deliver_percent) / 100
+    }
+
     /// The part of the one that harvests, if it finds as much as it has room for.
     pub(crate) fn harvested(&self) -> u64 {
-        let lines = self.near * (self.event_percent + self.deliver_percent) / 100;
-        self.event + self.deliver + lines + self.harvest / 64
+        self.delivered() + self.harvest / 64
     }
 
     /// A section under a lock that another processor of the socket had last.

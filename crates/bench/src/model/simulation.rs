@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::costs::Costs;
-use super::pace::Pace;
+use super::crew::Crew;
 use super::seats::Seats;
 use crate::histogram::Histogram;
 
@@ -132,6 +132,8 @@ struct Thread {
     next_set: usize,
     tried: usize,
     patient: bool,
+    /// It has come back, and leaves the port to the others until it is woken.
+    rests: bool,
     asked: u64,
     loaded: bool,
     shares: u64,
@@ -192,7 +194,7 @@ pub(crate) struct Simulation {
     harvesting: Vec<bool>,
     loaded: usize,
     due: Option<u64>,
-    pace: Pace,
+    crew: Crew,
     handed: u64,
     handed_seen: u64,
     // The kernel.
@@ -227,6 +229,7 @@ impl Simulation {
             next_set: 0,
             tried: 0,
             patient: true,
+            rests: false,
             asked: 0,
             loaded: false,
             shares: 0,
@@ -247,7 +250,7 @@ impl Simulation {
             harvesting: vec![false; setup.sets],
             loaded: 0,
             due: None,
-            pace: Pace::new(),
+            crew: Crew::new(setup.cores),
             handed: 0,
             handed_seen: 0,
             sets: (0..setup.sets).map(|_| KernelSet::default()).collect(),
@@ -262,6 +265,7 @@ impl Simulation {
         for thread in 0..setup.cores {
             let seat = this.seats.join();
             debug_assert_eq!(seat, thread);
+            this.crew.seat(seat);
             this.turn_to(thread, Step::Enter, 0);
         }
         this
@@ -364,6 +368,7 @@ impl Simulation {
         match self.threads[thread].step {
             Step::Enter => self.enter(thread),
             Step::Return => {
+                self.threads[thread].rests = false;
                 if let Some(begin) = self.acquire(thread) {
                     self.decide_and_release(thread, begin);
                 }

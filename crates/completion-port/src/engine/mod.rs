@@ -24,8 +24,8 @@ use std::time::Duration;
 use crate::detection::BlockDetection;
 use crate::error::{Error, ErrorKind, Operation};
 use crate::state::arena::{Arena, Spares};
+use crate::state::crew::Crew;
 use crate::state::facts::Descriptor;
-use crate::state::pace::Pace;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::seats::Seats;
 use crate::state::slot::{Removal, Slot};
@@ -91,7 +91,7 @@ struct Shared {
     /// still.
     visited: Option<Duration>,
     sleepers: Sleepers,
-    pace: Pace,
+    crew: Crew,
     phase: Phase,
     slots: Spares,
     posts: Spares,
@@ -200,7 +200,7 @@ impl Engine {
                 ticked: Duration::ZERO,
                 examined: Duration::ZERO,
                 sleepers: Sleepers::default(),
-                pace: Pace::new(),
+                crew: Crew::new(limit),
                 phase: Phase::Open,
                 slots: Spares::new(),
                 posts: Spares::new(),

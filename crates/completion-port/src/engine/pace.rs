@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn expect(&self, packet: Duration) {
         let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);
         let mut shared = self.lock();
-        (0..100).for_each(|_| shared.pace.note(packet));
+        (0..100).for_each(|_| shared.crew.note(packet));
     }
 
     /// `seat` has been handed so many packets.
@@ -41,6 +41,6 @@ impl Engine {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

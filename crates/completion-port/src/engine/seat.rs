@@ -138,6 +138,7 @@ impl Engine {
             shared.members.resize_with(number + 1, || None);
             shared.seen.resize(number + 1, 0);
         }
+        shared.crew.seat(number);
         if observed {
             Self::count_observed(&mut shared, &seat);
         }
@@ -229,9 +230,15 @@ impl Engine {
         if left > 0 && shared.seats.idle() > 0 && !shared.seats.has_room() {
             self.glance(shared);
         }
-        let many =
-            shared.pace.is_worth_a_wake(left) || (left > 0 && shared.ready.begins_with_post());
-        if many && let Some(seat) = shared.seats.call() {
+        let many = shared.crew.is_worth_a_wake(left, shared.seats.at_work())
+            || (left > 0 && shared.ready.begins_with_post());
+        self.depart_calling(shared, many)
+    }
+
+    /// The calling thread goes off to user code, and calls somebody else if that is `wanted`.
+    #[inline]
+    pub(super) fn depart_calling(&self, shared: &mut Shared, wanted: bool) -> Option<Notice> {
+        if wanted && let Some(seat) = shared.seats.call() {
             return Some(Self::notice(shared, seat));
         }
         Self::look_after(shared)

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
+use super::pace::nanoseconds;
 use super::seat::{Notice, Seat};
 use super::watch::{STALE_EDGES, STUCK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
+use crate::state::crew::{Portion, View};
 use crate::state::facts::{Edge, Probe};
 use crate::state::queue::{Links, NIL, Node, POSTED, Row};
 use crate::state::seats::{SeatNumber, Status};
@@ -69,12 +71,12 @@ impl Engine {
         let measured = self.end_share(seat);
         let mut shared = self.lock();
         if let Some(measured) = measured {
-            shared.pace.note(measured);
+            shared.crew.note(measured);
         }
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
         self.take_back(&mut shared, seat);
         self.give_back_emptied(&mut shared, seat);
-        shared.seats.arrive(me);
+        let others_came = shared.seats.arrive(me);
         if shared.loaded > 0 {
             // Somebody has a share that he may be stuck with, and perhaps nobody is idle to watch. Most
             // likely he was preempted, which would last for a millisecond or more.
@@ -83,6 +85,11 @@ impl Engine {
                 shared = self.tick(shared, seat, scratch, now);
             }
         }
+        let mut rests = others_came && shared.posts.in_use() == 0 && {
+            let queued = shared.ready.len() + shared.recheck.len();
+            let others = shared.seats.others_at_work(me);
+            shared.crew.leaves(me, queued, others, || nanoseconds(self.backend.now()))
+        };
         let mut asked = shared.asked;
         loop {
             if shared.seats.status(me) == Status::Given {
@@ -95,6 +102,7 @@ impl Engine {
             if shared.seats.status(me) == Status::Called {
                 shared.seats.answer(me);
                 called = true;
+                rests = false;
                 if shared.seats.watching() == Some(me) {
                     shared.patient = false;
                 }
@@ -107,10 +115,11 @@ impl Engine {
                 return Waited::Closed;
             }
             // What there is to find, here and with the kernel, is left to those who run.
-            let leaves = shared.patient
-                && shared.seats.watching() == Some(me)
-                && shared.seats.running() > 0
-                && !shared.pace.is_long();
+            let leaves = rests
+                || shared.patient
+                    && shared.seats.watching() == Some(me)
+                    && shared.seats.running() > 0
+                    && !shared.crew.is_long();
             let takes = shared.seats.has_room() && !leaves;
             if !shared.recheck.is_empty() && takes {
                 shared = self.recheck(shared, seat, scratch);
@@ -147,12 +156,15 @@ impl Engine {
                 shared.needless += 1;
             }
             let can_poll = self.may_poll(&shared, me);
-            let attended =
-                if can_poll { Self::is_quiet(&shared) } else { Self::is_attended(&shared) };
+            let attended = if can_poll && !leaves {
+                Self::is_quiet(&shared)
+            } else {
+                Self::is_attended(&shared)
+            };
             if !attended && shared.seats.watching().is_none() {
                 shared.seats.watch(me);
                 shared.due = None;
-                shared.patient = !can_poll;
+                shared.patient = rests || !can_poll;
             }
             let now = if deadline.is_some() || shared.seats.watching() == Some(me) {
                 self.backend.now()
@@ -164,6 +176,7 @@ impl Engine {
                 if leaves {
                     // It is this thread's last chance to find something, here or with the kernel.
                     shared.patient = false;
+                    rests = false;
                     asked = shared.asked;
                     continue;
                 }
@@ -181,17 +194,19 @@ impl Engine {
             if shared.seats.watching() == Some(me) {
                 if shared.due.is_some_and(|due| due <= now) {
                     shared = self.tick(shared, seat, scratch, now);
+                    rests = false;
                     continue;
                 }
                 due = shared.due.or_else(|| Some(Self::begin_watch(&mut shared, now)));
             }
             shared.seats.rest(me);
+            shared.crew.rest(me);
             if can_poll && !leaves {
                 let mut timeout = left;
                 if let Some(due) = due {
                     // What it finds there it takes itself.
                     shared.patient = false;
-                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due - now));
+                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due.saturating_sub(now)));
                 }
                 shared = self.doze(shared, seat, scratch, timeout);
             } else {
@@ -199,6 +214,7 @@ impl Engine {
                     None => thread.park(left),
                     Some(due) => thread.nap(due, deadline),
                 });
+                rests = false;
             }
         }
     }
@@ -232,21 +248,21 @@ impl Engine {
         any && shared.seats.polling() == 0 && takes_edges
     }
 
-    /// Whether one more thread may enter the kernel's wait.
+    /// Whether one more thread may enter the kernel's wait, beside others.
     ///
-    /// Of short packets the first one there finds the next ones on its way back, and a second one would
-    /// be woken in vain. While a long one is handled others come, and the kernel releases a thread for
-    /// them sooner than a thread that runs could: as many may be there as may run. A set that is about
-    /// to be replaced takes nobody more, since who sleeps in the old one hears nothing of the new one.
-    /// The kernel releases who came to it last; so nobody comes to it who is not the newest.
+    /// A set that is about to be replaced takes no more threads, since one that sleeps in the old set hears
+    /// nothing of the new one. The kernel releases the thread that came to it last; so only the newest comes
+    /// to it.
     fn may_poll(&self, shared: &Shared, me: SeatNumber) -> bool {
         let others = shared.seats.polling();
         if others == 0 {
-            return shared.seats.has_room();
+            return shared.seats.has_room() && !shared.rebuilding;
         }
+        let running = shared.seats.running();
+        let searching = shared.seats.others_at_work(me) - running;
+        let now = || nanoseconds(self.backend.now());
         self.harvests.len() == 1
-            && shared.pace.is_long()
-            && others + shared.seats.running() < self.limit
+            && shared.crew.may_join(others, running, searching, now)
             && shared.seats.is_newest_poller(me)
             && !shared.rebuilding
             && !Self::is_full_of_strays(shared)
@@ -259,10 +275,17 @@ impl Engine {
 
     /// The seat takes its share of what is queued.
     pub(super) fn claim(&self, shared: &mut Shared, seat: &Seat, room: usize) -> Option<Notice> {
-        let queued = shared.ready.len();
-        let (threads, helpers) = (shared.seats.may_run(), shared.seats.helpers(seat.number));
-        let share = shared.pace.share(queued, threads, helpers);
-        let chain = shared.ready.split(&self.nodes, share.min(room));
+        let view = View {
+            queued: shared.ready.len(),
+            room,
+            others: shared.seats.others_at_work(seat.number),
+            helpers: shared.seats.helpers(seat.number),
+            threads: shared.seats.may_run(),
+            handed: shared.handed,
+        };
+        let now = || nanoseconds(self.backend.now());
+        let Portion { packets, call } = shared.crew.divide(seat.number, view, now);
+        let chain = shared.ready.split(&self.nodes, packets);
         shared.handed += chain.len() as u64;
         self.begin_share(seat, chain.len());
         if chain.len() > 1 {
@@ -271,7 +294,10 @@ impl Engine {
         }
         seat.chain.store(chain.into_chain(), Release);
         shared.seats.run(seat.number);
-        self.depart(shared)
+        if !shared.ready.is_empty() && shared.seats.idle() > 0 && !shared.seats.has_room() {
+            self.glance(shared);
+        }
+        self.depart_calling(shared, call || shared.ready.begins_with_post())
     }
 
     /// Asks the kernel for edges without waiting, and without the lock. Of several sets that nobody
@@ -287,7 +313,8 @@ impl Engine {
         let sets = self.harvests.len();
         let first = shared.next_set;
         for set in (first..first + sets).map(|set| set % sets) {
-            if shared.harvesting[set] {
+            // Of a single set each edge goes to one of those that ask.
+            if sets > 1 && shared.harvesting[set] {
                 continue;
             }
             shared.next_set = (set + 1) % sets;
@@ -354,14 +381,15 @@ impl Engine {
         set: usize,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Shared> {
-        let alone = self.harvests.len() == 1;
-        if alone {
+        let sleeps = self.harvests.len() == 1 && timeout != Some(Duration::ZERO);
+        if sleeps {
             shared.seats.begin_polling(seat.number);
         }
         shared.harvesting[set] = true;
         shared.harvests += 1;
-        let is_full = Self::is_full_of_strays(&shared);
-        shared.rebuilding = is_full;
+        // One thread replaces the sets; until it has, no other one sleeps there.
+        let is_full = !shared.rebuilding && Self::is_full_of_strays(&shared);
+        shared.rebuilding |= is_full;
         drop(shared);
         if is_full {
             self.replace_sets();
@@ -395,8 +423,10 @@ impl Engine {
         }
         let mut shared = self.lock();
         shared.harvesting[set] = false;
-        if alone {
+        if sleeps {
             shared.seats.end_polling(seat.number);
+        }
+        if self.harvests.len() == 1 {
             self.note_visit(&mut shared, seat);
         }
         shared.stale += strays;

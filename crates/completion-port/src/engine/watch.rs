@@ -5,9 +5,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::pace::nanoseconds;
 use super::seat::Seat;
 use super::wait::Scratch;
-use super::{Engine, Shared, token};
+use super::{Engine, Member, Shared, token};
 use crate::state::seats::{SeatNumber, Status};
 use crate::sync::MutexGuard;
 use crate::trace::trace;
@@ -32,7 +33,7 @@ impl Engine {
         if now < shared.ticked + tick {
             // Somebody has noted it not long ago. Where the watch often changes hands, nobody would
             // ever be found stuck if each began anew.
-            let due = shared.ticked + tick;
+            let due = Self::no_later_than_overdue(shared, shared.ticked + tick);
             shared.due = Some(due);
             shared.outdated = true;
             return due;
@@ -46,9 +47,22 @@ impl Engine {
         shared.ticked = now;
         shared.visited = None;
         shared.outdated = false;
-        let due = now + tick;
+        let due = Self::no_later_than_overdue(shared, now + tick);
         shared.due = Some(due);
         due
+    }
+
+    /// This time, or sooner, when what a thread holds is to go to another one that may run.
+    fn no_later_than_overdue(shared: &Shared, due: Duration) -> Duration {
+        if shared.loaded == 0 || !shared.seats.has_room() {
+            return due;
+        }
+        let loaded = |(number, member): (SeatNumber, &Option<Member>)| {
+            let is_loaded = member.as_ref().is_some_and(|it| it.seat.loaded.load(Relaxed));
+            is_loaded.then(|| Duration::from_nanos(shared.crew.overdue_at(number)))
+        };
+        let overdue = shared.members.iter().enumerate().filter_map(loaded).min();
+        overdue.map_or(due, |overdue| overdue.min(due))
     }
 
     /// The watching thread, or one that has come to wait, looks after the port: what nobody harvests,
@@ -76,16 +90,20 @@ impl Engine {
         }
         self.glance(&mut shared);
         for number in 0..shared.members.len() {
-            let Shared { members, seen, seats, .. } = &mut *shared;
+            let Shared { members, seen, seats, crew, .. } = &mut *shared;
             let Some(other) = &members[number] else { continue };
             let progress = other.seat.progress.load(Relaxed);
             let stuck = std::mem::replace(&mut seen[number], progress) == progress;
-            if stuck && seats.status(number) == Status::Running {
-                let other = other.clone();
-                self.take_back(&mut shared, &other.seat);
-                if examines && self.detects() && other.thread.glance().is_none() {
-                    shared = self.examine(shared, &other, progress);
-                }
+            let is_loaded = other.seat.loaded.load(Relaxed);
+            let overdue =
+                is_loaded && seats.has_room() && crew.is_overdue(number, nanoseconds(now));
+            if seats.status(number) != Status::Running || !(stuck || overdue) {
+                continue;
+            }
+            let other = other.clone();
+            self.take_back(&mut shared, &other.seat);
+            if stuck && examines && self.detects() && other.thread.glance().is_none() {
+                shared = self.examine(shared, &other, progress);
             }
         }
         if examines {
@@ -99,13 +117,19 @@ impl Engine {
         // is nearly a tick ago it is not worth another look.
         let runs = shared.seats.running() > 0;
         shared.visited = shared.visited.filter(|visited| runs && now + tick / 4 <= *visited + tick);
+        if runs && shared.visited.is_none() {
+            let found = shared.ready.len() + shared.slots.in_use();
+            let handed = shared.handed + found as u64;
+            shared.crew.was_unattended(handed);
+        }
         // Nor is he if something is still queued that was so at the last look.
         let overdue = Self::is_overdue(&mut shared);
         // Who watches in the kernel's wait takes what it finds there itself.
         let polls =
             shared.seats.watching().is_some_and(|watching| shared.seats.is_polling(watching));
         shared.patient = shared.visited.is_some() && !overdue && !polls;
-        shared.due = Some(shared.visited.map_or(due, |visited| due.min(visited + tick)));
+        let due = shared.visited.map_or(due, |visited| due.min(visited + tick));
+        shared.due = Some(Self::no_later_than_overdue(&shared, due));
         let quiet = Self::is_quiet(&shared);
         let calm = shared.handed == shared.handed_seen;
         shared.handed_seen = shared.handed;

@@ -4,8 +4,8 @@
 //! ARCHITECTURE.md are the specification of [`slot`] and [`seats`]; the model checker runs both.
 
 pub(crate) mod arena;
+pub(crate) mod crew;
 pub(crate) mod facts;
-pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod seats;
 pub(crate) mod slot;

@@ -36,7 +36,11 @@ pub(crate) enum Status {
 pub(crate) struct Seats {
     limit: usize,
     running: usize,
+    searching: usize,
     called: usize,
+    /// How often threads have come to wait, and how often until each thread last went off.
+    arrivals: u64,
+    arrivals_before: Vec<u64>,
     /// Threads that are blocked without having said so.
     presumed: usize,
     statuses: Vec<Status>,
@@ -56,7 +60,10 @@ impl Seats {
         Self {
             limit,
             running: 0,
+            searching: 0,
             called: 0,
+            arrivals: 0,
+            arrivals_before: Vec::new(),
             presumed: 0,
             statuses: Vec::new(),
             idle: Vec::new(),
@@ -73,6 +80,7 @@ impl Seats {
         let number = vacant.unwrap_or_else(|| {
             self.statuses.push(Status::Vacant);
             self.since.push(0);
+            self.arrivals_before.push(0);
             // So that going idle never allocates.
             self.idle.reserve(self.statuses.len());
             self.polling.reserve(self.statuses.len());
@@ -86,6 +94,9 @@ impl Seats {
     pub(crate) fn leave(&mut self, seat: SeatNumber) {
         self.stop_counting(seat);
         self.statuses[seat] = Status::Vacant;
+        if self.watching == Some(seat) {
+            self.watching = None;
+        }
     }
 
     #[inline]
@@ -113,10 +124,23 @@ impl Seats {
         self.running < self.limit
     }
 
+    /// Threads at work: those that run, search, or were called and are on their way.
+    #[inline]
+    pub(crate) fn at_work(&self) -> usize {
+        self.running + self.searching + self.called
+    }
+
+    /// The same without the thread of `seat`, which is in a wait.
+    #[inline]
+    pub(crate) fn others_at_work(&self, seat: SeatNumber) -> usize {
+        self.at_work() - usize::from(self.statuses[seat] == Status::Searching)
+    }
+
     /// Threads that could be released beside the one that asks, which is about to run itself.
     #[inline]
     pub(crate) fn helpers(&self, seat: SeatNumber) -> usize {
-        if self.running + 1 >= self.limit {
+        // A thread that searches is going to take a seat.
+        if self.others_at_work(seat) + 1 >= self.limit {
             return 0;
         }
         let me = usize::from(self.statuses[seat] == Status::Idle);
@@ -128,11 +152,15 @@ impl Seats {
         self.limit.min(self.statuses.len())
     }
 
-    /// The thread of `seat` has come to wait.
+    /// The thread of `seat` has come to wait. Whether another one has come since it went off.
     #[inline]
-    pub(crate) fn arrive(&mut self, seat: SeatNumber) {
+    pub(crate) fn arrive(&mut self, seat: SeatNumber) -> bool {
         self.stop_counting(seat);
         self.statuses[seat] = Status::Searching;
+        self.searching += 1;
+        let others_came = self.arrivals != self.arrivals_before[seat];
+        self.arrivals += 1;
+        others_came
     }
 
     /// The thread of `seat` takes packets, or its wait is over: it is counted from now on.
@@ -142,10 +170,16 @@ impl Seats {
         if self.watching == Some(seat) {
             self.watching = None;
         }
-        if self.statuses[seat] != Status::Given {
-            self.running += 1;
+        match self.statuses[seat] {
+            Status::Given => {}
+            Status::Searching => {
+                self.searching -= 1;
+                self.running += 1;
+            }
+            _ => self.running += 1,
         }
         self.statuses[seat] = Status::Running;
+        self.arrivals_before[seat] = self.arrivals;
     }
 
     /// The thread of `seat` is told that there will be no more packets.
@@ -168,6 +202,7 @@ impl Seats {
     pub(crate) fn rest(&mut self, seat: SeatNumber) {
         if self.statuses[seat] == Status::Searching {
             self.statuses[seat] = Status::Idle;
+            self.searching -= 1;
             self.idle.push(seat);
             self.beginnings += 1;
             self.since[seat] = self.beginnings;
@@ -178,14 +213,15 @@ impl Seats {
     pub(crate) fn answer(&mut self, seat: SeatNumber) {
         if self.statuses[seat] == Status::Called {
             self.called -= 1;
+            self.searching += 1;
             self.statuses[seat] = Status::Searching;
         }
     }
 
-    /// Takes the newest idle thread off the list, to search; `None` if there is none, no room, or
-    /// if one that was called is still on its way.
+    /// Takes the newest idle thread off the list, to search; `None` if there is none, no room beside
+    /// those that search already, or if one that was called is still on its way.
     pub(crate) fn call(&mut self) -> Option<SeatNumber> {
-        if self.called > 0 || !self.has_room() {
+        if self.called > 0 || self.at_work() >= self.limit {
             return None;
         }
         self.call_anyway()
@@ -259,6 +295,7 @@ impl Seats {
     /// goes back to where it was in the list.
     pub(crate) fn stand_in(&mut self, seat: SeatNumber, absent: SeatNumber) {
         self.unlist(seat);
+        self.searching -= 1;
         self.statuses[seat] = std::mem::replace(&mut self.statuses[absent], Status::Idle);
         let before = |other: &SeatNumber| self.since[*other] < self.since[absent];
         let place = self.idle.partition_point(before);
@@ -314,9 +351,13 @@ impl Seats {
         match self.statuses[seat] {
             Status::Running | Status::Given => self.running -= 1,
             Status::Called => self.called -= 1,
-            Status::Idle => self.unlist(seat),
+            Status::Idle => {
+                self.unlist(seat);
+                self.searching -= 1;
+            }
             Status::FoundAsleep => self.presumed -= 1,
-            Status::Vacant | Status::Away | Status::Blocked | Status::Searching => {}
+            Status::Searching => self.searching -= 1,
+            Status::Vacant | Status::Away | Status::Blocked => {}
         }
     }
 
@@ -328,6 +369,7 @@ impl Seats {
             } else {
                 self.idle.retain(|other| *other != seat);
             }
+            self.searching += 1;
             self.statuses[seat] = Status::Searching;
         }
     }

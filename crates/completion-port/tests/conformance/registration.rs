@@ -3,6 +3,7 @@
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::thread;
@@ -874,8 +875,7 @@ fn a_timerfd_is_welcome_on_epoll() {
 fn a_pidfd_is_welcome_on_epoll() {
     let system = System::native();
     for trigger in TRIGGERS {
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child = testkit::spawn(Command::new("cat").stdin(Stdio::piped())).unwrap();
         // SAFETY: pidfd_open(2) demands nothing of memory.
         let number = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
         if number < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -197,10 +198,14 @@ fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
 }
 
 /// A pair whose numbers are beyond those that other threads of the process are given, so that they
-/// stay unused once they are closed.
-fn pair_out_of_the_way(on: &System) -> (Socket, Socket) {
+/// stay unused once they are closed. As long as the third value is kept: the next such pair might get the
+/// same numbers.
+fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'static, ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _below: Vec<_> = (0..200).map(|_| on.event()).collect();
-    on.unix_pair()
+    let (ours, theirs) = on.unix_pair();
+    (ours, theirs, alone)
 }
 
 /// Closes `old` and opens a counter under its number.
@@ -963,7 +968,7 @@ on_every_system! {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
         for persistent in [false, true] {
-            let (ours, theirs) = pair_out_of_the_way(system);
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
             let key = ledger.entry();
             let registration = if persistent { repeated(&ours, key) } else { one_shot(&ours, key) };
             port.register(registration).unwrap();
@@ -982,7 +987,7 @@ on_every_system! {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
         for way in ["token", "name", "persistent"] {
-            let (ours, theirs) = pair_out_of_the_way(system);
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
             let key = ledger.entry();
             let registration =
                 if way == "persistent" { repeated(&ours, key) } else { one_shot(&ours, key) };
@@ -1229,7 +1234,9 @@ on_every_system! {
         let before = port.stats().harvests;
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
         let looks = port.stats().harvests - before;
-        assert!(looks <= 3, "{looks} looks at the kernel for one stale edge");
+        // At the end of its time it may look into each of four sets.
+        let most = if system.spreads() { 6 } else { 3 };
+        assert!(looks <= most, "{looks} looks at the kernel for one stale edge");
         let before = port.stats().harvests;
         for _ in 0..10 {
             assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
@@ -1284,13 +1291,16 @@ on_every_system! {
             }
         }
         assert!(signals > 1024, "{signals} stale edges are no reason");
-        // The stale entry is gone for good.
-        let before = port.stats().harvests;
-        for _ in 0..100 {
+        // The stale entry is gone for good: the thread does not get up for it. On a busy machine a wait
+        // may be over before the thread sleeps, and then it has asked for whatever there is.
+        let sleeps_on = (0..20).any(|_| {
             lives_on.signal(1).unwrap();
-        }
-        assert_quiet(&port, system);
-        assert!(port.stats().harvests - before <= 2);
+            let before = port.stats().harvests;
+            assert_quiet(&port, system);
+            // The sleep itself counts as a look, except where it is for several sets at once.
+            port.stats().harvests - before == u64::from(!system.spreads())
+        });
+        assert!(sleeps_on);
 
         // Everything else is as it was.
         write(0);
@@ -1702,11 +1712,14 @@ pub(crate) fn in_a_process_of_its_own(name: &str) -> bool {
     if std::env::var_os(MARK).is_some() {
         return true;
     }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env(MARK, "1")
-        .output()
-        .unwrap();
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = testkit::spawn(&mut command).unwrap().wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "the test's own process failed:\n{said}\n{complained}");

@@ -12,7 +12,8 @@ use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
+use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration, sim};
+use testkit::scheduler::ThreadNumber;
 use testkit::{Socket, System, on_every_system};
 
 use crate::call::{catch_signals, interrupt};
@@ -891,6 +892,14 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
     });
 }
 
+/// Interrupts the sleep of `thread` by a signal, and waits until it sleeps again.
+fn interrupt_sleep(on: &System, thread: ThreadNumber) {
+    eventually(on, "the thread sleeps", || thread.sleeps());
+    let before = thread.sleeps_begun();
+    interrupt(thread.get());
+    eventually(on, "it sleeps again", || thread.sleeps_begun() > before && thread.sleeps());
+}
+
 /// Rule 37: of several threads in the kernel's wait the oldest is interrupted by a signal, which would
 /// make it the newest there.
 #[test]
@@ -906,17 +915,17 @@ fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
             for name in 0..2 {
                 let (say, port, threads) = (say.clone(), &port, &threads);
                 scope.spawn(move || {
-                    // SAFETY: gettid(2) demands nothing.
-                    threads.lock().unwrap().push(unsafe { libc::gettid() });
+                    threads.lock().unwrap().push(ThreadNumber::current());
                     if take(port).is_some() {
                         say.send(name).unwrap();
                     }
                 });
                 settle(on, port, name + 1);
-                assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+                let newest = threads.lock().unwrap()[name];
+                eventually(on, "it is in the kernel's wait", || newest.sleeps());
             }
-            interrupt(threads.lock().unwrap()[0]);
-            assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+            interrupt_sleep(on, threads.lock().unwrap()[0]);
+            assert!(heard.try_recv().is_err());
             port.post(1).unwrap();
             assert_eq!(hear(on, &heard, "the message is taken"), 1);
         });
@@ -940,8 +949,7 @@ fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
             for name in 0..4 {
                 let (say, port, open, gate, threads) = (say.clone(), &port, &open, &gate, &threads);
                 scope.spawn(move || {
-                    // SAFETY: gettid(2) demands nothing.
-                    threads.lock().unwrap().push(unsafe { libc::gettid() });
+                    threads.lock().unwrap().push(ThreadNumber::current());
                     while let Some(message) = take(port) {
                         say.send((message, name)).unwrap();
                         if message < 3 {
@@ -953,8 +961,8 @@ fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
                 settle(on, port, name + 1);
             }
             // The two that came first are in the kernel's wait, the others parked.
-            interrupt(threads.lock().unwrap()[0]);
-            assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+            interrupt_sleep(on, threads.lock().unwrap()[0]);
+            assert!(heard.try_recv().is_err());
             for message in 1..=2 {
                 port.post(message).unwrap();
                 let newest = 4 - message;
@@ -1016,44 +1024,80 @@ fn packets_of_a_thread_that_does_not_go_on_are_taken_however_often_the_watch_cha
     });
 }
 
-/// Rule 6: nobody is idle, and a thread that comes to wait takes what another one does not come to, a
-/// good hundred microseconds after having seen it first.
+/// On a port that lets two threads run, so many messages are posted. A thread takes several of them at time
+/// zero, and comes to the first one only: the others are taken from it while `act` runs.
+fn beside_a_thread_that_does_not_go_on(
+    on: &System,
+    messages: usize,
+    prepare: impl FnOnce(&Port<(), usize>),
+    act: impl FnOnce(&Port<(), usize>, &sim::Kernel),
+) {
+    on.several_threads_wait();
+    let kernel = on.kernel().unwrap();
+    let port = on.port::<(), usize>(2);
+    prepare(&port);
+    (0..messages).for_each(|message| port.post(message).unwrap());
+    let (say, heard) = mpsc::channel();
+    let gate = Gate::default();
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        let (port, gate) = (&port, &gate);
+        scope.spawn(move || {
+            let mut batch = Batch::with_capacity(4);
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+            say.send(()).unwrap();
+            gate.pass();
+            assert!(packets.next().is_none(), "the rest was taken");
+        });
+        // Without moving the clock meanwhile.
+        heard.recv_timeout(on.soon()).expect("the first has a share");
+        act(port, kernel);
+        gate.open();
+    });
+}
+
+/// Rule 6: no thread is idle, and one that comes to wait takes what another one does not come to, a good
+/// hundred microseconds after having seen it first.
 #[test]
 fn who_comes_to_wait_takes_what_a_thread_that_does_not_go_on_has_left_sim() {
     testkit::run(System::simulated, |on| {
-        let kernel = on.kernel().unwrap();
-        let port = on.port::<(), usize>(2);
-        (0..6).for_each(|message| port.post(message).unwrap());
-        let (say, heard) = mpsc::channel();
-        let gate = Gate::default();
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            let (port, gate) = (&port, &gate);
-            scope.spawn(move || {
-                let mut batch = Batch::with_capacity(4);
-                let mut packets = port.wait(&mut batch, None).unwrap();
-                assert!(matches!(packets.next(), Some(Packet::Posted(0))));
-                say.send(()).unwrap();
-                gate.pass();
-                assert!(packets.next().is_none(), "the rest was taken");
-            });
-            hear(on, &heard, "the first has a share");
-            kernel.advance(Duration::from_millis(1));
-            assert_eq!(take(port), Some(4));
-            kernel.advance(Duration::from_micros(140));
-            assert_eq!(take(port), Some(5));
+        beside_a_thread_that_does_not_go_on(
+            on,
+            6,
+            |_| {},
+            |port, kernel| {
+                kernel.advance(Duration::from_millis(1));
+                assert_eq!(take(port), Some(4));
+                kernel.advance(Duration::from_micros(140));
+                assert_eq!(take(port), Some(5));
+                let nothing = port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count();
+                assert_eq!(nothing, 0, "it may just have been slow");
+                kernel.advance(Duration::from_micros(20));
+                // All of it: in one wait or in two, since the first thread counts as one at work.
+                assert_eq!([take(port), take(port), take(port)], [1, 2, 3].map(Some));
+            },
+        );
+    });
+}
+
+/// Rule 37: what a thread has had for so long that it is due when another one begins to look after the port
+/// goes to that one at once.
+#[test]
+fn what_is_overdue_when_a_thread_begins_to_watch_is_taken_at_once_sim() {
+    testkit::run(System::simulated, |on| {
+        // There are two threads when the first one takes its share, so that it is timed.
+        let come = |port: &Port<(), usize>| {
+            assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+        };
+        beside_a_thread_that_does_not_go_on(on, 4, come, |port, kernel| {
+            kernel.advance(Duration::from_micros(800));
+            assert_eq!([take(port), take(port)], [2, 3].map(Some));
+            kernel.advance(Duration::from_micros(120));
             let mut batch = Batch::new();
-            let nothing = port.wait(&mut batch, Duration::ZERO).unwrap().count();
-            assert_eq!(nothing, 0, "it may just have been slow");
-            kernel.advance(Duration::from_micros(20));
-            let rest = port.wait(&mut batch, Duration::ZERO).unwrap();
-            let message = |packet| match packet {
-                Packet::Posted(message) => message,
-                other => panic!("no message, but {other:?}"),
-            };
-            let rest: Vec<_> = rest.map(message).collect();
-            assert_eq!(rest, [1, 2, 3]);
-            gate.open();
+            let mut rest = port.wait(&mut batch, Duration::from_millis(1)).unwrap();
+            assert!(matches!(rest.next(), Some(Packet::Posted(1))));
+            assert_eq!(kernel.now(), Duration::from_micros(920));
         });
     });
 }
@@ -1479,12 +1523,22 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
             }
             for rounds in 0.. {
                 kernel.advance(Duration::from_micros(600));
+                // The thread that watches has looked, if it was time to: it sleeps again, or has a packet.
+                let mut taken = None;
+                eventually_without_time(on, "the thread that watches has looked", || {
+                    taken = heard.try_recv().ok();
+                    taken.is_some() || kernel.sleeping() == 1
+                });
                 gates[socket].open();
-                let (another, who) = next();
+                let (another, who) = taken.unwrap_or_else(next);
                 if who != first {
                     break;
                 }
-                assert!(rounds < 5, "he is left alone with the queue");
+                // Until no thread is on its way.
+                while port.stats().running + port.stats().parked < 2 {
+                    thread::yield_now();
+                }
+                assert!(rounds < 5, "one thread is left alone with the queue");
                 socket = another;
             }
         });
@@ -1680,13 +1734,15 @@ pub(crate) fn make_packets_long<K: Send, M: Send + Default>(on: &System, port: &
         }
     };
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let handler = scope.spawn(|| {
             for _ in 0..400 {
                 port.post(M::default()).unwrap();
                 take(port).unwrap();
                 handle();
             }
         });
+        // The end of the scope does not wait until the thread has given up its seat.
+        handler.join().unwrap();
     });
 }
 
@@ -1786,8 +1842,11 @@ pub(crate) fn a_seat_is_freed_by(
         gate.open();
         // Known at once: the clock of a simulated kernel stands still.
         assert_eq!(heard.recv_timeout(on.soon()).expect("the seat is not freed"), 1);
-        eventually(on, "only the second is left", || port.stats().parked == 1);
-        assert_eq!((port.stats().running, port.stats().queued), (0, 0));
+        // Where the first one sleeps on its way out, the second one need not wait for it to be gone.
+        eventually(on, "only the second is left", || {
+            let stats = port.stats();
+            (stats.parked, stats.running, stats.queued) == (1, 0, 0)
+        });
         other.close();
         // A panic was the test's own.
         let _ = first.join();

@@ -5,6 +5,7 @@
 //! removed, and there are no more threads than may run.
 
 use super::{AT_ONCE, Claim, NEVER, Packet, ROOM, Search, Serial, Simulation, Step};
+use crate::model::crew::{Portion, View};
 use crate::model::seats::Status;
 
 /// How long a parked thread lets the port go unattended.
@@ -51,12 +52,15 @@ impl Simulation {
         it.patient = true;
         it.asked = self.asked;
         if let Some((since, packets)) = it.timed.take() {
-            self.pace.note((self.now - since) / packets);
+            self.crew.note((self.now - since) / packets);
         }
         if std::mem::take(&mut it.loaded) {
             self.loaded -= 1;
         }
-        self.seats.arrive(thread);
+        let others_came = self.seats.arrive(thread);
+        let others = self.seats.others_at_work(thread);
+        self.threads[thread].rests =
+            others_came && self.crew.leaves(thread, self.queue.len(), others, || begin);
         self.decide_and_release(thread, begin);
     }
 
@@ -109,7 +113,11 @@ impl Simulation {
     fn ask(&mut self, thread: usize, until: u64) -> Option<Step> {
         self.asked += 1;
         if self.setup.sets == 1 {
-            self.poll(thread);
+            if until != AT_ONCE {
+                self.poll(thread);
+            } else if self.harvesting[0] {
+                return None;
+            }
             self.harvesting[0] = true;
             return Some(Step::Harvest { set: 0, until });
         }
@@ -147,47 +155,53 @@ impl Simulation {
     }
 
     /// As many as may run, of whom some sleep in the kernel, if packets are long.
-    fn may_poll(&self) -> bool {
+    fn may_poll(&self, thread: usize, now: u64) -> bool {
         let others = self.seats.polling();
-        let may_join = self.setup.sets == 1 && self.pace.is_long();
-        others == 0 || (may_join && others + self.seats.running() < self.setup.cores)
+        let running = self.seats.running();
+        let searching = self.seats.others_at_work(thread) - running;
+        let may_join = || self.crew.may_join(others, running, searching, || now);
+        others == 0 || self.setup.sets == 1 && may_join()
     }
 
     fn decide(&mut self, thread: usize, now: u64) -> Decision {
         loop {
             if self.seats.status(thread) == Status::Called {
                 self.seats.answer(thread);
+                self.threads[thread].rests = false;
             }
             // As many threads as may run: whoever waits has room.
             debug_assert!(self.seats.has_room());
-            if !self.queue.is_empty() {
+            let rests = self.threads[thread].rests;
+            if !self.queue.is_empty() && !rests {
                 if self.asked == self.threads[thread].asked && self.seats.polling() == 0 {
                     return Decision::Ask(AT_ONCE);
                 }
-                let links = self.claim(thread, now);
-                return Decision::Take(self.depart(), links);
+                let (links, call) = self.claim(thread, now);
+                return Decision::Take(self.depart(call), links);
             }
-            let can_poll = self.may_poll();
+            let can_poll = self.may_poll(thread, now);
             let is_attended = if can_poll { self.is_quiet() } else { self.is_attended() };
             if !is_attended && self.seats.watching().is_none() {
                 self.seats.watch(thread);
                 self.due = None;
-                self.threads[thread].patient = !can_poll;
+                self.threads[thread].patient = rests || !can_poll;
             }
             let mut until = NEVER;
-            let mut yields = false;
+            let mut yields = rests;
             if self.seats.watching() == Some(thread) {
                 let due = self.due.unwrap_or(now + TICK);
                 if due <= now {
                     self.tick(now);
                     self.threads[thread].patient = false;
+                    self.threads[thread].rests = false;
                     continue;
                 }
                 self.due = Some(due);
                 until = due;
-                yields = self.threads[thread].patient && !self.pace.is_long();
+                yields |= self.threads[thread].patient && !self.crew.is_long();
             }
             self.seats.rest(thread);
+            self.crew.rest(thread);
             if can_poll && !yields {
                 self.threads[thread].patient = false;
                 return Decision::Ask(until);
@@ -205,14 +219,22 @@ impl Simulation {
         }
     }
 
-    /// The thread takes its share. What following the links costs.
-    fn claim(&mut self, thread: usize, now: u64) -> u64 {
+    /// The thread takes its share. What following the links costs, and whether it calls another one.
+    fn claim(&mut self, thread: usize, now: u64) -> (u64, bool) {
         let queued = self.queue.len();
-        let share = match self.setup.claim {
-            Claim::Part => self.pace.share(queued, self.setup.cores, self.seats.helpers(thread)),
-            Claim::Whole => queued,
+        let view = View {
+            queued,
+            room: ROOM,
+            others: self.seats.others_at_work(thread),
+            helpers: self.seats.helpers(thread),
+            threads: self.setup.cores,
+            handed: self.handed,
         };
-        let share = share.min(ROOM).min(queued);
+        let Portion { packets, call } = self.crew.divide(thread, view, || now);
+        let share = match self.setup.claim {
+            Claim::Part => packets,
+            Claim::Whole => queued.min(ROOM),
+        };
         let costs = self.setup.costs;
         let link = |packet: &Packet| {
             costs.link + costs.line(packet.from, thread) * costs.link_percent / 100
@@ -233,13 +255,12 @@ impl Simulation {
         self.counters.claims += 1;
         self.counters.claimed += share as u64;
         self.seats.run(thread);
-        links
+        (links, call)
     }
 
     /// Who is to be woken, now that a thread goes off to its packets.
-    fn depart(&mut self) -> Option<(usize, bool)> {
-        let seat =
-            if self.pace.is_worth_a_wake(self.queue.len()) { self.seats.call() } else { None };
+    fn depart(&mut self, call: bool) -> Option<(usize, bool)> {
+        let seat = if call { self.seats.call() } else { None };
         let seat = seat.or_else(|| {
             if self.is_attended() || self.seats.watching().is_some() {
                 return None;

@@ -401,6 +401,16 @@ mod tests {
         switches.word(HEAD).load(SeqCst) / super::RECORD
     }
 
+    /// The calling thread sleeps again and again until it has so many records. Now and then it does not
+    /// sleep: on a busy machine its time may be over before it gets there.
+    fn sleep_until_written(switches: &Switches, records: u64) {
+        let (_keep, never) = mpsc::channel::<()>();
+        eventually("its sleep is recorded", || {
+            assert!(never.recv_timeout(Duration::from_micros(100)).is_err());
+            written(switches) >= records
+        });
+    }
+
     #[test]
     fn nothing_is_known_before_the_first_switch() {
         let Some(_alone) = alone("nothing_is_known_before_the_first_switch") else { return };
@@ -413,8 +423,7 @@ mod tests {
         });
         assert!(unknown);
         let switches = records_of(ThreadNumber::current());
-        let (_keep, never) = mpsc::channel::<()>();
-        assert!(never.recv_timeout(Duration::from_millis(1)).is_err());
+        sleep_until_written(&switches, 2);
         assert_eq!(switches.newest(), Some(Presence::Awake), "who looks is awake");
     }
 
@@ -431,11 +440,8 @@ mod tests {
         let switches = records_of(ThreadNumber::current());
         assert_eq!(events(), []);
         let before = written(&switches);
-        let (_keep, never) = mpsc::channel::<()>();
-        for _ in 0..5 {
-            assert!(never.recv_timeout(Duration::from_micros(100)).is_err());
-        }
-        assert!(written(&switches) >= before + 10, "five times out and in");
+        // Five times out and in.
+        sleep_until_written(&switches, before + 10);
     }
 
     #[test]
@@ -505,8 +511,7 @@ mod tests {
     fn a_forked_child_knows_nothing() {
         let Some(_alone) = alone("a_forked_child_knows_nothing") else { return };
         let switches = records_of(ThreadNumber::current());
-        let (_keep, never) = mpsc::channel::<()>();
-        assert!(never.recv_timeout(Duration::from_millis(1)).is_err());
+        sleep_until_written(&switches, 2);
         assert_eq!(switches.newest(), Some(Presence::Awake));
         // SAFETY: fork(2) demands that the child of a process with several threads calls only what is
         // async-signal-safe.

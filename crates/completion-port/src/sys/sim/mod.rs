@@ -324,10 +324,10 @@ impl Kernel {
         &self.shared.descriptors
     }
 
-    /// Ends a change: watchers hear of it, and sleepers look again.
+    /// Ends a change: watchers hear of it, and sleepers look again if there is something for one of them.
     fn publish(&self, mut state: MutexGuard<'_, State>) {
         state.deliver();
-        if !state.sleepers.is_empty() {
+        if state.sleeping() < state.sleepers.len() {
             self.shared.changed.notify_all();
             self.shared.settled.notify_all();
         }

@@ -1,0 +1,756 @@
+//! How many threads work on what is queued: how much each one takes, when one more is called, and when
+//! one that comes back goes to rest.
+//!
+//! A wake is the dearest thing that a port does, and a thread that is not woken leaves a processor idle
+//! while packets stand. Two rules decide, and one more looks at what came of them:
+//!
+//! * *Burst*: what is queued is worth a wake if the threads at work would take longer for it than a
+//!   wake takes.
+//! * *Sustained*: a thread that has not gone idle for a while, and has always found more than one
+//!   packet, is one thread too few, however little is queued. It calls one more; so their number doubles
+//!   in each such while.
+//! * *Trial*: more threads are not faster where others need the processors, or where handlers are in
+//!   each other's way. From time to time half of the threads, or twice as many, do the work for a
+//!   stretch, in turn with the present number. The greater number stays only if more is done by it.
+//!   What follows from a trial is the *crew*: so many threads come to work by the two rules. Past the
+//!   crew one more is called only for what would stand much longer otherwise.
+//!
+//! Nothing here knows a clock or a thread. Times are nanoseconds on some clock, and come in as arguments.
+
+/// From a wake until the thread runs: what the threads at work do in this time is not worth one.
+const WAKE: u64 = 25_000;
+
+/// What is queued must not stand longer than this and [`WAKE`] together while a thread could be called
+/// for it.
+const STAND: u64 = 75_000;
+
+/// The same where a trial has shown that more threads do no more: the threads at work need the time, or
+/// the clients need the processors.
+const STAND_IN_VAIN: u64 = 200_000;
+
+/// Where a packet takes longer than this, each one that is left behind is worth a wake, and the kernel's
+/// wait is not left empty: whatever comes meanwhile would wait for a handler to end.
+const LONG: u64 = 15_000;
+
+/// What a thread took and has had for so long goes to an idle one, whatever handlers were thought to take.
+const OVERDUE: u64 = 900_000;
+
+/// A single thread at work takes no more than its part of what is queued, or this.
+const PART: usize = 16;
+
+/// A thread that has been busy for so long calls another one for the little that it always leaves.
+const SUSTAINED: u64 = 150_000;
+
+/// How long each number of threads is tried at a time.
+const STRETCH: u64 = 1_000_000;
+
+/// The beginning of a stretch, in which threads come and go, and nothing is counted.
+const CHANGE: u64 = STRETCH / 4;
+
+/// Pairs of stretches, one with each number of threads, after which a trial is over. After one already, if
+/// it says that the greater number works and is to go on: a processor that idles costs more than a trial.
+const PAIRS: u8 = 2;
+
+/// Before the first trial; from one trial to the next after a change; and the longest time while all
+/// threads may work, and while fewer do. Without a change each pause is twice the one before.
+const PAUSES: [u64; 4] = [2_000_000, 16_000_000, 1_000_000_000, 128_000_000];
+
+/// What a thread takes of the queue when it goes off to its handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Portion {
+    /// So many packets.
+    pub(crate) packets: usize,
+    /// One more thread is to be called for the rest.
+    pub(crate) call: bool,
+}
+
+/// What the thread that divides the queue sees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Packets in the queue, its own among them.
+    pub(crate) queued: usize,
+    /// How many it has room for.
+    pub(crate) room: usize,
+    /// Other threads at work: those that run, search, or are on their way.
+    pub(crate) others: usize,
+    /// Threads that could be called.
+    pub(crate) helpers: usize,
+    /// Threads that may run at once, as far as there are any.
+    pub(crate) threads: usize,
+    /// Packets that the port has handed out so far.
+    pub(crate) handed: u64,
+}
+
+/// The policy of a port, guarded by its lock.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    /// What a packet takes, in nanoseconds: a running median, more or less, since some packets take a
+    /// thousand times as long as the others.
+    packet: u64,
+    /// The concurrency value.
+    limit: usize,
+    /// How many threads come to work by the two rules.
+    size: usize,
+    /// Since when the thread of each seat has been busy, and has always found more than one packet.
+    busy_since: Vec<Option<u64>>,
+    /// A packet that was left in the queue, by the number of packets that had been handed out when its turn
+    /// has come, and when it was seen there.
+    stands: Option<(u64, u64)>,
+    /// When the thread of each seat last took packets, if there was another thread then, and another one at
+    /// work or several packets.
+    took_at: Vec<Option<u64>>,
+    /// When several threads were last at work and left something.
+    busy_at: Option<u64>,
+    trial: Trial,
+    /// How long the pause before the present or last trial was.
+    pause: u64,
+    /// Whether the last trial ended with the greater number.
+    grew: bool,
+}
+
+#[derive(Debug)]
+enum Trial {
+    /// None before this time, which is set when there is first something to try.
+    Pause {
+        until: Option<u64>,
+    },
+    Running(Stretches),
+}
+
+/// A trial that is under way.
+#[derive(Debug)]
+struct Stretches {
+    /// The two numbers of threads, and which of them worked before the trial.
+    numbers: [usize; 2],
+    before: usize,
+    /// How many there were that might run.
+    threads: usize,
+    /// Which of them works in this stretch, when it began, and how many pairs are over.
+    which: usize,
+    begun: u64,
+    pairs: u8,
+    /// When, and with how many packets handed out, counting began; `None` before that.
+    counted_from: Option<(u64, u64)>,
+    /// What each number did so far: packets, and the time for them.
+    done: [(u64, u64); 2],
+}
+
+impl Crew {
+    /// A crew of as many threads as there may be.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            packet: 8_000,
+            limit,
+            size: limit,
+            busy_since: Vec::new(),
+            stands: None,
+            took_at: Vec::new(),
+            busy_at: None,
+            trial: Trial::Pause { until: None },
+            pause: PAUSES[0],
+            grew: true,
+        }
+    }
+
+    /// A packet took so many nanoseconds.
+    pub(crate) fn note(&mut self, packet: u64) {
+        let step = self.packet / 8 + 1;
+        self.packet = packet.clamp(self.packet.saturating_sub(step), self.packet + step);
+    }
+
+    /// Whether a packet takes longer than a wake.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.packet >= LONG
+    }
+
+    /// There is a seat of this number, whose thread is not at work.
+    pub(crate) fn seat(&mut self, seat: usize) {
+        if self.busy_since.len() <= seat {
+            self.busy_since.resize(seat + 1, None);
+            self.took_at.resize(seat + 1, None);
+        }
+        self.busy_since[seat] = None;
+        self.took_at[seat] = None;
+    }
+
+    /// The thread of `seat` has found nothing to do.
+    #[inline]
+    pub(crate) fn rest(&mut self, seat: usize) {
+        self.busy_since[seat] = None;
+    }
+
+    /// When what the thread of `seat` took, if it took several packets, is to go to an idle one.
+    pub(crate) fn overdue_at(&self, seat: usize) -> u64 {
+        self.took_at[seat].map_or(u64::MAX, |took| took + OVERDUE)
+    }
+
+    /// Whether it is. When a thread took it that was the only one is not known: from now on it is.
+    pub(crate) fn is_overdue(&mut self, seat: usize, now: u64) -> bool {
+        self.took_at[seat].get_or_insert(now);
+        now >= self.overdue_at(seat)
+    }
+
+    /// How long so many packets stand, at most, if `threads` work on them.
+    fn standing(&self, packets: usize, threads: usize) -> u64 {
+        packets as u64 * self.packet / threads.max(1) as u64
+    }
+
+    /// How long what is queued may stand while so many threads are at work.
+    fn patience(&self, workers: usize) -> u64 {
+        // A trial has shown nothing yet.
+        let is_tried = matches!(self.trial, Trial::Running(_));
+        if workers < self.size || is_tried { STAND } else { STAND_IN_VAIN }
+    }
+
+    /// Whether `packets` that are left to so many threads at work are worth a wake.
+    pub(crate) fn is_worth_a_wake(&self, packets: usize, workers: usize) -> bool {
+        let most = if workers < self.size { WAKE } else { self.patience(workers) };
+        packets > 0 && (self.is_long() || self.standing(packets, workers) > most)
+    }
+
+    /// Whether the thread of `seat`, which comes back soon, leaves what is queued, and what comes next, to
+    /// `others` at work, which come back as often as it does itself. They have enough for one that is
+    /// called again to come in time.
+    pub(crate) fn leaves(
+        &self,
+        seat: usize,
+        queued: usize,
+        others: usize,
+        now: impl FnOnce() -> u64,
+    ) -> bool {
+        const SOON: u64 = STAND_IN_VAIN / 2;
+        others >= self.size
+            && !self.is_long()
+            && self.standing(queued, others) <= SOON
+            && self.took_at[seat].is_some_and(|took| now().saturating_sub(took) <= SOON)
+    }
+
+    /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `polling` others and
+    /// so many that run and `search`. What comes next wakes it there at nobody's expense. While packets are
+    /// long, nobody else would come for it soon. Of short ones the next thread on its way back takes
+    /// several, so that there is work for one more only where several threads have not sufficed lately.
+    pub(crate) fn may_join(
+        &self,
+        polling: usize,
+        running: usize,
+        searching: usize,
+        now: impl FnOnce() -> u64,
+    ) -> bool {
+        if self.is_long() {
+            return polling + running < self.limit;
+        }
+        polling + running + searching < self.size
+            && self.busy_at.is_some_and(|busy| now() < busy + SUSTAINED)
+    }
+
+    /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where
+    /// time matters.
+    #[inline]
+    pub(crate) fn divide(&mut self, seat: usize, view: View, now: impl FnOnce() -> u64) -> Portion {
+        if view.threads <= 1 {
+            // Not known, since it would cost a look at the clock.
+            self.took_at[seat] = None;
+            return Portion { packets: view.queued.min(view.room), call: false };
+        }
+        self.divide_among_several(seat, view, now)
+    }
+
+    fn divide_among_several(
+        &mut self,
+        seat: usize,
+        view: View,
+        now: impl FnOnce() -> u64,
+    ) -> Portion {
+        let View { queued, room, others, helpers, threads, handed } = view;
+        let is_more = queued > 1;
+        if !is_more {
+            self.busy_since[seat] = None;
+            self.stands = None;
+            if others == 0 {
+                return Portion { packets: queued.min(room), call: false };
+            }
+        }
+        let now = now();
+        self.took_at[seat] = Some(now);
+        let mut portion = if self.is_long() || self.has_stood(view, now) {
+            // A thread that takes less comes back sooner, and nothing waits for a handler that it need
+            // not wait for.
+            let packets = queued.div_ceil(2 * threads).min(room);
+            Portion { packets, call: packets < queued }
+        } else {
+            if is_more && others > 0 {
+                self.busy_at = Some(now);
+            }
+            self.advance(now, threads, handed);
+            self.divide_short(seat, view, now)
+        };
+        portion.call &= helpers > 0;
+        if portion.packets == queued {
+            self.stands = None;
+        }
+        if portion.call {
+            self.busy_since[seat] = None;
+        }
+        portion
+    }
+
+    /// The same for packets that are handled sooner than a thread is woken.
+    fn divide_short(&mut self, seat: usize, view: View, now: u64) -> Portion {
+        let View { queued, room, others, helpers, threads, .. } = view;
+        let workers = others + 1;
+        let with_help = queued.div_ceil(workers + 1);
+        let sustained = queued > 1 && workers < self.size && self.is_sustained(seat, now);
+        let burst = self.is_worth_a_wake(queued - with_help, workers)
+            || self.standing(queued, workers) > self.patience(workers);
+        let is_helped = helpers > 0 && (sustained || burst);
+        let part = match (is_helped, workers) {
+            (true, _) => with_help,
+            // It comes back for the rest, and asks the kernel in between.
+            (false, 1) => queued.div_ceil(threads).max(PART),
+            (false, _) => queued.div_ceil(workers),
+        };
+        let packets = part.min(queued).min(room);
+        let call = is_helped || self.is_worth_a_wake(queued - packets, workers);
+        Portion { packets, call }
+    }
+
+    /// Whether the first packet of the queue has been seen there long ago: handlers take longer than they
+    /// were thought to.
+    fn has_stood(&mut self, view: View, now: u64) -> bool {
+        let View { queued, others, handed, .. } = view;
+        let most = self.patience(others + 1);
+        match self.stands {
+            Some((number, since)) if handed < number => now.saturating_sub(since) > most,
+            _ => {
+                self.stands = Some((handed + queued as u64, now));
+                false
+            }
+        }
+    }
+
+    /// No thread that runs has come back for so long that each packet found now may have stood: those
+    /// until so many are handed out.
+    pub(crate) fn was_unattended(&mut self, handed: u64) {
+        self.stands = Some((handed, 0));
+    }
+
+    /// Whether the thread of `seat` has been busy for long enough to call another one.
+    fn is_sustained(&mut self, seat: usize, now: u64) -> bool {
+        let long_enough = match &self.trial {
+            // Which number does more is to be seen, not how soon threads come.
+            Trial::Running(_) => 0,
+            Trial::Pause { .. } => SUSTAINED,
+        };
+        let since = *self.busy_since[seat].get_or_insert(now);
+        now.saturating_sub(since) >= long_enough
+    }
+
+    /// Goes on with the trial, or begins one. `threads` may run, as far as there are any, and so many
+    /// packets have been handed out.
+    fn advance(&mut self, now: u64, threads: usize, handed: u64) {
+        match &mut self.trial {
+            Trial::Pause { until: None } => {
+                self.trial = Trial::Pause { until: Some(now + self.pause) };
+            }
+            Trial::Pause { until: Some(until) } if now < *until => {}
+            Trial::Pause { .. } => self.begin(now, threads),
+            Trial::Running(trial) => {
+                let (before, threads) = (trial.before, trial.threads);
+                match trial.advance(now, handed) {
+                    Progress::Same => {}
+                    Progress::Next(size) => self.size = size,
+                    Progress::Over(size) => {
+                        self.grew = size == trial.numbers[1];
+                        let most = if size < threads { PAUSES[3] } else { PAUSES[2] };
+                        let longer = (2 * self.pause).clamp(PAUSES[1], most);
+                        self.pause = if size == before { longer } else { PAUSES[1] };
+                        self.end(size, threads, now);
+                    }
+                    Progress::Void => {
+                        self.pause = (2 * self.pause).clamp(PAUSES[1], PAUSES[3]);
+                        self.end(before, threads, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a trial: of half of the present number of threads, or of twice as many.
+    fn begin(&mut self, now: u64, threads: usize) {
+        let before = self.size.min(threads);
+        let up = before == 1 || before < threads && self.grew;
+        let numbers =
+            if up { [before, (2 * before).min(threads)] } else { [before.div_ceil(2), before] };
+        // First the number that does not work now.
+        let which = usize::from(up);
+        self.size = numbers[which];
+        self.trial = Trial::Running(Stretches {
+            numbers,
+            before,
+            threads,
+            which,
+            begun: now,
+            pairs: 0,
+            counted_from: None,
+            done: [(0, 0); 2],
+        });
+    }
+
+    /// Ends a trial. From now on so many threads come to work; all, if they are as many as there are,
+    /// also should more threads come to the port.
+    fn end(&mut self, size: usize, threads: usize, now: u64) {
+        self.size = if size >= threads { self.limit } else { size };
+        self.trial = Trial::Pause { until: Some(now + self.pause) };
+    }
+}
+
+/// What became of a stretch. A number is that of the threads that are to work next.
+enum Progress {
+    Same,
+    Next(usize),
+    Over(usize),
+    /// Threads have had so little to do that it tells nothing.
+    Void,
+}
+
+impl Stretches {
+    fn advance(&mut self, now: u64, handed: u64) -> Progress {
+        let since = now.saturating_sub(self.begun);
+        if since > 3 * STRETCH {
+            return Progress::Void;
+        }
+        if since < CHANGE {
+            return Progress::Same;
+        }
+        let Some((from, at)) = self.counted_from else {
+            self.counted_from = Some((now, handed));
+            return Progress::Same;
+        };
+        if now.saturating_sub(from) < STRETCH - CHANGE {
+            return Progress::Same;
+        }
+        let (packets, time) = &mut self.done[self.which];
+        *packets += handed - at;
+        *time += now - from;
+        let worked = self.numbers[self.which];
+        if worked == self.before {
+            // The other number has had its turn first.
+            self.pairs += 1;
+            let better = self.numbers[usize::from(self.is_greater_better())];
+            let stays = better == self.before && better == self.numbers[1];
+            if stays || self.pairs == PAIRS {
+                return Progress::Over(better);
+            }
+        }
+        self.which = 1 - self.which;
+        self.begun = now;
+        self.counted_from = None;
+        Progress::Next(self.numbers[self.which])
+    }
+
+    /// Whether the additional threads do at least an eighth of what they would do if all were alone.
+    fn is_greater_better(&self) -> bool {
+        let [lower, higher] = self.numbers.map(|number| number as u128);
+        let [less, more] = self.done.map(|(packets, time)| (u128::from(packets), u128::from(time)));
+        // more / its time >= less / its time * (1 + (higher - lower) / lower / 8)
+        more.0 * less.1 * 8 * lower >= less.0 * more.1 * (8 * lower + (higher - lower))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// A crew at a port with so many threads, all of which may run, where packets take `packet`.
+    fn crew(threads: usize, packet: u64) -> Crew {
+        let mut crew = Crew::new(threads);
+        (0..threads).for_each(|seat| crew.seat(seat));
+        (0..200).for_each(|_| crew.note(packet));
+        crew
+    }
+
+    /// What a thread sees that has come back, beside `others` at work and others that are idle.
+    fn view(threads: usize, queued: usize, others: usize) -> View {
+        let helpers = threads - others - 1;
+        View { queued, room: 64, others, helpers, threads, handed: 0 }
+    }
+
+    fn divide(crew: &mut Crew, view: View) -> (usize, bool) {
+        let Portion { packets, call } = crew.divide(0, view, || 0);
+        (packets, call)
+    }
+
+    #[test]
+    fn a_single_slow_packet_changes_little_and_many_change_all() {
+        let mut crew = crew(2, 5_000);
+        crew.note(5_000_000);
+        assert!(!crew.is_long());
+        (0..20).for_each(|_| crew.note(20_000));
+        assert!(crew.is_long());
+        (0..20).for_each(|_| crew.note(5_000));
+        assert!(!crew.is_long());
+    }
+
+    #[test]
+    fn a_thread_that_is_alone_takes_everything_and_asks_for_no_time() {
+        let mut crew = crew(1, 5_000);
+        let view = View { helpers: 0, ..view(1, 50, 0) };
+        let portion = crew.divide(0, view, || unreachable!("time does not matter"));
+        assert_eq!(portion, Portion { packets: 50, call: false });
+    }
+
+    #[test]
+    fn a_burst_is_worth_a_wake_if_its_half_takes_longer_than_a_wake() {
+        // Half of ten packets of 5 us are 25 us, of twelve 30.
+        assert_eq!(divide(&mut crew(2, 5_000), view(2, 10, 0)), (10, false));
+        assert_eq!(divide(&mut crew(2, 5_000), view(2, 12, 0)), (6, true));
+        // Two threads do in 15 us what one does in 30.
+        assert_eq!(divide(&mut crew(4, 5_000), view(4, 12, 1)), (6, false));
+        assert_eq!(divide(&mut crew(4, 5_000), view(4, 18, 1)), (6, true));
+    }
+
+    #[test]
+    fn of_long_packets_each_one_that_is_left_is_worth_a_wake() {
+        assert_eq!(divide(&mut crew(2, 20_000), view(2, 1, 0)), (1, false));
+        assert_eq!(divide(&mut crew(2, 20_000), view(2, 2, 0)), (1, true));
+        assert_eq!(divide(&mut crew(2, 20_000), view(2, 64, 1)), (16, false), "nobody is idle");
+    }
+
+    #[test]
+    fn of_what_may_have_stood_for_long_each_packet_is_worth_a_wake() {
+        let mut crew = crew(4, 1_000);
+        crew.was_unattended(u64::MAX);
+        let mut taken = [5, 4, 1, 5].map(|queued| crew.divide(0, view(4, queued, 0), || STAND + 1));
+        assert_eq!(
+            taken.map(|it| (it.packets, it.call)),
+            [(1, true), (1, true), (1, false), (5, false)]
+        );
+        // Also what another thread has seen in the queue before.
+        taken = [0, 0, STAND, STAND + 1]
+            .map(|now| crew.divide(0, View { room: 1, ..view(4, 5, 0) }, || now));
+        assert_eq!(taken.map(|it| it.call), [false, false, false, true]);
+    }
+
+    #[test]
+    fn threads_at_work_divide_what_there_is() {
+        assert_eq!(divide(&mut crew(4, 1_000), view(4, 12, 3)), (3, false));
+        assert_eq!(divide(&mut crew(4, 1_000), view(4, 2, 3)), (1, false));
+    }
+
+    #[test]
+    fn what_is_left_for_want_of_room_counts() {
+        let view = View { room: 4, ..view(2, 10, 0) };
+        assert_eq!(divide(&mut crew(2, 5_000), view), (4, true));
+    }
+
+    /// One thread always finds two packets of a microsecond, and goes off with both: no burst.
+    #[test]
+    fn a_thread_that_is_never_idle_calls_one_more_after_a_while() {
+        let mut crew = crew(2, 1_000);
+        let called = (0..1_000).map(|turn| turn * 2_000).find(|now| {
+            let portion = crew.divide(0, view(2, 2, 0), || *now);
+            assert_eq!(portion.packets, if portion.call { 1 } else { 2 });
+            portion.call
+        });
+        assert_eq!(called, Some(SUSTAINED));
+    }
+
+    #[test]
+    fn a_thread_that_rests_or_finds_a_single_packet_begins_anew() {
+        for pause in [Crew::rest, |crew: &mut Crew, seat| {
+            crew.divide(seat, view(2, 1, 0), || 0);
+        }] {
+            let mut crew = crew(2, 1_000);
+            for turn in 0..1_000 {
+                let now = turn * 2_000;
+                if now % 100_000 == 0 {
+                    pause(&mut crew, 0);
+                }
+                assert!(!crew.divide(0, view(2, 2, 0), || now).call, "at {now}");
+            }
+        }
+    }
+
+    /// Threads, packets of `packet`, and a queue that is never empty: what they do in parallel is as much
+    /// as `speed` of one thread. Time goes by until `end`; the number of threads at work is recorded.
+    struct Work {
+        crew: Crew,
+        threads: usize,
+        speed: fn(usize) -> f64,
+        workers: usize,
+        handed: u64,
+        now: u64,
+        queued: usize,
+    }
+
+    impl Work {
+        fn new(threads: usize, packet: u64, queued: usize, speed: fn(usize) -> f64) -> Self {
+            let crew = crew(threads, packet);
+            Self { crew, threads, speed, workers: 1, handed: 0, now: 0, queued }
+        }
+
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a rough simulation"
+        )]
+        fn run_until(&mut self, end: u64, mut watch: impl FnMut(&Self)) {
+            while self.now < end {
+                for seat in 0..self.workers {
+                    let others = self.workers - 1;
+                    let now = self.now;
+                    if others > 0 && self.crew.leaves(seat, self.queued, others, || now) {
+                        self.workers -= 1;
+                        self.crew.rest(seat);
+                        break;
+                    }
+                    let helpers = self.threads - self.workers;
+                    let view = View {
+                        queued: self.queued,
+                        room: 64,
+                        others,
+                        helpers,
+                        threads: self.threads,
+                        handed: self.handed,
+                    };
+                    let now = self.now;
+                    let portion = self.crew.divide(seat, view, || now);
+                    self.handed += portion.packets as u64;
+                    let each = self.crew.packet as f64 / (self.speed)(self.workers);
+                    self.now += (portion.packets as f64 * each) as u64;
+                    self.workers += usize::from(portion.call && helpers > 0);
+                }
+                watch(self);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_do_more_together_come_to_work_and_stay() {
+        for threads in [2, 4, 16] {
+            for packet in [1_000, 2_000, 5_000, 10_000] {
+                let mut work = Work::new(threads, packet, 2 * threads, |workers| workers as f64);
+                work.run_until(MILLISECOND, |_| {});
+                assert_eq!(work.workers, threads, "{packet}");
+                let (mut less, mut all) = (0, 0);
+                work.run_until(2_000 * MILLISECOND, |work| {
+                    all += 1;
+                    less += u64::from(work.workers < threads);
+                });
+                assert!(less * 20 < all, "{threads} threads, {packet}: {less} of {all}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_do_no_more_together_go_to_rest_and_are_seldom_tried() {
+        for threads in [2, 4, 16] {
+            let mut work = Work::new(threads, 2_000, 8, |_| 1.0);
+            work.run_until(300 * MILLISECOND, |_| {});
+            let (mut more, mut all) = (0, 0);
+            work.run_until(3_000 * MILLISECOND, |work| {
+                all += 1;
+                more += u64::from(work.workers > 1);
+            });
+            assert!(more * 20 < all, "{threads} threads: {more} of {all}");
+        }
+    }
+
+    #[test]
+    fn what_changes_is_found_by_the_next_trial() {
+        let mut work = Work::new(2, 2_000, 8, |_| 1.0);
+        work.run_until(3_000 * MILLISECOND, |_| {});
+        work.speed = |workers| workers as f64;
+        work.run_until(4_200 * MILLISECOND, |_| {});
+        assert_eq!(work.crew.size, 2);
+        work.speed = |_| 1.0;
+        work.run_until(5_400 * MILLISECOND, |_| {});
+        assert_eq!(work.crew.size, 1);
+    }
+
+    #[test]
+    fn a_crew_that_has_all_threads_takes_in_those_that_come_later() {
+        let mut work = Work::new(8, 2_000, 16, |workers| workers as f64);
+        work.threads = 2;
+        work.run_until(100 * MILLISECOND, |_| {});
+        work.threads = 8;
+        work.run_until(102 * MILLISECOND, |_| {});
+        assert_eq!(work.workers, 8);
+    }
+
+    #[test]
+    fn a_trial_in_which_nothing_happens_tells_nothing() {
+        let mut crew = crew(2, 2_000);
+        let size = crew.size;
+        let mut at = |now: u64| crew.divide(0, view(2, 4, 1), || now);
+        at(0);
+        at(PAUSES[0] + 1);
+        at(PAUSES[0] + 10 * STRETCH);
+        assert!(matches!(crew.trial, Trial::Pause { until: Some(_) }));
+        assert_eq!(crew.size, size);
+    }
+
+    proptest! {
+        /// Whatever has happened: a thread takes at least one packet and no more than there are and it has
+        /// room for, calls nobody where nobody is idle, and leaves nothing that would stand for long.
+        #[test]
+        fn nothing_stands_for_long_while_a_thread_is_idle(
+            threads in 2_usize..20,
+            steps in prop::collection::vec(
+                (0_usize..20, 1_usize..300, 1_usize..65, 0_usize..20, 0_u64..400_000, 1_u64..60_000, any::<bool>()),
+                1..200,
+            ),
+        ) {
+            let mut crew = crew(threads, 5_000);
+            let (mut now, mut handed) = (MILLISECOND, 0);
+            for (seat, queued, room, others, time, packet, late) in steps {
+                now += time;
+                crew.note(packet);
+                let (seat, others) = (seat % threads, others % threads);
+                let helpers = threads - 1 - others;
+                if late {
+                    crew.was_unattended(u64::MAX);
+                }
+                let view = View { queued, room, others, helpers, threads, handed };
+                let Portion { packets, call } = crew.divide(seat, view, || now);
+                handed += packets as u64;
+                prop_assert!(packets >= 1 && packets <= queued.min(room));
+                prop_assert!(!call || helpers > 0);
+                let left = queued - packets;
+                if helpers > 0 && !call {
+                    prop_assert!(left == 0 || !late);
+                    let most = crew.patience(others + 1);
+                    prop_assert!(crew.standing(left, others + 1) <= most);
+                    prop_assert!(crew.standing(queued, others + 1) <= most || crew.is_long());
+                }
+                prop_assert!(crew.size >= 1 && crew.size <= crew.limit);
+            }
+        }
+
+        /// A thread goes to rest only where others are at work, and leaves them nothing that would stand
+        /// for long.
+        #[test]
+        fn a_thread_leaves_only_what_others_soon_take(
+            packet in 100_u64..60_000,
+            queued in 0_usize..300,
+            others in 0_usize..16,
+            size in 1_usize..=16,
+            away in 0_u64..MILLISECOND,
+        ) {
+            let mut crew = crew(16, packet);
+            crew.size = size;
+            crew.divide(0, view(16, 2, 1), || MILLISECOND);
+            if crew.leaves(0, queued, others, || MILLISECOND + away) {
+                prop_assert!(others >= size);
+                prop_assert!(crew.standing(queued, others) <= STAND_IN_VAIN / 2);
+                prop_assert!(away <= STAND_IN_VAIN / 2);
+            }
+        }
+    }
+}
