@@ -137,10 +137,9 @@ fn cell(situation: Situation, title: &str, options: Options) -> Cell {
         scenario: "S6".to_owned(),
         title: title.to_owned(),
         threads: Some(threads),
-        connections: None,
         compared: "message".to_owned(),
         rows,
-        notes: Vec::new(),
+        ..Cell::default()
     }
 }
 

@@ -140,6 +140,7 @@ fn times(options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
         compared: "both".to_owned(),
         rows,
         notes,
+        ..Cell::default()
     }
 }
 
@@ -191,10 +192,9 @@ fn memory(progress: &mut dyn FnMut(&str)) -> Cell {
         title: "memory of a registration without its key, by the number of registrations"
             .to_owned(),
         threads: Some(1),
-        connections: None,
         compared: "10000".to_owned(),
         rows,
-        notes: Vec::new(),
+        ..Cell::default()
     }
 }
 

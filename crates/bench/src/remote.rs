@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
 use crate::server::{Hello, Snapshot};
+use crate::sink::Service;
 
 /// A server answers at once; this is for a machine that is busy with something else.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -24,10 +25,24 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Starts a server, with or without the kernel's counters.
-    pub(crate) fn start(contender: &str, threads: usize, count: bool) -> Result<Remote, String> {
+    pub(crate) fn start(
+        contender: &str,
+        threads: usize,
+        service: Service,
+        count: bool,
+    ) -> Result<Remote, String> {
         // Not by its name: the file may have been replaced meanwhile by a newer build.
         let mut command = Command::new("/proc/self/exe");
         command.args(["server", "--contender", contender, "--threads", &threads.to_string()]);
+        if let Service::Sink(sink) = service {
+            for (option, value) in [
+                ("--buffer", sink.buffer.to_string()),
+                ("--turns", sink.turns.to_string()),
+                ("--reads", sink.reads.to_string()),
+            ] {
+                command.args([option, &value]);
+            }
+        }
         if count {
             command.arg("--count");
         }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distance;
 use crate::machine::Machine;
+use crate::sink::Drain;
 use crate::statistics::{Estimate, paired_ratio};
 
 /// Counted up when the raw JSON changes its form.
@@ -43,12 +44,14 @@ pub(crate) struct Described {
 /// One situation in which all contenders were measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// The scenario: `S1` … `S9`, `single`.
+    /// The scenario: `S1` … `S9`, `S16`, `single`.
     pub(crate) scenario: String,
     /// What is measured, in a line.
     pub(crate) title: String,
     pub(crate) threads: Option<usize>,
     pub(crate) connections: Option<usize>,
+    /// What the handlers of the sinks do, if the servers are sinks.
+    pub(crate) drain: Option<Drain>,
     /// The name of the quantity that is compared: the others' divided by the first row's.
     pub(crate) compared: String,
     /// One for each contender; the first is the one to which the others are compared.
@@ -202,6 +205,7 @@ pub(crate) mod tests {
             title: "a test".to_owned(),
             threads: Some(threads),
             connections: Some(connections),
+            drain: None,
             compared: quantity.to_owned(),
             rows: rows.collect(),
             notes: Vec::new(),

@@ -5,16 +5,20 @@
 //! requests. The order of the turns is rotated from round to round.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::contenders::Contender;
 use crate::distance;
+use crate::flood::Flood;
 use crate::histogram::Histogram;
 use crate::load::{Handlers, Load, PORTION, Pattern, Tally};
+use crate::processor_time::Clock;
 use crate::remote::Remote;
 use crate::report::{APART, Cell, Row};
 use crate::scenario::{CPU, RATE, Setup};
 use crate::server::Snapshot;
+use crate::sink::Service;
 
 /// Sent before each turn's measurement, so that caches and branch predictors know the server.
 const WARM_UP: Duration = Duration::from_millis(40);
@@ -22,15 +26,49 @@ const WARM_UP: Duration = Duration::from_millis(40);
 const COUNTED: Duration = Duration::from_millis(150);
 /// A server that is asleep uses less of a processor than this.
 const ASLEEP: f64 = 0.005;
+/// How long a sink may take to read what is left at the end of a turn.
+const LEFT_OVER: Duration = Duration::from_secs(10);
 /// With fewer connections the memory of each is lost in that of the process.
 const MANY: usize = 1000;
 /// The first contender with few sockets, beside the same with many.
 pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
 
+/// The clients of a server.
+enum Clients {
+    /// Of one that answers.
+    Load(Load),
+    /// Of a sink.
+    Flood(Flood),
+}
+
+impl Clients {
+    fn new(service: Service) -> Result<Clients, String> {
+        let clients = match service {
+            Service::Echo => Load::new().map(Clients::Load),
+            Service::Sink(_) => Flood::new().map(Clients::Flood),
+        };
+        clients.map_err(|error| format!("load generator: {error}"))
+    }
+
+    fn connect(&mut self, server: SocketAddr, active: bool) -> io::Result<()> {
+        match self {
+            Clients::Load(load) => load.connect(server, active),
+            Clients::Flood(flood) => flood.connect(server),
+        }
+    }
+
+    fn connections(&self) -> usize {
+        match self {
+            Clients::Load(load) => load.connections(),
+            Clients::Flood(flood) => flood.connections(),
+        }
+    }
+}
+
 /// A contender that takes part in the rounds.
 struct Entrant {
     remote: Remote,
-    load: Load,
+    clients: Clients,
     /// Connections made ever.
     made: u64,
     /// At the end of the last turn: when, and the processor time so far.
@@ -139,6 +177,7 @@ pub(crate) fn measure(
         title: setup.title.clone(),
         threads: Some(setup.threads),
         connections: Some(setup.connections),
+        drain: setup.drain,
         compared: setup.compared.to_owned(),
         rows,
         notes,
@@ -149,6 +188,14 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if by_turn {
         notes.push("Connections are made anew for each turn.".to_owned());
+    }
+    if setup.drain.is_some() {
+        let what = "rate: packets in a second, each a read that brought something. read, cpu and the \
+                    numbers after it are for each packet; but processors and clients say how many \
+                    processors the server used, and its clients.";
+        let how =
+            "The tasks of tokio, compio and monoio, and uring, are not told how often to read.";
+        notes.extend([what.to_owned(), how.to_owned()]);
     }
     match setup.pattern.handlers {
         Handlers::FirstSpins(microseconds) => notes.push(format!(
@@ -182,12 +229,12 @@ fn skip(row: &mut Row, setup: &Setup, round: usize) {
 impl Entrant {
     fn start(place: &Place) -> Result<Entrant, String> {
         let setup = &place.setup;
-        let mut remote = Remote::start(place.contender.name, setup.threads, false)?;
+        let service = setup.service();
+        let mut remote = Remote::start(place.contender.name, setup.threads, service, false)?;
         let resident = remote.settle()?.resident;
-        let load = Load::new().map_err(|error| format!("load generator: {error}"))?;
         let mut entrant = Entrant {
             remote,
-            load,
+            clients: Clients::new(service)?,
             made: 0,
             rested: None,
             rest: (0.0, 0.0),
@@ -201,7 +248,7 @@ impl Entrant {
     }
 
     fn connect(&mut self, setup: &Setup) -> Result<(), String> {
-        connect(&mut self.remote, &mut self.load, setup, self.made)?;
+        connect(&mut self.remote, &mut self.clients, setup, self.made)?;
         self.made += setup.connections as u64;
         self.remote.settle()?;
         Ok(())
@@ -224,21 +271,31 @@ impl Entrant {
             self.connect(setup)?;
         }
         let apart = distance::measure();
-        self.load.run(warm_up(setup), WARM_UP, latencies)?;
-        let before = self.remote.settle()?;
-        latencies.clear();
-        let tally = self.load.run(setup.pattern, setup.round, latencies)?;
-        let after = self.remote.settle()?;
-        note(row, setup, &tally, latencies, &before, &after);
+        let after = match &mut self.clients {
+            Clients::Load(load) => {
+                load.run(warm_up(setup), WARM_UP, latencies)?;
+                let before = self.remote.settle()?;
+                latencies.clear();
+                let tally = load.run(setup.pattern, setup.round, latencies)?;
+                let after = self.remote.settle()?;
+                note(row, setup, &tally, latencies, &before, &after);
+                after
+            }
+            Clients::Flood(flood) => {
+                let flooded = Flooded::measure(flood, &mut self.remote, setup.round)?;
+                note_flooded(row, &flooded);
+                read_up(&mut self.remote)?
+            }
+        };
         note_distance(row, &apart, &distance::measure());
         if !self.weighed {
             self.weighed = true;
             let more = after.resident.saturating_sub(self.resident);
-            let each = to_float(more) / to_float(self.load.connections() as u64);
+            let each = to_float(more) / to_float(self.clients.connections() as u64);
             row.push("memory", "B", Some(each));
         }
         if place.by_turn {
-            self.load = Load::new().map_err(|error| format!("load generator: {error}"))?;
+            self.clients = Clients::new(setup.service())?;
             self.remote.settle()?;
         }
         self.rested = Some((Instant::now(), self.remote.snapshot()?.processor_time));
@@ -249,12 +306,18 @@ impl Entrant {
 /// Makes the connections of a situation to a server that has taken over `made` before. Those that
 /// send are spread over the order in which they are made, by an odd distance: a server that deals
 /// its connections round robin to its threads gets as many of them on each.
-fn connect(remote: &mut Remote, load: &mut Load, setup: &Setup, made: u64) -> Result<(), String> {
+fn connect(
+    remote: &mut Remote,
+    clients: &mut Clients,
+    setup: &Setup,
+    made: u64,
+) -> Result<(), String> {
     let distance = (setup.connections / setup.active()).max(1);
     let distance = if distance.is_multiple_of(2) { distance - 1 } else { distance };
     for index in 0..setup.connections {
         let is_active = index % distance == 0 && index / distance < setup.active();
-        load.connect(remote.address, is_active).map_err(|error| format!("connecting: {error}"))?;
+        let connected = clients.connect(remote.address, is_active);
+        connected.map_err(|error| format!("connecting: {error}"))?;
         let so_far = index + 1;
         if so_far % PORTION == 0 || so_far == setup.connections {
             remote.wait_for_added(made + so_far as u64)?;
@@ -301,6 +364,74 @@ fn note(
     }
 }
 
+/// A turn of a sink, whose sockets were full before it began and when it was over.
+struct Flooded {
+    before: Snapshot,
+    after: Snapshot,
+    /// Processors that the clients used, and the harness with them.
+    clients: f64,
+}
+
+impl Flooded {
+    fn measure(flood: &mut Flood, remote: &mut Remote, time: Duration) -> Result<Flooded, String> {
+        flood.run(WARM_UP)?;
+        let before = remote.snapshot()?;
+        let (begun, used) = (Instant::now(), Clock::Process.now());
+        flood.run(time)?;
+        let used = Clock::Process.now() - used;
+        let clients = used.as_secs_f64() / begun.elapsed().as_secs_f64();
+        let after = remote.snapshot()?;
+        if after.packets == before.packets {
+            return Err("stalled: no packet in the whole round".to_owned());
+        }
+        Ok(Flooded { before, after, clients })
+    }
+
+    /// For each packet.
+    fn each(&self, amount: impl Fn(&Snapshot) -> u64) -> f64 {
+        self.more(amount) / self.more(|snapshot| snapshot.packets)
+    }
+
+    fn more(&self, amount: impl Fn(&Snapshot) -> u64) -> f64 {
+        to_float(amount(&self.after).saturating_sub(amount(&self.before)))
+    }
+}
+
+/// Waits until a sink has read what its clients have left in the sockets; the last snapshot.
+fn read_up(remote: &mut Remote) -> Result<Snapshot, String> {
+    let deadline = Instant::now() + LEFT_OVER;
+    let mut last = remote.settle()?;
+    loop {
+        let next = remote.settle()?;
+        if next.packets == last.packets {
+            return Ok(next);
+        }
+        if Instant::now() > deadline {
+            return Err(format!("still reading {} s after the round", LEFT_OVER.as_secs()));
+        }
+        last = next;
+    }
+}
+
+/// What a turn of a sink has shown. Its time is the one between the two snapshots by the server's own
+/// clock.
+fn note_flooded(row: &mut Row, flooded: &Flooded) {
+    let nanoseconds = flooded.more(|snapshot| snapshot.time);
+    let packets = flooded.more(|snapshot| snapshot.packets);
+    row.push(RATE, "1/s", Some(packets / nanoseconds * 1e9));
+    row.push("read", "B", Some(flooded.each(|snapshot| snapshot.bytes)));
+    row.push(CPU, "ns", Some(flooded.each(|snapshot| snapshot.processor_time)));
+    let processors = flooded.more(|snapshot| snapshot.processor_time) / nanoseconds;
+    row.push("processors", "", Some(processors));
+    row.push("clients", "", Some(flooded.clients));
+    row.push("sleeps", "", Some(flooded.each(|snapshot| snapshot.voluntary_switches)));
+    row.push("preempted", "", Some(flooded.each(|snapshot| snapshot.involuntary_switches)));
+    if flooded.after.wakes.is_some() {
+        let wakes = flooded.each(|snapshot| snapshot.wakes.unwrap_or(0));
+        row.push("own wakes", "", Some(wakes));
+    }
+}
+
 /// How far apart the processors were, before a turn and behind it.
 fn note_distance(row: &mut Row, before: &io::Result<Duration>, behind: &io::Result<Duration>) {
     let (before, behind) = match (before, behind) {
@@ -321,8 +452,9 @@ fn note_distance(row: &mut Row, before: &io::Result<Duration>, behind: &io::Resu
 /// Runs once more on a server of its own, in which the kernel counts.
 fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
-    let mut remote = Remote::start(place.contender.name, setup.threads, true)?;
-    let mut load = Load::new().map_err(|error| format!("load generator: {error}"))?;
+    let service = setup.service();
+    let mut remote = Remote::start(place.contender.name, setup.threads, service, true)?;
+    let mut clients = Clients::new(service)?;
     if let Some(reason) = remote.snapshot()?.not_counted {
         row.push("syscalls", "", None);
         if let Some(quantity) = row.quantities.last_mut() {
@@ -330,14 +462,24 @@ fn count(place: &Place, row: &mut Row) -> Result<(), String> {
         }
         return Ok(());
     }
-    connect(&mut remote, &mut load, setup, 0)?;
-    let mut latencies = Histogram::default();
-    load.run(warm_up(setup), WARM_UP, &mut latencies)?;
-    let before = remote.settle()?;
-    let tally = load.run(setup.pattern, COUNTED.max(setup.round / 4), &mut latencies)?;
-    let after = remote.snapshot()?;
+    connect(&mut remote, &mut clients, setup, 0)?;
+    let time = COUNTED.max(setup.round / 4);
+    let (before, after, events) = match &mut clients {
+        Clients::Load(load) => {
+            let mut latencies = Histogram::default();
+            load.run(warm_up(setup), WARM_UP, &mut latencies)?;
+            let before = remote.settle()?;
+            let tally = load.run(setup.pattern, time, &mut latencies)?;
+            (before, remote.snapshot()?, tally.answered)
+        }
+        Clients::Flood(flood) => {
+            let Flooded { before, after, .. } = Flooded::measure(flood, &mut remote, time)?;
+            let packets = after.packets.saturating_sub(before.packets);
+            (before, after, packets)
+        }
+    };
     let each = |after: Option<u64>, before: Option<u64>| {
-        Some(to_float(after?.saturating_sub(before?)) / to_float(tally.answered))
+        Some(to_float(after?.saturating_sub(before?)) / to_float(events))
     };
     row.push("syscalls", "", each(after.system_calls, before.system_calls));
     Ok(())
@@ -373,6 +515,8 @@ mod tests {
             scenarios: vec![scenario.to_owned()],
             threads: vec![2],
             connections: vec![64],
+            handlers: Vec::new(),
+            reads: Vec::new(),
             rounds: None,
             round: None,
             descriptors: 20_000,
@@ -400,6 +544,33 @@ mod tests {
         note_distance(&mut row, &near(), &Err(io::ErrorKind::Unsupported.into()));
         assert_eq!(row.values(APART), [Some(55.0), None, None]);
         assert_eq!(row.quantities[0].missing.as_deref(), Some("unsupported"));
+    }
+
+    /// 500 packets of 1 KiB in a quarter of a second, for half a processor.
+    #[test]
+    fn figures_of_a_sink_are_for_each_packet_and_by_the_clock_of_the_server() {
+        let before = Snapshot { time: 1, packets: 100, bytes: 7, ..Snapshot::default() };
+        let after = Snapshot {
+            time: 250_000_001,
+            packets: 600,
+            bytes: 7 + 500 * 1024,
+            processor_time: 125_000_000,
+            voluntary_switches: 50,
+            ..Snapshot::default()
+        };
+        let mut row = Row::default();
+        note_flooded(&mut row, &Flooded { before, after, clients: 0.25 });
+        for (name, value) in [
+            ("rate", 2000.0),
+            ("read", 1024.0),
+            ("cpu", 250_000.0),
+            ("processors", 0.5),
+            ("clients", 0.25),
+            ("sleeps", 0.1),
+        ] {
+            assert_eq!(row.values(name), [Some(value)], "{name}");
+        }
+        assert!(row.quantity("p50").is_none() && row.quantity("own wakes").is_none());
     }
 
     #[test]

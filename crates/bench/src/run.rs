@@ -13,6 +13,7 @@ use crate::machine::Machine;
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds::{self, Limits};
 use crate::scenario::{Extent, SCENARIOS, Selection};
+use crate::sink::Reads;
 use crate::{callgrind, plot, posts, registration, single, table, targets};
 
 /// What `--help` says after the options.
@@ -50,6 +51,12 @@ pub(crate) struct Options {
     /// These numbers of connections instead of each scenario's own
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count)]
     connections: Vec<usize>,
+    /// S16: handlers that compute for so many microseconds, instead of the usual ones
+    #[arg(long, value_name = "US,…", value_delimiter = ',', value_parser = microseconds)]
+    handler: Vec<u32>,
+    /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
+    #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
+    reads: Vec<Reads>,
     /// Rounds for each situation; intervals need six
     #[arg(long, value_name = "N", value_parser = count)]
     rounds: Option<usize>,
@@ -68,6 +75,13 @@ fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=100_000) => Ok(count),
         _ => Err("a number from 1 to 100000 is wanted".to_owned()),
+    }
+}
+
+fn microseconds(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(microseconds @ 0..=100) => Ok(microseconds),
+        _ => Err("a number from 0 to 100 is wanted".to_owned()),
     }
 }
 
@@ -95,6 +109,8 @@ impl Options {
             scenarios: self.scenario.clone(),
             threads: self.threads.clone(),
             connections: self.connections.clone(),
+            handlers: self.handler.clone(),
+            reads: self.reads.clone(),
             rounds: self.rounds,
             round: self.seconds,
             descriptors,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
+use crate::sink::{Drain, Reads, Service, Sink};
 use crate::work::{Work, turns_per_microsecond};
 
 /// Connections that send; all others of a situation are only registered.
@@ -16,7 +17,7 @@ const MOST_CONNECTIONS: usize = 100_000;
 const TOGETHER: usize = 20_000;
 
 /// The scenarios, with what they are about.
-pub(crate) const SCENARIOS: [(&str, &str); 11] = [
+pub(crate) const SCENARIOS: [(&str, &str); 12] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -26,18 +27,21 @@ pub(crate) const SCENARIOS: [(&str, &str); 11] = [
     ("S7", "registration and removal of 10,000 sockets, within the process"),
     ("S8", "echo on 64 of as many sockets as there may be"),
     ("S9", "one handler that spins, 63 quick connections"),
+    (SINK, "the sink: sockets that are always full, nothing is sent back"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
 
 const INSTRUCTIONS: &str = "instructions";
+/// The scenario whose servers are sinks.
+pub(crate) const SINK: &str = "S16";
 
 /// How much of the matrix is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// One situation, in half a minute.
     Quick,
-    /// What matters, in some twenty minutes.
+    /// What matters, in some twenty-five minutes.
     Usual,
     /// Every number of threads with every number of connections.
     Full,
@@ -52,10 +56,20 @@ pub(crate) struct Selection {
     /// Instead of the usual numbers, unless empty.
     pub(crate) threads: Vec<usize>,
     pub(crate) connections: Vec<usize>,
+    pub(crate) handlers: Vec<u32>,
+    pub(crate) reads: Vec<Reads>,
     pub(crate) rounds: Option<usize>,
     pub(crate) round: Option<Duration>,
     /// Descriptors that a process may have.
     pub(crate) descriptors: usize,
+}
+
+/// The numbers of threads and connections of a situation, and the handlers if it has a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size {
+    threads: usize,
+    connections: usize,
+    drain: Option<Drain>,
 }
 
 /// A situation in which all contenders are measured.
@@ -66,6 +80,8 @@ pub(crate) struct Setup {
     pub(crate) threads: usize,
     pub(crate) connections: usize,
     pub(crate) pattern: Pattern,
+    /// What the handlers of a sink do; where there is one, there is no pattern to what is sent.
+    pub(crate) drain: Option<Drain>,
     /// The quantity that is compared.
     pub(crate) compared: &'static str,
     pub(crate) rounds: usize,
@@ -73,6 +89,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// What the servers do.
+    pub(crate) fn service(&self) -> Service {
+        let sink = |drain: Drain| Service::Sink(Sink::new(turns(drain.handler), drain.reads));
+        self.drain.map_or(Service::Echo, sink)
+    }
+
     /// How many connections send.
     pub(crate) fn active(&self) -> usize {
         self.connections.min(ACTIVE)
@@ -101,26 +123,22 @@ impl Selection {
             if !self.wants(scenario) {
                 continue;
             }
-            for (threads, connections) in self.sizes(scenario) {
+            for size in self.sizes(scenario) {
+                let connections = size.connections;
                 if connections + SPARE > self.descriptors {
                     return Err(format!(
                         "{connections} connections: the limit is {} descriptors, see `ulimit -n`",
                         self.descriptors
                     ));
                 }
-                setups.push(self.setup(scenario, about, threads, connections));
+                setups.push(self.setup(scenario, about, size));
             }
         }
         Ok(setups)
     }
 
-    fn setup(
-        &self,
-        scenario: &'static str,
-        about: &str,
-        threads: usize,
-        connections: usize,
-    ) -> Setup {
+    fn setup(&self, scenario: &'static str, about: &str, size: Size) -> Setup {
+        let Size { threads, connections, drain } = size;
         let near_one =
             matches!(scenario, "S3" | "S4") || (scenario == "S1" && connections == ACTIVE);
         let rounds = match (self.extent, near_one) {
@@ -128,11 +146,13 @@ impl Selection {
             (Extent::Usual, true) => 21,
             (Extent::Full, true) => 31,
             (_, false) if connections >= 10_000 => 6,
+            (_, false) if scenario == SINK => 7,
             (_, false) => 9,
         };
         let round = self.round.unwrap_or(Duration::from_millis(match scenario {
             "S9" => 600,
             "S4" => 400,
+            SINK => 150,
             _ => 250,
         }));
         let (handlers, burst, compared) = match scenario {
@@ -142,23 +162,76 @@ impl Selection {
             "S5" => (Handlers::All(Work::Locked(turns(3))), 1, RATE),
             // Half a round, and begun anew at once: the last one ends soon after the round.
             "S9" => (Handlers::FirstSpins(half(round)), 1, RATE),
+            SINK => (Handlers::Quick, 1, RATE),
             _ => (Handlers::Quick, 1, CPU),
         };
         let registered = if connections > ACTIVE { ", 64 of them active" } else { "" };
+        let about = drain.map_or_else(
+            || about.to_owned(),
+            |Drain { handler, reads }| {
+                format!("{about}; handlers of {handler} us, {}", reads.title())
+            },
+        );
         Setup {
             scenario,
             title: format!("{about}; {connections} connections{registered}, {threads} threads"),
             threads,
             connections,
             pattern: Pattern { handlers, burst },
+            drain,
             compared,
             rounds: self.rounds.unwrap_or(rounds),
             round,
         }
     }
 
-    /// The numbers of threads and connections of a scenario.
-    fn sizes(&self, scenario: &str) -> Vec<(usize, usize)> {
+    /// The sizes of a sink. Where an option chooses one dimension, the others are what is usual
+    /// together in any of the usual sizes.
+    fn sizes_of_sink(&self) -> Vec<Size> {
+        let or = |chosen: &[usize], usual: &[usize]| -> Vec<usize> {
+            if chosen.is_empty() { usual.to_vec() } else { chosen.to_vec() }
+        };
+        let threads = or(&self.threads, &[2, 4]);
+        let connections = or(&self.connections, &[2, 8, 32, ACTIVE]);
+        let all_reads = [Reads::One, Reads::All];
+        let reads = if self.reads.is_empty() { &all_reads } else { &self.reads[..] };
+        let handlers =
+            if self.handlers.is_empty() { &[0, 2, 5, 10, 20] } else { &self.handlers[..] };
+        let mut sizes = Vec::new();
+        for (reads, threads) in reads.iter().flat_map(|r| threads.iter().map(|t| (*r, *t))) {
+            for (handler, connections) in
+                handlers.iter().flat_map(|h| connections.iter().map(|c| (*h, *c)))
+            {
+                sizes.push(Size { threads, connections, drain: Some(Drain { handler, reads }) });
+            }
+        }
+        let usual: &[(Reads, usize, &[u32], &[usize])] = match self.extent {
+            Extent::Quick => &[(Reads::One, 2, &[5], &[8])],
+            Extent::Usual => &[
+                (Reads::One, 2, &[0, 2, 5, 10, 20], &[8]),
+                (Reads::One, 2, &[5], &[2, 32, ACTIVE]),
+                (Reads::One, 4, &[0, 5], &[8]),
+                (Reads::All, 2, &[0, 5], &[8]),
+            ],
+            Extent::Full => return sizes,
+        };
+        let is_usual = |size: &Size, drain: Drain| {
+            usual.iter().any(|(reads, threads, handlers, connections)| {
+                (!self.reads.is_empty() || drain.reads == *reads)
+                    && (!self.threads.is_empty() || size.threads == *threads)
+                    && (!self.handlers.is_empty() || handlers.contains(&drain.handler))
+                    && (!self.connections.is_empty() || connections.contains(&size.connections))
+            })
+        };
+        sizes.retain(|size| size.drain.is_some_and(|drain| is_usual(size, drain)));
+        sizes
+    }
+
+    /// The sizes of a scenario.
+    fn sizes(&self, scenario: &str) -> Vec<Size> {
+        if scenario == SINK {
+            return self.sizes_of_sink();
+        }
         let most = self.descriptors.saturating_sub(SPARE).min(MOST_CONNECTIONS);
         let (mut threads, mut connections): (Vec<usize>, Vec<usize>) = match scenario {
             "S1" => (vec![1, 2, 4], vec![1, ACTIVE, 1000, 10_000]),
@@ -193,13 +266,14 @@ impl Selection {
         all.filter(|(threads, connections)| {
             chosen || self.extent != Extent::Usual || is_usual(*threads, *connections)
         })
+        .map(|(threads, connections)| Size { threads, connections, drain: None })
         .collect()
     }
 }
 
 /// Server processor time for each request.
 pub(crate) const CPU: &str = "cpu";
-/// Requests answered in a second.
+/// Requests answered in a second, or packets that a sink has handled.
 pub(crate) const RATE: &str = "rate";
 
 /// So many microseconds in turns of the loop of [`Work`].
@@ -222,6 +296,8 @@ mod tests {
             scenarios: Vec::new(),
             threads: Vec::new(),
             connections: Vec::new(),
+            handlers: Vec::new(),
+            reads: Vec::new(),
             rounds: None,
             round: None,
             descriptors: 20_000,
@@ -241,7 +317,7 @@ mod tests {
     #[test]
     fn the_usual_run_has_every_scenario_and_20_rounds_where_ratios_are_near_one() {
         let setups = selection(Extent::Usual).setups().unwrap();
-        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9"] {
+        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9", "S16"] {
             assert!(setups.iter().any(|setup| setup.scenario == scenario), "{scenario}");
         }
         let rounds = |scenario: &str, connections: usize| -> Vec<(usize, usize)> {
@@ -263,6 +339,7 @@ mod tests {
             }
         }
         assert!(all.contains(&("S8", 4, 19_500)));
+        assert_eq!(all.iter().filter(|(scenario, ..)| *scenario == SINK).count(), 2 * 2 * 4 * 5);
     }
 
     #[test]
@@ -277,6 +354,66 @@ mod tests {
         assert_eq!(sizes(&chosen).len(), 4);
         chosen.connections = vec![19_900];
         assert!(chosen.setups().unwrap_err().contains("20000 descriptors"));
+    }
+
+    /// Reads, threads, connections, microseconds of the sinks of a selection.
+    fn sinks(selection: &Selection) -> Vec<(Reads, usize, usize, u32)> {
+        let setups = selection.setups().unwrap();
+        let of = |setup: &Setup| {
+            let Drain { handler, reads } = setup.drain?;
+            Some((reads, setup.threads, setup.connections, handler))
+        };
+        setups.iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn the_usual_sinks_vary_one_thing_at_a_time() {
+        let usual = sinks(&selection(Extent::Usual));
+        let one = |connections, handler| (Reads::One, 2, connections, handler);
+        let handlers = [0, 2, 5, 10, 20].map(|handler| one(8, handler));
+        let connections = [2, 32, 64].map(|connections| one(connections, 5));
+        let threads = [0, 5].map(|handler| (Reads::One, 4, 8, handler));
+        let reads = [0, 5].map(|handler| (Reads::All, 2, 8, handler));
+        assert_eq!(usual.len(), 12);
+        let expected = handlers.iter().chain(&connections).chain(&threads).chain(&reads);
+        for sink in expected {
+            assert!(usual.contains(sink), "{sink:?}");
+        }
+    }
+
+    #[test]
+    fn options_choose_sinks_with_what_is_usual_otherwise() {
+        let mut chosen = Selection { scenarios: vec![SINK.to_owned()], ..selection(Extent::Quick) };
+        assert_eq!(sinks(&chosen), [(Reads::One, 2, 8, 5)]);
+        chosen.extent = Extent::Usual;
+        chosen.handlers = vec![7];
+        chosen.reads = vec![Reads::All];
+        chosen.connections = vec![3];
+        assert_eq!(sinks(&chosen), [(Reads::All, 2, 3, 7), (Reads::All, 4, 3, 7)]);
+        chosen.threads = vec![1];
+        assert_eq!(sinks(&chosen), [(Reads::All, 1, 3, 7)]);
+        let only =
+            Selection { handlers: vec![5], reads: vec![Reads::One], ..selection(chosen.extent) };
+        assert_eq!(sinks(&only).len(), 5);
+    }
+
+    #[test]
+    fn a_sink_says_what_its_handlers_do_and_its_servers_are_told() {
+        let mut chosen = Selection { scenarios: vec![SINK.to_owned()], ..selection(Extent::Full) };
+        (chosen.threads, chosen.connections) = (vec![2], vec![8]);
+        (chosen.handlers, chosen.reads) = (vec![0, 5], vec![Reads::All]);
+        let setups = chosen.setups().unwrap();
+        let [quick, long] = &setups[..] else { panic!("{setups:?}") };
+        let words = "handlers of 5 us, reads until it would block; 8 connections, 2 threads";
+        assert!(long.title.ends_with(words), "{}", long.title);
+        assert_eq!((long.compared, long.rounds), (RATE, 7));
+        let (Service::Sink(quick), Service::Sink(long)) = (quick.service(), long.service()) else {
+            panic!("no sinks");
+        };
+        assert_eq!((quick.buffer, quick.turns), (1024, 0));
+        assert_eq!((long.buffer, long.reads), (4096, 16));
+        assert!(long.turns > 50);
+        assert_eq!(selection(Extent::Quick).setups().unwrap()[0].service(), Service::Echo);
     }
 
     #[test]

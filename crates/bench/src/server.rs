@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::contenders::{self, Server};
 use crate::counters::Counters;
+use crate::flood;
+use crate::sink::{self, Service, Sink};
 
 /// How the harness starts a server.
 #[derive(Clone, Debug, Args)]
@@ -27,6 +29,9 @@ pub(crate) struct Options {
     /// Let the kernel count system calls
     #[arg(long)]
     pub(crate) count: bool,
+    /// Be a sink instead of an echo
+    #[command(flatten)]
+    pub(crate) sink: Option<Sink>,
 }
 
 /// The first line of a server.
@@ -38,6 +43,12 @@ pub(crate) struct Hello {
 /// A server's answer to a line: what it has used up so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
+    /// When it was made, in nanoseconds.
+    pub(crate) time: u64,
+    /// Packets that a sink has handled.
+    pub(crate) packets: u64,
+    /// Bytes that they had.
+    pub(crate) bytes: u64,
     /// Processor time of the process, in nanoseconds.
     pub(crate) processor_time: u64,
     /// Times that a thread went to sleep, and so had to be woken.
@@ -77,10 +88,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         .ok_or_else(|| format!("no contender `{}`", options.contender))?;
     // Before any thread is made: only later threads are counted.
     let counters = options.count.then(Counters::begin);
-    let server: Arc<dyn Server> = (contender.start)(options.threads)
+    let service = options.sink.map_or(Service::Echo, Service::Sink);
+    let server: Arc<dyn Server> = (contender.start)(options.threads, service)
         .map_err(|error| format!("{}: {error}", contender.name))?
         .into();
-    let listener = listen().map_err(|error| format!("listener: {error}"))?;
+    let listener = listen(service).map_err(|error| format!("listener: {error}"))?;
     let address = listener.local_addr().map_err(|error| format!("listener: {error}"))?;
     let accepted = Arc::new(Accepted::default());
     thread::Builder::new()
@@ -106,14 +118,19 @@ fn say(answer: &impl Serialize) -> Result<(), String> {
     writeln!(output, "{line}").and_then(|()| output.flush()).map_err(|error| error.to_string())
 }
 
-/// A listener with a longer backlog than the standard library asks for.
-fn listen() -> io::Result<TcpListener> {
+/// A listener with a longer backlog than the standard library asks for. What a connection to a sink
+/// holds is limited, so that at the end of a turn there is not more of it than is soon read.
+fn listen(service: Service) -> io::Result<TcpListener> {
     let socket = rustix::net::socket_with(
         AddressFamily::INET,
         SocketType::STREAM,
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
+    if matches!(service, Service::Sink(_)) {
+        // Connections that are accepted inherit it.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, flood::ROOM)?;
+    }
     rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
     rustix::net::listen(&socket, 4096)?;
     Ok(socket.into())
@@ -144,7 +161,9 @@ fn snapshot(
     accepted: &Accepted,
     counters: Option<&Result<Counters, String>>,
 ) -> Result<Snapshot, String> {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let (time, processor_time) =
+        (nanoseconds(ClockId::Monotonic), nanoseconds(ClockId::ProcessCPUTime));
+    let read = sink::read();
     let (voluntary, involuntary) = switches();
     let counted = match counters {
         None => None,
@@ -157,8 +176,10 @@ fn snapshot(
         Some(Err(reason)) => (None, Some(reason)),
     };
     Ok(Snapshot {
-        processor_time: u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-            + u64::try_from(time.tv_nsec).unwrap_or(0),
+        time,
+        packets: read.packets,
+        bytes: read.bytes,
+        processor_time,
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,
         resident: resident().map_err(|error| format!("/proc/self/statm: {error}"))?,
@@ -170,6 +191,12 @@ fn snapshot(
         switches: counted.map(|counted| counted.context_switches),
         not_counted,
     })
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// Voluntary and involuntary context switches of all threads of this process.

@@ -164,6 +164,7 @@ fn cell(connections: usize, options: Options, progress: &mut dyn FnMut(&str)) ->
             "Connections of `ours, no hint` are checked after the next messages have come."
                 .to_owned(),
         ],
+        ..Cell::default()
     }
 }
 

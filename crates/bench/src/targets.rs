@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
-use crate::scenario::{CPU, RATE};
+use crate::scenario::{CPU, RATE, SINK};
+use crate::sink::Drain;
 use crate::statistics::{Estimate, estimate_present};
 use crate::table::{align, with_interval};
 
@@ -39,6 +40,15 @@ const LONG_HANDLERS: [(&str, f64); 2] = [("epoll_one_shot_late", 1.5), ("tokio",
 const BLOCKED_HANDLERS: f64 = 0.95;
 /// S8: our processor time for each request, divided by that with 64 sockets.
 const MANY_SOCKETS: f64 = 1.10;
+
+/// S16: our packets in a second, divided by those of this one ...
+const SINK_RIVAL: &str = "epoll_one_shot";
+/// ... with handlers of so many microseconds or longer ones, and with shorter ones; ...
+const LONG_SINK_HANDLER: u32 = 5;
+const LONG_SINK: f64 = 0.95;
+const SHORT_SINK: f64 = 0.90;
+/// ... and, with the longer ones, by those of the best of all others.
+const BEST_SINK: f64 = 0.90;
 
 /// A target, and what was measured.
 struct Judged {
@@ -134,10 +144,30 @@ fn judge(report: &Report) -> Vec<Judged> {
             judged.push(floor(cell, what, ratio(cell, "p99", &best.contender, OURS), 1.0));
         }
     }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == SINK) {
+        judged.extend(cell.drain.into_iter().flat_map(|drain| judge_sink(cell, drain)));
+    }
     for cell in report.cells.iter().filter(|cell| cell.scenario == "S8") {
         let measured = ratio(cell, CPU, OURS, FEW_SOCKETS);
         let what = format!("cpu of ours / {FEW_SOCKETS}");
         judged.push(Judged { at_most: true, ..floor(cell, what, measured, MANY_SOCKETS) });
+    }
+    judged
+}
+
+/// The floors of a sink; other cells of the same threads differ in connections and handlers.
+fn judge_sink(cell: &Cell, drain: Drain) -> Vec<Judged> {
+    let Drain { handler, reads } = drain;
+    let connections = cell.connections.unwrap_or(0);
+    let judge = |rival: &str, remark: &str, least: f64| {
+        let reads = reads.name();
+        let what = format!("C{connections}, {handler} us, {reads}: rate, ours / {rival}{remark}");
+        floor(cell, what, ratio(cell, RATE, OURS, rival), least)
+    };
+    let is_long = handler >= LONG_SINK_HANDLER;
+    let mut judged = vec![judge(SINK_RIVAL, "", if is_long { LONG_SINK } else { SHORT_SINK })];
+    if let Some(best) = best(cell, RATE, f64::gt).filter(|_| is_long) {
+        judged.push(judge(&best.contender, " (the best)", BEST_SINK));
     }
     judged
 }
@@ -166,6 +196,7 @@ fn best<'c>(cell: &'c Cell, quantity: &str, is_better: fn(&f64, &f64) -> bool) -
 mod tests {
     use super::*;
     use crate::report::tests::{cell, report};
+    use crate::sink::Reads;
 
     fn line<'t>(text: &'t str, scenario: &str, what: &str) -> &'t str {
         let is_it = |line: &&str| line.contains(scenario) && line.contains(what);
@@ -220,6 +251,28 @@ mod tests {
         let text = summary(&report(vec![cell("S9", 4, 64, RATE, "1/s", &values)]));
         let rate = line(&text, "S9 T4", "rate, ours / mio");
         assert!(rate.contains("0.900") && rate.contains(">= 0.95 missed"), "{rate}");
+    }
+
+    #[test]
+    fn sinks_are_compared_with_one_shot_and_long_handlers_with_the_best_too() {
+        let rates = [
+            ("ours", vec![920.0; 6]),
+            ("epoll_one_shot", vec![1000.0; 6]),
+            ("uring", vec![1100.0; 6]),
+        ];
+        let sink = |handler, reads| {
+            let drain = Some(Drain { handler, reads });
+            Cell { drain, ..cell(SINK, 2, 8, RATE, "1/s", &rates) }
+        };
+        let text = summary(&report(vec![sink(2, Reads::All), sink(5, Reads::One)]));
+        let short = line(&text, "S16 T2", "C8, 2 us, all: rate, ours / epoll_one_shot");
+        assert!(short.contains("0.920") && short.contains(">= 0.90 met"), "{short}");
+        assert!(!text.contains("C8, 2 us, all: rate, ours / uring"), "{text}");
+        let long = line(&text, "S16 T2", "C8, 5 us, one: rate, ours / epoll_one_shot");
+        assert!(long.contains(">= 0.95 missed"), "{long}");
+        let best = line(&text, "S16 T2", "C8, 5 us, one: rate, ours / uring (the best)");
+        assert!(best.contains("0.836") && best.contains(">= 0.90 missed"), "{best}");
+        assert!(text.contains("floors met: 1 of 3 measured"), "{text}");
     }
 
     #[test]

@@ -91,6 +91,11 @@ fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// What the handler of a sink does: so many turns of the same loop.
+pub(crate) fn compute(turns: u32) {
+    turn(turns, u64::from(turns));
+}
+
 /// So many turns of a loop in which each turn needs the result of the one before.
 fn turn(turns: u32, start: u64) -> u64 {
     let mut state = black_box(start);

@@ -14,7 +14,8 @@ use futures_util::StreamExt;
 
 use super::threads::{Inbox, deal};
 use super::{Contender, Server, version};
-use crate::work::{BUFFER, Carry, process};
+use crate::sink::Service;
+use crate::work::{Carry, process};
 
 /// Buffers of a runtime. They are used in turn, so that many of them displace more of the cache than
 /// they save requests that find none.
@@ -29,18 +30,21 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
-    deal("compio", threads, build, serve)
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
+    let build = move || build(service);
+    deal("compio", threads, build, move |runtime, inbox, rung| {
+        serve(&runtime, &inbox, rung, service)
+    })
 }
 
-fn build() -> io::Result<Runtime> {
+fn build(service: Service) -> io::Result<Runtime> {
     let mut driver = ProactorBuilder::new();
     driver.single_issuer(true).coop_taskrun(true).taskrun_flag(true).defer_taskrun(true);
-    driver.buffer_pool_size(BUFFERS).buffer_pool_buffer_len(BUFFER);
+    driver.buffer_pool_size(BUFFERS).buffer_pool_buffer_len(service.buffer());
     RuntimeBuilder::new().with_proactor(driver).build()
 }
 
-fn serve(runtime: Runtime, inbox: Inbox, rung: UnixStream) -> io::Result<()> {
+fn serve(runtime: &Runtime, inbox: &Inbox, rung: UnixStream, service: Service) -> io::Result<()> {
     runtime.block_on(async {
         let mut rung = ::compio::net::UnixStream::from_std(rung)?;
         let mut buffer = Vec::with_capacity(64);
@@ -54,16 +58,16 @@ fn serve(runtime: Runtime, inbox: Inbox, rung: UnixStream) -> io::Result<()> {
             for stream in inbox.take_all() {
                 let stream = ::compio::net::TcpStream::from_std(stream)?;
                 // A connection that fails ends its task and nothing else.
-                ::compio::runtime::spawn(echo(stream)).detach();
+                ::compio::runtime::spawn(handle(stream, service)).detach();
             }
         }
     })
 }
 
-async fn echo(stream: ::compio::net::TcpStream) -> io::Result<()> {
+async fn handle(stream: ::compio::net::TcpStream, service: Service) -> io::Result<()> {
     let mut carry = Carry::default();
     let (mut reader, mut writer) = (&stream, &stream);
-    let mut received = pin!(reader.read_multi(BUFFER));
+    let mut received = pin!(reader.read_multi(service.buffer()));
     // It ends with the stream.
     while let Some(filled) = received.next().await {
         let filled = match filled {
@@ -72,9 +76,19 @@ async fn echo(stream: ::compio::net::TcpStream) -> io::Result<()> {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => continue,
             Err(error) => return Err(error),
         };
-        process(&mut carry, &filled);
-        let BufResult(written, _) = writer.write_all(filled).await;
-        written?;
+        match service {
+            Service::Echo => {
+                process(&mut carry, &filled);
+                let BufResult(written, _) = writer.write_all(filled).await;
+                written?;
+            }
+            // The buffer is given back first: another read may be waiting for it.
+            Service::Sink(sink) => {
+                let length = filled.len();
+                drop(filled);
+                sink.handle(length);
+            }
+        }
     }
     Ok(())
 }

@@ -5,12 +5,15 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::nonblocking::{Connection, buffer};
+use super::edge::{Edge, Unfinished};
+use super::nonblocking::{Connection, Handler, Next};
 use super::threads::{self, Dealer, Take};
 use super::{Contender, Server, version};
+use crate::sink::Service;
 
 /// Events taken by a wait at most.
 const EVENTS: usize = 64;
@@ -31,12 +34,12 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     let mut sets = Vec::with_capacity(threads);
     for _ in 0..threads {
         let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         sets.push(Set(Arc::clone(&set)));
-        threads::spawn("epoll_edge", move || serve(&set))?;
+        threads::spawn("epoll_edge", move || serve(&set, service))?;
     }
     Ok(Box::new(Dealer::new(sets)))
 }
@@ -45,9 +48,9 @@ struct Set(Arc<OwnedFd>);
 
 impl Take for Set {
     fn take(&self, stream: TcpStream) -> io::Result<()> {
-        let connection = Box::new(Connection::new(stream)?);
-        let number = connection.as_fd().as_raw_fd();
-        let pointer = Box::into_raw(connection);
+        let edge = Box::new(Edge::of(Connection::new(stream)?));
+        let number = edge.connection().as_fd().as_raw_fd();
+        let pointer = Box::into_raw(edge);
         // SAFETY: the descriptor must stay open for as long as it is borrowed.
         // - open: until the call has looked it up nobody is told of the connection, and so nobody
         //   closes it; afterwards it is used no more.
@@ -62,28 +65,51 @@ impl Take for Set {
     }
 }
 
-fn serve(set: &OwnedFd) -> io::Result<()> {
-    let mut buffer = buffer();
+fn serve(set: &OwnedFd, service: Service) -> io::Result<()> {
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut handler = Handler::new(service);
     let mut events = Vec::<Event>::with_capacity(EVENTS);
+    let mut unfinished = Unfinished::<*mut Edge>::new();
     loop {
-        match epoll::wait(set, rustix::buffer::spare_capacity(&mut events), None) {
+        let before = unfinished.len();
+        let timeout = (before > 0).then_some(&AT_ONCE);
+        match epoll::wait(set, rustix::buffer::spare_capacity(&mut events), timeout) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         for event in events.drain(..) {
-            let (flags, pointer) = (event.flags, event.data.ptr().cast::<Connection>());
+            let (flags, pointer) = (event.flags, event.data.ptr().cast::<Edge>());
             // SAFETY: the pointer must be valid, and the connection used by nobody else meanwhile.
-            // - valid: `take` has given the set no other than those of boxes, and one is freed only
-            //   below, together with its entry; a wait returns an entry once;
+            // - valid: `take` has given the set no other than those of boxes, and one is freed by
+            //   `finish` only, together with its entry; a wait returns an entry once;
             // - nobody else: this is the only thread that waits for the set.
-            let connection = unsafe { &mut *pointer };
-            if connection.serve(&mut buffer, flags.intersects(END)).is_none() {
-                // SAFETY: the pointer must come from a box that nobody else uses or will free.
-                // - from a box: `take` has given the set no other;
-                // - nobody else: closing the only descriptor of the socket takes the entry out of
-                //   the set, so that this thread is not told of it again.
-                drop(unsafe { Box::from_raw(pointer) });
-            }
+            let edge = unsafe { &mut *pointer };
+            let next = edge.told(&mut handler, flags.intersects(END));
+            finish(pointer, next, &mut unfinished);
         }
+        for _ in 0..before {
+            let Some(pointer) = unfinished.pop_front() else { break };
+            // SAFETY: the pointer must be valid, and the connection used by nobody else meanwhile.
+            // - valid: `finish` has put it here instead of freeing it, and is called for it again
+            //   only below: an edge that comes meanwhile does not have it served;
+            // - nobody else: this is the only thread that has the list and waits for the set.
+            let edge = unsafe { &mut *pointer };
+            let next = edge.turn(&mut handler);
+            finish(pointer, next, &mut unfinished);
+        }
+    }
+}
+
+/// Frees a connection that is over, and remembers one that has more to be read.
+fn finish(pointer: *mut Edge, next: Option<Next>, unfinished: &mut Unfinished<*mut Edge>) {
+    match next {
+        Some(Next::Input | Next::Room) => {}
+        Some(Next::Turn) => unfinished.push_back(pointer),
+        // SAFETY: the pointer must come from a box that nobody else uses or will free.
+        // - from a box: `take` has given the set no other;
+        // - nobody else: it was served just now, and so is not in the list; closing the only
+        //   descriptor of the socket takes the entry out of the set, so that this thread is not told
+        //   of it again.
+        None => drop(unsafe { Box::from_raw(pointer) }),
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::nonblocking::{Connection, Next, buffer};
+use super::nonblocking::{Connection, Handler, Next};
 use super::{Contender, Server, threads, version};
+use crate::sink::Service;
 
 /// Events taken by a wait at most.
 const EVENTS: usize = 64;
@@ -20,7 +21,7 @@ pub(crate) fn contender() -> Contender {
         name: "epoll_one_shot",
         about: "one epoll set for all threads, EPOLLONESHOT, armed after each handler",
         version: version::of_kernel,
-        start: |threads| start(threads, Arming::AfterEachHandler),
+        start: |threads, service| start(threads, service, Arming::AfterEachHandler),
     }
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn late_contender() -> Contender {
         name: "epoll_one_shot_late",
         about: "one epoll set for all threads, EPOLLONESHOT, armed after the batch",
         version: version::of_kernel,
-        start: |threads| start(threads, Arming::AfterTheBatch),
+        start: |threads, service| start(threads, service, Arming::AfterTheBatch),
     }
 }
 
@@ -40,11 +41,11 @@ enum Arming {
     AfterTheBatch,
 }
 
-fn start(threads: usize, arming: Arming) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service, arming: Arming) -> io::Result<Box<dyn Server>> {
     let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
     for _ in 0..threads {
         let set = Arc::clone(&set);
-        threads::spawn("epoll_one_shot", move || serve(&set, arming))?;
+        threads::spawn("epoll_one_shot", move || serve(&set, service, arming))?;
     }
     Ok(Box::new(OneShot(set)))
 }
@@ -61,8 +62,8 @@ impl Server for OneShot {
 const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 const ROOM: EventFlags = EventFlags::OUT.union(EventFlags::ONESHOT);
 
-fn serve(set: &OwnedFd, arming: Arming) -> io::Result<()> {
-    let mut buffer = buffer();
+fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
+    let mut handler = Handler::new(service);
     let mut events = Vec::<Event>::with_capacity(EVENTS);
     let mut late = Vec::with_capacity(EVENTS);
     loop {
@@ -77,7 +78,7 @@ fn serve(set: &OwnedFd, arming: Arming) -> io::Result<()> {
             // - nobody else: of a one-shot entry the set tells one thread, and nobody again before
             //   that thread arms it.
             let mut connection = unsafe { Box::from_raw(connection) };
-            match connection.serve(&mut buffer, false) {
+            match connection.serve(&mut handler, false) {
                 None => drop(connection), // closes the socket, which takes it out of the set
                 Some(next) if arming == Arming::AfterEachHandler => modify(set, connection, next)?,
                 Some(next) => late.push((connection, next)),
@@ -91,7 +92,7 @@ fn serve(set: &OwnedFd, arming: Arming) -> io::Result<()> {
 
 fn modify(set: &OwnedFd, connection: Box<Connection>, next: Next) -> io::Result<()> {
     let flags = match next {
-        Next::Input => INPUT,
+        Next::Input | Next::Turn => INPUT,
         Next::Room => ROOM,
     };
     arm(connection, |socket, data| epoll::modify(set, socket, data, flags))

@@ -2,13 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use ::mio::{Events, Interest, Poll, Registry, Token, Waker};
 use slab::Slab;
 
-use super::nonblocking::{Connection, buffer};
+use super::edge::{Edge, Unfinished};
+use super::nonblocking::{Connection, Handler, Next};
 use super::threads::{self, Dealer, Inbox, Take};
 use super::{Contender, Server, version};
+use crate::sink::Service;
 
 /// Events taken by a wait at most.
 const EVENTS: usize = 64;
@@ -25,14 +28,14 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     let mut takers = Vec::with_capacity(threads);
     for _ in 0..threads {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WOKEN)?;
         let inbox = Inbox::default();
         takers.push(Wakeable { inbox: inbox.clone(), waker });
-        threads::spawn("mio", move || serve(poll, &inbox))?;
+        threads::spawn("mio", move || serve(poll, &inbox, service))?;
     }
     Ok(Box::new(Dealer::new(takers)))
 }
@@ -50,14 +53,16 @@ impl Take for Wakeable {
     }
 }
 
-type Connections = Slab<Connection<::mio::net::TcpStream>>;
+type Connections = Slab<Edge<::mio::net::TcpStream>>;
 
-fn serve(mut poll: Poll, inbox: &Inbox) -> io::Result<()> {
+fn serve(mut poll: Poll, inbox: &Inbox, service: Service) -> io::Result<()> {
     let mut connections = Connections::new();
-    let mut buffer = buffer();
+    let mut handler = Handler::new(service);
     let mut events = Events::with_capacity(EVENTS);
+    let mut unfinished = Unfinished::<usize>::new();
     loop {
-        match poll.poll(&mut events, None) {
+        let before = unfinished.len();
+        match poll.poll(&mut events, (before > 0).then_some(Duration::ZERO)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
@@ -67,12 +72,30 @@ fn serve(mut poll: Poll, inbox: &Inbox) -> io::Result<()> {
                 continue;
             }
             let Token(number) = event.token();
-            let Some(connection) = connections.get_mut(number) else { continue };
+            let Some(edge) = connections.get_mut(number) else { continue };
             // mio's events are edges; those of Linux allow to stop at a short read.
-            if connection.serve(&mut buffer, event.is_read_closed() || event.is_error()).is_none() {
-                connections.remove(number); // closes the socket, which ends its registration
-            }
+            let next = edge.told(&mut handler, event.is_read_closed() || event.is_error());
+            finish(number, next, &mut connections, &mut unfinished);
         }
+        for _ in 0..before {
+            let Some(number) = unfinished.pop_front() else { break };
+            let next = connections[number].turn(&mut handler);
+            finish(number, next, &mut connections, &mut unfinished);
+        }
+    }
+}
+
+/// Frees a connection that is over, and remembers one that has more to be read.
+fn finish(
+    number: usize,
+    next: Option<Next>,
+    connections: &mut Connections,
+    unfinished: &mut Unfinished<usize>,
+) {
+    match next {
+        Some(Next::Input | Next::Room) => {}
+        Some(Next::Turn) => unfinished.push_back(number),
+        None => drop(connections.remove(number)), // closes the socket, which ends its registration
     }
 }
 
@@ -82,7 +105,7 @@ fn take_over(inbox: &Inbox, registry: &Registry, connections: &mut Connections) 
         let entry = connections.vacant_entry();
         let token = Token(entry.key());
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        entry.insert(Connection::of(stream));
+        entry.insert(Edge::of(Connection::of(stream)));
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
-//! The servers that are compared: all echo the same messages in the same way.
+//! The servers that are compared: all echo the same messages in the same way, or are the same sink.
 
 use std::io;
 use std::net::TcpStream;
 
+use crate::sink::Service;
+
 // The file of each contender has `pub(crate) fn contender() -> Contender`.
 mod compio;
+mod edge;
 mod epoll_edge;
 mod epoll_one_shot;
 mod mio;
@@ -14,7 +17,7 @@ mod ours;
 mod ours_in_c;
 mod polling;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod threads;
 mod tokio;
 mod uring;
@@ -29,15 +32,23 @@ pub(crate) struct Contender {
     pub(crate) about: &'static str,
     /// The version of the crate, or of the kernel's interface.
     pub(crate) version: fn() -> String,
-    /// Starts a server with so many threads.
-    pub(crate) start: fn(threads: usize) -> io::Result<Box<dyn Server>>,
+    /// Starts a server with so many threads that does this with its connections.
+    pub(crate) start: fn(threads: usize, service: Service) -> io::Result<Box<dyn Server>>,
 }
 
-/// A server that echoes: contender by contender, the same behaviour.
+/// A server: contender by contender, the same behaviour.
 ///
-/// A handler reads what is there into a buffer of [`BUFFER`](crate::work::BUFFER) bytes, does what
-/// each message that is complete now asks for ([`process`](crate::work::process)), and writes the
-/// same bytes back. At the end of a stream it closes the connection.
+/// Where it echoes, a handler reads what is there into a buffer of [`BUFFER`](crate::work::BUFFER)
+/// bytes, does what each message that is complete now asks for ([`process`](crate::work::process)),
+/// and writes the same bytes back.
+///
+/// Where it is a sink, a handler reads into a buffer of the length it was told, and has each read
+/// that brings something handled ([`Sink::handle`](crate::sink::Sink::handle)). A contender that is
+/// told of readiness reads as often as it was told ([`Sink::reads`](crate::sink::Sink::reads)) before
+/// it arms the connection or turns to another one. One whose tasks or requests wait for the bytes
+/// themselves has no such choice: each read that is completed is a packet of its own.
+///
+/// At the end of a stream the connection is closed.
 pub(crate) trait Server: Send + Sync {
     /// Takes over a connected stream (it has `TCP_NODELAY`, and is in blocking mode as it was
     /// accepted); any thread may call it.

@@ -9,7 +9,8 @@ use io_uring_of_monoio::IoUring;
 
 use super::threads::{Inbox, deal};
 use super::{Contender, Server, version};
-use crate::work::{BUFFER, Carry, process};
+use crate::sink::Service;
+use crate::work::{Carry, process};
 
 pub(crate) fn contender() -> Contender {
     Contender {
@@ -23,8 +24,8 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
-    deal("monoio", threads, build, serve)
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
+    deal("monoio", threads, build, move |engine, inbox, rung| serve(engine, &inbox, rung, service))
 }
 
 /// On `io_uring` where the system has it, on `epoll` elsewhere.
@@ -38,7 +39,7 @@ fn build() -> io::Result<Engine> {
     builder.build().or_else(|_| RuntimeBuilder::<FusionDriver>::new().build())
 }
 
-fn serve(mut engine: Engine, inbox: Inbox, rung: UnixStream) -> io::Result<()> {
+fn serve(mut engine: Engine, inbox: &Inbox, rung: UnixStream, service: Service) -> io::Result<()> {
     engine.block_on(async {
         rung.set_nonblocking(true)?;
         let mut rung = ::monoio::net::UnixStream::from_std(rung)?;
@@ -53,24 +54,32 @@ fn serve(mut engine: Engine, inbox: Inbox, rung: UnixStream) -> io::Result<()> {
                 stream.set_nonblocking(true)?;
                 let stream = ::monoio::net::TcpStream::from_std(stream)?;
                 // A connection that fails ends its task and nothing else.
-                ::monoio::spawn(echo(stream));
+                ::monoio::spawn(handle(stream, service));
             }
         }
     })
 }
 
-async fn echo(mut stream: ::monoio::net::TcpStream) -> io::Result<()> {
+async fn handle(mut stream: ::monoio::net::TcpStream, service: Service) -> io::Result<()> {
     let mut carry = Carry::default();
-    let mut buffer = Vec::with_capacity(BUFFER);
+    let mut buffer = Vec::with_capacity(service.buffer());
     loop {
         let (read, filled) = stream.read(buffer).await;
         if read? == 0 {
             return Ok(());
         }
-        process(&mut carry, &filled);
-        let (written, used) = stream.write_all(filled).await;
-        written?;
-        buffer = used;
+        buffer = match service {
+            Service::Echo => {
+                process(&mut carry, &filled);
+                let (written, used) = stream.write_all(filled).await;
+                written?;
+                used
+            }
+            Service::Sink(sink) => {
+                sink.handle(filled.len());
+                filled
+            }
+        };
         buffer.clear();
     }
 }

@@ -4,14 +4,22 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::work::{BUFFER, Carry, process};
+use crate::sink::{Service, Sink};
+use crate::work::{Carry, process};
 
-/// The buffer into which a thread reads.
-pub(super) type Buffer = [u8; BUFFER];
+/// What a thread serves its connections with.
+#[derive(Debug)]
+pub(super) struct Handler {
+    service: Service,
+    /// Allocated, so that a thread's stack stays small.
+    buffer: Box<[u8]>,
+}
 
-/// A buffer, allocated so that a thread's stack stays small.
-pub(super) fn buffer() -> Box<Buffer> {
-    Box::new([0; BUFFER])
+impl Handler {
+    /// One that does this with connections.
+    pub(super) fn new(service: Service) -> Self {
+        Handler { service, buffer: vec![0; service.buffer()].into_boxed_slice() }
+    }
 }
 
 /// A stream in non-blocking mode, and what is known of it between two events.
@@ -28,6 +36,8 @@ pub(super) struct Connection<S = TcpStream> {
 pub(super) enum Next {
     /// For input: all there was has been read.
     Input,
+    /// For its next turn: the handler has stopped before the end of what there is.
+    Turn,
     /// For room to write to: the last write would have blocked.
     Room,
 }
@@ -53,12 +63,40 @@ impl<S> Connection<S> {
 }
 
 impl<S: Read + Write> Connection<S> {
-    /// Sends what is left of an answer, then reads and answers until nothing is left to read or the
-    /// socket is full. `None` when the stream has ended or failed.
+    /// Does with the connection what is this handler's service. `None` when the stream has ended or
+    /// failed.
     ///
     /// A short read says that nothing is left. With an edge-triggered set this does not hold for
     /// the end of the stream, if it `ends` by the same edge that brought the data.
-    pub(super) fn serve(&mut self, buffer: &mut Buffer, ends: bool) -> Option<Next> {
+    pub(super) fn serve(&mut self, handler: &mut Handler, ends: bool) -> Option<Next> {
+        match handler.service {
+            Service::Echo => self.echo(&mut handler.buffer, ends),
+            Service::Sink(sink) => self.drain(sink, &mut handler.buffer, ends),
+        }
+    }
+
+    /// Reads as often as a sink does, and computes after each read.
+    fn drain(&mut self, sink: Sink, buffer: &mut [u8], ends: bool) -> Option<Next> {
+        for _ in 0..sink.reads {
+            match self.stream.read(buffer) {
+                Ok(0) => return None,
+                Ok(read) => {
+                    sink.handle(read);
+                    if read < buffer.len() && !ends {
+                        return Some(Next::Input);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(Next::Input),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+        Some(Next::Turn)
+    }
+
+    /// Sends what is left of an answer, then reads and answers until nothing is left to read or the
+    /// socket is full.
+    fn echo(&mut self, buffer: &mut [u8], ends: bool) -> Option<Next> {
         if !self.unsent.is_empty() {
             let sent = send(&mut self.stream, &self.unsent).ok()?;
             self.unsent.drain(..sent);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
 
-use super::nonblocking::{Connection, Next, buffer};
+use super::nonblocking::{Connection, Handler, Next};
 use super::{Contender, Server, threads, version};
+use crate::sink::Service;
 
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;
@@ -21,11 +22,11 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     let port = Arc::new(Port::new()?);
     for _ in 0..threads {
         let port = Arc::clone(&port);
-        threads::spawn("ours", move || serve(&port))?;
+        threads::spawn("ours", move || serve(&port, service))?;
     }
     Ok(Box::new(Ours(port)))
 }
@@ -44,17 +45,19 @@ impl Server for Ours {
     }
 }
 
-fn serve(port: &Port<Connection>) -> io::Result<()> {
+fn serve(port: &Port<Connection>, service: Service) -> io::Result<()> {
     let mut batch = Batch::with_capacity(BATCH);
-    let mut buffer = buffer();
+    let mut handler = Handler::new(service);
     loop {
         for packet in port.wait(&mut batch, None)? {
             let Packet::Ready(mut ready) = packet else { continue };
-            match ready.key_mut().serve(&mut buffer, false) {
+            match ready.key_mut().serve(&mut handler, false) {
                 Some(Next::Input) => {
                     ready.read_drained();
                     ready.rearm_as(Interest::IN, OneShot::Level)?;
                 }
+                // Without a hint: there is probably more.
+                Some(Next::Turn) => ready.rearm_as(Interest::IN, OneShot::Level)?,
                 Some(Next::Room) => {
                     ready.write_full();
                     ready.rearm_as(Interest::OUT, OneShot::Level)?;

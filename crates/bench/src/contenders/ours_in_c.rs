@@ -5,9 +5,10 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use super::nonblocking::{Connection, Next, buffer};
+use super::nonblocking::{Connection, Handler, Next};
 use super::{Contender, Server, threads};
 use crate::c_library::{IN, OUT, Packet, Port, Socket};
+use crate::sink::Service;
 
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;
@@ -21,11 +22,11 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     let port = Arc::new(Port::new()?);
     for _ in 0..threads {
         let port = Arc::clone(&port);
-        threads::spawn("ours_in_c", move || serve(&port))?;
+        threads::spawn("ours_in_c", move || serve(&port, service))?;
     }
     Ok(Box::new(OursInC(port)))
 }
@@ -48,9 +49,9 @@ fn arm(port: &Port, connection: *mut Connection<Socket>, filter: u16) -> io::Res
     port.apply(&mut [change])
 }
 
-fn serve(port: &Port) -> io::Result<()> {
+fn serve(port: &Port, service: Service) -> io::Result<()> {
     let mut packets = [Packet::NONE; BATCH];
-    let mut buffer = buffer();
+    let mut handler = Handler::new(service);
     loop {
         let count = port.process(&mut [], &mut packets)?;
         for packet in &packets[..count] {
@@ -60,9 +61,10 @@ fn serve(port: &Port) -> io::Result<()> {
             // else uses the place.
             // - valid: it is dropped below only, and no packet of it follows then;
             // - nobody else: its registration is one-shot, and this is its packet.
-            let served = unsafe { &mut *connection }.serve(&mut buffer, false);
+            let served = unsafe { &mut *connection }.serve(&mut handler, false);
             match served {
-                Some(Next::Input) => arm(port, connection, IN)?,
+                // What the reads have shown the library has seen itself.
+                Some(Next::Input | Next::Turn) => arm(port, connection, IN)?,
                 Some(Next::Room) => arm(port, connection, OUT)?,
                 // SAFETY: `from_raw` demands what `into_raw` gave, once.
                 // - closing the socket ends its registration, so that nobody else gets it.

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::polling::{Event, Events, Poller};
 
-use super::nonblocking::{Connection, Next, buffer};
+use super::nonblocking::{Connection, Handler, Next};
 use super::{Contender, Server, threads, version};
+use crate::sink::Service;
 
 /// Events taken by a wait at most.
 const EVENTS: NonZero<usize> = NonZero::new(64).expect("more than none");
@@ -26,11 +27,11 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     let shared = Arc::new(Shared { poller: Poller::new()?, turn: Mutex::new(()) });
     for _ in 0..threads {
         let shared = Arc::clone(&shared);
-        threads::spawn("polling", move || serve(&shared))?;
+        threads::spawn("polling", move || serve(&shared, service))?;
     }
     Ok(Box::new(Polling(shared)))
 }
@@ -61,8 +62,8 @@ impl Server for Polling {
     }
 }
 
-fn serve(shared: &Shared) -> io::Result<()> {
-    let mut buffer = buffer();
+fn serve(shared: &Shared, service: Service) -> io::Result<()> {
+    let mut handler = Handler::new(service);
     let mut events = Events::with_capacity(EVENTS);
     loop {
         events.clear();
@@ -77,7 +78,7 @@ fn serve(shared: &Shared) -> io::Result<()> {
             // - nobody else: of a one-shot source the poller tells one thread, and nobody again
             //   before that thread arms it.
             let mut connection = unsafe { Box::from_raw(pointer) };
-            match connection.serve(&mut buffer, false) {
+            match connection.serve(&mut handler, false) {
                 None => shared.poller.delete(connection.stream())?,
                 Some(next) => arm(&shared.poller, connection, next)?,
             }
@@ -90,7 +91,7 @@ fn arm(poller: &Poller, connection: Box<Connection>, next: Next) -> io::Result<(
     let number = connection.as_fd().as_raw_fd();
     let key = Box::into_raw(connection).expose_provenance();
     let event = match next {
-        Next::Input => Event::readable(key),
+        Next::Input | Next::Turn => Event::readable(key),
         Next::Room => Event::writable(key),
     };
     // SAFETY: the descriptor must stay open for as long as it is borrowed.

@@ -2,18 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
 use super::{Contender, Server, all};
+use crate::sink::{self, Read as Drained, Reads, Service, Sink};
 use crate::work::{MESSAGE, Work, message};
 
 const THREADS: usize = 2;
 
-/// One test at a time: the time of the processor is that of the whole process.
-fn alone() -> MutexGuard<'static, ()> {
+/// One test at a time: the time of the processor is that of the whole process, and so is what all sinks
+/// have read.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -23,7 +26,7 @@ fn each(test: fn(&dyn Server)) {
     let _alone = alone();
     for Contender { name, start, .. } in all() {
         eprintln!("{name}");
-        test(&*start(THREADS).unwrap());
+        test(&*start(THREADS, Service::Echo).unwrap());
     }
 }
 
@@ -105,7 +108,7 @@ fn all_of_many_that_are_ready_at_once_are_served() {
     let _alone = alone();
     for Contender { name, start, .. } in all() {
         eprintln!("{name}");
-        let server = start(1).unwrap();
+        let server = start(1, Service::Echo).unwrap();
         let mut slow = connect(&*server);
         let mut clients: Vec<_> = (0..300).map(|_| connect(&*server)).collect();
         for round in 0..3 {
@@ -214,19 +217,133 @@ fn a_reset_connection_harms_no_other() {
     });
 }
 
+/// Runs `test` with a sink of each contender that reads once, and with one that reads until it would
+/// block. Its buffer is smaller than that of an echo.
+fn each_sink(threads: usize, test: fn(&dyn Server, Sink)) {
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        for reads in [Reads::One, Reads::All] {
+            eprintln!("{name} {reads:?}");
+            let sink = Sink { buffer: 1000, ..Sink::new(100, reads) };
+            test(&*start(threads, Service::Sink(sink)).unwrap(), sink);
+        }
+    }
+}
+
+/// What all sinks have read since `before`, once it is so many bytes.
+#[allow(clippy::disallowed_methods, reason = "a sink answers nothing that could be waited for")]
+fn drained(before: Drained, bytes: u64) -> Drained {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let now = sink::read();
+        let more =
+            Drained { packets: now.packets - before.packets, bytes: now.bytes - before.bytes };
+        if more.bytes >= bytes {
+            return more;
+        }
+        assert!(Instant::now() < deadline, "{more:?} of {bytes} bytes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// More than the sockets hold, on more connections than threads; then little, at once and one by one.
+#[test]
+fn a_sink_reads_all_bytes_and_counts_its_reads() {
+    const BLOCK: usize = 2 << 20;
+    each_sink(THREADS, |server, sink| {
+        let mut clients: Vec<_> = (0..5).map(|_| connect(server)).collect();
+        let before = sink::read();
+        for client in &mut clients {
+            client.write_all(&vec![1; BLOCK]).unwrap();
+        }
+        let all = 5 * BLOCK as u64;
+        let read = drained(before, all);
+        assert_eq!(read.bytes, all);
+        assert!(read.packets >= all / sink.buffer as u64 && read.packets < all / 100, "{read:?}");
+        for client in &mut clients {
+            for _ in 0..3 {
+                let before = sink::read();
+                client.write_all(&[1; 10]).unwrap();
+                assert_eq!(drained(before, 10), Drained { packets: 1, bytes: 10 });
+            }
+        }
+        let before = sink::read();
+        clients.iter_mut().for_each(|client| client.write_all(&[1; 10]).unwrap());
+        assert_eq!(drained(before, 50), Drained { packets: 5, bytes: 50 });
+    });
+}
+
+#[test]
+fn a_sink_answers_nothing_and_closes_at_the_end_of_the_stream() {
+    each_sink(THREADS, |server, _| {
+        // The last bytes and the end may arrive as one; more than one read may be left.
+        for length in [0, 1, 1000, 50_000] {
+            for _ in 0..10 {
+                let before = sink::read();
+                let mut client = connect(server);
+                client.write_all(&vec![1; length]).unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(client.read(&mut [0]).unwrap(), 0);
+                assert_eq!(drained(before, length as u64).bytes, length as u64);
+            }
+        }
+    });
+}
+
+/// One thread has two connections that are never empty; a third one gets its turns all the same.
+#[test]
+fn connections_that_are_always_full_keep_no_other_from_its_turn() {
+    const BLOCK: usize = 256 * 1024;
+    each_sink(1, |server, _| {
+        let mut full: Vec<_> = (0..2).map(|_| connect(server)).collect();
+        let mut other = connect(server);
+        let (before, stop, written) = (sink::read(), AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for client in &mut full {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        client.write_all(&[1; BLOCK]).unwrap();
+                        written.fetch_add(BLOCK as u64, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..10 {
+                other.write_all(&[1; 2000]).unwrap();
+            }
+            other.shutdown(Shutdown::Write).unwrap();
+            let end = other.read(&mut [0]);
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(end.unwrap(), 0);
+        });
+        // Nothing is left that would be counted in another test.
+        drained(before, written.into_inner() + 20_000);
+    });
+}
+
+#[test]
+fn an_idle_sink_uses_no_processor() {
+    let sink = Service::Sink(Sink::new(0, Reads::One));
+    each_is_idle(sink, |client| client.write_all(&[1; 100_000]).unwrap());
+}
+
 #[test]
 fn an_idle_server_uses_no_processor() {
+    each_is_idle(Service::Echo, |client| {
+        client.write_all(&message(Work::Echo, 1)).unwrap();
+        receive(client, MESSAGE);
+    });
+}
+
+/// Has each contender do this with clients, and nothing more after it.
+fn each_is_idle(service: Service, ask: fn(&mut TcpStream)) {
     const WINDOW: Duration = Duration::from_millis(300);
     const QUIET: Duration = Duration::from_micros(200);
     let _alone = alone();
     let mut busy = Vec::new();
     for Contender { name, start, .. } in all() {
-        let server = start(THREADS).unwrap();
+        let server = start(THREADS, service).unwrap();
         let mut clients: Vec<_> = (0..8).map(|_| connect(&*server)).collect();
-        for client in &mut clients {
-            client.write_all(&message(Work::Echo, 1)).unwrap();
-            receive(client, MESSAGE);
-        }
+        clients.iter_mut().for_each(ask);
         // Tests of other modules may run in some of the windows.
         let mut windows = (0..10).map(|_| used_in(WINDOW));
         if windows.all(|used| used > QUIET) {

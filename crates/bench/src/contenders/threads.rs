@@ -85,8 +85,8 @@ impl Take for Bell {
 pub(super) fn deal<E: 'static>(
     name: &'static str,
     threads: usize,
-    build: fn() -> io::Result<E>,
-    serve: fn(E, Inbox, UnixStream) -> io::Result<()>,
+    build: impl Fn() -> io::Result<E> + Copy + Send + 'static,
+    serve: impl Fn(E, Inbox, UnixStream) -> io::Result<()> + Copy + Send + 'static,
 ) -> io::Result<Box<dyn Server>> {
     let (built, results) = mpsc::channel();
     let mut takers = Vec::with_capacity(threads);

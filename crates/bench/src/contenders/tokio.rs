@@ -1,4 +1,8 @@
 //! `tokio`: the runtime with several threads, a task for each connection.
+//!
+//! A task reads again as soon as it has handled what was read; only when the runtime's budget for it
+//! is used up has it to let others go first. So a sink reads in the same way whether it was told to
+//! read once or often: a task that made way after each read would not be how servers are written.
 
 use std::io;
 use std::net::TcpStream;
@@ -7,6 +11,7 @@ use ::tokio::io::{AsyncReadExt, AsyncWriteExt};
 use ::tokio::runtime::{Builder, Runtime};
 
 use super::{Contender, Server, version};
+use crate::sink::Service;
 use crate::work::{BUFFER, Carry, process};
 
 pub(crate) fn contender() -> Contender {
@@ -18,33 +23,42 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_io().build()?;
-    Ok(Box::new(Tokio(runtime)))
+    Ok(Box::new(Tokio { runtime, service }))
 }
 
-struct Tokio(Runtime);
+struct Tokio {
+    runtime: Runtime,
+    service: Service,
+}
 
 impl Server for Tokio {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
-        let _context = self.0.enter();
+        let _context = self.runtime.enter();
         let stream = ::tokio::net::TcpStream::from_std(stream)?;
         // A connection that fails ends its task and nothing else.
-        self.0.spawn(serve(stream));
+        self.runtime.spawn(serve(stream, self.service));
         Ok(())
     }
 }
 
-async fn serve(mut stream: ::tokio::net::TcpStream) -> io::Result<()> {
+async fn serve(mut stream: ::tokio::net::TcpStream, service: Service) -> io::Result<()> {
     let mut carry = Carry::default();
     let mut buffer = [0; BUFFER];
+    let buffer = &mut buffer[..service.buffer()];
     loop {
-        let read = stream.read(&mut buffer).await?;
+        let read = stream.read(buffer).await?;
         if read == 0 {
             return Ok(());
         }
-        process(&mut carry, &buffer[..read]);
-        stream.write_all(&buffer[..read]).await?;
+        match service {
+            Service::Echo => {
+                process(&mut carry, &buffer[..read]);
+                stream.write_all(&buffer[..read]).await?;
+            }
+            Service::Sink(sink) => sink.handle(read),
+        }
     }
 }

@@ -25,6 +25,7 @@ use self::buffers::{Buffers, GROUP};
 use self::connection::{Answer, Connection};
 use super::threads::{Inbox, deal};
 use super::{Contender, Server, version};
+use crate::sink::Service;
 
 /// Room for requests.
 const REQUESTS: u32 = 2048;
@@ -47,13 +48,14 @@ pub(crate) fn contender() -> Contender {
     }
 }
 
-fn start(threads: usize) -> io::Result<Box<dyn Server>> {
-    deal("uring", threads, build, |mut ring, inbox, rung| {
+fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
+    deal("uring", threads, build, move |mut ring, inbox, rung| {
         let (mut submitter, requests, completions) = ring.split();
         // Saves looking up the ring's descriptor in each call; kernels before 5.18 do not know it.
         let _ = submitter.register_ring_fd();
-        let buffers = Buffers::register(&submitter)?;
+        let buffers = Buffers::register(&submitter, service.buffer())?;
         Engine {
+            service,
             submitter,
             requests,
             completions,
@@ -104,6 +106,7 @@ fn user_data(kind: u64, connection: usize) -> u64 {
 }
 
 struct Engine<'r> {
+    service: Service,
     submitter: Submitter<'r>,
     requests: SubmissionQueue<'r>,
     completions: CompletionQueue<'r>,
@@ -223,6 +226,16 @@ impl Engine<'_> {
                 // SAFETY: a completion must have named the buffer and its length, once.
                 // - it has: this one, which is looked at once.
                 let filled = unsafe { self.buffers.take(id, length) };
+                if let Service::Sink(sink) = self.service {
+                    // The buffer is given back first: another connection may be waiting for it.
+                    self.buffers.give_back(filled);
+                    sink.handle(length);
+                    return if cqueue::more(completion.flags()) {
+                        Ok(())
+                    } else {
+                        self.receive(number)
+                    };
+                }
                 let is_first = matches!(connection.answer, Answer::Nothing);
                 connection.received(filled, &mut self.buffers);
                 if is_first && connection.unsent.is_none() {

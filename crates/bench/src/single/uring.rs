@@ -14,7 +14,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use self::buffers::{Buffers, GROUP};
 use super::Taker;
 use super::pairs::Driver;
-use crate::work::MESSAGE;
+use crate::work::{BUFFER, MESSAGE};
 
 /// Room for requests.
 const REQUESTS: u32 = 256;
@@ -31,7 +31,7 @@ pub(super) fn build(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
         .setup_defer_taskrun()
         .setup_cqsize(4 * REQUESTS)
         .build(REQUESTS)?;
-    let buffers = Buffers::register(&ring.submitter())?;
+    let buffers = Buffers::register(&ring.submitter(), BUFFER)?;
     let mut uring = Uring { ring, buffers, streams: receivers };
     for number in 0..uring.streams.len() {
         uring.request(number)?;

@@ -15,11 +15,7 @@ pub(super) const GROUP: u16 = 0;
 /// the cache than they save requests that find none.
 const COUNT: u16 = 256;
 
-/// The length of each.
-#[allow(clippy::cast_possible_truncation, reason = "a few thousand")]
-const LENGTH: u32 = BUFFER as u32;
-
-/// From one buffer to the next: a cache line more than its length, since the beginnings of buffers
+/// From one buffer to the next: a cache line more than the greatest length, since the beginnings of buffers
 /// that are a page apart compete for the same few places in the cache.
 const STRIDE: usize = BUFFER + 64;
 
@@ -31,6 +27,8 @@ struct Ring([BufRingEntry; COUNT as usize]);
 pub(super) struct Buffers {
     ring: *mut Ring,
     memory: *mut [u8; STRIDE],
+    /// The length of each, as the kernel is told.
+    length: u32,
     /// How many were given to the kernel so far.
     given: u16,
 }
@@ -43,14 +41,17 @@ pub(super) struct Filled {
 }
 
 impl Buffers {
-    /// Makes the buffers and gives them to the kernel. They stay for as long as the process lives.
-    pub(super) fn register(submitter: &Submitter<'_>) -> io::Result<Self> {
+    /// Makes buffers of this length, up to [`BUFFER`], and gives them to the kernel. They stay for as
+    /// long as the process lives.
+    pub(super) fn register(submitter: &Submitter<'_>, length: usize) -> io::Result<Self> {
+        assert!(length <= BUFFER, "buffers of {length} bytes");
+        let length = u32::try_from(length).unwrap_or(0);
         let zeroed = Box::<Ring>::new_zeroed();
         // SAFETY: all bytes zero must be a value of the type.
         // - it is: an entry has nothing but integers in it.
         let ring = Box::into_raw(unsafe { zeroed.assume_init() });
         let memory = Box::leak(vec![[0; STRIDE]; usize::from(COUNT)].into_boxed_slice());
-        let mut buffers = Buffers { ring, memory: memory.as_mut_ptr(), given: 0 };
+        let mut buffers = Buffers { ring, memory: memory.as_mut_ptr(), length, given: 0 };
         let address = ring.expose_provenance() as u64;
         // SAFETY: the ring's address and length must be valid until it is unregistered or the
         // `io_uring` is closed.
@@ -100,7 +101,7 @@ impl Buffers {
         //   entries as buffers, so that this one is not before it.
         let entry = unsafe { &mut *entry };
         entry.set_addr(start.expose_provenance() as u64);
-        entry.set_len(LENGTH);
+        entry.set_len(self.length);
         entry.set_bid(filled.id);
         self.given = self.given.wrapping_add(1);
         // SAFETY: the pointer must be that of the first entry of a ring.

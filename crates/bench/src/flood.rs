@@ -1,0 +1,166 @@
+//! The clients of a sink: one thread that keeps the sockets of all connections full and reads nothing.
+//!
+//! A write hands over a block that is larger than the room there is, so that one call for each event
+//! fills a socket and has the kernel tell when a third of it is empty again.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+/// Bytes of a write.
+const BLOCK: usize = 256 * 1024;
+/// The room that the kernel is asked for at either end of a connection: so much that a server does
+/// not empty it while the clients' thread waits for a processor, so little that what is left at the
+/// end of a turn is soon read. The system may grant less.
+pub(crate) const ROOM: usize = 256 * 1024;
+/// Events taken by a wait at most.
+const EVENTS: usize = 64;
+
+/// Connections to a sink.
+pub(crate) struct Flood {
+    set: OwnedFd,
+    streams: Vec<TcpStream>,
+    events: Vec<Event>,
+    block: Box<[u8]>,
+}
+
+impl Flood {
+    pub(crate) fn new() -> io::Result<Flood> {
+        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        let block = vec![0x5a; BLOCK].into_boxed_slice();
+        Ok(Flood { set, streams: Vec::new(), events: Vec::with_capacity(EVENTS), block })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Connects once more.
+    pub(crate) fn connect(&mut self, server: SocketAddr) -> io::Result<()> {
+        let stream = TcpStream::connect(server)?;
+        // A reset at the end leaves no connection behind that would keep the port number.
+        sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        sockopt::set_socket_send_buffer_size(&stream, ROOM)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let data = EventData::new_u64(self.streams.len() as u64);
+        epoll::add(&self.set, &stream, data, EventFlags::OUT | EventFlags::ET)?;
+        self.streams.push(stream);
+        Ok(())
+    }
+
+    /// Keeps all sockets full for as long as `time`. They are full at the end: a server has
+    /// something to read for a while after it.
+    ///
+    /// An error says in a line what went wrong; the connections are of no use after it.
+    pub(crate) fn run(&mut self, time: Duration) -> Result<(), String> {
+        let end = Instant::now() + time;
+        // What was emptied since the last time gives events; what was filled up then, too.
+        for index in 0..self.streams.len() {
+            self.fill(index)?;
+        }
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.wait(left)?;
+            for at in 0..self.events.len() {
+                let Ok(index) = usize::try_from(self.events[at].data.u64()) else { continue };
+                self.fill(index)?;
+            }
+        }
+    }
+
+    fn wait(&mut self, time: Duration) -> Result<(), String> {
+        let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
+        self.events.clear();
+        let space = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.set, space, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(format!("load generator: {error}")),
+        }
+    }
+
+    /// Writes until there is no more room; the kernel tells then when there is room again.
+    fn fill(&mut self, index: usize) -> Result<(), String> {
+        loop {
+            match self.streams[index].write(&self.block) {
+                Ok(count) if count == self.block.len() => {}
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(format!("sending: {error}")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const TIME: Duration = Duration::from_millis(20);
+
+    /// Two connections, and their other ends.
+    fn connect() -> (Flood, Vec<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut flood = Flood::new().unwrap();
+        let accept = |_| {
+            flood.connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream
+        };
+        let streams = (0..2).map(accept).collect();
+        (flood, streams)
+    }
+
+    #[test]
+    fn all_sockets_are_full_again_after_each_time() {
+        let (mut flood, mut streams) = connect();
+        assert_eq!(flood.connections(), 2);
+        let mut bytes = vec![0; 64 * 1024];
+        for _ in 0..20 {
+            flood.run(TIME).unwrap();
+            for (index, stream) in streams.iter_mut().enumerate() {
+                let error = flood.streams[index].write(&[0]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                stream.read_exact(&mut bytes).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_emptied_is_filled_meanwhile() {
+        let (mut flood, mut streams) = connect();
+        let mut stream = streams.remove(0);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = vec![0; 64 * 1024];
+            // More than both ends of a connection hold.
+            (0..256).try_for_each(|_| stream.read_exact(&mut bytes)).map(|()| stream)
+        });
+        while !reader.is_finished() {
+            flood.run(TIME).unwrap();
+        }
+        reader.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_is_told() {
+        let (mut flood, streams) = connect();
+        flood.run(TIME).unwrap();
+        drop(streams);
+        let reason = flood.run(TIME).unwrap_err();
+        assert!(reason.starts_with("sending: "), "{reason}");
+    }
+}
