@@ -26,16 +26,17 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Crew<'k> {
     kernel: &'k sim::Kernel,
     state: Mutex<State>,
-    /// Told when every thread that is not in a wait works.
+    /// Told when every thread that has a packet in its hands works.
     at_work: Condvar,
     /// Told, for each thread, when its work is over.
     done: Vec<Condvar>,
 }
 
+#[derive(Debug)]
 struct State {
     /// Until when each thread works, if it does.
     until: Vec<Option<Duration>>,
-    /// Threads that work, and those that are not in a wait, which the former are among.
+    /// Threads that work, and those that have a packet in their hands, which the former are among.
     working: usize,
     outside: usize,
     /// The test is over: no thread works any more.
@@ -78,17 +79,22 @@ impl<'k> Crew<'k> {
     ) {
         self.kernel.set_thread_asleep(thread::current().id(), false);
         let mut batch = Batch::with_capacity(room);
-        loop {
-            {
-                let mut state = self.state();
-                state.outside -= 1;
-                self.tell(&state);
+        self.go_to_wait();
+        while let Ok(packets) = port.wait(&mut batch, None) {
+            // To ask for the next packet is to wait as well, if all that there were are gone.
+            for packet in packets {
+                self.state().outside += 1;
+                handle(me, packet);
+                self.go_to_wait();
             }
-            let packets = port.wait(&mut batch, None);
-            self.state().outside += 1;
-            let Ok(packets) = packets else { return };
-            packets.for_each(|packet| handle(me, packet));
         }
+    }
+
+    /// A thread of the crew has nothing in its hands, and asks the port for more.
+    fn go_to_wait(&self) {
+        let mut state = self.state();
+        state.outside -= 1;
+        self.tell(&state);
     }
 
     /// Wakes the thread that moves the clock, if it may be its turn.
@@ -122,7 +128,11 @@ impl<'k> Crew<'k> {
             let mut state = self.state();
             while state.working < state.outside {
                 let left = LIMIT.saturating_sub(begun.elapsed());
-                assert!(!left.is_zero(), "a thread neither waits nor works: {:?}", self.kernel);
+                assert!(
+                    !left.is_zero(),
+                    "a thread neither waits nor works: {state:?} of {:?}",
+                    self.kernel
+                );
                 let woken = self.at_work.wait_timeout(state, left);
                 state = woken.unwrap_or_else(PoisonError::into_inner).0;
             }
