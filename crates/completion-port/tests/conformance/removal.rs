@@ -16,7 +16,7 @@ use completion_port::{
 use testkit::{Socket, System, on_every_system};
 
 use crate::posting::kind;
-use crate::threads::{End, Gate, eventually, settle};
+use crate::threads::{End, Gate, eventually, hear, make_packets_long, settle};
 
 /// Keeps account of values that must be dropped once, and not be forgotten.
 #[derive(Clone, Default)]
@@ -1371,6 +1371,61 @@ on_every_system! {
             new.signal(1).unwrap();
             assert_quiet(&port, system);
             Some(())
+        });
+    }
+
+    /// Rule 30: nor does a thread go on sleeping in the set that was replaced, where it hears of nothing.
+    fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<&str, usize>(2);
+        make_packets_long(system, &port);
+        // By a thread that does not count any more when it has.
+        let lives_on = thread::scope(|scope| {
+            scope.spawn(|| leave_stale_entry(&port, system)).join().unwrap()
+        });
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
+        let (gate, (say, heard)) = (Gate::default(), mpsc::channel());
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{}", kind(&packet)) };
+                            say.send(*ready.key()).unwrap();
+                            gate.pass();
+                        }
+                    }
+                });
+                settle(system, port, count);
+            }
+            let rebuilt = || port.stats().rebuilds > 0;
+            for signals in 0.. {
+                assert!(signals < 5_000, "the kernel's set is never rebuilt");
+                let before = port.stats().harvests;
+                lives_on.signal(1).unwrap();
+                // Two signals may be one edge to the kernel, and while the newest thread is on its way the
+                // other one hears. It may not come back to the kernel's wait.
+                let begun = Instant::now();
+                while port.stats().harvests == before && begun.elapsed() < system.quiet() {
+                    thread::yield_now();
+                }
+                settle(system, &port, 2);
+                if rebuilt() {
+                    break;
+                }
+            }
+            // Not in a set that was there before.
+            for (socket, key) in ours.iter().zip(["first", "second"]) {
+                port.register(one_shot(socket, key)).unwrap();
+            }
+            // Whoever hears of the first one stays in its handler.
+            for (socket, key) in theirs.iter().zip(["first", "second"]) {
+                socket.write(b"x").unwrap();
+                assert_eq!(hear(system, &heard, "a socket is taken"), key);
+            }
         });
     }
 
