@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// A seat has become free: somebody else searches, if there may be something to find.
+    /// A seat has become free: another thread searches, if there may be something to find.
     pub(super) fn relieve(&self, shared: &mut Shared) -> Option<Notice> {
         let quiet = shared.ready.is_empty() && shared.recheck.is_empty();
         if quiet && shared.seats.polling() > 0 {
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// The calling thread goes off to user code: somebody else is called if it leaves too much
+    /// The calling thread goes off to user code: another one is called if it leaves too much
     /// behind, or looks after the port from now on.
     pub(super) fn depart(&self, shared: &mut Shared) -> Option<Notice> {
         let left = shared.ready.len();
@@ -235,7 +235,7 @@ impl Engine {
         self.depart_calling(shared, many)
     }
 
-    /// The calling thread goes off to user code, and calls somebody else if that is `wanted`.
+    /// The calling thread goes off to user code, and calls another one if that is `wanted`.
     #[inline]
     pub(super) fn depart_calling(&self, shared: &mut Shared, wanted: bool) -> Option<Notice> {
         if wanted && let Some(seat) = shared.seats.call() {

@@ -29,7 +29,7 @@ const STAND: u64 = 75_000;
 const STAND_IN_VAIN: u64 = 200_000;
 
 /// Where a packet takes longer than this, each one that is left behind is worth a wake, and the kernel's
-/// wait is not left empty: whatever comes meanwhile would wait for a handler to end.
+/// wait is not left empty: a packet that comes meanwhile would wait for a handler to end.
 const LONG: u64 = 15_000;
 
 /// What a thread took and has had for so long goes to an idle one, whatever handlers were thought to take.
@@ -227,9 +227,10 @@ impl Crew {
     }
 
     /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `polling` others and
-    /// so many that run and `search`. What comes next wakes it there at nobody's expense. While packets are
-    /// long, nobody else would come for it soon. Of short ones the next thread on its way back takes
-    /// several, so that there is work for one more only where several threads have not sufficed lately.
+    /// so many that run and `search`. The kernel wakes it there for the next packet, and no running thread
+    /// has to. While packets are long no other thread would come for that packet soon. Of short ones the
+    /// next thread on its way back takes several, so that there is work for one more only where several
+    /// threads have not sufficed lately.
     pub(crate) fn may_join(
         &self,
         polling: usize,
@@ -685,15 +686,43 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_in_which_nothing_happens_tells_nothing() {
+    fn threads_that_come_during_a_trial_come_to_work() {
+        let mut work = Work::new(8, 2_000, 16, |workers| workers as f64);
+        work.threads = 2;
+        while matches!(work.crew.trial, Trial::Pause { .. }) {
+            work.run_until(work.now + STRETCH / 10, |_| {});
+        }
+        work.threads = 8;
+        while matches!(work.crew.trial, Trial::Running(_)) {
+            work.run_until(work.now + STRETCH / 10, |_| {});
+        }
+        assert_eq!(work.crew.size, 8, "the trial was one of two threads, and both were needed");
+        work.run_until(work.now + MILLISECOND, |_| {});
+        assert_eq!(work.workers, 8);
+    }
+
+    #[test]
+    fn a_trial_in_which_nothing_happens_tells_nothing_and_makes_the_pause_longer() {
         let mut crew = crew(2, 2_000);
         let size = crew.size;
-        let mut at = |now: u64| crew.divide(0, view(2, 4, 1), || now);
-        at(0);
-        at(PAUSES[0] + 1);
-        at(PAUSES[0] + 10 * STRETCH);
-        assert!(matches!(crew.trial, Trial::Pause { until: Some(_) }));
-        assert_eq!(crew.size, size);
+        let (mut now, mut handed) = (0, 0);
+        let mut divide = |crew: &mut Crew, now: u64| {
+            handed += 2;
+            crew.divide(0, View { handed, ..view(2, 2, 1) }, || now);
+        };
+        let pauses = [(); 6].map(|()| {
+            divide(&mut crew, now);
+            let Trial::Pause { until: Some(until) } = crew.trial else {
+                panic!("{:?}", crew.trial);
+            };
+            assert_eq!(crew.size, size);
+            let pause = until - now;
+            divide(&mut crew, until);
+            assert!(matches!(crew.trial, Trial::Running(_)));
+            now = until + 10 * STRETCH;
+            pause
+        });
+        assert_eq!(pauses, [2, 16, 32, 64, 128, 128].map(|pause| pause * MILLISECOND));
     }
 
     proptest! {
