@@ -101,7 +101,9 @@ impl CompletionPort {
         room: usize,
         timeout: Option<Duration>,
     ) -> Result<u32, u32> {
-        let taken: completion_port::Result<usize> = with_batch(room, |batch| {
+        // Once they are written down they cannot be taken back from a handler that sleeps.
+        let most = room.min(self.port.advised_room());
+        let taken: completion_port::Result<usize> = with_batch(most, |batch| {
             let mut taken = 0;
             for packet in self.port.wait_cloned(batch, timeout)? {
                 let Some(entry) = self.entry(packet) else { continue };

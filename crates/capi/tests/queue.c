@@ -208,6 +208,58 @@ static void a_running_thread_holds_its_seat_until_it_sleeps(void)
     CHECK_IS(CloseHandle(runner.port), TRUE);
 }
 
+/* Row 6: what a call has brought cannot be taken back from a thread that sleeps, so that a call brings less
+   where threads do. */
+typedef struct {
+    HANDLE port;
+    int says[2], sleeps_on[2];
+} SLEEPER;
+
+static void *takes_one_and_sleeps(void *argument)
+{
+    SLEEPER *sleeper = (SLEEPER *)argument;
+    char byte;
+    CHECK_NEXT(sleeper->port, 1, 0);
+    CHECK_IS(write(sleeper->says[1], "x", 1), 1);
+    CHECK_IS(read(sleeper->sleeps_on[0], &byte, 1), 1);
+    return NULL;
+}
+
+static void a_call_brings_less_where_threads_sleep(void)
+{
+    SLEEPER sleeper;
+    OVERLAPPED_ENTRY entries[8];
+    ULONG removed = 0;
+    pthread_t thread;
+    int round, i;
+    char byte;
+    sleeper.port = new_port(1);
+    CHECK_IS(pipe(sleeper.says), 0);
+    CHECK_IS(pipe(sleeper.sleeps_on), 0);
+    for (round = 0; round < 4; round++) {
+        for (i = 0; i < 8; i++) {
+            CHECK_IS(PostQueuedCompletionStatus(sleeper.port, 0, 7, NULL), TRUE);
+        }
+        for (i = 0; i < 8; i += (int)removed) {
+            CHECK_IS(GetQueuedCompletionStatusEx(sleeper.port, entries, 8, &removed, SOON, FALSE), TRUE);
+            CHECK(round > 0 || removed == 8);
+            CHECK(round < 3 || removed == 1);
+        }
+        CHECK_IS(pthread_create(&thread, NULL, takes_one_and_sleeps, &sleeper), 0);
+        CHECK_IS(PostQueuedCompletionStatus(sleeper.port, 0, 1, NULL), TRUE);
+        CHECK_IS(read(sleeper.says[0], &byte, 1), 1);
+        CHECK_IS(PostQueuedCompletionStatus(sleeper.port, 0, 2, NULL), TRUE);
+        CHECK_NEXT(sleeper.port, 2, 0); /* the one seat is free: the other thread was found asleep */
+        CHECK_IS(write(sleeper.sleeps_on[1], "x", 1), 1);
+        CHECK_IS(pthread_join(thread, NULL), 0);
+    }
+    for (i = 0; i < 2; i++) {
+        CHECK_IS(close(sleeper.says[i]), 0);
+        CHECK_IS(close(sleeper.sleeps_on[i]), 0);
+    }
+    CHECK_IS(CloseHandle(sleeper.port), TRUE);
+}
+
 int main(void)
 {
     start();
@@ -215,6 +267,7 @@ int main(void)
     a_time_out_says_so();
     room_for_nothing_is_a_mistake();
     each_packet_goes_to_one_thread();
+    a_call_brings_less_where_threads_sleep();
     if (!is_slow()) { /* there one thread runs at a time, so that who spins looks like one who sleeps */
         a_running_thread_holds_its_seat_until_it_sleeps();
     }

@@ -654,6 +654,36 @@ impl<K, M> Port<K, M> {
         self.store.engine.shut_down()
     }
 
+    /// How many packets to take at a time if none of them can be given back, since the caller moves them
+    /// into memory of its own before it handles them: what a C program does, or a runtime with queues.
+    ///
+    /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
+    /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
+    /// `usize::MAX` or so usually, and goes down to 1 on a port whose threads are found asleep, or stuck with
+    /// what they took, again and again; it goes up again when that has not happened for a second.
+    ///
+    /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
+    /// and reading it costs next to nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Port};
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<(), u32>::new()?;
+    /// port.post(7)?;
+    /// let mut batch = Batch::new();
+    /// batch.set_capacity(port.advised_room().min(64));
+    /// let taken: Vec<_> = port.wait_cloned(&mut batch, Duration::ZERO)?.collect();
+    /// assert_eq!(taken.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn advised_room(&self) -> usize {
+        self.store.engine.advised_room()
+    }
+
     /// The state of the port at this moment, and what it has done so far. In a forked child, which has
     /// no part in it: nothing but zeros.
     ///

@@ -90,6 +90,7 @@ impl Engine {
             seat.presumed_blocked.store(true, Relaxed);
             shared.sleepers.found_at = Some(now);
             shared.sleepers.found += 1;
+            self.note_stuck(shared, now);
         }
     }
 

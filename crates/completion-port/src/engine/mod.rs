@@ -9,11 +9,11 @@
 mod blocked;
 mod check;
 mod end;
-mod pace;
 mod packets;
 mod registrations;
 mod report;
 mod seat;
+mod share;
 mod wait;
 mod watch;
 
@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::detection::BlockDetection;
 use crate::error::{Error, ErrorKind, Operation};
+use crate::state::advice::Advice;
 use crate::state::arena::{Arena, Spares};
 use crate::state::crew::Crew;
 use crate::state::facts::Descriptor;
@@ -92,6 +93,7 @@ struct Shared {
     visited: Option<Duration>,
     sleepers: Sleepers,
     crew: Crew,
+    advice: Advice,
     phase: Phase,
     slots: Spares,
     posts: Spares,
@@ -147,6 +149,8 @@ pub(crate) struct Engine {
     /// The port's number in the table of descriptors.
     number: u64,
     limit: usize,
+    /// What a thread takes if it cannot give any back, for those who do not have the lock.
+    advised: AtomicU32,
     detection: BlockDetection,
     /// Threads are observed from the first, not only once they have been found asleep.
     observes_all: bool,
@@ -182,6 +186,7 @@ impl Engine {
         Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             number: backend.descriptors().enter(this.clone()),
             limit,
+            advised: AtomicU32::new(u32::MAX),
             detection,
             observes_all,
             origin: backend.origin(),
@@ -201,6 +206,7 @@ impl Engine {
                 examined: Duration::ZERO,
                 sleepers: Sleepers::default(),
                 crew: Crew::new(limit),
+                advice: Advice::new(),
                 phase: Phase::Open,
                 slots: Spares::new(),
                 posts: Spares::new(),

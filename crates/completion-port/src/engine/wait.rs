@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use super::pace::nanoseconds;
 use super::seat::{Notice, Seat};
+use super::share::nanoseconds;
 use super::watch::{STALE_EDGES, STUCK};
 use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
@@ -287,7 +287,7 @@ impl Engine {
         let Portion { packets, call } = shared.crew.divide(seat.number, view, now);
         let chain = shared.ready.split(&self.nodes, packets);
         shared.handed += chain.len() as u64;
-        self.begin_share(seat, chain.len());
+        self.begin_share(shared, seat, chain.len());
         if chain.len() > 1 {
             seat.loaded.store(true, Relaxed);
             shared.loaded += 1;

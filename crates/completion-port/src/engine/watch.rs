@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::pace::nanoseconds;
 use super::seat::Seat;
+use super::share::nanoseconds;
 use super::wait::Scratch;
 use super::{Engine, Member, Shared, token};
 use crate::state::seats::{SeatNumber, Status};
@@ -101,7 +101,10 @@ impl Engine {
                 continue;
             }
             let other = other.clone();
-            self.take_back(&mut shared, &other.seat);
+            let gave_back = self.take_back(&mut shared, &other.seat);
+            if overdue && !gave_back {
+                self.note_stuck(&mut shared, now);
+            }
             if stuck && examines && self.detects() && other.thread.glance().is_none() {
                 shared = self.examine(shared, &other, progress);
             }

@@ -7,8 +7,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -308,6 +307,57 @@ on_every_system! {
             stays(system, 1, "two run", || heard.try_recv().is_err());
             gate.open();
             assert_eq!(hear(system, &heard, "the third is taken"), 2);
+        });
+    }
+
+    /// Rule 6: what a caller has moved elsewhere cannot be taken back, so that it should take less at a time
+    /// where threads are found asleep.
+    fn who_can_give_nothing_back_is_advised_to_take_less_where_threads_sleep(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        let (go_on, told) = mpsc::channel::<()>();
+        let told = Mutex::new(told);
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for count in 1..=2 {
+                let (say, port, told) = (say.clone(), &port, &told);
+                scope.spawn(move || {
+                    let me = thread::current().id();
+                    script(system, me, false);
+                    while let Some(message) = take(port) {
+                        if message == 0 {
+                            script(system, me, true);
+                            say.send(message).unwrap();
+                            let _ = told.lock().unwrap().recv();
+                            script(system, me, false);
+                        } else {
+                            say.send(message).unwrap();
+                        }
+                    }
+                });
+                settle(system, port, count);
+            }
+            assert!(port.advised_room() > 1_000_000, "{}", port.advised_room());
+            for most in [16, 4, 1, 1] {
+                for message in [0, 1] {
+                    port.post(message).unwrap();
+                    assert_eq!(hear(system, &heard, "a message is taken"), message);
+                }
+                assert!(port.advised_room() <= most, "{}", port.advised_room());
+                go_on.send(()).unwrap();
+                settle(system, &port, 2);
+            }
+            let Some(kernel) = system.kernel() else { return };
+            for least in [4, 16, 1_000_000] {
+                kernel.advance(Duration::from_secs(1));
+                (1..100).for_each(|message| port.post(message).unwrap());
+                for _ in 1..100 {
+                    hear(system, &heard, "a message is taken");
+                }
+                assert!(port.advised_room() >= least, "{}", port.advised_room());
+            }
+            drop(go_on);
         });
     }
 

@@ -1,10 +1,10 @@
-//! Measures how long a thread has had its share of packets.
+//! Measures how long a thread has had its share of packets, and says how many it should take.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::Engine;
 use super::seat::Seat;
+use super::{Engine, Shared};
 
 /// One share in so many is measured: a look at the clock costs as much as a packet.
 const SAMPLED: u32 = 32;
@@ -20,13 +20,27 @@ impl Engine {
     }
 
     /// `seat` has been handed so many packets.
-    pub(super) fn begin_share(&self, seat: &Seat, packets: usize) {
+    pub(super) fn begin_share(&self, shared: &mut Shared, seat: &Seat, packets: usize) {
         let shares = seat.shares.load(Relaxed);
         seat.shares.store(shares.wrapping_add(1), Relaxed);
         if shares.is_multiple_of(SAMPLED) {
-            seat.begun.store(nanoseconds(self.backend.now()), Relaxed);
+            let now = nanoseconds(self.backend.now());
+            seat.begun.store(now, Relaxed);
             seat.share.store(u32::try_from(packets).unwrap_or(u32::MAX), Relaxed);
+            shared.advice.raise(now);
+            self.advised.store(shared.advice.room(), Relaxed);
         }
+    }
+
+    /// A thread has been found asleep, or stuck with what it took.
+    pub(super) fn note_stuck(&self, shared: &mut Shared, now: Duration) {
+        shared.advice.lower(nanoseconds(now));
+        self.advised.store(shared.advice.room(), Relaxed);
+    }
+
+    /// How many packets a thread takes at a time if it cannot give any back.
+    pub(crate) fn advised_room(&self) -> usize {
+        self.advised.load(Relaxed) as usize
     }
 
     /// The thread of `seat` has come back. What one packet took on the average, if that was measured.
