@@ -86,6 +86,7 @@ impl Engine {
 
     fn found_asleep(&self, shared: &mut Shared, seat: &Seat, now: Duration) {
         if shared.seats.block(seat.number, false) {
+            shared.crew.rest(seat.number);
             self.take_back(shared, seat);
             seat.presumed_blocked.store(true, Relaxed);
             shared.sleepers.found_at = Some(now);

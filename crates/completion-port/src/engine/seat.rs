@@ -160,6 +160,7 @@ impl Engine {
             shared.sleepers.observed -= 1;
         }
         shared.seats.leave(seat.number);
+        shared.crew.rest(seat.number);
         shared.members[seat.number] = None;
         let mut former = shared.former;
         former.add(&seat.counts);
@@ -185,6 +186,7 @@ impl Engine {
         if !shared.seats.block(seat.number, true) {
             return false;
         }
+        shared.crew.rest(seat.number);
         self.take_back(&mut shared, seat);
         let notice = self.relieve(&mut shared);
         drop(shared);

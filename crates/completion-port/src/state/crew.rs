@@ -174,10 +174,18 @@ impl Crew {
         self.took_at[seat] = None;
     }
 
-    /// The thread of `seat` has found nothing to do.
+    /// The thread of `seat` is not at work: it has found nothing to do, or sleeps, or is gone.
     #[inline]
     pub(crate) fn rest(&mut self, seat: usize) {
         self.busy_since[seat] = None;
+        self.took_at[seat] = None;
+    }
+
+    /// How many threads that are at work have not come back for so long that they are not expected to take
+    /// anything soon.
+    fn absent(&self, now: u64) -> usize {
+        let is_absent = |took: &Option<u64>| took.is_some_and(|took| now > took + OVERDUE);
+        self.took_at.iter().filter(|took| is_absent(took)).count()
     }
 
     /// When what the thread of `seat` took, if it took several packets, is to go to an idle one.
@@ -220,10 +228,14 @@ impl Crew {
         now: impl FnOnce() -> u64,
     ) -> bool {
         const SOON: u64 = STAND_IN_VAIN / 2;
+        if others < self.size || self.is_long() {
+            return false;
+        }
+        let now = now();
+        let others = others - self.absent(now).min(others);
         others >= self.size
-            && !self.is_long()
             && self.standing(queued, others) <= SOON
-            && self.took_at[seat].is_some_and(|took| now().saturating_sub(took) <= SOON)
+            && self.took_at[seat].is_some_and(|took| now.saturating_sub(took) <= SOON)
     }
 
     /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `polling` others and
@@ -241,8 +253,10 @@ impl Crew {
         if self.is_long() {
             return polling + running < self.limit;
         }
-        polling + running + searching < self.size
-            && self.busy_at.is_some_and(|busy| now() < busy + SUSTAINED)
+        let Some(busy) = self.busy_at else { return false };
+        let now = now();
+        now < busy + SUSTAINED
+            && polling + running + searching < self.size + self.absent(now).min(running)
     }
 
     /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where
@@ -269,11 +283,15 @@ impl Crew {
             self.busy_since[seat] = None;
             self.stands = None;
             if others == 0 {
+                self.took_at[seat] = None;
                 return Portion { packets: queued.min(room), call: false };
             }
         }
         let now = now();
         self.took_at[seat] = Some(now);
+        // Of what is queued nothing falls to a thread that does not come back.
+        let others = others - self.absent(now).min(others);
+        let view = View { others, ..view };
         let mut portion = if self.is_long() || self.has_stood(view, now) {
             // A thread that takes less comes back sooner, and nothing waits for a handler that it need
             // not wait for.
@@ -544,6 +562,35 @@ mod tests {
     }
 
     #[test]
+    fn nothing_falls_to_a_thread_that_does_not_come_back() {
+        let mut crew = crew(3, 1_000);
+        let mut handed = 0;
+        let mut divide = |seat, others, now| {
+            handed += 12;
+            let view = View { helpers: 0, handed, ..view(3, 12, others) };
+            crew.divide(seat, view, || now).packets
+        };
+        assert_eq!(divide(1, 1, 0), 6);
+        assert_eq!(divide(0, 1, OVERDUE), 6);
+        assert_eq!(divide(0, 1, OVERDUE + 1), 12, "as if it were alone");
+        assert_eq!(divide(0, 2, OVERDUE + 2), 6, "one of the others may come back");
+        crew.rest(1);
+        assert_eq!(crew.absent(2 * OVERDUE), 0);
+    }
+
+    #[test]
+    fn nothing_is_left_to_a_thread_that_does_not_come_back() {
+        let mut crew = crew(2, 1_000);
+        crew.size = 1;
+        crew.divide(1, view(2, 2, 1), || 0);
+        crew.divide(0, view(2, 2, 1), || OVERDUE);
+        assert!(crew.leaves(0, 1, 1, || OVERDUE));
+        assert!(!crew.leaves(0, 1, 1, || OVERDUE + 1));
+        crew.divide(1, view(2, 2, 1), || OVERDUE + 1);
+        assert!(crew.leaves(0, 1, 1, || OVERDUE + 1));
+    }
+
+    #[test]
     fn what_is_left_for_want_of_room_counts() {
         let view = View { room: 4, ..view(2, 10, 0) };
         assert_eq!(divide(&mut crew(2, 5_000), view), (4, true));
@@ -607,8 +654,9 @@ mod tests {
                     let others = self.workers - 1;
                     let now = self.now;
                     if others > 0 && self.crew.leaves(seat, self.queued, others, || now) {
+                        // Which one it is makes no difference here.
                         self.workers -= 1;
-                        self.crew.rest(seat);
+                        self.crew.rest(self.workers);
                         break;
                     }
                     let helpers = self.threads - self.workers;
