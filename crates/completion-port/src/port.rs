@@ -803,3 +803,47 @@ impl<K, M> fmt::Debug for Port<K, M> {
         self.store.engine.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::state::slot::GENERATIONS;
+
+    /// A slot that has given every name it has is not given out again, and everything else goes on.
+    #[test]
+    fn a_slot_without_a_name_left_is_retired() {
+        const NAMES: u32 = 3;
+        let port = Port::<()>::new().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let register =
+            || port.register(Registration::new(&socket, (), Interest::IN, OneShot::Level)).unwrap();
+        let first = register();
+        port.remove_and_wait(first, None).unwrap();
+        let mut names = HashSet::from([first]);
+        // As if it had been used for all names but the last few.
+        let engine = port.engine();
+        let last = engine.first_generation() + GENERATIONS - NAMES;
+        engine.slot(0).begin_with(last % GENERATIONS);
+        let mut slots = Vec::new();
+        for _ in 0..2 * NAMES {
+            let id = register();
+            assert!(names.insert(id), "{id:?} was given out before");
+            for name in &names {
+                let known = if *name == id { Ok(()) } else { Err(ErrorKind::NotRegistered) };
+                assert_eq!(port.disable(*name).map_err(|error| error.kind()), known);
+            }
+            slots.push(token_parts(id.0).0);
+            assert_eq!(port.stats().registered, 1);
+            port.remove_and_wait(id, None).unwrap();
+        }
+        assert_eq!(slots, [0, 0, 0, 1, 1, 1]);
+        assert_eq!(port.stats().registered, 0);
+        // A port whose slots are retired still comes to its end.
+        port.shutdown().unwrap();
+        let closed = port.wait(&mut Batch::new(), None).unwrap_err();
+        assert_eq!(closed.kind(), ErrorKind::Closed);
+    }
+}

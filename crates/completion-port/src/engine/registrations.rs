@@ -9,7 +9,7 @@ use super::{Engine, Phase, Token, token, token_parts};
 use crate::error::{Error, ErrorKind, Operation};
 use crate::interest::Events;
 use crate::state::facts::Descriptor;
-use crate::state::slot::{Drained, Mode, Next, Refusal, Removal, Slot};
+use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder as _};
 use crate::sync::{AtomicU32, barrier, fence};
 use crate::trace::trace;
@@ -40,19 +40,27 @@ impl Engine {
     /// The generation that slots begin with: another one for each port, so that a name of one port
     /// is hardly ever one of another, should they be mixed up.
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
-    fn first_generation(&self) -> u32 {
-        (self.number as u32).wrapping_mul(0x9e37_79b9)
+    pub(crate) fn first_generation(&self) -> u32 {
+        (self.number as u32).wrapping_mul(0x9e37_79b9) % GENERATIONS
     }
 
-    /// Gives back a slot that was reserved in vain.
+    /// Gives back a slot whose registration was refused.
     pub(crate) fn cancel(&self, index: u32) {
         let _ = self.give_back_slot(index);
     }
 
-    /// True if a thread waits in `remove_and_wait`.
+    /// Gives back a slot that has been given up, unless it has no name left to give. True if a thread
+    /// waits in `remove_and_wait`.
     fn give_back_slot(&self, index: u32) -> bool {
+        // The slot was given up once at least, so it has come round only if every generation was used.
+        let is_used_up = self.slot(index).word().generation() == self.first_generation();
         let mut shared = self.lock();
-        shared.slots.give_back(&self.nodes, 0, index);
+        if is_used_up {
+            // Names are never given out again, so neither is the slot.
+            shared.slots.retire();
+        } else {
+            shared.slots.give_back(&self.nodes, 0, index);
+        }
         let ended = self.end_if_over(&mut shared);
         let collectors = shared.collectors > 0;
         drop(shared);

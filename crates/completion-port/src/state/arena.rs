@@ -115,6 +115,11 @@ impl Spares {
         self.in_use -= 1;
     }
 
+    /// Gives a number up for good: it is never taken again.
+    pub(crate) fn retire(&mut self) {
+        self.in_use -= 1;
+    }
+
     /// How many numbers are in use.
     #[inline]
     pub(crate) fn in_use(&self) -> usize {

@@ -19,9 +19,13 @@ use crate::interest::{Events, Interest};
 use crate::state::facts::{Facts, Kind};
 use crate::sync::{AtomicU32, AtomicU64};
 
+// The table of bits in ARCHITECTURE.md says who sets and clears each, and which are reserved.
+
 /// The generation stands above the bits; it changes whenever a slot is given up.
-const GENERATION: u32 = 32;
-/// The number of the harvest at which the slot was armed, modulo 128, stands in the bits below it.
+const GENERATION: u32 = 40;
+/// How many generations a slot has. Each is used once: a name that has ended never comes back.
+pub(crate) const GENERATIONS: u32 = 1 << (u64::BITS - GENERATION);
+/// The number of the harvest at which the slot was armed, modulo 128, stands in these seven bits.
 const ARMED_AT: u32 = 25;
 
 /// The event filter: one bit each for IN, OUT and HANGUP, as in [`Interest`].
@@ -58,16 +62,17 @@ const TOLD: u32 = 1 << 17;
 const COLLECTED: u32 = 1 << 18;
 /// The descriptor was closed without being removed: the key is dropped, no packet is made.
 const GONE: u32 = 1 << 19;
-/// The key does not own the descriptor, which may be closed at any time.
-const BORROWED: u32 = 1 << 20;
 /// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
 const PENDING: u32 = 0b1111 << 21;
 const PENDING_SHIFT: u32 = 21;
 const PENDING_ERR: u32 = 0b1000 << PENDING_SHIFT;
 /// By how much ERR is further up in a mask than in these bits.
 const ERR_SHIFT: u32 = 3;
-/// What is left, seven bits, is for the harvest.
+/// The bits of that number.
 const HARVEST: u32 = 0x7f << ARMED_AT;
+/// The key does not own the descriptor, which may be closed at any time. It stands above the other
+/// bits.
+const BORROWED: u64 = 1 << 32;
 
 /// What a registration asks for: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +200,12 @@ pub(crate) enum Turn {
 }
 
 impl Word {
+    /// A free slot's word.
+    fn free(generation: u32) -> Self {
+        Self(u64::from(generation) << GENERATION)
+    }
+
+    #[inline]
     pub(crate) fn generation(self) -> u32 {
         (self.0 >> GENERATION) as u32
     }
@@ -233,7 +244,7 @@ impl Word {
     }
 
     pub(crate) fn is_borrowed(self) -> bool {
-        self.has(BORROWED)
+        self.0 & BORROWED != 0
     }
 
     pub(crate) fn is_removing(self) -> bool {
@@ -294,14 +305,13 @@ impl Word {
 
     /// A new registration of a free slot, held by whoever makes it.
     fn registered(self, mode: Mode, borrowed: bool) -> Self {
-        Self(u64::from(self.generation()) << GENERATION)
-            .with(LIVE | HELD | mode.bits())
-            .with(if borrowed { BORROWED } else { 0 })
+        let word = Self::free(self.generation()).with(LIVE | HELD | mode.bits());
+        Self(word.0 | if borrowed { BORROWED } else { 0 })
     }
 
     /// The slot is given up: a new generation, and nothing else.
     fn freed(self) -> Self {
-        Self(u64::from(self.generation().wrapping_add(1)) << GENERATION)
+        Self::free((self.generation() + 1) % GENERATIONS)
     }
 
     /// An edge from the kernel, found by harvest number `harvest`; `newest` tells the highest number so
@@ -354,7 +364,7 @@ impl Word {
     ) -> Option<Self> {
         const STATE: u32 = LIVE | ENABLED | QUEUED | HELD | REMOVING | GONE | UNCHECKED | PENDING;
         const ARMED: u64 = (LIVE | ENABLED) as u64;
-        let state = self.0 & (u64::from(u32::MAX) << GENERATION | u64::from(STATE));
+        let state = self.0 & (u64::MAX << GENERATION | u64::from(STATE));
         let directions = facts.directions();
         let wanted = directions & self.bits() & 0b11;
         if state != u64::from(generation) << GENERATION | ARMED
@@ -658,12 +668,14 @@ impl fmt::Debug for Word {
             (TOLD, "told"),
             (COLLECTED, "collected"),
             (GONE, "gone"),
-            (BORROWED, "borrowed"),
         ];
         for (bit, name) in names {
             if self.has(bit) {
                 write!(f, " {name}")?;
             }
+        }
+        if self.is_borrowed() {
+            f.write_str(" borrowed")?;
         }
         if self.pending().is_empty() { Ok(()) } else { write!(f, " pending {:?}", self.pending()) }
     }
@@ -724,9 +736,10 @@ impl Slot {
         }
     }
 
-    /// The first generation of a slot that was never used. Nobody else knows the slot.
+    /// The first generation of a slot that was never used, below [`GENERATIONS`]. Nobody else knows the
+    /// slot.
     pub(crate) fn begin_with(&self, generation: u32) {
-        self.change(|_| (Word(u64::from(generation) << GENERATION), ()));
+        self.change(|_| (Word::free(generation), ()));
     }
 
     /// A free slot becomes a registration, held by the caller until he has put its key back; returns
@@ -920,17 +933,22 @@ mod tests {
 
     use super::*;
 
+    /// Everything below the generation.
+    fn word_bits() -> std::ops::Range<u64> {
+        0..1 << GENERATION
+    }
+
     proptest! {
         /// The short way of arming does what the long one does.
         #[test]
         fn the_common_case_of_arming_is_no_other(
-            bits: u32, generation: u32, read: bool, write: bool, harvest: u32,
+            bits in word_bits(), generation in 0..GENERATIONS, read: bool, write: bool, harvest: u32,
             filter in 0..8_u8, edge: bool, one_shot: bool,
         ) {
             // What a held slot may look like.
-            let bits = (bits | LIVE | HELD | ONE_SHOT)
-                & !(QUEUED | ENABLED | UNCHECKED | PENDING);
-            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+            let word = Word(Word::free(generation).0 | bits)
+                .with(LIVE | HELD | ONE_SHOT)
+                .without(QUEUED | ENABLED | UNCHECKED | PENDING);
             let said = |said, drained| if said { drained } else { Drained::NONE };
             let drained = said(read, Drained::READ).and(said(write, Drained::WRITE));
             let other = Mode { interest: Interest::from_bits(filter), edge, one_shot };
@@ -948,17 +966,17 @@ mod tests {
         /// The short ways of an edge and of a turn do what the long ones do, whatever the word.
         #[test]
         fn the_common_case_of_an_edge_is_no_other(
-            bits: u32, generation: u32, stray: bool, rare: bool, facts in 0..4_u8, harvest: u32,
+            bits in word_bits(), generation in 0..GENERATIONS, stray: bool, rare: bool, facts in 0..4_u8, harvest: u32,
             ago in 0..200_u32,
         ) {
-            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+            let word = Word(Word::free(generation).0 | bits);
             let mut seen = [Facts::NONE, Facts::IN, Facts::OUT, Facts::IN | Facts::OUT][usize::from(facts)];
             if rare {
                 seen |= Facts::RDHUP;
             }
             let newest = || harvest.wrapping_add(ago);
             // Rarely of another generation; mostly of a word that is armed.
-            let generation = generation.wrapping_add(u32::from(stray));
+            let generation = (generation + u32::from(stray)) % GENERATIONS;
             let likely = Word(word.with(LIVE | ENABLED).without(QUEUED | HELD | REMOVING | GONE).0);
             let armed = likely.without(UNCHECKED | PENDING);
             for word in [word, likely, armed] {
@@ -970,8 +988,8 @@ mod tests {
         }
 
         #[test]
-        fn the_common_case_of_a_turn_is_no_other(bits: u32, generation: u32) {
-            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+        fn the_common_case_of_a_turn_is_no_other(bits in word_bits(), generation in 0..GENERATIONS) {
+            let word = Word(Word::free(generation).0 | bits);
             let likely = word.with(ENABLED | ONE_SHOT).without(GONE | COLLECTED | REMOVING | UNCHECKED);
             for word in [word, likely, likely.without(EDGE | PENDING_ERR)] {
                 if let Some((handed, events)) = word.handed() {
