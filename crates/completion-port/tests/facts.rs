@@ -4,7 +4,8 @@
 //!
 //! The record is `facts.txt`. Each line is one step: what an edge-triggered
 //! `EPOLLIN | EPOLLOUT | EPOLLRDHUP` entry reported since the step before (`-`: nothing), what
-//! `poll(2)` says now, and what the ioctl `FIONREAD` says (`-`: not supported). If a test here
+//! `poll(2)` says now, what the ioctl `FIONREAD` says (`-`: not supported), and the state of a TCP
+//! socket that is or was connected. If a test here
 //! fails it shows the lines that differ; with `FACTS_OUT` in the environment it also writes what it
 //! saw to the file of that name.
 
@@ -140,13 +141,10 @@ fn kind(socket: &Socket) -> &'static str {
     }
 }
 
-/// Whether nothing is on its way to `socket` that it waits for by itself: the answer to its own end
-/// comes some 40 ms late if the peer has nothing else to say, and makes an edge of its own.
-fn is_settled(socket: &Socket) -> bool {
-    /// `TCP_FIN_WAIT1`, `TCP_LAST_ACK` and `TCP_CLOSING` of the kernel's tcp_states.h.
-    const UNANSWERED: [u8; 3] = [4, 9, 11];
-    if socket.as_simulated().is_some() {
-        return true;
+/// What `TCP_INFO` says of the state of a TCP socket.
+fn tcp_state(socket: &Socket) -> Option<u8> {
+    if let Some(socket) = socket.as_simulated() {
+        return socket.kernel().tcp_state(socket);
     }
     // The state is the first byte of what TCP_INFO tells, and the kernel cuts the rest off.
     let mut state = 0_u8;
@@ -163,7 +161,35 @@ fn is_settled(socket: &Socket) -> bool {
             &raw mut size,
         )
     };
-    done < 0 || !UNANSWERED.contains(&state)
+    (done == 0).then_some(state)
+}
+
+/// The names of the kernel's tcp_states.h, from 1 on.
+const TCP_STATES: [&str; 12] = [
+    "ESTABLISHED",
+    "SYN_SENT",
+    "SYN_RECV",
+    "FIN_WAIT1",
+    "FIN_WAIT2",
+    "TIME_WAIT",
+    "CLOSE",
+    "CLOSE_WAIT",
+    "LAST_ACK",
+    "LISTEN",
+    "CLOSING",
+    "NEW_SYN_RECV",
+];
+
+/// A state by its name.
+fn state_name(state: u8) -> &'static str {
+    TCP_STATES[usize::from(state) - 1]
+}
+
+/// Whether nothing is on its way to `socket` that it waits for by itself: the answer to its own end
+/// comes some 40 ms late if the peer has nothing else to say, and makes an edge of its own.
+fn is_settled(socket: &Socket) -> bool {
+    let unanswered = ["FIN_WAIT1", "LAST_ACK", "CLOSING"];
+    tcp_state(socket).is_none_or(|state| !unanswered.contains(&state_name(state)))
 }
 
 /// A set of conditions, in words.
@@ -218,7 +244,8 @@ impl<'s> Recorder<'s> {
     fn step(&mut self, step: &str, socket: &Socket) {
         let expected = self.expected.next().unwrap_or_default();
         let eyes = self.eyes.as_ref().expect("a scenario begins with `watch`");
-        let end = Instant::now() + if self.differing.is_empty() { SOON } else { QUIET };
+        let begun = Instant::now();
+        let patience = if self.differing.is_empty() { SOON } else { QUIET };
         let mut edges = 0;
         let line = loop {
             // Asked before the edges are, so that the one of the answer is among them.
@@ -233,9 +260,15 @@ impl<'s> Recorder<'s> {
             };
             let unread = unread.map_or("-".to_owned(), |count| count.to_string());
             let (edges, now) = (words(edges), words(now));
-            let line = format!("  {step:36} edge {edges:22} poll {now:22} unread {unread}");
+            let mut line = format!("  {step:36} edge {edges:22} poll {now:22} unread {unread}");
+            if let Some(state) = tcp_state(socket) {
+                let width = line.len() + "00000 ".len() - unread.len();
+                line = format!("{line:width$} {}", state_name(state));
+            }
             let simulated = socket.as_simulated().is_some();
-            if (settled && line == expected) || simulated || Instant::now() >= end {
+            let waited = begun.elapsed();
+            let is_final = line == expected || waited >= patience;
+            if (settled && is_final) || simulated || waited >= SOON {
                 break line;
             }
         };
@@ -421,13 +454,25 @@ fn stream(r: &mut Recorder<'_>, name: &str, pair: Pair) {
     take_end(&a);
     r.step("end is read", &a);
     drop(b);
+    r.step("peer closes", &a);
 
-    let (a, _b) = pair(r.system);
+    let (a, b) = pair(r.system);
     r.watch(&format!("{name}: both own halves shut"), &a);
     a.shutdown(Shutdown::Both).expect("connected");
     r.step("shut", &a);
     take_end(&a);
     r.step("end is read", &a);
+    drop(b);
+    r.step("peer closes", &a);
+
+    let (a, b) = pair(r.system);
+    r.watch(&format!("{name}: the peer's half, then both own halves shut"), &a);
+    b.shutdown(Shutdown::Write).expect("connected");
+    r.step("end arrives", &a);
+    a.shutdown(Shutdown::Read).expect("connected");
+    r.step("own reading half", &a);
+    a.shutdown(Shutdown::Write).expect("connected");
+    r.step("own writing half", &a);
 
     let (a, b) = pair(r.system);
     r.watch(&format!("{name}: both halves of the peer shut"), &a);
@@ -628,6 +673,18 @@ fn tcp_listener(r: &mut Recorder<'_>) {
     listener.shutdown(Shutdown::Both).expect("listening");
     r.step("listener is shut", &listener);
 
+    let listener = system.tcp_listener(4);
+    r.watch("tcp listener: shut, then connected", &listener);
+    let first = system.tcp_connect(&listener);
+    r.step("one connects", &listener);
+    listener.shutdown(Shutdown::Read).expect("listening");
+    r.step("shut", &listener);
+    assert_eq!(code(listener.accept()), libc::EINVAL);
+    r.step("accept fails", &listener);
+    listener.connect(&system.unused_address()).expect("in progress");
+    r.step("refused", &listener);
+    drop(first);
+
     let listener = system.tcp_listener(0);
     let first = system.tcp_connect(&listener);
     let client = system.tcp_fresh();
@@ -727,6 +784,14 @@ fn unix(r: &mut Recorder<'_>) {
     r.step("one connects", &listener);
     drop(listener.accept().expect("a connection"));
     r.step("it is accepted", &listener);
+
+    let shut = system.unix_listener(4);
+    r.watch("unix listener: shut", &shut);
+    shut.shutdown(Shutdown::Both).expect("a socket");
+    r.step("shut", &shut);
+    assert_eq!(code(shut.accept()), libc::EAGAIN);
+    assert_eq!(code(system.unix_fresh().connect(&shut.address())), libc::ECONNREFUSED);
+    r.step("accept and connect fail", &shut);
 
     let client = system.unix_fresh();
     client.connect(&listener.address()).expect("somebody listens");

@@ -490,6 +490,13 @@ impl Kernel {
         self.lock().objects.kind(socket.file())
     }
 
+    /// The state of the connection of `socket`, by the numbers of Linux's `tcp_states.h`: what
+    /// `TCP_INFO` would say. `None` of what is not TCP.
+    #[must_use]
+    pub fn tcp_state(&self, socket: &Socket) -> Option<u8> {
+        self.lock().objects.tcp_state(socket.file())
+    }
+
     /// A set of watched descriptors to look at edges with, without a port.
     #[must_use]
     pub fn watcher(&self) -> Watcher {

@@ -123,6 +123,14 @@ impl Objects {
         }
     }
 
+    /// The state that `TCP_INFO` tells.
+    pub(super) fn tcp_state(&mut self, id: FileId) -> Option<u8> {
+        match self.get(id) {
+            Some(Object::Stream(stream)) => stream.tcp_state(),
+            _ => None,
+        }
+    }
+
     pub(super) fn read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
         match self.get(id).ok_or(libc::EBADF)? {
             Object::Stream(_) => self.stream_read(id, buf),

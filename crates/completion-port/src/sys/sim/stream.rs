@@ -108,6 +108,28 @@ impl Stream {
         }
     }
 
+    /// The state of the connection, as in the kernel's `tcp_states.h`. What the peer's end would answer has
+    /// come.
+    pub(super) fn tcp_state(&self) -> Option<u8> {
+        const ESTABLISHED: u8 = 1;
+        const SYN_SENT: u8 = 2;
+        const FIN_WAIT2: u8 = 5;
+        const CLOSE: u8 = 7;
+        const CLOSE_WAIT: u8 = 8;
+        const LISTEN: u8 = 10;
+        if self.family != Family::Tcp {
+            return None;
+        }
+        Some(match self.state {
+            State::Closed => CLOSE,
+            State::Connecting => SYN_SENT,
+            State::Listening(_) => LISTEN,
+            State::Connected if self.finished => CLOSE_WAIT,
+            State::Connected if self.write_shut => FIN_WAIT2,
+            State::Connected => ESTABLISHED,
+        })
+    }
+
     /// Facts of a socket that has `sent` bytes which its peer has not read: `tcp_poll` and
     /// `unix_poll` of the kernel.
     fn conditions(&mut self, sent: usize) -> Conditions {
@@ -115,6 +137,13 @@ impl Stream {
         if let State::Listening(listener) = &self.state {
             if !listener.connections.is_empty() {
                 now |= Conditions::IN;
+            }
+            // AF_UNIX only: a TCP listener that is shut becomes a fresh socket.
+            if self.read_shut {
+                now |= Conditions::IN | Conditions::RDHUP;
+            }
+            if self.read_shut && self.write_shut {
+                now |= Conditions::HUP;
             }
             return now;
         }
@@ -358,6 +387,7 @@ impl Objects {
             Some(Object::Stream(Stream {
                 state: State::Listening(listener),
                 family: there,
+                read_shut: false,
                 ..
             })) if *there == family => Some(listener),
             _ => None,
