@@ -62,7 +62,7 @@ use error::{ErrorKind, Operation};
 use interest::{Events, Interest};
 use seam::{Backend, Origin, ThreadHandle};
 use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
-use state::slot::{Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
+use state::slot::{Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
 use state::table::Descriptors;
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
@@ -207,7 +207,7 @@ impl Cell {
                 Turn::Check => {
                     self.slot.begin_check();
                     let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
-                    if self.slot.check(facts, None, None) == Checked::Nothing {
+                    if self.slot.check(facts.into()) == Checked::Nothing {
                         return Turn::Nothing;
                     }
                 }
@@ -411,7 +411,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
             let ask = || {
                 cell.slot.begin_check();
                 let facts = if ended.load(SeqCst) { late } else { Facts::NONE };
-                cell.slot.check(facts, Some(Kind::Stream), None)
+                cell.slot.check(Answer { kind: Some(Kind::Stream), ..facts.into() })
             };
             let mut checked = ask();
             kernel.join().unwrap();
@@ -433,6 +433,50 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
                     }
                 }
             }
+        });
+    }
+}
+
+#[test]
+fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
+    // Neither is there a further edge for an error, nor for an end that data came before.
+    for late in [Facts::ERR, Facts::RDHUP, Facts::HUP] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(LEVEL));
+            assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
+            let came = Arc::new(AtomicBool::new(false));
+            let kernel = {
+                let (cell, came) = (Arc::clone(&cell), Arc::clone(&came));
+                thread::spawn(move || {
+                    came.store(true, SeqCst);
+                    cell.deliver(late);
+                })
+            };
+            let disabler = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || cell.slot.disable(0).unwrap())
+            };
+            cell.won.store(0, SeqCst);
+            loop {
+                cell.slot.begin_check();
+                let facts = if came.load(SeqCst) { late } else { Facts::NONE };
+                match cell.slot.check(facts.into()) {
+                    Checked::Again => {}
+                    Checked::Nothing => break,
+                    Checked::Hot => match cell.slot.take() {
+                        Turn::Check => {}
+                        _ => break,
+                    },
+                }
+            }
+            disabler.join().unwrap();
+            kernel.join().unwrap();
+            let won = cell.won.load(SeqCst) == 1;
+            if cell.slot.word().is_held() {
+                cell.slot.put_back(None, NO_HINT, 5);
+            }
+            let enabled = cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap();
+            assert!(won || enabled == Next::Recheck, "nobody will ask the kernel");
         });
     }
 }
@@ -864,6 +908,9 @@ impl Backend for Handle {
     }
     fn unread(&self, _descriptor: Descriptor) -> Option<usize> {
         None
+    }
+    fn is_own_end(&self, _descriptor: Descriptor) -> bool {
+        false
     }
     fn kind(&self, _descriptor: Descriptor) -> Kind {
         Kind::Stream

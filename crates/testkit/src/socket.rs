@@ -106,6 +106,23 @@ impl Socket {
         }
     }
 
+    /// How many bytes can be read: the ioctl `FIONREAD`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; `Unsupported` of a simulated object that has no answer.
+    pub fn unread(&self) -> io::Result<usize> {
+        match &self.end {
+            End::Native(descriptor) => {
+                let unread = rustix::io::ioctl_fionread(descriptor)?;
+                usize::try_from(unread).map_err(io::Error::other)
+            }
+            End::Simulated(socket) => {
+                socket.kernel().unread(socket).ok_or(io::ErrorKind::Unsupported.into())
+            }
+        }
+    }
+
     /// One write(2).
     ///
     /// # Errors

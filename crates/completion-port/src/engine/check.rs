@@ -8,7 +8,7 @@ use super::{Engine, Shared, token};
 use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Fifo, Node};
 use crate::state::seats::Status;
-use crate::state::slot::{Checked, depends_on_kind, depends_on_unread};
+use crate::state::slot::{Answer, Checked, depends_on_kind, depends_on_unread};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -65,10 +65,14 @@ impl Engine {
         }
         let descriptor = slot.descriptor();
         let interest = word.interest();
+        // Once the peer is known to have ended the stream, that stays so.
+        let is_own_end = facts.has(Facts::RDHUP)
+            && !word.is_half_closed()
+            && self.backend.is_own_end(descriptor);
         let kind = depends_on_kind(interest, facts).then(|| self.backend.kind(descriptor));
-        let unread =
-            depends_on_unread(interest, facts).then(|| self.backend.unread(descriptor)).flatten();
-        let checked = slot.check(facts, kind, unread);
+        let asks_unread = is_own_end || depends_on_unread(interest, facts);
+        let unread = asks_unread.then(|| self.backend.unread(descriptor)).flatten();
+        let checked = slot.check(Answer { facts, kind, unread, is_own_end });
         if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend.watches(descriptor);
             if !self.backend.descriptors().holds(descriptor, self.number, name, watches) {

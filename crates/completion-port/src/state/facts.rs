@@ -51,6 +51,12 @@ impl Facts {
         self.0 & Self::IN.0 | (self.0 & Self::OUT.0) >> 1
     }
 
+    /// Whether the object is connected, listening or needs no connection: a stream that is being connected
+    /// shows nothing, one that is not connected a hang-up.
+    pub(crate) const fn tell_of_life(self) -> bool {
+        self.any(Self(Self::IN.0 | Self::OUT.0)) && !self.any(Self::HUP)
+    }
+
     /// Whether any fact of `other` is among these.
     pub(crate) const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0

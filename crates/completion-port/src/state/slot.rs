@@ -42,9 +42,11 @@ const READY_SHIFT: u32 = 6;
 /// An edge came since the last packet was taken, by direction.
 const EDGES: u32 = 0b11 << 8;
 const EDGES_SHIFT: u32 = 8;
-/// The peer shut its half; a short read can leave this behind without a further edge.
+/// The peer has ended the stream, as a check has found out; a short read can leave this behind without
+/// a further edge.
 const HALF_CLOSED: u32 = 1 << 10;
-/// An error, a hang-up or urgent data was seen: whatever enables the slot asks the kernel.
+/// An error, a hang-up, urgent data or an end that may be anybody's was seen: whatever enables the slot
+/// asks the kernel.
 const SUSPECT: u32 = 1 << 11;
 /// The node is on its way to a thread.
 const QUEUED: u32 = 1 << 12;
@@ -62,6 +64,8 @@ const TOLD: u32 = 1 << 17;
 const COLLECTED: u32 = 1 << 18;
 /// The descriptor was closed without being removed: the key is dropped, no packet is made.
 const GONE: u32 = 1 << 19;
+/// The socket was seen connected or listening, so a hang-up is its end, and not that of a connect.
+const ALIVE: u32 = 1 << 20;
 /// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
 const PENDING: u32 = 0b1111 << 21;
 const PENDING_SHIFT: u32 = 21;
@@ -168,6 +172,26 @@ pub(crate) enum Removal {
     Already,
 }
 
+/// The kernel's answer to a check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// What holds.
+    pub(crate) facts: Facts,
+    /// What kind of object it is; `None`: not asked.
+    pub(crate) kind: Option<Kind>,
+    /// How many bytes can be read; `None`: not asked, or not known.
+    pub(crate) unread: Option<usize>,
+    /// The facts tell of an end, but it is the process that shut a half of its own; the peer goes on.
+    pub(crate) is_own_end: bool,
+}
+
+impl From<Facts> for Answer {
+    /// An answer that tells nothing but what holds.
+    fn from(facts: Facts) -> Self {
+        Self { facts, kind: None, unread: None, is_own_end: false }
+    }
+}
+
 /// What a check found. Unless it is `Nothing`, the caller still owns the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
@@ -251,6 +275,16 @@ impl Word {
         self.has(REMOVING | GONE)
     }
 
+    /// Whether the peer is known to have ended the stream.
+    pub(crate) fn is_half_closed(self) -> bool {
+        self.has(HALF_CLOSED)
+    }
+
+    /// Whether the last check has found a socket that was connected or listening, and is as good as new.
+    fn is_fresh_again(self) -> bool {
+        self.bits() & (ALIVE | SUSPECT | HALF_CLOSED | READY) == ALIVE | SUSPECT
+    }
+
     pub(crate) fn mode(self) -> Mode {
         Mode { interest: self.interest(), edge: self.has(EDGE), one_shot: self.has(ONE_SHOT) }
     }
@@ -328,6 +362,9 @@ impl Word {
         }
         let directions = facts.directions();
         let mut word = self.with(directions << READY_SHIFT | directions << EDGES_SHIFT);
+        if facts.tell_of_life() {
+            word = word.with(ALIVE);
+        }
         if facts.any(Facts::RARE) {
             word = word.noting_rare(facts);
         }
@@ -375,25 +412,26 @@ impl Word {
             return None;
         }
         let known = directions << READY_SHIFT | directions << EDGES_SHIFT;
-        Some(self.with(QUEUED | known | wanted << PENDING_SHIFT))
+        Some(self.with(QUEUED | ALIVE | known | wanted << PENDING_SHIFT))
     }
 
     /// An edge tells of more than readiness.
     #[cold]
     fn noting_rare(self, facts: Facts) -> Self {
         let mut word = self;
-        if facts.has(Facts::RDHUP) {
-            word = word.with(HALF_CLOSED);
-        }
-        if facts.any(Facts::ERR | Facts::HUP) {
+        // With urgent data a short read does not tell that nothing is left.
+        let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
+        if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
             word = word.with(SUSPECT);
-            if word.interest().intersects(Interest::IN | Interest::OUT) {
-                word = word.without(TOLD);
-            }
         }
-        if facts.has(Facts::URGENT) {
-            // A short read does not tell that nothing is left.
-            word = word.with(SUSPECT);
+        if facts.any(Facts::ERR | Facts::HUP)
+            && word.interest().intersects(Interest::IN | Interest::OUT)
+        {
+            word = word.without(TOLD);
+        }
+        if word.has(QUEUED) {
+            // A check may be under way, and its answer be older than this.
+            word = word.with(UNCHECKED);
         }
         word
     }
@@ -460,23 +498,30 @@ impl Word {
         Some(word.without(HELD | TOLD | UNCHECKED).with(ENABLED).with_armed_at(harvest))
     }
 
-    /// The kernel's answer to a check. `None` in `kind` and `unread`: not asked.
-    fn checked(self, facts: Facts, kind: Option<Kind>, unread: Option<usize>) -> (Self, Checked) {
+    /// The kernel's answer to a check.
+    fn checked(self, answer: Answer) -> (Self, Checked) {
         if self.has(UNCHECKED) {
             // Something unclear came since the question: it may be newer than the answer.
             return (self, Checked::Again);
         }
+        let facts = answer.facts;
         let mut word = self;
         let mut directions = facts.directions();
-        if is_fresh(facts, kind) {
+        if facts.tell_of_life() {
+            word = word.with(ALIVE);
+        }
+        if answer.is_fresh() {
             word = word.without(HALF_CLOSED).with(SUSPECT);
             directions = 0;
         } else {
-            if facts.has(Facts::RDHUP) {
+            if facts.has(Facts::RDHUP) && !answer.is_own_end {
                 word = word.with(HALF_CLOSED);
             }
             if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
                 word = word.without(SUSPECT);
+            }
+            if answer.is_own_end && answer.unread == Some(0) {
+                directions &= !Facts::IN.directions();
             }
         }
         // What was not found, and what no edge brought since the question, is not ready.
@@ -486,7 +531,7 @@ impl Word {
             // An edge overtook the answer.
             return (word.with(UNCHECKED), Checked::Again);
         }
-        let events = report(word.interest(), facts, kind, unread, word.has(TOLD));
+        let events = answer.report(word.interest(), word.has(TOLD), word.has(ALIVE));
         word = word.with_pending(events);
         if word.has(EDGE) {
             // Not reported before: an edge still, if the slot is disabled or enabled meanwhile.
@@ -528,6 +573,10 @@ impl Word {
         if !events.intersects(asked) {
             word = word.with(TOLD);
         }
+        if word.is_fresh_again() {
+            // Its end is told by this packet; from here on it is a socket that was never used.
+            word = word.without(ALIVE);
+        }
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
@@ -536,10 +585,10 @@ impl Word {
     }
 
     /// The same for the common case: a one-shot, level-triggered packet of something that was asked
-    /// for, and of no error. `None` in any other.
+    /// for, with nothing suspect about it. `None` in any other.
     #[inline]
     fn handed(self) -> Option<(Self, Events)> {
-        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | UNCHECKED | EDGE | PENDING_ERR;
+        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | UNCHECKED | EDGE | SUSPECT | PENDING_ERR;
         let pending = (self.bits() & PENDING) >> PENDING_SHIFT;
         if self.bits() & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
             || pending & self.bits() & FILTER == 0
@@ -586,11 +635,6 @@ impl Word {
     }
 }
 
-/// Whether `facts` is the state of a stream socket that was never connected, or is so no more.
-fn is_fresh(facts: Facts, kind: Option<Kind>) -> bool {
-    facts == Facts::OUT | Facts::HUP && kind == Some(Kind::Stream)
-}
-
 /// Whether the kind of descriptor must be known to tell what `facts` mean.
 pub(crate) fn depends_on_kind(interest: Interest, facts: Facts) -> bool {
     let ended = facts.any(Facts::HUP | Facts::RDHUP);
@@ -603,45 +647,53 @@ pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
     interest.contains(Interest::IN | Interest::HANGUP) && facts.any(Facts::HUP | Facts::RDHUP)
 }
 
-/// What a packet reports of `facts` to a registration that asks for `interest`.
-pub(crate) fn report(
-    interest: Interest,
-    facts: Facts,
-    kind: Option<Kind>,
-    unread: Option<usize>,
-    told: bool,
-) -> Events {
-    if is_fresh(facts, kind) {
-        return Events::NONE;
+impl Answer {
+    /// Whether this is the state of a stream socket that was never connected, or is so no more.
+    fn is_fresh(self) -> bool {
+        self.facts == Facts::OUT | Facts::HUP && self.kind == Some(Kind::Stream)
     }
-    let hung_up = facts.has(Facts::HUP);
-    let ended = (hung_up || facts.has(Facts::RDHUP)) && kind != Some(Kind::Datagram);
-    let failed = facts.has(Facts::ERR);
-    let mut asked = Events::NONE;
-    if ended && interest.contains(Interest::HANGUP) {
-        asked |= Events::HANGUP;
-    }
-    if interest.contains(Interest::IN) && (facts.has(Facts::IN) || hung_up) {
-        // The end of a stream makes a read return at once. Who asked for HANGUP is told so by that
-        // and gets IN only for data.
-        if !asked.is_hangup() || unread != Some(0) {
-            asked |= Events::IN;
+
+    /// What a packet reports of it to a registration that asks for `interest`. `told`: what nobody asked
+    /// for was told before; `alive`: the socket was seen connected or listening.
+    fn report(self, interest: Interest, told: bool, alive: bool) -> Events {
+        let Self { facts, kind, unread, is_own_end } = self;
+        if self.is_fresh() && !alive {
+            return Events::NONE;
         }
+        let hung_up = facts.has(Facts::HUP);
+        let ended =
+            (hung_up || facts.has(Facts::RDHUP)) && kind != Some(Kind::Datagram) && !is_own_end;
+        let failed = facts.has(Facts::ERR);
+        let mut asked = Events::NONE;
+        if ended && interest.contains(Interest::HANGUP) {
+            asked |= Events::HANGUP;
+        }
+        if interest.contains(Interest::IN) && (facts.has(Facts::IN) || hung_up) {
+            // The end of a stream makes a read return at once. Who asked for HANGUP is told so by that
+            // and gets IN only for data, as does who has shut the reading half himself.
+            let is_data = if is_own_end {
+                unread.is_some_and(|unread| unread > 0)
+            } else {
+                !asked.is_hangup() || unread != Some(0)
+            };
+            if is_data {
+                asked |= Events::IN;
+            }
+        }
+        // A refused connect looks like a connection that was reset.
+        let is_refused = failed && hung_up && !alive;
+        if interest.contains(Interest::OUT) && (facts.has(Facts::OUT) || hung_up) && !is_refused {
+            asked |= Events::OUT;
+        }
+        let unasked = if failed {
+            Events::ERR
+        } else if hung_up && ended && interest == Interest::NONE {
+            Events::HANGUP
+        } else {
+            Events::NONE
+        };
+        if asked.is_empty() && told { Events::NONE } else { asked | unasked }
     }
-    if interest.contains(Interest::OUT)
-        && (facts.has(Facts::OUT) || hung_up)
-        && !(failed && hung_up)
-    {
-        asked |= Events::OUT;
-    }
-    let unasked = if failed {
-        Events::ERR
-    } else if hung_up && ended && interest == Interest::NONE {
-        Events::HANGUP
-    } else {
-        Events::NONE
-    };
-    if asked.is_empty() && told { Events::NONE } else { asked | unasked }
 }
 
 impl fmt::Debug for Word {
@@ -666,6 +718,7 @@ impl fmt::Debug for Word {
             (HELD, "held"),
             (UNCHECKED, "unchecked"),
             (TOLD, "told"),
+            (ALIVE, "alive"),
             (COLLECTED, "collected"),
             (GONE, "gone"),
         ];
@@ -898,8 +951,8 @@ impl Slot {
     }
 
     /// The answer to a check. Only the owner of the node calls it.
-    pub(crate) fn check(&self, facts: Facts, kind: Option<Kind>, unread: Option<usize>) -> Checked {
-        self.change(|word| word.checked(facts, kind, unread))
+    pub(crate) fn check(&self, answer: Answer) -> Checked {
+        self.change(|word| word.checked(answer))
     }
 
     /// The node's turn has come. Only the owner of the node calls it.
@@ -1012,6 +1065,63 @@ mod tests {
         assert_eq!(events, Events::IN);
         assert!(held.handed().is_none());
         assert!(queued.with(REMOVING).handed().is_none());
+    }
+
+    /// What a complete hang-up with an error is to who asked for `interest`.
+    fn reset(interest: Interest, alive: bool) -> Events {
+        let all = Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP | Facts::ERR;
+        let answer = Answer { kind: Some(Kind::Stream), unread: Some(0), ..all.into() };
+        answer.report(interest, false, alive)
+    }
+
+    #[test]
+    fn a_reset_is_told_from_a_refused_connect_by_what_was_seen_before() {
+        for interest in [Interest::OUT, Interest::IN | Interest::OUT, Interest::ALL] {
+            let refused = reset(interest, false);
+            assert_eq!(reset(interest, true), refused | Events::OUT);
+            assert!(refused.is_err() && !refused.is_out());
+        }
+        let mode = Mode { interest: Interest::OUT, edge: false, one_shot: true };
+        let queued = Word(0).registered(mode, false).without(HELD).with(ENABLED | QUEUED);
+        // A connect that is under way shows nothing, a stream that is not connected a hang-up.
+        for silent in [Facts::NONE, Facts::OUT | Facts::HUP, Facts::IN | Facts::HUP] {
+            let answer = Answer { kind: Some(Kind::Stream), ..silent.into() };
+            assert!(!queued.checked(answer).0.has(ALIVE), "{silent:?}");
+            assert!(!queued.delivered(0, silent, 2, || 2).0.has(ALIVE), "{silent:?}");
+        }
+        assert!(queued.checked(Facts::OUT.into()).0.has(ALIVE));
+        assert!(queued.delivered(0, Facts::IN, 2, || 2).0.has(ALIVE));
+    }
+
+    #[test]
+    fn a_stream_that_is_fresh_again_is_told_once() {
+        let mode = Mode { interest: Interest::IN, edge: false, one_shot: false };
+        let live = Word(0).registered(mode, false).without(HELD).with(ENABLED | QUEUED | ALIVE);
+        let fresh = Facts::OUT | Facts::HUP;
+        let answer = Answer { kind: Some(Kind::Stream), unread: Some(0), ..fresh.into() };
+        let (found, checked) = live.checked(answer);
+        assert_eq!(checked, Checked::Hot);
+        let (again, _) = found.enabled(mode, 0);
+        assert_eq!(again.without(UNCHECKED).checked(answer).1, Checked::Hot, "it was not told");
+        let (told, turn) = found.taken();
+        assert_eq!(turn, Turn::Shared(Events::IN));
+        assert_eq!(told.checked(answer).1, Checked::Nothing);
+    }
+
+    #[test]
+    fn the_own_end_is_asked_about_until_the_peer_has_ended() {
+        let mode = Mode { interest: Interest::IN, edge: false, one_shot: true };
+        let queued = Word(0).registered(mode, false).without(HELD).with(ENABLED | QUEUED);
+        let facts = Facts::IN | Facts::OUT | Facts::RDHUP;
+        let own = Answer { unread: Some(0), is_own_end: true, ..facts.into() };
+        let (own, checked) = queued.checked(own);
+        assert_eq!(checked, Checked::Nothing);
+        assert!(!own.is_half_closed());
+        // An edge with the same facts may be the peer's.
+        assert!(own.delivered(0, facts, 2, || 2).0.has(SUSPECT));
+        let (ended, checked) = queued.checked(facts.into());
+        assert_eq!(checked, Checked::Hot);
+        assert!(ended.is_half_closed());
     }
 
     #[test]

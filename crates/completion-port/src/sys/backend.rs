@@ -63,6 +63,10 @@ pub(crate) trait Backend: Send + Sync {
     /// answer. Asked only of descriptors that are half-closed or hung up.
     fn unread(&self, descriptor: Descriptor) -> Option<usize>;
 
+    /// Whether the process itself has shut its reading half, and the peer has not ended the stream. False
+    /// also where the system does not tell. Asked only of descriptors that are half-closed.
+    fn is_own_end(&self, descriptor: Descriptor) -> bool;
+
     /// What kind of object it is. Asked only about a hang-up.
     fn kind(&self, descriptor: Descriptor) -> Kind;
 

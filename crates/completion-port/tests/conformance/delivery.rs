@@ -163,6 +163,16 @@ pub(super) fn await_facts(socket: &Socket, on: &System, wanted: u32) {
     }
 }
 
+/// Waits until so many bytes can be read from `socket`.
+#[track_caller]
+fn await_unread(socket: &Socket, on: &System, wanted: usize) {
+    let end = Instant::now() + on.soon();
+    while socket.unread().unwrap() != wanted {
+        assert!(Instant::now() < end, "{:?} instead of {wanted} bytes", socket.unread());
+        thread::yield_now();
+    }
+}
+
 /// Writes until nothing more goes in, also after the kernel has moved all that it can.
 fn fill(socket: &Socket) {
     let end = Instant::now() + Duration::from_secs(10);
@@ -1176,6 +1186,173 @@ on_every_system! {
         }
     }
 
+    fn the_own_shutdown_of_the_reading_half_is_not_the_end_of_the_peer(system: &System) {
+        let readers = Interest::IN | Interest::HANGUP;
+        for trigger in TRIGGERS {
+            for interest in [Interest::NONE, Interest::IN, Interest::HANGUP, readers] {
+                for before in [false, true] {
+                    let what = format!("{trigger:?} {interest:?} {before}");
+                    let port = port_on(system);
+                    let (ours, theirs) = system.tcp_pair();
+                    if before {
+                        ours.shutdown(Shutdown::Read).unwrap();
+                    }
+                    let id = register(&port, &ours, "ours", interest, trigger);
+                    assert_quiet(&port, system);
+                    ours.shutdown(Shutdown::Read).unwrap();
+                    for _ in 0..2 {
+                        assert_quiet(&port, system);
+                        enable(&port, id, interest, trigger);
+                    }
+                    // The connection goes on, and so do its reports, to its real end.
+                    theirs.write(b"data").unwrap();
+                    await_unread(&ours, system, 4);
+                    if interest.contains(Interest::IN) {
+                        assert_eq!(report(&port, system), Events::IN, "{what}");
+                        port.disable(id).unwrap();
+                    }
+                    assert_quiet(&port, system);
+                    assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
+                    enable(&port, id, interest, trigger);
+                    assert_quiet(&port, system);
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                    if interest != Interest::NONE {
+                        let is_told = interest.contains(Interest::HANGUP);
+                        let expected = if is_told { Events::HANGUP } else { Events::IN };
+                        assert_eq!(report(&port, system), expected, "{what}");
+                        port.disable(id).unwrap();
+                    }
+                    assert_quiet(&port, system);
+                }
+            }
+        }
+    }
+
+    fn a_stream_whose_own_halves_are_both_shut_is_out_alone(system: &System) {
+        for trigger in TRIGGERS {
+            for interest in [Interest::NONE, Interest::IN | Interest::HANGUP, Interest::ALL] {
+                let what = format!("{trigger:?} {interest:?}");
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", interest, trigger);
+                ours.shutdown(Shutdown::Both).unwrap();
+                await_facts(&ours, system, POLLHUP);
+                if interest.contains(Interest::OUT) {
+                    assert_eq!(report(&port, system), Events::OUT, "{what}");
+                    enable(&port, id, interest, trigger);
+                    assert_eq!(report(&port, system), Events::OUT, "{what}");
+                    enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
+                }
+                assert_quiet(&port, system);
+                theirs.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(report(&port, system), Events::HANGUP, "{what}");
+            }
+        }
+    }
+
+    fn the_end_of_the_peer_is_remembered_whatever_is_shut_after_it(system: &System) {
+        for trigger in TRIGGERS {
+            for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+                let interest = Interest::IN | Interest::HANGUP;
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", interest, trigger);
+                theirs.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {how:?}");
+                ours.shutdown(how).unwrap();
+                enable(&port, id, interest, trigger);
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {how:?}");
+            }
+        }
+    }
+
+    fn a_unix_stream_does_not_tell_whose_end_it_is(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, _theirs) = system.unix_pair();
+            register(&port, &ours, "ours", Interest::IN | Interest::HANGUP, trigger);
+            ours.shutdown(Shutdown::Read).unwrap();
+            assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?}");
+        }
+    }
+
+    fn a_listener_that_is_shut_is_hung_up(system: &System) {
+        let both = Interest::IN | Interest::HANGUP;
+        for trigger in TRIGGERS {
+            for (interest, expected) in [
+                (Interest::NONE, Events::HANGUP),
+                (Interest::IN, Events::IN),
+                (Interest::HANGUP, Events::HANGUP),
+                (both, Events::HANGUP),
+            ] {
+                let what = format!("{trigger:?} {interest:?}");
+                let port = port_on(system);
+                let listener = system.tcp_listener(4);
+                let id = register(&port, &listener, "listener", interest, trigger);
+                let client = system.tcp_connect(&listener);
+                if interest.contains(Interest::IN) {
+                    assert_eq!(report(&port, system), Events::IN, "{what}");
+                } else {
+                    await_facts(&listener, system, POLLIN);
+                    assert_quiet(&port, system);
+                }
+                drop(listener.accept_within(system.soon()));
+                enable(&port, id, interest, trigger);
+                assert_quiet(&port, system);
+                listener.shutdown(Shutdown::Both).unwrap();
+                // Found and not taken, then enabled for something else: it is not lost.
+                leave_queued(&port, system, 1);
+                enable(&port, id, Interest::NONE, trigger);
+                leave_queued(&port, system, 1);
+                enable(&port, id, interest, trigger);
+                assert_eq!(report(&port, system), expected, "{what}");
+                // It is as good as new then.
+                enable(&port, id, interest, trigger);
+                assert_quiet(&port, system);
+                enable(&port, id, Interest::ALL, trigger);
+                listener.connect(&system.unused_address()).unwrap();
+                let events = report(&port, system);
+                assert!(events.is_err() && !events.is_out(), "{events:?} {what}");
+                drop(client);
+            }
+        }
+    }
+
+    fn a_listener_of_a_unix_socket_that_is_shut_is_hung_up(system: &System) {
+        for trigger in TRIGGERS {
+            for (interest, expected) in [
+                (Interest::IN, Events::IN),
+                (Interest::HANGUP, Events::HANGUP),
+                (Interest::IN | Interest::HANGUP, Events::HANGUP),
+            ] {
+                let port = port_on(system);
+                let listener = system.unix_listener(4);
+                register(&port, &listener, "listener", interest, trigger);
+                assert_quiet(&port, system);
+                listener.shutdown(Shutdown::Both).unwrap();
+                let events = match report(&port, system) {
+                    // FIONREAD says nothing of a listener, so a read might find something.
+                    events if interest.contains(Interest::HANGUP) => events - Events::IN,
+                    events => events,
+                };
+                assert_eq!(events, expected, "{trigger:?} {interest:?}");
+            }
+        }
+    }
+
+    fn a_listener_that_was_never_ready_is_shut_in_silence(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let listener = system.tcp_listener(4);
+            let interest = Interest::IN | Interest::HANGUP;
+            let id = register(&port, &listener, "listener", interest, trigger);
+            listener.shutdown(Shutdown::Both).unwrap();
+            assert_quiet(&port, system);
+            enable(&port, id, interest, trigger);
+            assert_quiet(&port, system);
+        }
+    }
+
     // ---- rule 25 -------------------------------------------------------------------------------
 
     fn a_refused_connect_is_an_error_and_not_out(system: &System) {
@@ -1207,6 +1384,47 @@ on_every_system! {
                     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
                 }
             }
+        }
+    }
+
+    fn a_reset_connection_is_out_and_err_until_its_error_is_fetched(system: &System) {
+        let both = Interest::IN | Interest::OUT;
+        for trigger in TRIGGERS {
+            for (interest, before) in [
+                (Interest::OUT, Events::OUT),
+                (both, Events::OUT | Events::IN),
+                (Interest::ALL, Events::OUT | Events::HANGUP),
+            ] {
+                let what = format!("{trigger:?} {interest:?}");
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", interest, trigger);
+                assert_eq!(report(&port, system), Events::OUT, "{what}");
+                theirs.reset();
+                await_facts(&ours, system, POLLERR);
+                for _ in 0..2 {
+                    enable(&port, id, interest, trigger);
+                    assert_eq!(report(&port, system), before | Events::ERR, "{what}");
+                }
+                assert!(ours.take_error().unwrap().is_some());
+                enable(&port, id, interest, trigger);
+                assert_eq!(report(&port, system), before, "{what}");
+            }
+        }
+    }
+
+    fn a_reset_of_a_connection_that_was_never_seen_alive_is_err_alone(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            theirs.reset();
+            await_facts(&ours, system, POLLERR);
+            let id = register(&port, &ours, "ours", Interest::OUT, trigger);
+            assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+            assert_quiet(&port, system);
+            assert!(ours.take_error().unwrap().is_some());
+            enable(&port, id, Interest::OUT, trigger);
+            assert_eq!(report(&port, system), Events::OUT, "{trigger:?}");
         }
     }
 

@@ -26,6 +26,10 @@ const WAKE: u64 = u64::MAX;
 const WATCHED: u32 =
     (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
+/// The states of a TCP connection in which the peer has ended the stream: `TCP_CLOSE`, `TCP_CLOSE_WAIT`,
+/// `TCP_LAST_ACK` and `TCP_CLOSING` of the kernel's tcp_states.h.
+const PEER_ENDED: [u8; 4] = [7, 8, 9, 11];
+
 /// Edges asked for at once; more come with the next wait.
 const ROOM: usize = 64;
 
@@ -116,6 +120,19 @@ const _: () = {
     assert!(offset_of!(Edge, facts) == offset_of!(libc::epoll_event, events));
     assert!(offset_of!(Edge, token) == offset_of!(libc::epoll_event, u64));
 };
+
+/// The first four bytes of a socket's option; `None` if it has no such option, or is no socket.
+fn option(descriptor: Descriptor, level: i32, name: i32) -> Option<[u8; 4]> {
+    let mut value = [0; 4];
+    let mut size = libc::socklen_t::try_from(value.len()).unwrap_or(4);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes the
+    // size at the other.
+    // - valid: both are locals of this function, and `size` is that of the value.
+    let done = unsafe {
+        libc::getsockopt(descriptor, level, name, value.as_mut_ptr().cast(), &raw mut size)
+    };
+    (done == 0).then_some(value)
+}
 
 fn facts_of_poll(events: i16) -> Facts {
     let known = [
@@ -371,25 +388,21 @@ impl Backend for Epoll {
         if done == 0 { usize::try_from(count).ok() } else { None }
     }
 
+    fn is_own_end(&self, descriptor: Descriptor) -> bool {
+        // The state is the first byte of what TCP_INFO tells, and the kernel cuts the rest off.
+        let state = option(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO).map(|[state, ..]| state);
+        let peer_goes_on = state.is_some_and(|state| !PEER_ENDED.contains(&state));
+        // Multipath TCP answers for one of its connections, which is not the stream.
+        let protocol = || option(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+        peer_goes_on && protocol().map(i32::from_ne_bytes) == Some(libc::IPPROTO_TCP)
+    }
+
     fn kind(&self, descriptor: Descriptor) -> Kind {
-        let mut kind: libc::c_int = 0;
-        let mut size = libc::socklen_t::try_from(size_of_val(&kind)).unwrap_or(4);
-        // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and
-        // writes the size at the other.
-        // - valid: both are locals of the right type, and `size` is that of the value.
-        let done = unsafe {
-            libc::getsockopt(
-                descriptor,
-                libc::SOL_SOCKET,
-                libc::SO_TYPE,
-                (&raw mut kind).cast(),
-                &raw mut size,
-            )
-        };
-        match (done, kind) {
-            (0, libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
-            (0, _) => Kind::Datagram,
-            _ => Kind::NoSocket,
+        let kind = option(descriptor, libc::SOL_SOCKET, libc::SO_TYPE).map(i32::from_ne_bytes);
+        match kind {
+            Some(libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
+            Some(_) => Kind::Datagram,
+            None => Kind::NoSocket,
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Calls {
     pub probed: u64,
     /// Questions how many bytes can be read.
     pub unread: u64,
+    /// Questions whether the end of a stream is the process's own doing.
+    pub own_end: u64,
     /// Questions what kind of object a number names.
     pub kind: u64,
     /// Sets of watched descriptors that were replaced.
@@ -64,6 +66,7 @@ impl Calls {
             + self.wake
             + self.probe
             + self.unread
+            + self.own_end
             + self.kind
             + self.rebuild
             + self.park
@@ -87,6 +90,7 @@ impl Sub for Calls {
             probe: self.probe - earlier.probe,
             probed: self.probed - earlier.probed,
             unread: self.unread - earlier.unread,
+            own_end: self.own_end - earlier.own_end,
             kind: self.kind - earlier.kind,
             rebuild: self.rebuild - earlier.rebuild,
             now: self.now - earlier.now,

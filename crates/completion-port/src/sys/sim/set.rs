@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::objects::{FileId, Objects};
-use super::{Conditions, Kernel, ObjectKind, State};
+use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
 use crate::state::table::Descriptors;
 use crate::sys::backend::{
@@ -296,6 +296,13 @@ impl Backend for Simulated {
         state.calls.unread += 1;
         let file = state.file(descriptor)?;
         state.objects.unread(file)
+    }
+
+    fn is_own_end(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.kernel.lock();
+        state.calls.own_end += 1;
+        let Some(file) = state.file(descriptor) else { return false };
+        state.objects.tcp_state(file).is_some_and(|state| !stream::PEER_ENDED.contains(&state))
     }
 
     fn kind(&self, descriptor: Descriptor) -> Kind {

@@ -5,6 +5,17 @@ use std::collections::VecDeque;
 use super::objects::{Code, FileId, Object, Objects};
 use super::{Conditions, SEND_BUFFER};
 
+// States of the kernel's tcp_states.h.
+const ESTABLISHED: u8 = 1;
+const SYN_SENT: u8 = 2;
+const FIN_WAIT2: u8 = 5;
+const CLOSE: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
+const LISTEN: u8 = 10;
+
+/// The states in which the peer has ended the stream.
+pub(super) const PEER_ENDED: [u8; 2] = [CLOSE, CLOSE_WAIT];
+
 /// The protocol family of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
@@ -108,15 +119,8 @@ impl Stream {
         }
     }
 
-    /// The state of the connection, as in the kernel's `tcp_states.h`. What the peer's end would answer has
-    /// come.
+    /// The state of the connection. Whatever the peer's system has to answer has come.
     pub(super) fn tcp_state(&self) -> Option<u8> {
-        const ESTABLISHED: u8 = 1;
-        const SYN_SENT: u8 = 2;
-        const FIN_WAIT2: u8 = 5;
-        const CLOSE: u8 = 7;
-        const CLOSE_WAIT: u8 = 8;
-        const LISTEN: u8 = 10;
         if self.family != Family::Tcp {
             return None;
         }
