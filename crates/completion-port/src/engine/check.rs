@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::seat::Seat;
 use super::wait::Scratch;
 use super::{Engine, Shared, token};
-use crate::state::facts::{Facts, Probe};
+use crate::state::facts::{Descriptor, Facts, Probe};
 use crate::state::queue::{Fifo, Node};
 use crate::state::seats::Status;
-use crate::state::slot::{Answer, Checked, depends_on_kind, depends_on_unread};
+use crate::state::slot::{Answer, Checked, Word, depends_on_kind, depends_on_unread};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -64,15 +64,12 @@ impl Engine {
             return Checked::Hot;
         }
         let descriptor = slot.descriptor();
-        let interest = word.interest();
-        // Once the peer is known to have ended the stream, that stays so.
-        let is_own_end = facts.has(Facts::RDHUP)
-            && !word.is_half_closed()
-            && self.backend.is_own_end(descriptor);
-        let kind = depends_on_kind(interest, facts).then(|| self.backend.kind(descriptor));
-        let asks_unread = is_own_end || depends_on_unread(interest, facts);
-        let unread = asks_unread.then(|| self.backend.unread(descriptor)).flatten();
-        let checked = slot.check(Answer { facts, kind, unread, is_own_end });
+        let answer = if facts.any(Facts::RARE) {
+            self.ask_more(descriptor, word, facts)
+        } else {
+            facts.into()
+        };
+        let checked = slot.check(answer);
         if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend.watches(descriptor);
             if !self.backend.descriptors().holds(descriptor, self.number, name, watches) {
@@ -81,6 +78,19 @@ impl Engine {
             }
         }
         checked
+    }
+
+    /// What holds of `descriptor` is more than readiness, and means one thing or another.
+    #[cold]
+    fn ask_more(&self, descriptor: Descriptor, word: Word, facts: Facts) -> Answer {
+        let interest = word.interest();
+        // Once the peer is known to have ended the stream, that stays so.
+        let may_be_own = facts.has(Facts::RDHUP) && !word.is_half_closed();
+        let is_own_end = may_be_own && self.backend.is_own_end(descriptor);
+        let kind = depends_on_kind(interest, facts).then(|| self.backend.kind(descriptor));
+        let asks_unread = is_own_end || depends_on_unread(interest, facts);
+        let unread = asks_unread.then(|| self.backend.unread(descriptor)).flatten();
+        Answer { facts, kind, unread, is_own_end }
     }
 
     /// Checks a single slot. True if the caller still owns the node and it is to be handed out.

@@ -29,7 +29,7 @@ use crate::state::crew::Crew;
 use crate::state::facts::Descriptor;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::seats::Seats;
-use crate::state::slot::{Removal, Slot};
+use crate::state::slot::{GENERATION, Removal, Slot};
 use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
 use crate::sys::backend::{Backend, Origin, ThreadHandle};
@@ -39,18 +39,19 @@ use seat::Tally;
 pub(crate) use seat::Seat;
 pub(crate) use wait::{Scratch, Taken, Waited};
 
-/// A registration's name: the index of its slot and the generation it was made in.
+/// A registration's name: the index of its slot and the generation it was made in, which stands where it
+/// stands in the slot's word.
 pub(crate) type Token = u64;
 
 #[inline]
 pub(crate) fn token(index: u32, generation: u32) -> Token {
-    u64::from(generation) << 32 | u64::from(index)
+    u64::from(generation) << GENERATION | u64::from(index)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
 #[inline]
 pub(crate) fn token_parts(token: Token) -> (u32, u32) {
-    (token as u32, (token >> 32) as u32)
+    (token as u32, (token >> GENERATION) as u32)
 }
 
 /// Whether the port takes work.

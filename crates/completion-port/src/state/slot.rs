@@ -22,7 +22,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 // The table of bits in ARCHITECTURE.md says who sets and clears each, and which are reserved.
 
 /// The generation stands above the bits; it changes whenever a slot is given up.
-const GENERATION: u32 = 40;
+pub(crate) const GENERATION: u32 = 40;
 /// How many generations a slot has. Each is used once: a name that has ended never comes back.
 pub(crate) const GENERATIONS: u32 = 1 << (u64::BITS - GENERATION);
 /// The number of the harvest at which the slot was armed, modulo 128, stands in these seven bits.
@@ -58,14 +58,14 @@ const HELD: u32 = 1 << 14;
 const LIVE: u32 = 1 << 15;
 /// What is pending must be checked with the kernel before it is reported.
 const UNCHECKED: u32 = 1 << 16;
-/// What nobody asked for was told once; not again until the slot is enabled.
-const TOLD: u32 = 1 << 17;
+/// The socket was seen connected or listening, so a hang-up is its end, and not that of a connect.
+const ALIVE: u32 = 1 << 17;
 /// A thread waits for the removed key itself, no packet is wanted.
 const COLLECTED: u32 = 1 << 18;
 /// The descriptor was closed without being removed: the key is dropped, no packet is made.
 const GONE: u32 = 1 << 19;
-/// The socket was seen connected or listening, so a hang-up is its end, and not that of a connect.
-const ALIVE: u32 = 1 << 20;
+/// The key does not own the descriptor, which may be closed at any time.
+const BORROWED: u32 = 1 << 20;
 /// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
 const PENDING: u32 = 0b1111 << 21;
 const PENDING_SHIFT: u32 = 21;
@@ -74,9 +74,9 @@ const PENDING_ERR: u32 = 0b1000 << PENDING_SHIFT;
 const ERR_SHIFT: u32 = 3;
 /// The bits of that number.
 const HARVEST: u32 = 0x7f << ARMED_AT;
-/// The key does not own the descriptor, which may be closed at any time. It stands above the other
-/// bits.
-const BORROWED: u64 = 1 << 32;
+/// What nobody asked for was told once; not again until the slot is enabled. It stands above the other
+/// bits, since the short ways only clear it.
+const TOLD: u64 = 1 << 32;
 
 /// What a registration asks for: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +268,16 @@ impl Word {
     }
 
     pub(crate) fn is_borrowed(self) -> bool {
-        self.0 & BORROWED != 0
+        self.has(BORROWED)
+    }
+
+    fn is_told(self) -> bool {
+        self.0 & TOLD != 0
+    }
+
+    #[inline]
+    fn with_told(self, told: bool) -> Self {
+        Self(self.0 & !TOLD | if told { TOLD } else { 0 })
     }
 
     pub(crate) fn is_removing(self) -> bool {
@@ -339,8 +348,11 @@ impl Word {
 
     /// A new registration of a free slot, held by whoever makes it.
     fn registered(self, mode: Mode, borrowed: bool) -> Self {
-        let word = Self::free(self.generation()).with(LIVE | HELD | mode.bits());
-        Self(word.0 | if borrowed { BORROWED } else { 0 })
+        Self::free(self.generation()).with(LIVE | HELD | mode.bits()).with(if borrowed {
+            BORROWED
+        } else {
+            0
+        })
     }
 
     /// The slot is given up: a new generation, and nothing else.
@@ -362,12 +374,7 @@ impl Word {
         }
         let directions = facts.directions();
         let mut word = self.with(directions << READY_SHIFT | directions << EDGES_SHIFT);
-        if facts.tell_of_life() {
-            word = word.with(ALIVE);
-        }
-        if facts.any(Facts::RARE) {
-            word = word.noting_rare(facts);
-        }
+        word = if facts.any(Facts::RARE) { word.noting_rare(facts) } else { word.with(ALIVE) };
         if word.bits() & (ENABLED | HELD | REMOVING | GONE) != ENABLED {
             return (word, Delivery::Noted(Next::Nothing));
         }
@@ -418,7 +425,7 @@ impl Word {
     /// An edge tells of more than readiness.
     #[cold]
     fn noting_rare(self, facts: Facts) -> Self {
-        let mut word = self;
+        let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
         // With urgent data a short read does not tell that nothing is left.
         let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
         if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
@@ -427,7 +434,7 @@ impl Word {
         if facts.any(Facts::ERR | Facts::HUP)
             && word.interest().intersects(Interest::IN | Interest::OUT)
         {
-            word = word.without(TOLD);
+            word = word.with_told(false);
         }
         if word.has(QUEUED) {
             // A check may be under way, and its answer be older than this.
@@ -440,7 +447,8 @@ impl Word {
     /// known.
     fn enabled(self, mode: Mode, harvest: u32) -> (Self, Next) {
         let word = self
-            .without(FILTER | EDGE | ONE_SHOT | TOLD)
+            .without(FILTER | EDGE | ONE_SHOT)
+            .with_told(false)
             .with(ENABLED | mode.bits())
             .with_armed_at(harvest);
         let ends = Interest::IN | Interest::HANGUP;
@@ -495,7 +503,8 @@ impl Word {
         if self.has(SPECIAL) || word.has(EDGE) || word.ready() & word.bits() & 0b11 != 0 {
             return None;
         }
-        Some(word.without(HELD | TOLD | UNCHECKED).with(ENABLED).with_armed_at(harvest))
+        let word = word.without(HELD | UNCHECKED).with_told(false);
+        Some(word.with(ENABLED).with_armed_at(harvest))
     }
 
     /// The kernel's answer to a check.
@@ -504,26 +513,13 @@ impl Word {
             // Something unclear came since the question: it may be newer than the answer.
             return (self, Checked::Again);
         }
-        let facts = answer.facts;
-        let mut word = self;
-        let mut directions = facts.directions();
-        if facts.tell_of_life() {
-            word = word.with(ALIVE);
-        }
-        if answer.is_fresh() {
-            word = word.without(HALF_CLOSED).with(SUSPECT);
-            directions = 0;
+        let is_rare = answer.facts.any(Facts::RARE);
+        let (mut word, directions) = if is_rare {
+            self.knowing_rare(answer)
         } else {
-            if facts.has(Facts::RDHUP) && !answer.is_own_end {
-                word = word.with(HALF_CLOSED);
-            }
-            if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
-                word = word.without(SUSPECT);
-            }
-            if answer.is_own_end && answer.unread == Some(0) {
-                directions &= !Facts::IN.directions();
-            }
-        }
+            let word = if answer.facts.tell_of_life() { self.with(ALIVE) } else { self };
+            (word.without(SUSPECT), answer.facts.directions())
+        };
         // What was not found, and what no edge brought since the question, is not ready.
         let kept = word.ready() & word.edges();
         word = word.without(READY).with((directions | kept) << READY_SHIFT);
@@ -531,7 +527,11 @@ impl Word {
             // An edge overtook the answer.
             return (word.with(UNCHECKED), Checked::Again);
         }
-        let events = answer.report(word.interest(), word.has(TOLD), word.has(ALIVE));
+        let events = if is_rare {
+            answer.report(word.interest(), word.is_told(), word.has(ALIVE))
+        } else {
+            word.wanted(directions)
+        };
         word = word.with_pending(events);
         if word.has(EDGE) {
             // Not reported before: an edge still, if the slot is disabled or enabled meanwhile.
@@ -542,6 +542,25 @@ impl Word {
         } else {
             (word, Checked::Hot)
         }
+    }
+
+    /// The answer to a check tells of more than readiness. In which directions something is ready.
+    #[cold]
+    fn knowing_rare(self, answer: Answer) -> (Self, u32) {
+        let facts = answer.facts;
+        if answer.is_fresh() {
+            return (self.without(HALF_CLOSED).with(SUSPECT), 0);
+        }
+        let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
+        if facts.has(Facts::RDHUP) && !answer.is_own_end {
+            word = word.with(HALF_CLOSED);
+        }
+        if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
+            word = word.without(SUSPECT);
+        }
+        let nothing = answer.is_own_end && answer.unread == Some(0);
+        let unready = if nothing { Facts::IN.directions() } else { 0 };
+        (word, facts.directions() & !unready)
     }
 
     /// The node's turn has come.
@@ -571,7 +590,7 @@ impl Word {
         let mut word = self.with_pending(Events::NONE).without(reported << EDGES_SHIFT);
         let asked = Events::from_bits(word.interest().bits());
         if !events.intersects(asked) {
-            word = word.with(TOLD);
+            word = word.with_told(true);
         }
         if word.is_fresh_again() {
             // Its end is told by this packet; from here on it is a socket that was never used.
@@ -717,18 +736,18 @@ impl fmt::Debug for Word {
             (REMOVING, "removing"),
             (HELD, "held"),
             (UNCHECKED, "unchecked"),
-            (TOLD, "told"),
             (ALIVE, "alive"),
             (COLLECTED, "collected"),
             (GONE, "gone"),
+            (BORROWED, "borrowed"),
         ];
         for (bit, name) in names {
             if self.has(bit) {
                 write!(f, " {name}")?;
             }
         }
-        if self.is_borrowed() {
-            f.write_str(" borrowed")?;
+        if self.is_told() {
+            f.write_str(" told")?;
         }
         if self.pending().is_empty() { Ok(()) } else { write!(f, " pending {:?}", self.pending()) }
     }
@@ -1087,8 +1106,8 @@ mod tests {
         for silent in [Facts::NONE, Facts::OUT | Facts::HUP, Facts::IN | Facts::HUP] {
             let answer = Answer { kind: Some(Kind::Stream), ..silent.into() };
             assert!(!queued.checked(answer).0.has(ALIVE), "{silent:?}");
-            assert!(!queued.delivered(0, silent, 2, || 2).0.has(ALIVE), "{silent:?}");
         }
+        assert!(!queued.delivered(0, Facts::OUT | Facts::HUP, 2, || 2).0.has(ALIVE));
         assert!(queued.checked(Facts::OUT.into()).0.has(ALIVE));
         assert!(queued.delivered(0, Facts::IN, 2, || 2).0.has(ALIVE));
     }
