@@ -63,7 +63,7 @@ impl CompletionPort {
         if numbers::is_checked()
             && let Some(registered) = state.registered
             && registered.port == self.name()
-            && !self.is_current(registered.id)
+            && !registered.is_of(descriptor, self)
         {
             // Closed by somebody who did not say so. A last packet that is on its way still comes.
             let _ = self.forget(registered.id);
@@ -72,8 +72,8 @@ impl CompletionPort {
         let ours = state.registered.filter(|registered| registered.port == self.name());
         match (change, ours) {
             (Change::Nothing, _) => Ok(()),
-            (Change::Remove, Some(registered)) if registered.is_removing => Ok(()),
-            (_, Some(registered)) if registered.is_removing => Err(code::INVALID_PARAMETER),
+            (Change::Remove, Some(registered)) if registered.removed.is_some() => Ok(()),
+            (_, Some(registered)) if registered.removed.is_some() => Err(code::INVALID_PARAMETER),
             (Change::Enable(terms), Some(registered)) => {
                 match self.enable_again(registered.id, terms, || number.hints()) {
                     // It was found out that the number had been closed: this is another socket.
@@ -89,7 +89,8 @@ impl CompletionPort {
             (Change::Disable, Some(registered)) => self.disable(registered.id).map_err(code_of),
             (Change::Remove, Some(registered)) => {
                 self.remove(registered.id).map_err(code_of)?;
-                state.registered = Some(Registered { is_removing: true, ..registered });
+                let removed = Some(sockets::identity(descriptor));
+                state.registered = Some(Registered { removed, ..registered });
                 Ok(())
             }
             (Change::Disable | Change::Remove, None) => {
@@ -110,7 +111,7 @@ impl CompletionPort {
     ) -> Result<(), u32> {
         let is_plain_stream = sockets::protocol(descriptor)? == libc::IPPROTO_TCP;
         if let Some(registered) = state.registered
-            && registered.is_removing
+            && registered.removed == Some(sockets::identity(descriptor))
             && registered.port != self.name()
             && handles::is_open(registered.port)
         {
@@ -122,7 +123,7 @@ impl CompletionPort {
         let id = self
             .register_number(descriptor, key, terms)
             .map_err(|refused| code_of(refused.error()))?;
-        state.registered = Some(Registered { port: self.name(), id, is_removing: false });
+        state.registered = Some(Registered { port: self.name(), id, removed: None });
         Ok(())
     }
 }

@@ -17,6 +17,8 @@ use completion_port::{Hints, Id};
 use crate::abi::Handle;
 use crate::errors::guarded;
 use crate::handles;
+use crate::queue::CompletionPort;
+use crate::sockets;
 
 /// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
 #[derive(Debug)]
@@ -38,8 +40,19 @@ pub(crate) struct Registered {
     /// The port's handle.
     pub(crate) port: u64,
     pub(crate) id: Id,
-    /// Its last packet is on the way.
-    pub(crate) is_removing: bool,
+    /// The [identity](sockets::identity) of its socket, if its last packet is on the way: the port does not
+    /// watch it any more.
+    pub(crate) removed: Option<u64>,
+}
+
+impl Registered {
+    /// Whether `descriptor` names what was registered on `port`, which has the registration.
+    pub(crate) fn is_of(&self, descriptor: RawFd, port: &CompletionPort) -> bool {
+        match self.removed {
+            Some(identity) => identity == sockets::identity(descriptor),
+            None => port.is_current(self.id),
+        }
+    }
 }
 
 /// What a number stands for at present.

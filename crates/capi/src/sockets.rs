@@ -185,18 +185,31 @@ pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
     option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
 }
 
+/// The name of a socket that no other has or had, whatever its number; 0 where the system has none (before
+/// Linux 4.12), and of what is no socket.
+pub(crate) fn identity(descriptor: c_int) -> u64 {
+    /// The same on every system that this library is for; the crate has it of late only.
+    const SO_COOKIE: c_int = 57;
+    option(descriptor, SO_COOKIE).unwrap_or(0)
+}
+
 /// An option of a socket that is a whole number; none if it is no socket.
-fn option(descriptor: c_int, name: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(4);
+fn option<N: Whole>(descriptor: c_int, name: c_int) -> Option<N> {
+    let mut value = N::default();
+    let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(0);
     // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes
     // the size at the other.
-    // - valid: both are locals of the right type, and `size` is that of the value.
+    // - valid: both are locals of the right type, `size` is that of the value, and any bytes are one.
     let done = unsafe {
         libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
     };
     (done == 0).then_some(value)
 }
+
+/// A number of which any bytes are a value.
+trait Whole: Default {}
+impl Whole for c_int {}
+impl Whole for u64 {}
 
 /// Counts a start; never fails.
 #[unsafe(no_mangle)]

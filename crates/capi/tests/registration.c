@@ -3,6 +3,8 @@
 #include <mswsock.h>
 #include <windows.h>
 
+#include <completion_port.h>
+
 #include <fcntl.h>
 #include <sys/un.h>
 
@@ -228,6 +230,27 @@ static void removal_makes_one_packet_the_last(void)
     CHECK_IS(closesocket(s), 0);
 }
 
+/* Row 14, of a socket that nobody has closed: the checked mode answers as the other one does. */
+static void what_is_being_removed_gets_the_same_answers_in_either_mode(void)
+{
+    int is_checked;
+    for (is_checked = 0; is_checked < 2; is_checked++) {
+        SOCKET s = udp_socket();
+        CHECK_IS(cp_set_checked(is_checked), 0);
+        CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+        CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+        CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+        CHECK_IS(disable(port, s), ERROR_INVALID_PARAMETER);
+        CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ON), ERROR_INVALID_PARAMETER);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_REMOVE);
+        CHECK(is_silent(port));
+        CHECK_IS(unregister(port, s), ERROR_NOT_FOUND);
+        CHECK_IS(disable(port, s), ERROR_NOT_FOUND);
+        CHECK_IS(closesocket(s), 0);
+        CHECK_IS(cp_set_checked(0), is_checked);
+    }
+}
+
 /* Row 15. */
 static void no_operation_is_no_error(void)
 {
@@ -318,6 +341,7 @@ int main(void)
     a_queued_packet_is_checked_against_the_new_filter();
     a_disabled_registration_keeps_its_key_and_says_nothing();
     removal_makes_one_packet_the_last();
+    what_is_being_removed_gets_the_same_answers_in_either_mode();
     no_operation_is_no_error();
     what_is_no_socket_is_told_for_its_entry();
     a_socket_may_be_in_any_state_and_family();
