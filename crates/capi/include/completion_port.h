@@ -19,7 +19,7 @@
  *
  * ERRORS   A function that returns a cp_bool returns 0 if it fails; cp_last_error then says why.
  *          cp_process_notifications returns the code itself and leaves the last error alone. A call
- *          that succeeds leaves it alone as well. Codes are the reference's.
+ *          that succeeds leaves it alone as well, but for cp_setsockopt. Codes are the reference's.
  *
  * FORK     In a child that was forked, the ports of its parent are refused with
  *          CP_ERROR_INVALID_HANDLE, except that they can be closed. It may make ports of its own.
@@ -302,6 +302,10 @@ int cp_set_checked(int on);
  * - cp_send and cp_sendto raise no SIGPIPE;
  * - cp_getsockopt gives SO_ERROR as a code; cp_getsockopt and cp_setsockopt take SO_RCVTIMEO and
  *   SO_SNDTIMEO as milliseconds in four bytes, too;
+ * - a cp_setsockopt that succeeds sets the last error to 0;
+ * - after a connection was reset every cp_recv and cp_recvfrom fails with 10054, not only the one that the
+ *   system tells so, until the socket is connected anew;
+ * - cp_send and cp_sendto behind a cp_shutdown of the sending half fail with 10058, whatever the peer did;
  * - a blocking call whose time (SO_RCVTIMEO, SO_SNDTIMEO, set as milliseconds) is over fails with
  *   10060, not CP_ERROR_WOULD_BLOCK;
  * - a read or write that would block, and a read of a TCP stream that brings less than was asked for,

@@ -67,7 +67,7 @@ impl CompletionPort {
         {
             // Closed by somebody who did not say so. A last packet that is on its way still comes.
             let _ = self.forget(registered.id);
-            *state = State { registered: None, associated: None };
+            *state = State::default();
         }
         let ours = state.registered.filter(|registered| registered.port == self.name());
         match (change, ours) {

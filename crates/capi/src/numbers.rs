@@ -55,12 +55,24 @@ impl Registered {
     }
 }
 
+/// What the system says of a socket once, and the socket calls each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    /// Its [identity](sockets::identity); 0 if nothing is remembered of any.
+    socket: u64,
+    /// Its connection was reset.
+    pub(crate) was_reset: bool,
+    /// Its sending half was shut, by this process.
+    pub(crate) has_shut: bool,
+}
+
 /// What a number stands for at present.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) registered: Option<Registered>,
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) associated: Option<(u64, usize)>,
+    past: Past,
 }
 
 /// The entry of one number.
@@ -86,7 +98,7 @@ static TABLE: [OnceLock<Box<[Number]>>; CHUNKS] = [const { OnceLock::new() }; CH
 
 fn new_chunk() -> Box<[Number]> {
     let new = || Number {
-        state: Mutex::new(State { registered: None, associated: None }),
+        state: Mutex::default(),
         packets: AtomicU64::new(0),
         read_drained: AtomicU64::new(0),
         write_full: AtomicU64::new(0),
@@ -160,6 +172,30 @@ impl Number {
         Hints::new(is_since(&self.read_drained), is_since(&self.write_full))
     }
 
+    /// What is remembered of the socket that `descriptor`, which is this number, names.
+    pub(crate) fn past(&self, descriptor: RawFd) -> Past {
+        let past = &mut self.lock().past;
+        if past.socket != 0 && past.socket != sockets::identity(descriptor) {
+            *past = Past::default();
+        }
+        *past
+    }
+
+    /// Remembers something more of the socket that `descriptor`, which is this number, names.
+    pub(crate) fn remember(&self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
+        let socket = sockets::identity(descriptor);
+        let mut state = self.lock();
+        if state.past.socket != socket {
+            state.past = Past { socket, ..Past::default() };
+        }
+        note(&mut state.past);
+    }
+
+    /// Whatever its socket has been through is over.
+    pub(crate) fn forget_past(&self) {
+        self.lock().past = Past::default();
+    }
+
     /// The last packet of the registration `id` on `port` has been taken.
     pub(crate) fn end(&self, port: u64, id: Id) {
         let mut state = self.lock();
@@ -174,8 +210,8 @@ pub(crate) fn retire(descriptor: RawFd) {
     let Some(number) = find(descriptor) else { return };
     number.has_time.store(false, Relaxed);
     let mut state = number.lock();
-    state.associated = None;
-    if let Some(registered) = state.registered.take()
+    let former = std::mem::take(&mut *state);
+    if let Some(registered) = former.registered
         && let Ok(handle) = usize::try_from(registered.port)
         && let Ok(port) = handles::port(std::ptr::without_provenance_mut(handle) as Handle)
     {

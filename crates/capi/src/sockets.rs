@@ -6,12 +6,13 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 
 use libc::{sockaddr, socklen_t};
 
 use crate::errors::{code, code_of_errno, guarded, set_last};
-use crate::numbers::{self, Number};
+use crate::numbers::{self, Number, Past};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -84,27 +85,71 @@ fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_in
     }
 }
 
+/// What a read brings: the error of a stream that was reset, each time.
+fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isize {
+    match outcome {
+        0 if flags & ASIDE == 0 && past(descriptor).was_reset => {
+            set_errno(libc::ECONNRESET);
+            -1
+        }
+        -1 if errno() == libc::ECONNRESET => {
+            remember_reset(descriptor);
+            set_errno(libc::ECONNRESET);
+            -1
+        }
+        outcome => outcome,
+    }
+}
+
+fn past(descriptor: c_int) -> Past {
+    numbers::find(descriptor).map_or_else(Past::default, |number| number.past(descriptor))
+}
+
+/// The system has told that a socket's connection was reset, and will not do so again.
+fn remember_reset(descriptor: c_int) {
+    if kind(descriptor) == Some(libc::SOCK_STREAM)
+        && let Some(number) = numbers::entry(descriptor)
+    {
+        number.remember(descriptor, |past| past.was_reset = true);
+    }
+}
+
 /// Notes what a write tells: that it would block, or why a stream takes nothing any more.
 fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
-    if outcome < 0 && errno() == libc::EPIPE {
-        // The system has one word for three things.
-        set_errno(if is_connected(descriptor) && !is_local(descriptor) {
-            libc::ESHUTDOWN
-        } else if is_local(descriptor) {
-            // Its peer has a name still when it is gone.
-            libc::ECONNRESET
-        } else if is_bound(descriptor) {
-            libc::ECONNRESET
-        } else {
-            libc::ENOTCONN
-        });
+    if outcome >= 0 {
         return;
     }
-    if let Some(Attempt { number, packets }) = attempt
-        && outcome < 0
-        && errno() == libc::EAGAIN
-    {
-        number.write_full(packets);
+    match errno() {
+        errno @ (libc::EPIPE | libc::ECONNRESET) => set_errno(why_not_sent(descriptor, errno)),
+        libc::EAGAIN => {
+            if let Some(Attempt { number, packets }) = attempt {
+                number.write_full(packets);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Why a stream takes nothing any more. The system says that it was reset once, and has one word for three
+/// things otherwise.
+#[cold]
+fn why_not_sent(descriptor: c_int, errno: c_int) -> c_int {
+    let has_shut = past(descriptor).has_shut;
+    if errno == libc::ECONNRESET {
+        remember_reset(descriptor);
+    }
+    if has_shut {
+        libc::ESHUTDOWN
+    } else if errno == libc::ECONNRESET || is_local(descriptor) {
+        // A local one has a peer's name still when that is gone.
+        libc::ECONNRESET
+    } else if is_connected(descriptor) {
+        libc::ESHUTDOWN
+    } else if is_bound(descriptor) {
+        remember_reset(descriptor);
+        libc::ECONNRESET
+    } else {
+        libc::ENOTCONN
     }
 }
 
@@ -185,12 +230,23 @@ pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
     option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
 }
 
-/// The name of a socket that no other has or had, whatever its number; 0 where the system has none (before
-/// Linux 4.12), and of what is no socket.
+/// What tells a socket from every other that the process has or had, whatever its number; 0 of what is closed.
 pub(crate) fn identity(descriptor: c_int) -> u64 {
     /// The same on every system that this library is for; the crate has it of late only.
     const SO_COOKIE: c_int = 57;
-    option(descriptor, SO_COOKIE).unwrap_or(0)
+    // Before Linux 4.12, and in emulators, it has no name; its file's number comes again after four billion.
+    option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor)).unwrap_or(0)
+}
+
+/// The number of a descriptor's file.
+fn file_number(descriptor: c_int) -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
+    // - valid for writes: it is a local of that type.
+    let done = unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) };
+    // SAFETY: `assume_init` demands a value.
+    // - a call that succeeds has written one.
+    (done == 0).then(|| unsafe { stat.assume_init() }.st_ino)
 }
 
 /// An option of a socket that is a whole number; none if it is no socket.
@@ -338,7 +394,13 @@ pub unsafe extern "C" fn cp_connect(
         connected => connected,
     });
     note_short_address(connected, descriptor, size);
-    if connected < 0 && errno() == libc::EINPROGRESS {
+    let goes_on = connected < 0 && errno() == libc::EINPROGRESS;
+    if (connected == 0 || goes_on)
+        && let Some(number) = numbers::find(descriptor)
+    {
+        number.forget_past();
+    }
+    if goes_on {
         set_last(code::WSAEWOULDBLOCK);
         note_time(descriptor, true, 0, libc::EINPROGRESS);
     }
@@ -361,6 +423,7 @@ pub unsafe extern "C" fn cp_recv(
         let attempt = attempt(descriptor);
         // SAFETY: as the caller says.
         let read = unsafe { libc::recv(descriptor, buffer, size, flags) };
+        let read = with_reset(descriptor, read, flags);
         note_read(attempt, read, size, flags);
         read
     });
@@ -388,6 +451,7 @@ pub unsafe extern "C" fn cp_recvfrom(
         // SAFETY: as the caller says.
         let read =
             unsafe { libc::recvfrom(descriptor, buffer, size, flags, address, address_size) };
+        let read = with_reset(descriptor, read, flags);
         note_read(attempt, read, size, flags);
         read
     });
@@ -451,7 +515,14 @@ pub unsafe extern "C" fn cp_sendto(
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
     // SAFETY: shutdown(2) demands nothing of memory.
-    called(|| unsafe { libc::shutdown(descriptor, how) })
+    let done = called(|| unsafe { libc::shutdown(descriptor, how) });
+    if done == 0
+        && how != libc::SHUT_RD
+        && let Some(number) = numbers::entry(descriptor)
+    {
+        number.remember(descriptor, |past| past.has_shut = true);
+    }
+    done
 }
 
 /// `getsockname`.
@@ -546,6 +617,9 @@ pub unsafe extern "C" fn cp_getsockopt(
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - the call has written a whole number there.
             let errno = unsafe { value.read_unaligned() };
+            if matches!(errno, libc::ECONNRESET | libc::EPIPE) {
+                remember_reset(descriptor);
+            }
             let code = c_int::try_from(code_of_errno(errno)).unwrap_or(c_int::MAX);
             // SAFETY: as above.
             unsafe { value.write_unaligned(code) };
@@ -567,7 +641,7 @@ pub unsafe extern "C" fn cp_setsockopt(
     value: *const c_void,
     size: socklen_t,
 ) -> c_int {
-    called(|| {
+    let done = called(|| {
         let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_ACCEPT_CONTEXT, UPDATE_CONNECT_CONTEXT];
         if level == libc::SOL_SOCKET && is_ours.contains(&name) {
             return match protocol(descriptor) {
@@ -604,7 +678,12 @@ pub unsafe extern "C" fn cp_setsockopt(
         }
         // SAFETY: as the caller says.
         unsafe { libc::setsockopt(descriptor, level, name, value, size) }
-    })
+    });
+    if done == 0 {
+        // As the reference does here, and in no other call.
+        set_last(code::SUCCESS);
+    }
+    done
 }
 
 /// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, as the system and as the reference number them.

@@ -177,6 +177,14 @@ fn units_of_both_languages_make_one_program() {
     succeed(&mut Command::new(program));
 }
 
+/// What is told of one socket and not of the next one of its number does not need a recent kernel.
+#[test]
+fn sockets_are_told_apart_where_the_system_has_no_name_for_them() {
+    for source in ["winsock_calls.c", "registration.c", "closed_sockets.c"] {
+        runs("nameless", Build::of(&[source, "nameless_sockets.c"]));
+    }
+}
+
 /// Optimised as a whole program.
 #[test]
 fn socket_calls_are_mapped_where_all_is_optimised_together() {

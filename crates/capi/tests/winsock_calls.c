@@ -175,6 +175,186 @@ static void failures_have_winsock_codes(void)
     CHECK_IS(closesocket(keeper), 0);
 }
 
+/* Aborts a connection: the other end is reset. */
+static void abort_connection(SOCKET s)
+{
+    struct linger at_once;
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* Two streams that are not of TCP; what can be told of a reset is told of these, too. */
+static void local_pair(SOCKET *one, SOCKET *other)
+{
+    int pair[2];
+    CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    *one = (SOCKET)pair[0];
+    *other = (SOCKET)pair[1];
+}
+
+/* The system says it once, the reference each time. */
+static void after_a_reset_every_receive_fails(void)
+{
+    enum { BY_RECEIVE, BY_SEND, BY_OPTION, WAYS };
+    struct sockaddr_in address;
+    SOCKET near, far, listener;
+    char byte = 'x';
+    int way, i, error, length;
+    for (way = 0; way < WAYS; way++) {
+        tcp_pair(&near, &far);
+        abort_connection(far);
+        until(near, POLLERR);
+        if (way == BY_SEND) {
+            CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAECONNRESET);
+        } else if (way == BY_OPTION) {
+            length = sizeof error;
+            CHECK_IS(getsockopt(near, SOL_SOCKET, SO_ERROR, (char *)&error, &length), 0);
+            CHECK_IS(error, WSAECONNRESET);
+        }
+        for (i = 0; i < 3; i++) {
+            CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+            CHECK_IS(errno, ECONNRESET);
+            CHECK_SOCKET_ERROR(recv(near, &byte, 1, MSG_PEEK), WSAECONNRESET);
+            CHECK_SOCKET_ERROR(recvfrom(near, &byte, 1, 0, NULL, NULL), WSAECONNRESET);
+        }
+
+        /* Connected once more it is as good as new. */
+        memset(&address, 0, sizeof address);
+        CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0); /* AF_UNSPEC: not any more */
+        listener = tcp_listener(&address);
+        CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0);
+        far = accept(listener, NULL, NULL);
+        CHECK_IS(closesocket(far), 0);
+        CHECK_IS(recv(near, &byte, 1, 0), 0);
+        CHECK_IS(closesocket(near), 0);
+        CHECK_IS(closesocket(listener), 0);
+    }
+
+    /* A reset behind the end of the stream is told by a write first. */
+    tcp_pair(&near, &far);
+    CHECK_IS(shutdown(far, SD_SEND), 0);
+    until(near, POLLRDHUP);
+    send_all(near, "x", 1);
+    until(far, POLLIN);
+    CHECK_IS(closesocket(far), 0); /* with something left that it has not read */
+    until(near, POLLERR);
+    CHECK_IS(recv(near, &byte, 1, 0), 0);
+    CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAECONNRESET);
+    CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+    CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+    CHECK_IS(closesocket(near), 0);
+
+    local_pair(&near, &far);
+    send_all(near, "x", 1);
+    CHECK_IS(closesocket(far), 0); /* with something left that it has not read */
+    for (i = 0; i < 3; i++) {
+        CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+    }
+    CHECK_IS(closesocket(near), 0);
+}
+
+/* It is the socket that was reset, not its number. */
+static void the_next_socket_of_a_number_was_not_reset(void)
+{
+    SOCKET near, far;
+    char byte;
+    int pair[2];
+    tcp_pair(&near, &far);
+    abort_connection(far);
+    until(near, POLLERR);
+    CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+    CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    CHECK_IS(dup2(pair[0], (int)near), (int)near); /* closes it unseen */
+    CHECK_IS(close(pair[0]), 0);
+    CHECK_IS(close(pair[1]), 0);
+    CHECK_IS(recv(near, &byte, 1, 0), 0);
+    CHECK_IS(closesocket(near), 0);
+}
+
+enum { PEER_IS_THERE, PEER_HAS_SHUT, PEER_HAS_CLOSED, PEER_HAS_ABORTED, PEERS };
+
+static void let_the_peer_end(SOCKET near, SOCKET far, int peer)
+{
+    if (peer == PEER_HAS_SHUT) {
+        CHECK_IS(shutdown(far, SD_SEND), 0);
+    } else if (peer == PEER_HAS_CLOSED) {
+        CHECK_IS(closesocket(far), 0);
+    } else if (peer == PEER_HAS_ABORTED) {
+        abort_connection(far);
+    }
+    if (peer != PEER_IS_THERE) {
+        until(near, peer == PEER_HAS_ABORTED ? POLLERR : POLLRDHUP);
+    }
+}
+
+static void what_is_sent_behind_a_shutdown_fails(SOCKET near, SOCKET far, int half, int peer, int is_first)
+{
+    char byte = 'x';
+    int i;
+    if (!is_first) {
+        let_the_peer_end(near, far, peer);
+    }
+    CHECK_IS(shutdown(near, half), 0);
+    if (is_first) {
+        let_the_peer_end(near, far, peer);
+    }
+    for (i = 0; i < 3; i++) {
+        CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAESHUTDOWN);
+        CHECK_IS(errno, ESHUTDOWN);
+        CHECK_SOCKET_ERROR(sendto(near, &byte, 1, 0, NULL, 0), WSAESHUTDOWN);
+    }
+    if (peer == PEER_HAS_ABORTED) {
+        CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+    }
+    CHECK_IS(closesocket(near), 0);
+    if (peer == PEER_IS_THERE || peer == PEER_HAS_SHUT) {
+        CHECK_IS(closesocket(far), 0);
+    }
+}
+
+/* Whatever the peer did, before that or behind it. */
+static void who_has_shut_its_sending_half_cannot_send(void)
+{
+    static const int halves[] = {SD_SEND, SD_BOTH};
+    SOCKET near, far;
+    int peer, half, is_first;
+    for (half = 0; half < 2; half++) {
+        for (peer = 0; peer < PEERS; peer++) {
+            for (is_first = 0; is_first < 2; is_first++) {
+                if (peer == PEER_HAS_ABORTED && (half == 1 || !is_first)) {
+                    continue; /* a connection that is no more cannot be shut, and who takes nothing hears nothing */
+                }
+                tcp_pair(&near, &far);
+                what_is_sent_behind_a_shutdown_fails(near, far, halves[half], peer, is_first);
+                if (peer != PEER_HAS_ABORTED) {
+                    local_pair(&near, &far);
+                    what_is_sent_behind_a_shutdown_fails(near, far, halves[half], peer, is_first);
+                }
+            }
+        }
+    }
+}
+
+static void a_successful_setsockopt_clears_the_last_error(void)
+{
+    SOCKET s = udp_socket();
+    int on = 1;
+    DWORD milliseconds = 1000;
+    SetLastError(WSAEINTR);
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, (const char *)&on, sizeof on), 0);
+    CHECK_IS(GetLastError(), 0);
+    SetLastError(WSAEINTR);
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (const char *)&milliseconds, sizeof milliseconds), 0);
+    CHECK_IS(WSAGetLastError(), 0);
+    SetLastError(WSAEINTR);
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (const char *)&on, sizeof on), 0);
+    CHECK_IS(WSAGetLastError(), 0);
+    CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, 9999, (const char *)&on, sizeof on), WSAENOPROTOOPT);
+    CHECK_IS(closesocket(s), 0);
+}
+
 static void an_address_that_is_too_short_is_a_bad_pointer(void)
 {
     struct sockaddr_in address = loopback();
@@ -374,6 +554,10 @@ int main(void)
     what_would_block_says_so();
     a_connect_that_goes_on_would_block();
     failures_have_winsock_codes();
+    after_a_reset_every_receive_fails();
+    the_next_socket_of_a_number_was_not_reset();
+    who_has_shut_its_sending_half_cannot_send();
+    a_successful_setsockopt_clears_the_last_error();
     an_address_that_is_too_short_is_a_bad_pointer();
     ioctlsocket_reads_and_writes_a_whole_u_long();
     lengths_are_ints();
