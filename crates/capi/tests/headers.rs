@@ -181,6 +181,40 @@ fn a_pragma_that_names_a_library_is_no_fault() {
     }
 }
 
+/// What `ioctlsocket` would overrun, or take for something else, does not compile, in either language.
+#[test]
+fn an_argument_of_another_type_does_not_compile() {
+    let directory = scratch("argument");
+    for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+        let source = directory.join(name);
+        for (argument, is_right) in [
+            ("u_long", true),
+            ("DWORD", true),
+            ("ULONG", true),
+            ("int", false),
+            ("LONG", false),
+            ("char", false),
+            ("unsigned short", false),
+            ("long", false),
+            ("UINT_PTR *", false),
+        ] {
+            let text = format!(
+                "{OURS}int used(SOCKET s);\nint used(SOCKET s) {{ {argument} value = 0; \
+                 return ioctlsocket(s, FIONREAD, &value) + (int)(value != 0); }}\n"
+            );
+            fs::write(&source, text).unwrap();
+            for compiler in compilers(language) {
+                let mut command = Command::new(&compiler);
+                command.args([format!("-std={}", standards(language)[0])]).args(include_flags());
+                command.args(["-c", "-o", "/dev/null"]).arg(&source);
+                let output = toolchain::run(&mut command);
+                let said = toolchain::said(&output);
+                assert_eq!(output.status.success(), is_right, "{compiler}, {argument}: {said}");
+            }
+        }
+    }
+}
+
 /// With wide names.
 #[test]
 fn unicode_names_are_the_wide_ones() {

@@ -3,6 +3,8 @@
 #include <mswsock.h>
 #include <windows.h>
 
+#include <fcntl.h>
+
 #include "check.h"
 
 typedef struct {
@@ -66,6 +68,9 @@ int main(void)
     SOCKET near, far, listener;
     struct sockaddr_in address;
     u_long on = 1;
+#ifndef __cplusplus
+    ULONG off = 0;
+#endif
     char byte = 0;
     start();
     tcp_pair(&near, &far);
@@ -77,6 +82,14 @@ int main(void)
     CHECK_IS(byte, 'x');
     listener = tcp_listener(&address);
     CHECK_IS(table->ioctlsocket(listener, FIONBIO, &on), 0);
+#ifndef __cplusplus
+    /* In C the type of the argument is known through a table, too. */
+    CHECK_IS(calls.ioctlsocket(listener, FIONBIO, &off), 0);
+    counted--;
+    CHECK(!(fcntl((int)listener, F_GETFL) & O_NONBLOCK));
+    CHECK_IS(table->ioctlsocket(listener, FIONBIO, &on), 0);
+    counted--;
+#endif
     CHECK(table->accept(listener) == INVALID_SOCKET);
     CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
     CHECK_IS(table->connect(near) + table->bind(near) + table->listen(near) + table->socket(1), 7 + 8 + 9 + 10);

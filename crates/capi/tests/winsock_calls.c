@@ -391,17 +391,24 @@ static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
     words.value = ~(u_long)0;
     CHECK_IS(ioctlsocket(near, FIONREAD, &words.value), 0);
     CHECK_IS(words.value, 0);
-#ifdef __cplusplus
     {
-        DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes: another overload */
+        DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes: its neighbours stay as they are */
+        DWORD *none = NULL;
         CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
         CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
         doubled[1] = UNTOUCHED;
         CHECK_IS(ioctlsocket(near, FIONREAD, &doubled[1]), 0);
         CHECK(doubled[0] == UNTOUCHED && doubled[1] == 0 && doubled[2] == UNTOUCHED);
-        CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
+        CHECK_IS(ioctlsocket(near, FIONBIO, doubled + 1), 0);
+        CHECK(!(fcntl((int)near, F_GETFL) & O_NONBLOCK));
+        CHECK_IS(ioctlsocket(near, (long)0x8004667E, &doubled[0]), 0); /* as the reference numbers it */
+        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        doubled[0] = 0;
+        CHECK_IS(ioctlsocket(near, (int)0x8004667E, &doubled[0]), 0);
+        CHECK(!(fcntl((int)near, F_GETFL) & O_NONBLOCK));
+        CHECK_SOCKET_ERROR(ioctlsocket(near, FIONREAD, none), WSAEFAULT);
+        CHECK_SOCKET_ERROR(ioctlsocket(near, FIONREAD, 0), WSAEFAULT);
     }
-#endif
     send_all(far, "hello", 5);
     while (words.value < 5) {
         words.value = ~(u_long)0;

@@ -6,7 +6,7 @@
  * `recv`, `send`, `accept` and the like are declared by <sys/socket.h>, which may have been included
  * before or may be included later. They are declared here once more, exactly as the system does, but
  * with another symbol: `recv` is cp_recv of this library, in this unit and from here on. So
- * - nothing is a macro: members, parameters and functions of other scopes may have these names;
+ * - none of them is a macro: members, parameters and functions of other scopes may have these names;
  * - `&recv` is a function like any other; the system's and Winsock's ways of calling both compile;
  * - units that do not include this header call the system, and pass sockets to and fro as they like.
  *
@@ -219,26 +219,41 @@ CP_INLINE int WSAAPI closesocket(SOCKET s) {
     return cp_close_socket(cp_descriptor(s));
 }
 
+/* Set in a command beside its 32 bits: the argument has four bytes. */
+#define CP_OF_FOUR_BYTES (1L << 32)
+
 /* `u_long` has eight bytes here; the system's ioctl would write four. */
 CP_INLINE int WSAAPI ioctlsocket(SOCKET s, long cmd, u_long *argp) {
+    if ((unsigned long)cmd >> 32 == 1 && argp) {
+        DWORD *narrow = (DWORD *)(void *)argp;
+        u_long value = *narrow;
+        int done = cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, &value);
+        if (done == 0)
+            *narrow = (DWORD)value;
+        return done;
+    }
     return cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, argp);
 }
 
+/* To the reference a DWORD or ULONG is as good as a u_long, and of the same size. Here the type of the pointer
+ * tells how much there is; NULL is one to a u_long, and what points to anything else does not compile. */
 #ifdef __cplusplus
-/* To the reference a DWORD or ULONG is as good, and of the same size. Only for a pointer to one, so that NULL
- * is the one above's. (In C the compiler says that it is another type.) */
 template <class Number> struct cp_winsock_number {};
 template <> struct cp_winsock_number<DWORD> {
     typedef int result;
 };
 template <class Number>
 inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd, Number *argp) {
-    u_long value = argp ? *argp : 0;
-    int done = ioctlsocket(s, cmd, argp ? &value : (u_long *)NULL);
-    if (done == 0)
-        *argp = (DWORD)value;
-    return done;
+    return ioctlsocket(s, (long)(unsigned int)cmd | CP_OF_FOUR_BYTES, (u_long *)(void *)argp);
 }
+#elif defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L
+/* The call's own name comes out, with arguments that are as they were for a u_long: a member of that name is
+ * called as it would be otherwise. */
+#define ioctlsocket(s, cmd, argp)                                                              \
+    ioctlsocket(s,                                                                             \
+                _Generic((argp), DWORD *: ((long)(unsigned int)(cmd) | CP_OF_FOUR_BYTES),      \
+                         u_long *: (cmd), void *: (cmd), int: (cmd)),                          \
+                _Generic((argp), DWORD *: (void *)(uintptr_t)(argp), default: (argp)))
 #endif
 
 /* Sockets are made overlapped or not, it makes no difference. */
