@@ -152,6 +152,33 @@ impl<K, M> Port<K, M> {
         self.engine().is_current(id.0)
     }
 
+    /// Whether a packet is queued, that is, whether a wait would bring one if its thread may run. None is
+    /// taken, and the calling thread does not count as one that waits or runs. What the kernel has to report
+    /// is queued by this call, unless a thread sits in the kernel's wait, which does so.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) if the port is closed and nothing is left in it,
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Port};
+    ///
+    /// let port = Port::<(), u32>::new()?;
+    /// let mut batch = Batch::new();
+    /// assert!(!port.has_packets(&mut batch)?);
+    /// port.post(1)?;
+    /// assert!(port.has_packets(&mut batch)?);
+    /// assert_eq!(port.wait(&mut batch, None)?.count(), 1);
+    /// assert!(!port.has_packets(&mut batch)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn has_packets(&self, batch: &mut Batch) -> Result<bool> {
+        self.engine().has_packets(&mut batch.scratch)
+    }
+
     /// Closes the port and leaves what is queued: all waits end at once with
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and
     /// its descriptors can be registered elsewhere.

@@ -1283,6 +1283,36 @@ fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
     });
 }
 
+/// A thread that only asks whether there is a packet may find an edge, or use up a wake, for which another
+/// one is about to sleep in the kernel's wait.
+#[test]
+fn who_asks_for_packets_takes_nothing_from_a_thread_that_waits() {
+    for is_edge in [false, true] {
+        explore(move || {
+            let (engine, fake) = engine(1);
+            register(&engine, LEVEL);
+            let [waiter, asker] = [true, false].map(|waits| {
+                let engine = Arc::clone(&engine);
+                thread::spawn(move || {
+                    if waits {
+                        take_any(&engine);
+                    } else {
+                        engine.has_packets(&mut scratch()).unwrap();
+                    }
+                })
+            });
+            if is_edge {
+                fake.arrive()
+            } else {
+                post(&engine)
+            }
+            // Nothing else ever happens.
+            waiter.join().unwrap();
+            asker.join().unwrap();
+        });
+    }
+}
+
 #[test]
 fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
     explore(|| {

@@ -17,10 +17,28 @@ impl Engine {
     #[inline(never)]
     pub(super) fn recheck<'e>(
         &'e self,
-        mut shared: MutexGuard<'e, Shared>,
+        shared: MutexGuard<'e, Shared>,
         seat: &Seat,
         scratch: &mut Scratch,
     ) -> MutexGuard<'e, Shared> {
+        let (hot, again) = self.check_some(shared, scratch);
+        let mut shared = self.lock();
+        if !hot.is_empty() && Self::may_ask(&shared) {
+            let all = shared.seats.running() == 0;
+            shared = self.ask(shared, seat, scratch, all);
+        }
+        self.end_check(&mut shared, hot, again);
+        shared
+    }
+
+    /// Asks about as many slots as there is room for, and gives up the lock for that: those that are ready,
+    /// and those that are to be asked about again.
+    #[inline]
+    pub(super) fn check_some(
+        &self,
+        mut shared: MutexGuard<'_, Shared>,
+        scratch: &mut Scratch,
+    ) -> (Fifo, Fifo) {
         let room = scratch.probes.capacity().max(1);
         let mut part = shared.recheck.split(&self.nodes, room);
         drop(shared);
@@ -42,15 +60,15 @@ impl Engine {
                 Checked::Again => again.push(&self.nodes, *node),
             }
         }
-        shared = self.lock();
-        if !hot.is_empty() && Self::may_ask(&shared) {
-            let all = shared.seats.running() == 0;
-            shared = self.ask(shared, seat, scratch, all);
-        }
+        (hot, again)
+    }
+
+    /// Queues what was checked.
+    #[inline]
+    pub(super) fn end_check(&self, shared: &mut Shared, hot: Fifo, again: Fifo) {
         shared.ready.append(&self.nodes, hot);
         shared.recheck.append(&self.nodes, again);
-        self.tell_collectors(&shared);
-        shared
+        self.tell_collectors(shared);
     }
 
     /// Notes the kernel's answer about a slot. The caller owns the node.

@@ -10,6 +10,7 @@ mod blocked;
 mod check;
 mod end;
 mod packets;
+mod peek;
 mod registrations;
 mod report;
 mod seat;

@@ -11,7 +11,7 @@ use super::{Engine, Phase, Shared, Token, token, token_parts};
 use crate::interest::Events;
 use crate::state::crew::{Portion, View};
 use crate::state::facts::{Edge, Probe};
-use crate::state::queue::{Links, NIL, Node, POSTED, Row};
+use crate::state::queue::{Fifo, Links, NIL, Node, POSTED, Row};
 use crate::state::seats::{SeatNumber, Status};
 use crate::state::slot::{Delivery, Next, Slot, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
@@ -49,6 +49,15 @@ pub(crate) enum Taken<'e> {
     Removed(Token),
     /// The key is to be dropped, then [`Engine::free`] called.
     Gone(Token),
+}
+
+/// What the kernel has reported: the nodes that the calling thread owns by that, how many edges were of
+/// registrations that have ended, and whether a wake has been used up.
+pub(super) struct Harvest {
+    pub(super) ready: Fifo,
+    pub(super) recheck: Fifo,
+    pub(super) strays: usize,
+    pub(super) woken: bool,
 }
 
 /// What it takes to harvest a set, more or less.
@@ -394,6 +403,31 @@ impl Engine {
         if is_full {
             self.replace_sets();
         }
+        let Harvest { ready, recheck, strays, woken } = self.harvest(set, scratch, timeout);
+        let mut shared = self.lock();
+        shared.harvesting[set] = false;
+        if sleeps {
+            shared.seats.end_polling(seat.number);
+        }
+        if self.harvests.len() == 1 {
+            self.note_visit(&mut shared, seat);
+        }
+        shared.stale += strays;
+        shared.ready.append(&self.nodes, ready);
+        shared.recheck.append(&self.nodes, recheck);
+        self.tell_collectors(&shared);
+        if woken { self.answer_wake(shared, seat) } else { shared }
+    }
+
+    /// Asks the kernel for the edges of one set, without the lock, and notes each in its slot.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(super) fn harvest(
+        &self,
+        set: usize,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> Harvest {
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
         let number = &self.harvests[set];
@@ -421,19 +455,7 @@ impl Engine {
                 Delivery::Stale => strays += 1,
             }
         }
-        let mut shared = self.lock();
-        shared.harvesting[set] = false;
-        if sleeps {
-            shared.seats.end_polling(seat.number);
-        }
-        if self.harvests.len() == 1 {
-            self.note_visit(&mut shared, seat);
-        }
-        shared.stale += strays;
-        shared.ready.append(&self.nodes, ready.into_list());
-        shared.recheck.append(&self.nodes, recheck.into_list());
-        self.tell_collectors(&shared);
-        if woken { self.answer_wake(shared, seat) } else { shared }
+        Harvest { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
     }
 
     /// The kernel's sets are full of strays.

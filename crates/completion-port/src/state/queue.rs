@@ -177,6 +177,15 @@ impl Fifo {
         self.head != NIL && self.head & POSTED != 0
     }
 
+    /// Whether `holds` is true of some node.
+    pub(crate) fn any(&self, links: &impl Links, holds: impl Fn(Node) -> bool) -> bool {
+        let mut here = self.head;
+        while here != NIL && !holds(here) {
+            here = links.link(here).load(Relaxed);
+        }
+        here != NIL
+    }
+
     /// The numbers of all nodes, in order, for a dump.
     pub(crate) fn nodes(&self, links: &impl Links) -> Vec<Node> {
         let mut nodes = Vec::with_capacity(self.len);

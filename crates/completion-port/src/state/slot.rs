@@ -294,6 +294,17 @@ impl Word {
         self.bits() & (ALIVE | SUSPECT | HALF_CLOSED | READY) == ALIVE | SUSPECT
     }
 
+    /// Whether the node's turn brings a packet, without a check.
+    pub(crate) fn is_due(self) -> bool {
+        let may_report = self.has(ENABLED) && !self.has(UNCHECKED) && !self.pending().is_empty();
+        !self.has(GONE | COLLECTED) && (self.has(REMOVING) || may_report)
+    }
+
+    /// Whether the node's turn asks for a check.
+    pub(crate) fn is_unclear(self) -> bool {
+        !self.has(GONE | COLLECTED | REMOVING) && self.has(ENABLED) && self.has(UNCHECKED)
+    }
+
     pub(crate) fn mode(self) -> Mode {
         Mode { interest: self.interest(), edge: self.has(EDGE), one_shot: self.has(ONE_SHOT) }
     }
@@ -1067,6 +1078,20 @@ mod tests {
                 if let Some((handed, events)) = word.handed() {
                     prop_assert_eq!(word.taken(), (handed, Turn::Held(events)));
                 }
+            }
+        }
+    }
+
+    proptest! {
+        /// What is said of a turn beforehand is what it turns out to be.
+        #[test]
+        fn what_is_due_makes_a_packet(bits: u32, generation: u32) {
+            let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
+            for word in [word, word.without(GONE | COLLECTED), word.without(GONE | COLLECTED | REMOVING)] {
+                let (_, turn) = word.taken();
+                let is_packet = matches!(turn, Turn::Held(_) | Turn::Shared(_) | Turn::Removed);
+                prop_assert_eq!(word.is_due(), is_packet);
+                prop_assert_eq!(word.is_unclear(), turn == Turn::Check);
             }
         }
     }

@@ -248,6 +248,134 @@ on_every_system! {
         assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
     }
 
+    fn whether_a_packet_is_queued_can_be_asked_without_taking_it(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let has = || port.has_packets(&mut Batch::new()).unwrap();
+        assert!(!has());
+        port.post(1).unwrap();
+        assert!(has());
+        assert!(has());
+        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        assert!(!has());
+
+        // Whether a thread waits or not.
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        assert!(!has(), "it may be written to, which is not asked for");
+        near.write(b"x").unwrap();
+        assert!(has());
+        assert!(has());
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+        assert!(!has(), "it is spent");
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        assert!(has());
+
+        // What is queued and comes to nothing is no packet.
+        port.disable(id).unwrap();
+        assert!(!has());
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        assert!(has());
+        let nothing = Terms::new(Interest::NONE, false, true);
+        port.enable_again(id, nothing, Hints::default).unwrap();
+        assert!(!has());
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        assert!(has());
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        far.drain();
+        assert!(!has());
+        assert_eq!(next(&port), None);
+
+        // What is only remembered is checked.
+        port.enable_again(id, Terms::new(Interest::IN, false, false), Hints::default).unwrap();
+        near.write(b"y").unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+        assert!(has());
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+        far.drain();
+        assert!(!has());
+
+        port.remove(id).unwrap();
+        assert!(has());
+        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        assert!(!has());
+        port.post(2).unwrap();
+        port.close();
+        assert!(has());
+        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        let error = port.has_packets(&mut Batch::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+    }
+
+    fn packets_are_queued_though_every_seat_is_taken(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        port.post(1).unwrap();
+        let mut batch = Batch::new();
+        let mut packets = port.wait_cloned(&mut batch, Duration::ZERO).unwrap();
+        assert!(packets.next().is_some());
+        thread::scope(|scope| {
+            let has = || scope.spawn(|| port.has_packets(&mut Batch::new()).unwrap()).join().unwrap();
+            assert!(!has());
+            near.write(b"x").unwrap();
+            assert!(has());
+            assert!(has(), "who asks takes no seat and no packet");
+        });
+        drop(packets);
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+    }
+
+    fn who_asks_whether_packets_are_queued_takes_nothing_from_those_who_wait(system: &System) {
+        system.several_threads_wait();
+        const ROUNDS: usize = 300;
+        let port = system.port::<usize, usize>(2);
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        let (read, posted, is_over) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    while let Ok(packets) = port.wait_cloned(&mut batch, None) {
+                        for packet in packets {
+                            match packet {
+                                Packet::Posted(_) => {
+                                    posted.fetch_add(1, SeqCst);
+                                }
+                                _ => {
+                                    read.fetch_add(far.drain(), SeqCst);
+                                    let _ = port.enable_again(id, ONCE, Hints::default);
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let mut batch = Batch::new();
+                while is_over.load(SeqCst) == 0 {
+                    let _ = port.has_packets(&mut batch);
+                    thread::yield_now();
+                }
+            });
+            // One after the other: each finds the threads asleep, or on their way there.
+            let begun = std::time::Instant::now();
+            for round in 1..=ROUNDS {
+                near.write(b"x").unwrap();
+                port.post(round).unwrap();
+                let is_there = || read.load(SeqCst) == round && posted.load(SeqCst) == round;
+                while !is_there() && begun.elapsed() < system.soon() {
+                    thread::yield_now();
+                }
+            }
+            is_over.store(1, SeqCst);
+            port.abandon();
+            assert_eq!((read.load(SeqCst), posted.load(SeqCst)), (ROUNDS, ROUNDS));
+        });
+    }
+
     fn with_many_takers_and_enablers_no_message_is_lost(system: &System) {
         system.several_threads_wait();
         const SOCKETS: usize = 8;
