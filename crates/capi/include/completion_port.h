@@ -247,6 +247,14 @@ cp_bool cp_dequeue_many(cp_handle port, cp_entry *entries, uint32_t room, uint32
                         uint32_t milliseconds, int alertable);
 
 /*
+ * Whether a packet is queued, which is left there: CP_SUCCESS if one is, CP_ERROR_TIMEOUT if none is. The
+ * calling thread does not count as one that waits or runs.
+ *
+ * CP_ERROR_INVALID_HANDLE if it is no port, or was closed. The last error is left alone.
+ */
+uint32_t cp_peek(cp_handle port);
+
+/*
  * Queues a packet of these three words, which mean nothing to the port. At most one thread is woken for
  * it: the one that waited last.
  *

@@ -316,6 +316,17 @@ pub unsafe extern "C" fn cp_dequeue_many(
     })
 }
 
+/// Whether a packet is queued: the code of success if one is, that of a time that is over if none is.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_peek(port: Handle) -> u32 {
+    let peek = || {
+        let port = usable(port)?;
+        let has_packets = with_batch(1, |batch| port.has_packets(batch)).map_err(code_of)?;
+        if has_packets { Ok(code::SUCCESS) } else { Err(code::WAIT_TIMEOUT) }
+    };
+    guarded(code::INTERNAL_ERROR, || peek().unwrap_or_else(|code| code))
+}
+
 /// Posts three words: `PostQueuedCompletionStatus`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_post(port: Handle, bytes: u32, key: usize, overlapped: *mut c_void) -> i32 {

@@ -86,19 +86,94 @@ static void threads_run_and_are_waited_for(void)
     CHECK(CreateThread(NULL, 0, NULL, NULL, 0, NULL) == NULL);
 }
 
-/* A port is no object to wait for, an object is no port. */
+/* An object is no port, a port no event. */
 static void handles_of_one_kind_are_no_others(void)
 {
     HANDLE port = new_port(0), event = CreateEvent(NULL, FALSE, FALSE, NULL);
-    SetLastError(0);
-    CHECK_IS(WaitForSingleObject(port, 0), WAIT_FAILED);
-    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
     CHECK_FALSE(SetEvent(port), ERROR_INVALID_HANDLE);
     CHECK_FALSE(PostQueuedCompletionStatus(event, 0, 0, NULL), ERROR_INVALID_HANDLE);
     CHECK_IS(ProcessSocketNotifications(event, 0, NULL, 0, 0, NULL, NULL), ERROR_INVALID_HANDLE);
     CHECK_IS(CloseHandle(event), TRUE);
     CHECK_FALSE(SetEvent(event), ERROR_INVALID_HANDLE);
     CHECK_IS(CloseHandle(port), TRUE);
+    SetLastError(0);
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+}
+
+/* ---- ports ---------------------------------------------------------------------------------------- */
+
+static DWORD WINAPI posts_in_a_while(LPVOID port)
+{
+    Sleep(A_WHILE);
+    CHECK_IS(PostQueuedCompletionStatus(port, 0, 7, NULL), TRUE);
+    return 0;
+}
+
+static DWORD WINAPI closes_in_a_while(LPVOID port)
+{
+    Sleep(A_WHILE);
+    CHECK_IS(CloseHandle(port), TRUE);
+    return 0;
+}
+
+static void ports_are_signalled_while_packets_are_queued(void)
+{
+    HANDLE port = new_port(1), event = CreateEvent(NULL, TRUE, FALSE, NULL), both[2], thread;
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    int i;
+    both[0] = event;
+    both[1] = port;
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
+    CHECK_IS(WaitForSingleObject(port, A_WHILE), WAIT_TIMEOUT);
+
+    /* What was posted, and stays until it is taken. */
+    CHECK_IS(PostQueuedCompletionStatus(port, 0, 7, NULL), TRUE);
+    SetLastError(123);
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(port, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(WaitForMultipleObjects(2, both, FALSE, INFINITE), WAIT_OBJECT_0 + 1);
+    CHECK_IS(WaitForMultipleObjects(2, both, TRUE, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(SetEvent(event), TRUE);
+    CHECK_IS(WaitForMultipleObjects(2, both, TRUE, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(GetLastError(), 123);
+    CHECK_NEXT(port, 7, 0);
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
+    CHECK_IS(WaitForMultipleObjects(2, both, FALSE, INFINITE), WAIT_OBJECT_0);
+
+    /* What a socket reports, also if no thread waits on the port, and what is its last packet. */
+    CHECK_IS(enable(port, s, 8, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_IS(WaitForSingleObject(port, A_WHILE), WAIT_TIMEOUT);
+    for (i = 0; i < 2; i++) {
+        char byte;
+        send_to(s, "x", 1, &address);
+        CHECK_IS(WaitForSingleObject(port, INFINITE), WAIT_OBJECT_0);
+        CHECK_NEXT(port, 8, SOCK_NOTIFY_EVENT_IN);
+        CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
+        CHECK_IS(recv(s, &byte, 1, 0), 1);
+        CHECK_IS(enable(port, s, 8, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
+    }
+    CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_OBJECT_0);
+    CHECK_NEXT(port, 8, SOCK_NOTIFY_EVENT_REMOVE);
+    CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
+
+    /* From another thread, while this one waits. */
+    thread = new_thread(posts_in_a_while, port, NULL);
+    CHECK_IS(WaitForSingleObject(port, INFINITE), WAIT_OBJECT_0);
+    CHECK_NEXT(port, 7, 0);
+    CHECK_IS(WaitForSingleObject(thread, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(CloseHandle(thread), TRUE);
+    thread = new_thread(closes_in_a_while, port, NULL);
+    SetLastError(0);
+    CHECK_IS(WaitForSingleObject(port, INFINITE), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    CHECK_IS(WaitForSingleObject(thread, INFINITE), WAIT_OBJECT_0);
+    CHECK_IS(CloseHandle(thread), TRUE);
+    CHECK_IS(CloseHandle(event), TRUE);
+    CHECK_IS(closesocket(s), 0);
 }
 
 static void events_are_set_and_reset(void)
@@ -288,6 +363,7 @@ int main(void)
     start();
     threads_run_and_are_waited_for();
     handles_of_one_kind_are_no_others();
+    ports_are_signalled_while_packets_are_queued();
     events_are_set_and_reset();
     locks_exclude();
     condition_variables_wake();

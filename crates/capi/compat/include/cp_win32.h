@@ -4,10 +4,11 @@
  * includes it unless CP_WITH_WIN32 is defined.
  *
  * Thin wrappers over pthread, the compiler's atomic operations and one wait of completion_port.h
- * (cp_wait_word). Threads and events are handles, so that CloseHandle closes them; waiting for anything
- * else, a port included, fails with ERROR_INVALID_HANDLE. Compile with -pthread.
+ * (cp_wait_word). Threads and events are handles, so that CloseHandle closes them. A wait may be for those
+ * and for ports, which are signalled while packets are queued; for anything else it fails with
+ * ERROR_INVALID_HANDLE. Compile with -pthread.
  *
- * What differs: a thread cannot be made suspended, terminated or given a priority; its stack is the
+ * What differs: a wait for a port looks every millisecond whether there is a packet; a thread cannot be made suspended, terminated or given a priority; its stack is the
  * system's usual one; there are no APCs, so alertable waits are plain ones; a lock is not handed over in
  * the order in which threads came.
  */
@@ -90,7 +91,29 @@ CP_INLINE DWORD cp_time_left(uint64_t began, DWORD milliseconds) {
     return gone >= all ? 0 : (DWORD)((all - gone + 999999U) / 1000000U);
 }
 
-CP_INLINE DWORD cp_wait_for(cp_waitable **objects, DWORD count, BOOL all, DWORD milliseconds) {
+/* What a wait is for: an object, or a port if that is NULL. */
+typedef struct cp_awaited {
+    cp_waitable *object;
+    HANDLE port;
+} cp_awaited;
+
+/* Whether it is signalled; a port that was closed meanwhile becomes NULL. */
+CP_INLINE int cp_awaited_is_signalled(cp_awaited *it) {
+    uint32_t code;
+    if (it->object)
+        return cp_waitable_is_signalled(it->object);
+    code = cp_peek(it->port);
+    if (code == CP_ERROR_INVALID_HANDLE)
+        it->port = NULL;
+    return code == CP_SUCCESS;
+}
+
+/* The same, and ends a signal that one wait takes. The packets of a port stay. */
+CP_INLINE int cp_awaited_take(cp_awaited *it) {
+    return it->object ? cp_waitable_take(it->object) : cp_awaited_is_signalled(it);
+}
+
+CP_INLINE DWORD cp_wait_for(cp_awaited *awaited, DWORD count, BOOL all, DWORD milliseconds) {
     const uint32_t *signals = cp_signals();
     uint64_t began = cp_clock();
     for (;;) {
@@ -98,25 +121,37 @@ CP_INLINE DWORD cp_wait_for(cp_waitable **objects, DWORD count, BOOL all, DWORD 
         DWORD left = cp_time_left(began, milliseconds);
         DWORD index = 0;
         if (all) {
-            while (index < count && cp_waitable_is_signalled(objects[index]))
+            while (index < count && cp_awaited_is_signalled(&awaited[index]))
                 index++;
             /* Between the look and the taking another thread may take one: then those that were
              * taken are given back. */
             if (index == count) {
                 DWORD taken = 0;
-                while (taken < count && cp_waitable_take(objects[taken]))
+                while (taken < count && cp_awaited_take(&awaited[taken]))
                     taken++;
                 if (taken == count)
                     return WAIT_OBJECT_0;
                 while (taken > 0)
-                    cp_waitable_signal(objects[--taken]);
+                    if (awaited[--taken].object)
+                        cp_waitable_signal(awaited[taken].object);
                 sched_yield();
                 continue;
             }
         } else {
             for (; index < count; index++)
-                if (cp_waitable_take(objects[index]))
+                if (cp_awaited_take(&awaited[index]))
                     return WAIT_OBJECT_0 + index;
+        }
+        for (index = 0; index < count; index++) {
+            if (awaited[index].object)
+                continue;
+            if (!awaited[index].port) {
+                SetLastError(ERROR_INVALID_HANDLE);
+                return WAIT_FAILED;
+            }
+            /* Only a look tells whether there are packets. */
+            if (left > 1)
+                left = 1;
         }
         if (left == 0)
             return WAIT_TIMEOUT;
@@ -126,23 +161,29 @@ CP_INLINE DWORD cp_wait_for(cp_waitable **objects, DWORD count, BOOL all, DWORD 
 
 CP_INLINE DWORD WINAPI WaitForMultipleObjects(DWORD nCount, const HANDLE *lpHandles, BOOL bWaitAll,
                                               DWORD dwMilliseconds) {
-    cp_waitable *objects[MAXIMUM_WAIT_OBJECTS];
+    cp_awaited awaited[MAXIMUM_WAIT_OBJECTS];
     DWORD found = 0;
     DWORD result = WAIT_FAILED;
+    DWORD last = GetLastError();
     if (nCount == 0 || nCount > MAXIMUM_WAIT_OBJECTS || !lpHandles) {
         SetLastError(ERROR_INVALID_PARAMETER);
         return WAIT_FAILED;
     }
     while (found < nCount) {
-        objects[found] = cp_waitable_find(lpHandles[found]);
-        if (!objects[found])
+        awaited[found].object = cp_waitable_find(lpHandles[found]);
+        awaited[found].port = lpHandles[found];
+        if (!awaited[found].object && cp_peek(lpHandles[found]) == CP_ERROR_INVALID_HANDLE)
             break;
         found++;
     }
-    if (found == nCount)
-        result = cp_wait_for(objects, nCount, bWaitAll, dwMilliseconds);
+    if (found == nCount) {
+        /* To look for what a handle is has failed now and then. */
+        SetLastError(last);
+        result = cp_wait_for(awaited, nCount, bWaitAll, dwMilliseconds);
+    }
     while (found > 0)
-        cp_waitable_release(objects[--found]);
+        if (awaited[--found].object)
+            cp_waitable_release(awaited[found].object);
     return result;
 }
 
