@@ -15,7 +15,7 @@ use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::state::queue::{NIL, Node};
-use crate::state::slot::{Drained, Mode, Slot};
+use crate::state::slot::{Drained, Mode, Slot, Turn};
 
 /// One packet.
 #[derive(Debug)]
@@ -460,6 +460,10 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                     node.unreported = Events::NONE;
                     key
                 };
+                if engine.forked() {
+                    // By the clone, and this is the child.
+                    return None;
+                }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             Taken::Removed(name) => {
@@ -513,6 +517,10 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
             // - a value: the key lies in its cell whenever the slot is not held.
             key = Some(unsafe { self.port.keys().cells.clone_with(index, clone) });
             std::mem::forget(node);
+            if engine.forked() {
+                // By the clone, and this is the child: what was handed to the parent is the parent's.
+                return Turn::Nothing;
+            }
             slot.take_and_park()
         })?;
         Some(match (taken, key) {
@@ -532,6 +540,10 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     #[cold]
     fn wait_on(&mut self) {
         let engine = self.port.engine();
+        if engine.forked() {
+            self.settled = true;
+            return;
+        }
         // The thread may have waited on another port since, and given this seat up; or it has it for
         // this once only, and two would be one too many.
         self.seat = None;
@@ -598,6 +610,8 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                     self.settled = true;
                     return Some(packet);
                 }
+                // A clone of a key has forked, and this is the child.
+                Some(None) if engine.forked() => return None,
                 Some(None) => {}
                 None if self.settled => return None,
                 None => self.wait_on(),

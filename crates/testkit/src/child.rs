@@ -1,7 +1,9 @@
-//! Processes that a test starts, and claims that must not notice.
+//! Processes that a test starts or forks, and claims that must not notice.
 
 use std::io;
-use std::process::{Child, Command};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Held for reading while a claim runs, and for writing while a process is made.
@@ -22,6 +24,116 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _alone = MAKING.write().unwrap_or_else(PoisonError::into_inner);
     // Comes back once the child runs its own program.
     command.spawn()
+}
+
+/// Runs the test `name` (its full path, as libtest prints it) once more in a process of its own, and
+/// tells whether this is that process. For tests that fork: a fork keeps the sockets of other tests
+/// open.
+///
+/// Panics if the test fails there, or does not exist.
+///
+/// # Waiting
+///
+/// Blocks until that process has ended.
+#[must_use]
+pub fn in_a_process_of_its_own(name: &str) -> bool {
+    const MARK: &str = "TESTKIT_PROCESS_OF_ITS_OWN";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--test-threads=1", "--nocapture"])
+        .env(MARK, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = spawn(&mut command).unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the test's own process failed:\n{said}\n{complained}");
+    assert!(said.contains("1 passed"), "there is no test {name}:\n{said}");
+    false
+}
+
+/// A child that is stuck for so many seconds is ended by a signal; a child of it sooner, so that it can
+/// tell.
+static STUCK: AtomicU32 = AtomicU32::new(40);
+
+/// A forked child of this process.
+#[derive(Debug)]
+#[must_use = "a child that nobody waits for stays there as long as this process"]
+pub struct Forked(libc::pid_t);
+
+/// Forks this process, whose other threads may be anywhere meanwhile; `None` in the child, which must end
+/// by [`exit`].
+///
+/// The child may call the allocator, which the C library makes usable in it, and the library under test,
+/// which promises not to hang there; nothing else that takes a lock. If it is stuck, a signal ends it.
+#[track_caller]
+pub fn fork() -> Option<Forked> {
+    // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a
+    // signal handler.
+    // - the callers call the library under test and the allocator, see above.
+    let process = unsafe { libc::fork() };
+    assert!(process >= 0, "{}", io::Error::last_os_error());
+    if process > 0 {
+        return Some(Forked(process));
+    }
+    let limit = STUCK.load(Relaxed);
+    STUCK.store(limit.div_ceil(2), Relaxed);
+    // SAFETY: alarm(2) demands nothing.
+    unsafe { libc::alarm(limit) };
+    None
+}
+
+/// Ends a forked child, with nothing run at its exit.
+pub fn exit(status: u8) -> ! {
+    // SAFETY: _exit(2) demands nothing.
+    unsafe { libc::_exit(status.into()) }
+}
+
+impl Forked {
+    /// The child's exit status. Panics if the child was stuck, or died of a signal.
+    ///
+    /// # Waiting
+    ///
+    /// Blocks until the child has ended.
+    #[track_caller]
+    #[must_use]
+    pub fn status(self) -> u8 {
+        let mut status = 0;
+        // SAFETY: waitpid(2) writes a status at the pointer.
+        // - valid for writes: `status` is a local.
+        while unsafe { libc::waitpid(self.0, &raw mut status, 0) } < 0 {
+            assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::Interrupted);
+        }
+        let stuck = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+        assert!(!stuck, "the child was stuck");
+        assert!(libc::WIFEXITED(status), "the child ended with status {status:#x}");
+        u8::try_from(libc::WEXITSTATUS(status)).unwrap()
+    }
+}
+
+/// Runs `act` in a forked child, whose exit status is what `act` returns, and returns it. As [`fork`]. A
+/// panic of `act` is status 255.
+///
+/// # Waiting
+///
+/// Blocks until the child has ended.
+#[track_caller]
+pub fn in_forked_child(act: impl FnOnce() -> u8) -> u8 {
+    match fork() {
+        Some(child) => child.status(),
+        None => exit(catch_unwind(AssertUnwindSafe(act)).unwrap_or(255)),
+    }
+}
+
+/// How often a test forks that does so beside threads which are busy: a hundred times, or as often as
+/// `FORKS` in the environment says.
+#[must_use]
+pub fn forks() -> u32 {
+    std::env::var("FORKS").map_or(100, |number| number.parse().unwrap())
 }
 
 /// As long as this is kept no process is made.

@@ -7,7 +7,8 @@
 //!   system calls.
 //! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] tells what becomes of a
 //!   thread that runs.
-//! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs.
+//! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs,
+//!   [`fork`] forks this one.
 //! * [`Dice`] are chance that can be had again.
 //!
 //! Whatever goes wrong in here makes the test fail: the constructors panic.
@@ -30,7 +31,7 @@ mod socket;
 pub mod syscalls;
 mod system;
 
-pub use child::spawn;
+pub use child::{Forked, exit, fork, forks, in_a_process_of_its_own, in_forked_child, spawn};
 pub use dice::Dice;
 pub use obstacle::Obstacle;
 pub use run::{Outcome, run};

@@ -59,13 +59,17 @@ impl Engine {
 
     /// Queues a slot whose turn did not come. The caller owns the node.
     pub(crate) fn queue_again(&self, index: u32) {
-        self.submit(index);
+        if !self.forked() {
+            self.submit(index);
+        }
     }
 
     #[inline]
     pub(super) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
         match next {
             Next::Nothing => {}
+            // By user code that was called since the call began: a clone of a key, or a hint.
+            _ if self.forked() => {}
             Next::Queue => self.submit(node),
             Next::Recheck => self.queue_check(node, seat),
             Next::Collect => self.announce_collected(),

@@ -194,8 +194,11 @@ impl Engine {
         true
     }
 
-    /// The thread of `seat` blocks no longer.
+    /// The thread of `seat` blocks no longer. Nothing happens in a child that was forked meanwhile.
     pub(crate) fn end_blocking(&self, seat: &Seat) {
+        if self.forked() {
+            return;
+        }
         seat.advance();
         let mut shared = self.lock();
         if !seat.left.load(Relaxed) {
@@ -206,6 +209,9 @@ impl Engine {
     /// The thread of `seat` was thought to be blocked, and is not.
     #[cold]
     pub(super) fn awake(&self, seat: &Seat) {
+        if self.forked() {
+            return;
+        }
         let mut shared = self.lock();
         seat.presumed_blocked.store(false, Relaxed);
         if !seat.left.load(Relaxed) {

@@ -9,6 +9,7 @@ mod by_number;
 mod call;
 mod delivery;
 mod detection;
+mod forks;
 mod posting;
 mod reached;
 mod registration;

@@ -13,13 +13,12 @@ use completion_port::{
     Batch, Changes, ErrorKind, Events, Interest, OneShot, Operation, Packet, Persistent, Port,
     Registration,
 };
-use testkit::{Socket, System, on_every_system};
+use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every_system};
 
 use super::delivery::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, POLLERR, POLLIN, READERS, TRIGGERS, Trigger, assert_quiet,
     await_facts, enable, leave_queued, notified, packet, port_on, ready, register, report,
 };
-use super::removal::in_a_process_of_its_own;
 
 /// The next packet, which must be the last one of a registration.
 #[track_caller]
@@ -940,34 +939,6 @@ fn a_lack_of_watches_or_memory_is_told_and_may_pass_on_sim() {
 
 /// What a forked child found wrong, as its exit status; 0: nothing.
 type Findings = u8;
-
-/// Runs `child` in a forked child of this process, in which there is no other thread, and returns
-/// what it found. For a test [in a process of its own](in_a_process_of_its_own).
-#[track_caller]
-fn in_forked_child(child: impl FnOnce() -> Findings) -> Findings {
-    // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a
-    // signal handler.
-    // - the callers call a port, which takes no lock in a child that is not its process, and the
-    //   allocator, which the C library keeps usable in a child.
-    let process = unsafe { libc::fork() };
-    assert!(process >= 0, "{}", io::Error::last_os_error());
-    if process == 0 {
-        // Should it get stuck, the signal ends it.
-        // SAFETY: alarm(2) demands nothing.
-        unsafe { libc::alarm(10) };
-        let findings = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        // SAFETY: _exit(2) demands nothing.
-        unsafe { libc::_exit(findings.unwrap_or(255).into()) };
-    }
-    let mut status = 0;
-    // SAFETY: waitpid(2) writes a status at the pointer.
-    // - valid for writes: `status` is a local.
-    while unsafe { libc::waitpid(process, &raw mut status, 0) } < 0 {
-        assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::Interrupted);
-    }
-    assert!(libc::WIFEXITED(status), "the child ended with status {status:#x}");
-    u8::try_from(libc::WEXITSTATUS(status)).unwrap()
-}
 
 /// Numbers the checks of a child, since it has no other way to tell which of them failed.
 struct Checks(Findings, Findings);

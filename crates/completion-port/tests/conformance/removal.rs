@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -13,7 +12,7 @@ use completion_port::{
     Batch, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port,
     Ready, Refused, Registration,
 };
-use testkit::{Socket, System, on_every_system};
+use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_system};
 
 use crate::posting::kind;
 use crate::threads::{End, Gate, eventually, hear, make_packets_long, settle};
@@ -1759,55 +1758,6 @@ fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
     });
 }
 
-/// Runs the test `name` (its full path, as libtest prints it) once more in a process of its own, and
-/// tells whether this is that process. For tests that fork: a fork keeps the sockets of other tests
-/// open.
-pub(crate) fn in_a_process_of_its_own(name: &str) -> bool {
-    const MARK: &str = "COMPLETION_PORT_TEST_FORKS";
-    if std::env::var_os(MARK).is_some() {
-        return true;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--test-threads=1", "--nocapture"])
-        .env(MARK, "1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let output = testkit::spawn(&mut command).unwrap().wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the test's own process failed:\n{said}\n{complained}");
-    assert!(said.contains("1 passed"), "there is no test {name}:\n{said}");
-    false
-}
-
-/// Forks a process in which no other thread does anything.
-fn fork() -> libc::pid_t {
-    // SAFETY: fork(2) demands that the child of a process with several threads does only what is
-    // safe in a signal handler, until it ends.
-    // - the callers have a process of their own, whose other threads wait for this one, so that no
-    //   lock is held by a thread that the child lacks; and the C library makes its allocator usable
-    //   in the child.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    child
-}
-
-fn exit(code: i32) -> ! {
-    // SAFETY: _exit(2) demands nothing.
-    unsafe { libc::_exit(code) }
-}
-
-fn end_of(child: libc::pid_t) -> i32 {
-    let mut status = 0;
-    // SAFETY: waitpid(2) writes one int at the pointer.
-    // - valid for writes: `status` lives until the call returns.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status), "the child ended with status {status:#x}");
-    libc::WEXITSTATUS(status)
-}
-
 /// Rule 32: the child may make a port for itself, which has nothing to do with its parent's. A
 /// simulated kernel has no processes, so only the real one is asked.
 #[test]
@@ -1819,8 +1769,7 @@ fn a_forked_child_may_make_a_port_of_its_own_epoll() {
         let port = on.port::<&str, usize>(1);
         let (ours, theirs) = on.unix_pair();
         port.register(one_shot(&ours, "parent's")).unwrap();
-        let child = fork();
-        if child == 0 {
+        let Some(child) = fork() else {
             // The same number, on another port: in this process nobody has it.
             let own = on.port::<&str, usize>(1);
             let mut batch = Batch::new();
@@ -1832,9 +1781,9 @@ fn a_forked_child_may_make_a_port_of_its_own_epoll() {
                 && packets() == 1
                 && ours.drain() == 1;
             drop(own);
-            exit(i32::from(!done));
-        }
-        assert_eq!(end_of(child), 0, "the child's own port does not work");
+            exit(u8::from(!done));
+        };
+        assert_eq!(child.status(), 0, "the child's own port does not work");
         assert_quiet(&port, on);
         theirs.write(b"x").unwrap();
         assert_eq!(*the_token(&port, on).key(), "parent's");
@@ -1856,13 +1805,12 @@ fn a_forked_child_takes_nothing_of_its_parents_batch_epoll() {
         let mut batch = Batch::new();
         let mut packets = port.wait(&mut batch, on.soon()).unwrap();
         assert!(matches!(packets.next(), Some(Packet::Posted(0))));
-        let child = fork();
-        if child == 0 {
+        let Some(child) = fork() else {
             let nothing = packets.next().is_none() && port.stats().packets.total() == 0;
             drop(packets);
-            exit(i32::from(!nothing));
-        }
-        assert_eq!(end_of(child), 0, "the child has a packet of its parent's");
+            exit(u8::from(!nothing));
+        };
+        assert_eq!(child.status(), 0, "the child has a packet of its parent's");
         assert!(matches!(packets.next(), Some(Packet::Posted(1))));
         assert!(matches!(packets.next(), Some(Packet::Posted(2))));
     });
@@ -1887,13 +1835,12 @@ fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
         let id = port.register(owned(ours)).unwrap();
         port.post(1).unwrap();
 
-        let child = fork();
-        if child == 0 {
+        let Some(child) = fork() else {
             let code = in_the_child(&port, token, id, more, [&more_theirs, &held_theirs]);
             drop(port);
             exit(code);
-        }
-        assert_eq!(end_of(child), 0, "the child failed at the step with that number");
+        };
+        assert_eq!(child.status(), 0, "the child failed at the step with that number");
 
         // Everything is as it was: the set, the wake-up, the queue, the keys.
         assert!(matches!(the_one(&port, on), Packet::Posted(1)));
@@ -1925,7 +1872,7 @@ fn in_the_child(
     id: Id,
     more: Socket,
     peers: [&Socket; 2],
-) -> i32 {
+) -> u8 {
     fn is_forked<T>(outcome: Result<T, Error>) -> bool {
         outcome.is_err_and(|error| error.kind() == ErrorKind::Forked)
     }
@@ -1956,5 +1903,5 @@ fn in_the_child(
         port.blocking(|| 7) == 7,
     ];
     port.close();
-    steps.iter().position(|done| !done).map_or(0, |step| i32::try_from(step + 1).unwrap_or(99))
+    steps.iter().position(|done| !done).map_or(0, |step| u8::try_from(step + 1).unwrap_or(99))
 }

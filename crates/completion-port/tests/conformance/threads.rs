@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration, sim};
 use testkit::scheduler::ThreadNumber;
-use testkit::{Socket, System, on_every_system};
+use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
 use crate::call::{catch_signals, interrupt};
-use crate::removal::in_a_process_of_its_own;
 
 /// What keeps a handler running until the test opens it.
 #[derive(Default)]

@@ -5,9 +5,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::time::Duration;
 
 use super::process::Process;
@@ -97,13 +96,26 @@ fn tells_preemption() -> bool {
     (number(), number()) >= (4, 17)
 }
 
-/// Whether this process may record its own threads' switches; tried once. The system's code if not.
+/// Whether this process may record its own threads' switches. The system's code if not.
 pub(super) fn is_allowed(process: Process) -> Result<(), Option<i32>> {
-    static TRIED: OnceLock<Result<(), Option<i32>>> = OnceLock::new();
-    *TRIED.get_or_init(|| match Switches::of(0, process) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.raw_os_error()),
-    })
+    /// What a first try has found: nothing yet, that they may be recorded, or above that a code, 0 if
+    /// there was none. No lock: a child may be forked while another thread tries, and tries anew.
+    static FOUND: AtomicU32 = AtomicU32::new(UNKNOWN);
+    const UNKNOWN: u32 = 0;
+    const ALLOWED: u32 = 1;
+    const REFUSED: u32 = 2;
+    let mut found = FOUND.load(Relaxed);
+    if found == UNKNOWN {
+        found = match Switches::of(0, process) {
+            Ok(_) => ALLOWED,
+            Err(error) => REFUSED + error.raw_os_error().unwrap_or(0).cast_unsigned(),
+        };
+        FOUND.store(found, Relaxed);
+    }
+    match found {
+        ALLOWED => Ok(()),
+        refused => Err(Some((refused - REFUSED).cast_signed()).filter(|code| *code != 0)),
+    }
 }
 
 impl Switches {
