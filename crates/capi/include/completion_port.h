@@ -22,7 +22,9 @@
  *          that succeeds leaves it alone as well, but for cp_setsockopt. Codes are the reference's.
  *
  * FORK     In a child that was forked, the ports of its parent are refused with
- *          CP_ERROR_INVALID_HANDLE, except that they can be closed. It may make ports of its own.
+ *          CP_ERROR_INVALID_HANDLE, except that they can be closed. It may make ports of its own, and
+ *          register and associate with them what it has inherited. No function hangs in a child, whatever
+ *          other threads of its parent were doing.
  *
  *
  *     cp_handle port = cp_create_port(0);

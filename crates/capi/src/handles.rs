@@ -4,22 +4,28 @@
 //! Bit 62 is set, which no address of a process has, then come a generation and the place in the
 //! table; the two lowest bits are clear, as the reference has it. Places are used again in turn, each
 //! time with another generation.
+//!
+//! Each process has a table of its own. A forked child finds what it has inherited, as it was at the fork,
+//! and never waits for the locks around it; none of its own handles is one that it has inherited.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use crate::abi::Handle;
 use crate::errors::code;
 use crate::objects::Foreign;
+use crate::process::Own;
 use crate::queue::CompletionPort;
 
 /// Set in every handle.
 const MARK: u64 = 1 << 62;
 /// Where the generation stands, and of how many bits it is.
 const GENERATION_AT: u32 = 32;
-const GENERATION: u64 = (1 << 30) - 1;
+const GENERATION_BITS: u32 = 30;
+const GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Where the place stands.
 const PLACE_AT: u32 = 2;
 
@@ -39,10 +45,33 @@ pub(crate) enum Object {
     Foreign(Arc<Foreign>),
 }
 
-#[derive(Default)]
 struct Place {
-    generation: u64,
-    object: Option<Object>,
+    /// The generation of the handle that is open, or of the next one, and whether one is: [`OPEN`]. Changed
+    /// with the object locked; a forked child looks at its parent's where that is locked for ever.
+    state: AtomicU64,
+    object: RwLock<Option<Object>>,
+}
+
+/// Set in the state of a place whose handle is open.
+const OPEN: u64 = 1 << GENERATION_BITS;
+
+impl Place {
+    fn new(generation: u64) -> Self {
+        Self { state: AtomicU64::new(generation), object: RwLock::new(None) }
+    }
+
+    fn generation(&self) -> u64 {
+        self.state.load(Acquire) & GENERATION
+    }
+
+    /// Whether the handle of this generation is open.
+    fn is_open(&self, generation: u64) -> bool {
+        self.state.load(Acquire) == generation | OPEN
+    }
+
+    fn next_generation(&self) -> u64 {
+        (self.generation() + 1) & GENERATION
+    }
 }
 
 #[derive(Default)]
@@ -52,22 +81,143 @@ struct Free {
     places: VecDeque<usize>,
 }
 
-type Chunk = Box<[RwLock<Place>]>;
+type Chunk = Box<[Place]>;
 
-static TABLE: [OnceLock<Chunk>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
-static FREE: Mutex<Free> = Mutex::new(Free { next: 0, places: VecDeque::new() });
+/// The handles of one process.
+pub(crate) struct Table {
+    chunks: [OnceLock<Chunk>; CHUNKS],
+    free: Mutex<Free>,
+    /// Those that it has inherited. Their locks are not for it to wait for.
+    parent: Option<&'static Self>,
+}
 
-fn place(number: usize) -> Option<&'static RwLock<Place>> {
-    TABLE.get(number / CHUNK)?.get()?.get(number % CHUNK)
+pub(crate) static TABLE: Own<Table> = Own::new();
+
+fn table() -> &'static Table {
+    TABLE.get(Table::new)
+}
+
+impl Table {
+    fn new(parent: Option<&'static Self>) -> Box<Self> {
+        let chunks = [const { OnceLock::new() }; CHUNKS];
+        Box::new(Self { chunks, free: Mutex::default(), parent })
+    }
+
+    fn place(&self, number: usize) -> Option<&Place> {
+        self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    }
+
+    /// A generation in which neither this process nor one that it comes from has given out this place.
+    fn unused_generation(&self, number: usize) -> u64 {
+        match (self.place(number), self.parent) {
+            (Some(place), _) => place.next_generation(),
+            (None, Some(parent)) => parent.unused_generation(number),
+            (None, None) => 1,
+        }
+    }
+
+    fn open(&self, object: impl FnOnce(u64) -> Result<Object, u32>) -> Result<Handle, u32> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = if free.places.len() > REST || free.next == CHUNK * CHUNKS {
+            free.places.pop_front().ok_or(code::NO_SYSTEM_RESOURCES)?
+        } else {
+            free.next += 1;
+            free.next - 1
+        };
+        drop(free);
+        let new = |place| {
+            let number = number / CHUNK * CHUNK + place;
+            Place::new(self.parent.map_or(1, |parent| parent.unused_generation(number)))
+        };
+        let chunk = self.chunks[number / CHUNK].get_or_init(|| (0..CHUNK).map(new).collect());
+        let place = &chunk[number % CHUNK];
+        let mut room = place.object.write().unwrap_or_else(PoisonError::into_inner);
+        let generation = place.generation();
+        let handle = handle_of(number, generation);
+        match object(handle) {
+            Ok(object) => {
+                *room = Some(object);
+                place.state.store(generation | OPEN, Release);
+                let handle = usize::try_from(handle).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
+                Ok(std::ptr::without_provenance_mut::<c_void>(handle))
+            }
+            Err(code) => {
+                place.state.store(place.next_generation(), Release);
+                drop(room);
+                self.release(number);
+                Err(code)
+            }
+        }
+    }
+
+    fn release(&self, number: usize) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
+    }
+
+    /// What a handle of this process, or of one that it comes from, stands for.
+    fn find<R>(
+        &self,
+        number: usize,
+        generation: u64,
+        as_kind: impl FnOnce(&Object) -> Option<R>,
+    ) -> Option<R> {
+        if let Some(place) = self.place(number)
+            && place.is_open(generation)
+        {
+            let object = place.object.read().unwrap_or_else(PoisonError::into_inner);
+            return object.as_ref().filter(|_| place.is_open(generation)).and_then(as_kind);
+        }
+        let mut inherited = self.parent;
+        while let Some(table) = inherited {
+            if let Some(place) = table.place(number)
+                && place.is_open(generation)
+            {
+                // Refused only if the handle was just being closed when the process was forked.
+                let object = place.object.try_read().ok()?;
+                return object.as_ref().and_then(as_kind);
+            }
+            inherited = table.parent;
+        }
+        None
+    }
+
+    /// Takes an object out of the table: from now on its handle is nobody's. What is inherited stays
+    /// where it is if it was in use when the process was forked.
+    fn close(&self, number: usize, generation: u64) -> Result<Option<Object>, u32> {
+        let close = |place: &Place| {
+            let next = place.next_generation();
+            place.state.compare_exchange(generation | OPEN, next, AcqRel, Acquire).is_ok()
+        };
+        if let Some(place) = self.place(number) {
+            let mut object = place.object.write().unwrap_or_else(PoisonError::into_inner);
+            if close(place) {
+                let object = object.take();
+                self.release(number);
+                return Ok(object);
+            }
+        }
+        let mut inherited = self.parent;
+        while let Some(table) = inherited {
+            if let Some(place) = table.place(number)
+                && close(place)
+            {
+                return Ok(place.object.try_write().ok().and_then(|mut object| object.take()));
+            }
+            inherited = table.parent;
+        }
+        Err(code::INVALID_HANDLE)
+    }
 }
 
 /// The place and the generation in a handle, if it has the shape of one.
-fn parts(handle: Handle) -> Option<(&'static RwLock<Place>, u64)> {
+fn parts(handle: Handle) -> Result<(usize, u64), u32> {
     let bits = handle.addr() as u64;
-    let number = usize::try_from((bits & u64::from(u32::MAX)) >> PLACE_AT).ok()?;
+    let number = (bits & u64::from(u32::MAX)) >> PLACE_AT;
     let generation = bits >> GENERATION_AT & GENERATION;
-    let is_one = handle_of(number, generation) == bits;
-    if is_one { place(number).map(|place| (place, generation)) } else { None }
+    match usize::try_from(number) {
+        Ok(number) if handle_of(number, generation) == bits => Ok((number, generation)),
+        _ => Err(code::INVALID_HANDLE),
+    }
 }
 
 fn handle_of(number: usize, generation: u64) -> u64 {
@@ -76,35 +226,7 @@ fn handle_of(number: usize, generation: u64) -> u64 {
 
 /// A handle for an object. It is told what the handle will be before it can be found by it.
 pub(crate) fn open(object: impl FnOnce(u64) -> Result<Object, u32>) -> Result<Handle, u32> {
-    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = if free.places.len() > REST || free.next == CHUNK * CHUNKS {
-        free.places.pop_front().ok_or(code::NO_SYSTEM_RESOURCES)?
-    } else {
-        free.next += 1;
-        free.next - 1
-    };
-    drop(free);
-    let chunk = TABLE[number / CHUNK]
-        .get_or_init(|| (0..CHUNK).map(|_| RwLock::new(Place::default())).collect());
-    let mut place = chunk[number % CHUNK].write().unwrap_or_else(PoisonError::into_inner);
-    place.generation = (place.generation + 1) & GENERATION;
-    let handle = handle_of(number, place.generation);
-    match object(handle) {
-        Ok(object) => {
-            place.object = Some(object);
-            let handle = usize::try_from(handle).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
-            Ok(std::ptr::without_provenance_mut::<c_void>(handle))
-        }
-        Err(code) => {
-            drop(place);
-            release(number);
-            Err(code)
-        }
-    }
-}
-
-fn release(number: usize) {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
+    table().open(object)
 }
 
 /// What a handle stands for.
@@ -112,14 +234,8 @@ pub(crate) fn find<R>(
     handle: Handle,
     as_kind: impl FnOnce(&Object) -> Option<R>,
 ) -> Result<R, u32> {
-    let (place, generation) = parts(handle).ok_or(code::INVALID_HANDLE)?;
-    let place = place.read().unwrap_or_else(PoisonError::into_inner);
-    match &place.object {
-        Some(object) if place.generation == generation => {
-            as_kind(object).ok_or(code::INVALID_HANDLE)
-        }
-        _ => Err(code::INVALID_HANDLE),
-    }
+    let (number, generation) = parts(handle)?;
+    table().find(number, generation, as_kind).ok_or(code::INVALID_HANDLE)
 }
 
 thread_local! {
@@ -155,26 +271,22 @@ pub(crate) fn is_open(name: u64) -> bool {
     })
 }
 
-/// Takes an object out of the table: from now on its handle is nobody's.
-pub(crate) fn close(handle: Handle) -> Result<Object, u32> {
-    let (place, generation) = parts(handle).ok_or(code::INVALID_HANDLE)?;
-    let mut place = place.write().unwrap_or_else(PoisonError::into_inner);
-    if place.generation != generation {
-        return Err(code::INVALID_HANDLE);
-    }
-    let object = place.object.take().ok_or(code::INVALID_HANDLE)?;
-    if let Object::Port(port) = &object {
+/// Takes an object out of the table: from now on its handle is nobody's. `None` if it was inherited, and
+/// cannot be taken any more.
+pub(crate) fn close(handle: Handle) -> Result<Option<Object>, u32> {
+    let (number, generation) = parts(handle)?;
+    let object = table().close(number, generation)?;
+    if let Some(Object::Port(port)) = &object {
         // Threads that have used it do not look here.
         port.close();
     }
-    drop(place);
-    let number = (handle.addr() & u32::MAX as usize) >> PLACE_AT;
-    release(number);
     Ok(object)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn new_port() -> Handle {
@@ -192,13 +304,80 @@ mod tests {
 
     #[test]
     fn a_place_that_is_used_again_has_another_handle() {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for _ in 0..1000 {
             let handle = new_port();
             assert!(seen.insert(handle));
             assert!(close(handle).is_ok());
         }
         assert!(seen.iter().all(|handle| port(*handle).is_err()));
+    }
+
+    /// A table, and one of a child that was forked from its process.
+    fn parent_and_child() -> (&'static Table, &'static Table) {
+        let parent: &Table = Box::leak(Table::new(None));
+        (parent, Box::leak(Table::new(Some(parent))))
+    }
+
+    fn new_port_in(table: &Table) -> (usize, u64) {
+        let port = |name| CompletionPort::new(name, 1).map(|port| Object::Port(Arc::new(port)));
+        parts(table.open(port).unwrap()).unwrap()
+    }
+
+    fn is_found(table: &Table, (number, generation): (usize, u64)) -> bool {
+        table.find(number, generation, |_| Some(())).is_some()
+    }
+
+    #[test]
+    fn a_child_gives_out_no_handle_that_it_has_inherited() {
+        let (parent, child) = parent_and_child();
+        let mut seen: HashSet<_> = (0..100).map(|_| new_port_in(parent)).collect();
+        for (number, generation) in seen.iter().copied().take(80) {
+            assert!(parent.close(number, generation).is_ok());
+        }
+        let grandchild: &Table = Box::leak(Table::new(Some(child)));
+        for table in [child, grandchild] {
+            for _ in 0..100 {
+                let handle = new_port_in(table);
+                assert!(seen.insert(handle));
+                assert!(table.close(handle.0, handle.1).is_ok_and(|object| object.is_some()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_child_finds_what_it_has_inherited_and_closes_it_once() {
+        let (parent, child) = parent_and_child();
+        let grandchild: &Table = Box::leak(Table::new(Some(child)));
+        for table in [child, grandchild] {
+            let inherited = new_port_in(parent);
+            let (number, generation) = inherited;
+            assert!(is_found(table, inherited));
+            assert!(!is_found(table, (number, generation + 1)));
+            assert!(table.close(number, generation + 1).is_err());
+            assert!(table.close(number, generation).is_ok_and(|object| object.is_some()));
+            assert!(!is_found(table, inherited));
+            assert!(table.close(number, generation).is_err());
+        }
+    }
+
+    /// Whatever is locked in a parent is locked for ever in its child.
+    #[test]
+    fn a_child_waits_for_no_lock_of_its_parents() {
+        let (parent, child) = parent_and_child();
+        let (number, generation) = new_port_in(parent);
+        let inherited = parent.place(number).unwrap();
+        let _free = parent.free.lock().unwrap();
+        {
+            let _read = inherited.object.read().unwrap();
+            assert!(is_found(child, (number, generation)));
+        }
+        let _locked = inherited.object.write().unwrap();
+        assert!(!is_found(child, (number, generation)));
+        assert!(child.close(number, generation).is_ok_and(|object| object.is_none()));
+        assert!(child.close(number, generation).is_err());
+        let (number, generation) = new_port_in(child);
+        assert!(child.close(number, generation).is_ok());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! A port of this library is a [`Port`](completion_port::Port) whose keys and messages are plain words.
 //! What it adds: handles that are checked ([`handles`]), which registration a descriptor's number stands
 //! for ([`numbers`]), the codes of errors ([`errors`]), and socket calls that report in those codes
-//! ([`sockets`]).
+//! ([`sockets`]). What it knows it knows for one process; a forked child begins anew ([`process`]).
 //!
 //! Each exported function is called in [`errors::guarded`], so that no panic reaches the caller.
 
@@ -15,5 +15,6 @@ pub mod modules;
 pub mod notifications;
 pub mod numbers;
 pub mod objects;
+mod process;
 pub mod queue;
 pub mod sockets;

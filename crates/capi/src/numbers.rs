@@ -3,20 +3,24 @@
 //!
 //! The port knows registrations by their names, callers by numbers, which they close and get again.
 //! One lock for each number is held while its registration is changed, and taken before any lock of a
-//! port. Entries never move and are never given back, so that a key can point to one.
+//! port. Entries never move and are never given back, so that a key can point to one. A forked child has
+//! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::os::fd::RawFd;
+use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
+    Ordering::Relaxed, Ordering::Release,
 };
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use completion_port::{Hints, Id};
 
 use crate::abi::Handle;
 use crate::errors::guarded;
 use crate::handles;
+use crate::process::Own;
 use crate::queue::CompletionPort;
 use crate::sockets;
 
@@ -94,33 +98,102 @@ pub(crate) struct Number {
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1 << 15;
 
-static TABLE: [OnceLock<Box<[Number]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+type Chunk = [Number; CHUNK];
 
-fn new_chunk() -> Box<[Number]> {
-    let new = || Number {
-        state: Mutex::default(),
-        packets: AtomicU64::new(0),
-        read_drained: AtomicU64::new(0),
-        write_full: AtomicU64::new(0),
-        is_plain_stream: AtomicBool::new(false),
-        has_time: AtomicBool::new(false),
-    };
-    (0..CHUNK).map(|_| new()).collect()
+/// The entries of one process.
+pub(crate) struct Table {
+    chunks: [AtomicPtr<Chunk>; CHUNKS],
+    /// Those of the process that it was forked from, of which only what is in atomics is ever looked at.
+    parent: Option<&'static Self>,
+}
+
+pub(crate) static TABLE: Own<Table> = Own::new();
+
+impl Table {
+    fn new(parent: Option<&'static Self>) -> Box<Self> {
+        let layout = Layout::new::<Self>();
+        // Large, and hardly any of it is ever touched: memory that the system has zeroed.
+        // SAFETY: `alloc_zeroed` demands a layout that is not empty.
+        // - it is that of many pointers.
+        let place = unsafe { alloc_zeroed(layout) }.cast::<Self>();
+        if place.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: `from_raw` demands a value of that type, allocated as a box would, that nobody else has.
+        // - a value: pointers that are null, and no parent, if all bits are zero;
+        // - allocated so: by the global allocator, with the layout of the type.
+        let mut table = unsafe { Box::from_raw(place) };
+        table.parent = parent;
+        table
+    }
+
+    fn find(&self, number: usize) -> Option<&Number> {
+        let chunk = self.chunks.get(number / CHUNK)?.load(Acquire);
+        // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
+        // - only `make` stores another pointer than null here: to what it has leaked.
+        unsafe { chunk.as_ref() }?.get(number % CHUNK)
+    }
+
+    /// The entry of a number, made if there is none; `None` if the number is beyond all.
+    #[cold]
+    fn make(&self, number: usize) -> Option<&Number> {
+        let place = self.chunks.get(number / CHUNK)?;
+        let new = |at| {
+            let number = number / CHUNK * CHUNK + at;
+            Number::new(self.parent.is_some_and(|parent| parent.has_time(number)))
+        };
+        let chunk: Box<[Number]> = (0..CHUNK).map(new).collect();
+        let chunk: Box<Chunk> = chunk.try_into().ok()?;
+        let chunk = Box::into_raw(chunk);
+        if place.compare_exchange(ptr::null_mut(), chunk, AcqRel, Acquire).is_err() {
+            // SAFETY: `from_raw` demands a pointer of `into_raw` that nobody else uses.
+            // - it was made just now, and not shown to anybody.
+            drop(unsafe { Box::from_raw(chunk) });
+        }
+        self.find(number)
+    }
+
+    /// Whether reads or writes on a number may end because their time is over, as far as is known here or
+    /// was in the process that this one was forked from.
+    fn has_time(&self, number: usize) -> bool {
+        match (self.find(number), self.parent) {
+            (Some(number), _) => number.has_time.load(Relaxed),
+            (None, Some(parent)) => parent.has_time(number),
+            (None, None) => false,
+        }
+    }
 }
 
 /// The entry of a number, if it or one beside it was ever used.
 pub(crate) fn find(descriptor: RawFd) -> Option<&'static Number> {
-    let number = usize::try_from(descriptor).ok()?;
-    TABLE.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    TABLE.find()?.find(usize::try_from(descriptor).ok()?)
 }
 
 /// The entry of a number; `None` if it cannot be one.
 pub(crate) fn entry(descriptor: RawFd) -> Option<&'static Number> {
     let number = usize::try_from(descriptor).ok()?;
-    TABLE.get(number / CHUNK)?.get_or_init(new_chunk).get(number % CHUNK)
+    let table = TABLE.get(Table::new);
+    table.find(number).or_else(|| table.make(number))
+}
+
+/// Whether reads or writes on a number may end because their time is over.
+pub(crate) fn has_time(descriptor: RawFd) -> bool {
+    let table = TABLE.find().or_else(|| TABLE.inherited());
+    usize::try_from(descriptor).is_ok_and(|number| table.is_some_and(|it| it.has_time(number)))
 }
 
 impl Number {
+    fn new(has_time: bool) -> Self {
+        Self {
+            state: Mutex::default(),
+            packets: AtomicU64::new(0),
+            read_drained: AtomicU64::new(0),
+            write_full: AtomicU64::new(0),
+            is_plain_stream: AtomicBool::new(false),
+            has_time: AtomicBool::new(has_time),
+        }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,10 +217,6 @@ impl Number {
     /// A limit of time was set for its reads or writes.
     pub(crate) fn set_time(&self) {
         self.has_time.store(true, Relaxed);
-    }
-
-    pub(crate) fn has_time(&self) -> bool {
-        self.has_time.load(Relaxed)
     }
 
     /// It is no stream whose short reads tell anything.
@@ -220,18 +289,22 @@ pub(crate) fn retire(descriptor: RawFd) {
     }
 }
 
-static CHECKED: OnceLock<AtomicBool> = OnceLock::new();
-
-fn checked() -> &'static AtomicBool {
-    CHECKED.get_or_init(|| {
-        let set = std::env::var_os("COMPLETION_PORT_CHECKED");
-        AtomicBool::new(set.is_some_and(|value| !value.is_empty() && value != "0"))
-    })
-}
+/// Whether the checked mode is on; unless that has been said, the environment says it.
+static CHECKED: AtomicU8 = AtomicU8::new(UNSAID);
+const OFF: u8 = 0;
+const ON: u8 = 1;
+const UNSAID: u8 = 2;
 
 /// Whether each change asks the kernel first if the number still names what was registered.
 pub(crate) fn is_checked() -> bool {
-    checked().load(Relaxed)
+    if CHECKED.load(Relaxed) == UNSAID {
+        let set = std::env::var_os("COMPLETION_PORT_CHECKED");
+        let said =
+            if set.is_some_and(|value| !value.is_empty() && value != "0") { ON } else { OFF };
+        // Unless another thread has said it meanwhile.
+        let _ = CHECKED.compare_exchange(UNSAID, said, Relaxed, Relaxed);
+    }
+    CHECKED.load(Relaxed) == ON
 }
 
 /// Whatever `descriptor` stood for has ended: it is about to be closed, or was.
@@ -244,5 +317,37 @@ pub extern "C" fn cp_forget(descriptor: i32) {
 /// whether it did so before.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_set_checked(on: i32) -> i32 {
-    guarded(0, || i32::from(checked().swap(on != 0, Relaxed)))
+    guarded(0, || {
+        let on = if on != 0 { ON } else { OFF };
+        // Asked first, so that it has been said.
+        let _ = is_checked();
+        i32::from(CHECKED.swap(on, Relaxed) == ON)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_knows_nothing_of_its_parents_numbers_but_their_times() {
+        let parent: &Table = Box::leak(Table::new(None));
+        let [plain, timed] = [3, CHUNK + 3];
+        for number in [plain, timed] {
+            assert!(parent.find(number).is_none());
+            parent.make(number).unwrap();
+        }
+        parent.find(timed).unwrap().set_time();
+        // Locked for ever, as in a child.
+        let _locked = [plain, timed].map(|number| parent.find(number).unwrap().lock());
+        let child: &Table = Box::leak(Table::new(Some(parent)));
+        for number in [plain, timed] {
+            assert!(child.find(number).is_none());
+            assert_eq!(child.has_time(number), number == timed);
+            let own = child.make(number).unwrap();
+            assert!(own.lock().registered.is_none());
+            assert_eq!(child.has_time(number), number == timed);
+        }
+        assert!(child.make(CHUNK * CHUNKS).is_none(), "it is beyond all");
+    }
 }

@@ -194,7 +194,7 @@ fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int
     if !failed
         || errno() != errno_of_time
         || flags & libc::MSG_DONTWAIT != 0
-        || !numbers::find(descriptor).is_some_and(Number::has_time)
+        || !numbers::has_time(descriptor)
     {
         return;
     }

@@ -1,0 +1,94 @@
+//! Tables that each process has for itself.
+//!
+//! A forked child has a copy of its parent's tables, locks included, and not the threads that held them:
+//! such a lock is held for ever. So the child begins with tables of its own, in which nothing is locked
+//! and nothing is known. The C library tells of the fork as it tells its own parts, which is where malloc
+//! becomes usable in the child; nothing here would work in a child of which it does not know.
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
+
+use crate::{handles, numbers};
+
+/// Something of which each process has one, made when it is first wanted and never given up.
+pub(crate) struct Own<T: 'static> {
+    own: AtomicPtr<T>,
+    /// What the parent had, if the process was forked.
+    inherited: AtomicPtr<T>,
+}
+
+impl<T: Sync> Own<T> {
+    pub(crate) const fn new() -> Self {
+        Self { own: AtomicPtr::new(ptr::null_mut()), inherited: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// What this process has, if it was made.
+    #[inline]
+    pub(crate) fn find(&self) -> Option<&'static T> {
+        let own = self.own.load(Acquire);
+        // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
+        // - only `make` stores another pointer than null here: to what it has leaked.
+        unsafe { own.as_ref() }
+    }
+
+    /// The same, and made if it was not. `make` is told of the parent's.
+    #[inline]
+    pub(crate) fn get(&self, make: impl FnOnce(Option<&'static T>) -> Box<T>) -> &'static T {
+        self.find().unwrap_or_else(|| self.make(make))
+    }
+
+    /// What the process had from which this one was forked, unless this process has its own by now.
+    pub(crate) fn inherited(&self) -> Option<&'static T> {
+        // SAFETY: as in `find`: it was there before the fork.
+        unsafe { self.inherited.load(Relaxed).as_ref() }
+    }
+
+    #[cold]
+    fn make(&self, make: impl FnOnce(Option<&'static T>) -> Box<T>) -> &'static T {
+        // First: there is never a table that a child would take for its own.
+        notice_forks();
+        let made = Box::into_raw(make(self.inherited()));
+        let known = match self.own.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
+            Ok(_) => made,
+            Err(known) => {
+                // SAFETY: `from_raw` demands a pointer of `into_raw` that nobody else uses.
+                // - it was made just now, and not shown to anybody.
+                drop(unsafe { Box::from_raw(made) });
+                known
+            }
+        };
+        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type
+        // allows.
+        // - it was leaked, by this call or by another one.
+        unsafe { &*known }
+    }
+
+    /// This process is a child that was forked just now.
+    fn pass_on(&self) {
+        let own = self.own.swap(ptr::null_mut(), Relaxed);
+        if !own.is_null() {
+            self.inherited.store(own, Relaxed);
+        }
+    }
+}
+
+/// In a forked child, before anything else runs there. Does what a signal handler may.
+extern "C" fn begin_child() {
+    handles::TABLE.pass_on();
+    numbers::TABLE.pass_on();
+}
+
+fn notice_forks() {
+    static NOTICED: AtomicBool = AtomicBool::new(false);
+    if !NOTICED.load(Acquire) {
+        // Twice, if two threads come at once: as good.
+        // SAFETY: pthread_atfork(3) demands functions that may be called as long as the library is there,
+        // in a child while it has but one thread.
+        // - a plain function, which stores to atomics.
+        let refused = unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
+        NOTICED.store(refused == 0, Release);
+    }
+}
