@@ -58,6 +58,10 @@ impl CompletionPort {
             return Ok(());
         }
         let descriptor = RawFd::try_from(entry.socket).map_err(|_| code::WSAENOTSOCK)?;
+        if numbers::find(descriptor).is_none() {
+            // Nothing is kept for a number that names nothing.
+            sockets::protocol(descriptor)?;
+        }
         let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
         let mut state = number.lock();
         if numbers::is_checked()

@@ -667,14 +667,17 @@ pub unsafe extern "C" fn cp_setsockopt(
                 tv_usec: (milliseconds % 1000 * 1000).into(),
             };
             let size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
-            if let Some(number) = numbers::entry(descriptor) {
-                number.set_time();
-            }
             // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
             // - valid: `time` is a local of that size.
-            return unsafe {
+            let done = unsafe {
                 libc::setsockopt(descriptor, level, name, (&raw const time).cast(), size)
             };
+            if done == 0
+                && let Some(number) = numbers::entry(descriptor)
+            {
+                number.set_time();
+            }
+            return done;
         }
         // SAFETY: as the caller says.
         unsafe { libc::setsockopt(descriptor, level, name, value, size) }

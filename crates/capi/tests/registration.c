@@ -6,6 +6,8 @@
 #include <completion_port.h>
 
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 
 #include "check.h"
@@ -293,6 +295,32 @@ static void what_is_no_socket_is_told_for_its_entry(void)
     CHECK_IS(closesocket(good), 0);
 }
 
+/* The most memory that the program has had so far, in KiB. */
+static long peak_memory(void)
+{
+    struct rusage usage;
+    CHECK_IS(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* Row 16: whatever numbers a program makes up. */
+static void a_number_that_is_no_socket_costs_no_memory(void)
+{
+    const long before = peak_memory();
+    const DWORD time = 1;
+    const int numbers = is_slow() ? 100 : 10000;
+    int i;
+    for (i = 1; i <= numbers; i++) {
+        SOCKET s = (SOCKET)i * 1600;
+        CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ON), WSAENOTSOCK);
+        CHECK_IS(unregister(port, s), WSAENOTSOCK);
+        CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (const char *)&time, sizeof time), WSAENOTSOCK);
+        CHECK_SOCKET_ERROR(closesocket(s), WSAENOTSOCK);
+    }
+    CHECK_IS(enable(port, (SOCKET)INT_MAX, 1, FILTER_OUT, LEVEL_ON), WSAENOTSOCK);
+    CHECK(peak_memory() - before < 64 * 1024);
+}
+
 static void a_socket_may_be_in_any_state_and_family(void)
 {
     struct sockaddr_in address;
@@ -344,6 +372,7 @@ int main(void)
     what_is_being_removed_gets_the_same_answers_in_either_mode();
     no_operation_is_no_error();
     what_is_no_socket_is_told_for_its_entry();
+    a_number_that_is_no_socket_costs_no_memory();
     a_socket_may_be_in_any_state_and_family();
     CHECK_IS(CloseHandle(port), TRUE);
     return finish();

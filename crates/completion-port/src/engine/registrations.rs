@@ -92,8 +92,9 @@ impl Engine {
         } else {
             let attach = || self.backend.attach(descriptor, name);
             let adopt = || self.backend.adopt(descriptor, name);
-            let claimed =
-                self.backend.descriptors().claim(descriptor, self.number, name, attach, adopt);
+            let detach = || self.backend.detach(descriptor);
+            let table = self.backend.descriptors();
+            let claimed = table.claim(descriptor, self.number, name, attach, adopt, detach);
             claimed.map_err(|claim| match claim {
                 Claim::Refused(fault) => failed(fault.kind).with_code(fault.code),
                 Claim::Elsewhere => failed(ErrorKind::AlreadyRegistered).on_another_port(),

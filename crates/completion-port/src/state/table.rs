@@ -92,8 +92,9 @@ impl Descriptors {
 
     /// Claims `descriptor` for the registration `token` of `port`. `attach` asks the kernel;
     /// `adopt` is asked instead if the kernel's set has what the number names, but no registration
-    /// does: the number was closed, and then made to name the same object again. Both are called with
-    /// the number's lock held. A stale registration of the number is retired.
+    /// does: the number was closed, and then made to name the same object again. `detach` takes either
+    /// back, if there is no memory to note it. All are called with the number's lock held. A stale
+    /// registration of the number is retired.
     pub(crate) fn claim(
         &self,
         descriptor: Descriptor,
@@ -101,17 +102,11 @@ impl Descriptors {
         token: u64,
         attach: impl FnOnce() -> Result<(), Fault>,
         adopt: impl FnOnce() -> Result<(), Fault>,
+        detach: impl FnOnce(),
     ) -> Result<(), Claim> {
         let (shard, place) = Self::place(descriptor).map_err(Claim::Refused)?;
         let mut entries = locked(&self.shards[shard]);
-        if entries.len() <= place {
-            let more = place + 1 - entries.len();
-            if entries.try_reserve(more).is_err() {
-                return Err(Claim::Refused(Fault { kind: ErrorKind::OutOfMemory, code: None }));
-            }
-            entries.resize(place + 1, FREE);
-        }
-        let former = entries[place];
+        let former = entries.get(place).copied().unwrap_or(FREE);
         let holder = if former.port == 0 { None } else { self.holder(former.port) };
         if let Some(holder) = &holder
             && former.port != port
@@ -129,6 +124,15 @@ impl Descriptors {
                 adopt().map_err(Claim::Refused)?;
             }
             outcome => outcome.map_err(Claim::Refused)?,
+        }
+        if entries.len() <= place {
+            // Not before: a number that names nothing may be as high as it likes.
+            let more = place + 1 - entries.len();
+            if entries.try_reserve(more).is_err() {
+                detach();
+                return Err(Claim::Refused(Fault { kind: ErrorKind::OutOfMemory, code: None }));
+            }
+            entries.resize(place + 1, FREE);
         }
         entries[place] = Entry { port, token };
         drop(entries);

@@ -54,7 +54,27 @@ impl Clone for Fragile {
     }
 }
 
+/// The most memory that this process has had so far, in KiB.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse().unwrap())
+}
+
 on_every_system! {
+    fn a_number_that_names_nothing_costs_no_memory(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let before = peak_memory();
+        for number in [i32::MAX, i32::MAX - 16, 1 << 30, 1 << 28, -1, i32::MIN] {
+            let refused = port.register_number(number, 7, ONCE).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::BadDescriptor, "{number}");
+            assert_eq!(*refused.value(), 7);
+        }
+        assert_eq!(port.stats().registered, 0);
+        // Other tests have some meanwhile.
+        assert!(peak_memory() - before < 256 * 1024);
+    }
+
     fn a_one_shot_packet_without_a_token_leaves_the_registration_disabled(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
