@@ -64,7 +64,8 @@ pub enum ErrorKind {
     Forked,
     /// The key is out with a handler, which alone can arm the registration.
     KeyHeld,
-    /// The descriptor cannot be watched: a regular file or a directory, for instance.
+    /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
+    /// port itself is made of.
     NotPollable,
     /// The id names no registration, or one that has ended.
     NotRegistered,

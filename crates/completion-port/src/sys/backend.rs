@@ -21,8 +21,8 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Watches `descriptor` until it is detached or closed. Every change to readable, writable,
     /// half-closed, hung-up or failed gives an [`Edge`] with `token`, and so does what holds now.
-    /// Refused if the set has this descriptor already, if the system cannot watch it, or for want
-    /// of memory, watches or descriptors; nothing has changed then.
+    /// Refused if the set has this descriptor already, if the system cannot watch it or it is part of the
+    /// back end itself, or for want of memory, watches or descriptors; nothing has changed then.
     fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault>;
 
     /// Watches `descriptor`, which the set has already under a token of a registration that has ended,

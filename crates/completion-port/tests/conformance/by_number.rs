@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
-use testkit::{Socket, System, on_every_system};
+use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+
+use crate::threads::settle;
 
 const ONCE: Terms = Terms::new(Interest::IN, false, true);
 
@@ -476,5 +478,42 @@ fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
         let read = far.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..read]);
         port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
+    }
+}
+
+/// What a port itself is made of. A simulated kernel's ports have no descriptors; in a process of its own,
+/// in which no other test opens any.
+#[test]
+fn the_ports_own_descriptors_are_refused_epoll() {
+    if !in_a_process_of_its_own("by_number::the_ports_own_descriptors_are_refused_epoll") {
+        return;
+    }
+    for system in [System::native, System::spread] {
+        testkit::run(system, |system| {
+            let before = testkit::descriptors::open();
+            let port = system.port::<usize, usize>(1);
+            let mut own = testkit::descriptors::open();
+            own.retain(|number, _| !before.contains_key(number));
+            assert!(own.len() >= 2, "{own:?}");
+            for (number, name) in &own {
+                let refused = port.register_number(*number, 7, ONCE).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::NotPollable, "{name}");
+            }
+            // It hears of posts while it is in the kernel's wait, and of sockets.
+            let (near, far) = system.tcp_pair();
+            register(&port, &near, 8, ONCE);
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    port.wait_cloned(&mut batch, system.soon()).unwrap().count()
+                });
+                settle(system, &port, 1);
+                port.post(1).unwrap();
+                assert_eq!(waiter.join().unwrap(), 1);
+            });
+            far.write(b"x").unwrap();
+            let mut batch = Batch::new();
+            assert_eq!(port.wait_cloned(&mut batch, system.soon()).unwrap().count(), 1);
+        });
     }
 }

@@ -219,6 +219,13 @@ impl Epoll {
         add(top, self.sets[number].as_raw_fd(), libc::EPOLLIN as u32, number as u64)
     }
 
+    /// Whether a descriptor is one of those that make the port work. Its wake-up is watched already, under
+    /// a token that no registration may take away.
+    fn consists_of(&self, descriptor: Descriptor) -> bool {
+        let mut parts = self.sets.iter().chain(&self.top).chain([&self.wake]);
+        parts.any(|part| part.as_raw_fd() == descriptor)
+    }
+
     fn set_of(&self, descriptor: Descriptor) -> &OwnedFd {
         &self.sets[descriptor.cast_unsigned() as usize & (self.sets.len() - 1)]
     }
@@ -295,6 +302,9 @@ impl Backend for Epoll {
     }
 
     fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        if self.consists_of(descriptor) {
+            return Err(Fault { kind: ErrorKind::NotPollable, code: None });
+        }
         add(self.set_of(descriptor), descriptor, WATCHED, token)
     }
 
