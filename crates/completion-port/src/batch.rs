@@ -3,7 +3,8 @@
 use crate::engine::Scratch;
 
 /// Room for the packets of one wait: how many are taken at most, and the buffers for asking the
-/// kernel, allocated once and used again by each wait.
+/// kernel, which each wait uses again. They grow when the kernel has more for a thread that is alone at its
+/// port than fits into them, and is wanted.
 ///
 /// One batch for each thread; it may serve several ports in turn.
 ///
@@ -18,7 +19,7 @@ pub struct Batch {
     pub(crate) scratch: Scratch,
 }
 
-/// The packets of a wait unless the caller says otherwise, and the edges asked for at once.
+/// The packets of a wait unless the caller says otherwise.
 const USUAL: usize = 64;
 
 impl Batch {
@@ -31,25 +32,12 @@ impl Batch {
     /// Room for `capacity` packets. With room for none, a wait returns at once and takes nothing.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        let room = capacity.max(USUAL);
-        let scratch = Scratch {
-            edges: Vec::with_capacity(room),
-            probes: Vec::with_capacity(room),
-            nodes: Vec::with_capacity(room),
-        };
-        Self { capacity, scratch }
+        Self { capacity, scratch: Scratch::new() }
     }
 
-    /// From now on a wait takes at most `capacity` packets. Allocates if the kernel has never been
-    /// asked for so many at once.
+    /// From now on a wait takes at most `capacity` packets.
     pub fn set_capacity(&mut self, capacity: usize) {
-        /// The kernel is not asked for more at once, however much room there is.
-        const MOST: usize = 1024;
         self.capacity = capacity;
-        let room = capacity.clamp(USUAL, MOST);
-        self.scratch.edges.reserve(room);
-        self.scratch.probes.reserve(room);
-        self.scratch.nodes.reserve(room);
     }
 
     /// How many packets a wait takes at most.

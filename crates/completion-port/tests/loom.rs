@@ -961,6 +961,7 @@ fn scratch() -> Scratch {
         edges: Vec::with_capacity(4),
         probes: Vec::with_capacity(4),
         nodes: Vec::with_capacity(4),
+        is_filled: false,
     }
 }
 

@@ -17,12 +17,44 @@ use crate::state::slot::{Delivery, Next, Slot, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
 use crate::sys::backend::ThreadHandle;
 
-/// What a thread brings to a wait: room to work in, allocated once.
-#[derive(Debug, Default)]
+/// What a thread brings to a wait: room to work in.
+#[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) edges: Vec<Edge>,
     pub(crate) probes: Vec<Probe>,
     pub(crate) nodes: Vec<Node>,
+    /// The kernel had as many edges as there was room for when it was last asked: it may have more.
+    pub(crate) is_filled: bool,
+}
+
+/// Edges that the kernel is asked for at once where several threads may run, which would wait for each
+/// other's, and at first by one that is alone; and at most.
+const EDGES: [usize; 2] = [64, 1024];
+
+impl Scratch {
+    /// The usual room.
+    pub(crate) fn new() -> Self {
+        Self {
+            edges: Vec::with_capacity(EDGES[0]),
+            probes: Vec::with_capacity(EDGES[0]),
+            nodes: Vec::with_capacity(EDGES[0]),
+            is_filled: false,
+        }
+    }
+
+    /// Makes room for twice as many edges, if that is not too many.
+    fn grow(&mut self) {
+        let wanted = (2 * self.edges.capacity()).min(EDGES[1]);
+        self.edges.clear();
+        self.edges.reserve_exact(wanted);
+    }
+
+    /// Makes the room for edges the usual one.
+    #[cold]
+    fn shrink(&mut self) {
+        self.edges.clear();
+        self.edges.shrink_to(EDGES[0]);
+    }
 }
 
 /// How a wait ended.
@@ -100,6 +132,7 @@ impl Engine {
             shared.crew.leaves(me, queued, others, || nanoseconds(self.backend.now()))
         };
         let mut asked = shared.asked;
+        let mut further = 0;
         loop {
             if shared.seats.status(me) == Status::Given {
                 shared.seats.run(me);
@@ -150,6 +183,15 @@ impl Engine {
                     shared = self.ask(shared, seat, scratch, all);
                     continue;
                 }
+                // Where others may run, what the kernel has left is found by the next one that comes.
+                if scratch.is_filled
+                    && shared.seats.may_run() == 1
+                    && self.may_ask_further(&shared, room, &mut further)
+                {
+                    scratch.grow();
+                    shared = self.ask(shared, seat, scratch, true);
+                    continue;
+                }
                 let notice = self.claim(&mut shared, seat, room);
                 if shared.phase != Phase::Open {
                     let ended = self.end_if_over(&mut shared);
@@ -189,7 +231,9 @@ impl Engine {
                     asked = shared.asked;
                     continue;
                 }
-                if can_poll && shared.seats.polling() == 0 && shared.asked == asked {
+                let asks = shared.asked == asked
+                    || scratch.is_filled && self.may_ask_further(&shared, 1, &mut further);
+                if can_poll && shared.seats.polling() == 0 && asks {
                     shared = self.ask(shared, seat, scratch, true);
                     continue;
                 }
@@ -257,6 +301,17 @@ impl Engine {
         any && shared.seats.polling() == 0 && takes_edges
     }
 
+    /// Whether the kernel, which may have had more to tell than there was room for, is asked once more, to
+    /// have so many packets. `further` counts how often it is.
+    #[cold]
+    fn may_ask_further(&self, shared: &Shared, packets: usize, further: &mut usize) -> bool {
+        // Each descriptor is found once, unless something happens to it meanwhile.
+        let most = shared.slots.in_use() / EDGES[0] + self.harvests.len();
+        let is_short = shared.ready.len() + shared.recheck.len() < packets;
+        *further += 1;
+        is_short && *further <= most && Self::may_ask(shared)
+    }
+
     /// Whether one more thread may enter the kernel's wait, beside others.
     ///
     /// A set that is about to be replaced takes no more threads, since one that sleeps in the old set hears
@@ -319,6 +374,7 @@ impl Engine {
         all: bool,
     ) -> MutexGuard<'e, Shared> {
         shared.asked = shared.asked.wrapping_add(1);
+        scratch.is_filled = false;
         let sets = self.harvests.len();
         let first = shared.next_set;
         for set in (first..first + sets).map(|set| set % sets) {
@@ -344,6 +400,7 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Shared> {
         shared.asked = shared.asked.wrapping_add(1);
+        scratch.is_filled = false;
         if self.harvests.len() == 1 {
             return self.look(shared, seat, scratch, 0, timeout);
         }
@@ -399,6 +456,9 @@ impl Engine {
         // One thread replaces the sets; until it has, no other one sleeps there.
         let is_full = !shared.rebuilding && Self::is_full_of_strays(&shared);
         shared.rebuilding |= is_full;
+        if scratch.edges.capacity() > EDGES[0] && shared.seats.may_run() > 1 {
+            scratch.shrink();
+        }
         drop(shared);
         if is_full {
             self.replace_sets();
@@ -434,6 +494,8 @@ impl Engine {
         let harvest = number.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
         let woken = self.backend.harvest(set, &mut scratch.edges, timeout);
+        let found = scratch.edges.len() + usize::from(woken);
+        scratch.is_filled |= found >= scratch.edges.capacity();
         let mut ready = Row::new();
         let mut recheck = Row::new();
         let mut strays = 0;

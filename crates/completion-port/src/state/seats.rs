@@ -35,6 +35,8 @@ pub(crate) enum Status {
 #[derive(Debug)]
 pub(crate) struct Seats {
     limit: usize,
+    /// Threads that have a place.
+    seated: usize,
     running: usize,
     searching: usize,
     called: usize,
@@ -59,6 +61,7 @@ impl Seats {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
+            seated: 0,
             running: 0,
             searching: 0,
             called: 0,
@@ -87,6 +90,7 @@ impl Seats {
             self.statuses.len() - 1
         });
         self.statuses[number] = Status::Away;
+        self.seated += 1;
         number
     }
 
@@ -94,6 +98,7 @@ impl Seats {
     pub(crate) fn leave(&mut self, seat: SeatNumber) {
         self.stop_counting(seat);
         self.statuses[seat] = Status::Vacant;
+        self.seated -= 1;
         if self.watching == Some(seat) {
             self.watching = None;
         }
@@ -149,7 +154,7 @@ impl Seats {
 
     /// How many threads may run at once, as far as there are any.
     pub(crate) fn may_run(&self) -> usize {
-        self.limit.min(self.statuses.len())
+        self.limit.min(self.seated)
     }
 
     /// The thread of `seat` has come to wait. Whether another one has come since it went off.

@@ -3,6 +3,7 @@
 //! A handler that *runs* spins here, and one that *blocks* waits for a channel: on the real system
 //! the port looks at the thread, and a simulated kernel is told.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,7 +12,9 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration, sim};
+use completion_port::{
+    Batch, BlockDetection, Events, Interest, OneShot, Packet, Port, Registration, sim,
+};
 use testkit::scheduler::ThreadNumber;
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
@@ -893,6 +896,71 @@ on_every_system! {
     }
 
     /// Rule 40: a wait takes no more than there is room for; the rest is there for the next.
+    fn a_thread_that_is_alone_takes_all_that_is_ready_and_fits(system: &System) {
+        let port = system.port::<usize, ()>(0);
+        // A thread that has waited here, and is gone, shares nothing.
+        thread::scope(|scope| {
+            scope.spawn(|| drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap()));
+        });
+        let events: Vec<_> = (0..700).map(|_| system.event()).collect();
+        let register = |(key, event)| {
+            port.register(Registration::new(event, key, Interest::IN, OneShot::Level)).unwrap()
+        };
+        let ids: Vec<_> = events.iter().enumerate().map(register).collect();
+        let signal = || events.iter().for_each(|event| event.signal(1).unwrap());
+        signal();
+        let mut batch = Batch::new();
+        let mut seen = HashSet::new();
+        for (room, expected) in [(200, 200), (256, 256), (64, 64), (256, 180)] {
+            batch.set_capacity(room);
+            let packets: Vec<_> = port.wait(&mut batch, system.soon()).unwrap().collect();
+            assert_eq!(packets.len(), expected, "with room for {room}");
+            for packet in packets {
+                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                assert!(seen.insert(*ready.key()));
+                ready.park().unwrap();
+            }
+        }
+        // However many there are; and the batch keeps what it has grown to: once for each set is enough.
+        batch.set_capacity(usize::MAX);
+        let mut harvests = Vec::new();
+        for _ in 0..4 {
+            for (id, event) in ids.iter().zip(&events) {
+                event.read(&mut [0; 8]).unwrap();
+                port.rearm(*id, Interest::IN, OneShot::Level).unwrap();
+            }
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            signal();
+            let before = port.stats().harvests;
+            let packets: Vec<_> = port.wait(&mut batch, system.soon()).unwrap().collect();
+            harvests.push(port.stats().harvests - before);
+            assert_eq!(packets.len(), events.len());
+            for packet in packets {
+                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                ready.park().unwrap();
+            }
+        }
+        let sets = if system.spreads() { 4 } else { 1 };
+        assert_eq!(harvests.last(), Some(&sets), "{harvests:?}");
+    }
+
+    fn a_wait_without_time_finds_what_stands_behind_what_nobody_asked_for(system: &System) {
+        for room in [1, 64] {
+            let port = system.port::<usize, ()>(1);
+            // Each of them can be written to, which is news to the kernel.
+            let pairs: Vec<_> = (0..300).map(|_| system.unix_pair()).collect();
+            for (key, (ours, _)) in pairs.iter().enumerate() {
+                let once = Registration::new(ours, key, Interest::IN, OneShot::Level);
+                port.register(once).unwrap();
+            }
+            pairs[299].1.write(b"x").unwrap();
+            let mut batch = Batch::with_capacity(room);
+            let packet = port.wait(&mut batch, Duration::ZERO).unwrap().next();
+            let Some(Packet::Ready(ready)) = packet else { panic!("{packet:?}") };
+            assert_eq!((*ready.key(), ready.events()), (299, Events::IN));
+        }
+    }
+
     fn a_wait_takes_no_more_than_there_is_room_for(system: &System) {
         let port = system.port::<(), usize>(1);
         (0..5).for_each(|message| port.post(message).unwrap());

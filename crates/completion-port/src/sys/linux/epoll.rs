@@ -30,7 +30,7 @@ const WATCHED: u32 =
 /// `TCP_LAST_ACK` and `TCP_CLOSING` of the kernel's tcp_states.h.
 const PEER_ENDED: [u8; 4] = [7, 8, 9, 11];
 
-/// Edges asked for at once; more come with the next wait.
+/// Questions asked at once, and sets that are found ready at once.
 const ROOM: usize = 64;
 
 /// How long a thread sleeps that may not be told of everything.
@@ -233,7 +233,7 @@ impl Epoll {
     /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns early for a signal, as it likes. The first
     /// edges of `room` have been written then, as many as it says.
     fn wait(&self, set: &OwnedFd, room: &mut Room, timeout: Option<Duration>) -> usize {
-        let most = i32::try_from(room.len().min(ROOM)).unwrap_or(1);
+        let most = i32::try_from(room.len()).unwrap_or(i32::MAX);
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
