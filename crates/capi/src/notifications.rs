@@ -8,7 +8,7 @@ use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
 use crate::handles;
 use crate::numbers::{self, Key, Number, Registered, State};
-use crate::queue::{self, CompletionPort};
+use crate::queue::{self, Changed, CompletionPort};
 use crate::sockets;
 
 /// What an entry asks for.
@@ -191,6 +191,7 @@ pub unsafe extern "C" fn cp_process_notifications(
         let (count, room) = (count as usize, room as usize);
         let arguments = Arguments { count, registrations, milliseconds, room, entries, received };
         arguments.check()?;
+        let mut refused = 0;
         for index in 0..count {
             // SAFETY: `add` demands that the result is in the same allocation.
             // - the caller says that there are `count` registrations.
@@ -201,15 +202,23 @@ pub unsafe extern "C" fn cp_process_notifications(
             let registration = unsafe { &mut *registration };
             registration.result = match port.change(registration) {
                 Ok(()) => code::SUCCESS,
-                Err(code) => code,
+                Err(code) => {
+                    refused += 1;
+                    code
+                }
             };
         }
         if room == 0 {
             return Ok(code::SUCCESS);
         }
+        let changed = match refused {
+            0 => Changed::AsAsked,
+            refused if refused < count => Changed::InPart,
+            _ => Changed::NotAtAll,
+        };
         // SAFETY: `take` demands room for so many entries.
         // - the caller says that there is.
-        let taken = unsafe { port.take(entries, room, abi::timeout(milliseconds)) };
+        let taken = unsafe { port.take(entries, room, abi::timeout(milliseconds), changed) };
         // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
         // - the caller says so, and it is not null (`check`).
         unsafe { received.write(*taken.as_ref().unwrap_or(&0)) };

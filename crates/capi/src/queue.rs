@@ -37,24 +37,49 @@ impl Deref for CompletionPort {
     }
 }
 
+/// What the calling thread's waits need.
+struct Waiter {
+    /// Room, which each wait uses again.
+    batch: Batch,
+    /// The port, by the number of its handle, whose last call was told of refused changes and brought no
+    /// packet; 0 if the thread's last wait was another one.
+    told: u64,
+}
+
+impl Waiter {
+    fn new() -> Self {
+        Self { batch: Batch::new(), told: 0 }
+    }
+}
+
 thread_local! {
-    /// Room for the calling thread's waits, allocated once.
-    static BATCH: RefCell<Batch> = RefCell::new(Batch::new());
+    static WAITER: RefCell<Waiter> = RefCell::new(Waiter::new());
 }
 
 /// Calls `f`, which calls no user code, with room for `room` packets.
-fn with_batch<R>(room: usize, f: impl FnOnce(&mut Batch) -> R) -> R {
+fn with_waiter<R>(room: usize, f: impl FnOnce(&mut Waiter) -> R) -> R {
     let mut f = Some(f);
-    let mut call = |batch: &mut Batch| {
-        if batch.capacity() != room {
-            batch.set_capacity(room);
+    let mut call = |waiter: &mut Waiter| {
+        if waiter.batch.capacity() != room {
+            waiter.batch.set_capacity(room);
         }
-        f.take().map(|f| f(batch))
+        f.take().map(|f| f(waiter))
     };
-    let result = BATCH.try_with(|batch| call(&mut batch.borrow_mut())).ok().flatten();
+    let result = WAITER.try_with(|waiter| call(&mut waiter.borrow_mut())).ok().flatten();
     // If the thread's values are gone, because it waits while it exits, there is a batch for this once.
-    let result = result.or_else(|| call(&mut Batch::new()));
+    let result = result.or_else(|| call(&mut Waiter::new()));
     result.unwrap_or_else(|| unreachable!("called either way"))
+}
+
+/// What became of the changes that a call has made before it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// None was refused.
+    AsAsked,
+    /// Some were refused.
+    InPart,
+    /// All were refused.
+    NotAtAll,
 }
 
 fn bits_of(events: Events) -> u32 {
@@ -90,7 +115,9 @@ impl CompletionPort {
         self.name
     }
 
-    /// Waits for packets and writes them down; how many.
+    /// Waits for packets and writes them down; how many. If changes were refused it does not sleep, and
+    /// none is no failure; unless the thread's last wait was such a one, brought nothing, and nothing but
+    /// refused changes has come since.
     ///
     /// # Safety
     ///
@@ -100,12 +127,21 @@ impl CompletionPort {
         entries: *mut Entry,
         room: usize,
         timeout: Option<Duration>,
+        changed: Changed,
     ) -> Result<u32, u32> {
         // Once they are written down they cannot be taken back from a handler that sleeps.
         let most = room.min(self.port.advised_room());
-        let taken: completion_port::Result<usize> = with_batch(most, |batch| {
+        let mut tells = false;
+        let taken: completion_port::Result<usize> = with_waiter(most, |waiter| {
+            let told = std::mem::take(&mut waiter.told) == self.name;
+            let mut timeout = timeout;
+            if changed != Changed::AsAsked {
+                tells = !told || changed == Changed::InPart;
+                waiter.told = self.name;
+                timeout = if tells { Some(Duration::ZERO) } else { timeout };
+            }
             let mut taken = 0;
-            for packet in self.port.wait_cloned(batch, timeout)? {
+            for packet in self.port.wait_cloned(&mut waiter.batch, timeout)? {
                 let Some(entry) = self.entry(packet) else { continue };
                 // SAFETY: `add` demands that the result is in the same allocation.
                 // - a batch has no more packets than there is room for.
@@ -115,9 +151,13 @@ impl CompletionPort {
                 unsafe { place.write(entry) };
                 taken += 1;
             }
+            if taken > 0 {
+                waiter.told = 0;
+            }
             Ok(taken)
         });
         match taken {
+            Ok(0) if tells && self.is_open() => Ok(0),
             Ok(0) if self.is_open() => Err(code::WAIT_TIMEOUT),
             Ok(0) => Err(code::ABANDONED_WAIT_0),
             Ok(taken) => u32::try_from(taken).map_err(|_| code::INTERNAL_ERROR),
@@ -268,9 +308,10 @@ pub unsafe extern "C" fn cp_dequeue(
         }
         let port = usable(port)?;
         let mut entry = Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
+        let timeout = abi::timeout(milliseconds);
         // SAFETY: `take` demands room for so many entries.
         // - there is room for one.
-        unsafe { port.take(&raw mut entry, 1, abi::timeout(milliseconds)) }?;
+        unsafe { port.take(&raw mut entry, 1, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
         unsafe { bytes.write(entry.bytes) };
         // SAFETY: as above.
@@ -307,9 +348,10 @@ pub unsafe extern "C" fn cp_dequeue_many(
             return Err(code::INVALID_PARAMETER);
         }
         let port = usable(port)?;
+        let timeout = abi::timeout(milliseconds);
         // SAFETY: `take` demands room for so many entries.
         // - the caller says that there is.
-        let taken = unsafe { port.take(entries, room as usize, abi::timeout(milliseconds)) }?;
+        let taken = unsafe { port.take(entries, room as usize, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
         unsafe { removed.write(taken) };
         Ok(())
@@ -321,7 +363,8 @@ pub unsafe extern "C" fn cp_dequeue_many(
 pub extern "C" fn cp_peek(port: Handle) -> u32 {
     let peek = || {
         let port = usable(port)?;
-        let has_packets = with_batch(1, |batch| port.has_packets(batch)).map_err(code_of)?;
+        let has_packets =
+            with_waiter(1, |waiter| port.has_packets(&mut waiter.batch)).map_err(code_of)?;
         if has_packets { Ok(code::SUCCESS) } else { Err(code::WAIT_TIMEOUT) }
     };
     guarded(code::INTERNAL_ERROR, || peek().unwrap_or_else(|code| code))

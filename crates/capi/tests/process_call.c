@@ -1,5 +1,5 @@
 /* The one call: its arguments, its two levels of failure, its time-out, and that it takes packets of every
- * kind. Rows 1 to 7. */
+ * kind. Rows 1 to 7 and 45. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -117,12 +117,12 @@ static void a_time_out_is_a_success_of_the_call(void)
     UINT32 received = UNTOUCHED;
 
     changes[0] = change(s, 1, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
-    changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
+    changes[1] = change(s, 1, SOCK_NOTIFY_OP_DISABLE, 0, 0);
     CHECK_IS(ProcessSocketNotifications(port, 2, changes, A_WHILE, 2, entries, &received), WAIT_TIMEOUT);
     CHECK_IS(WAIT_TIMEOUT, 258);
     CHECK_IS(received, 0);
     CHECK_IS(changes[0].registrationResult, ERROR_SUCCESS);
-    CHECK_IS(changes[1].registrationResult, WSAENOTSOCK);
+    CHECK_IS(changes[1].registrationResult, ERROR_SUCCESS);
     CHECK_IS(ProcessSocketNotifications(port, 0, NULL, 0, 2, entries, &received), WAIT_TIMEOUT);
     END_REGISTRATION(port, s, 1);
     CHECK_IS(closesocket(s), 0);
@@ -134,6 +134,64 @@ static long long milliseconds(void)
     struct timespec now;
     CHECK_IS(clock_gettime(CLOCK_MONOTONIC, &now), 0);
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Row 45. What sleeps for ever ends the program, by its alarm. */
+static void a_call_in_which_a_change_was_refused_does_not_sleep(void)
+{
+    enum { ROUNDS = 5 };
+    HANDLE port = new_port(0);
+    SOCKET s = udp_socket();
+    SOCK_NOTIFY_REGISTRATION changes[2];
+    OVERLAPPED_ENTRY entries[4];
+    OVERLAPPED *overlapped;
+    ULONG_PTR key;
+    DWORD bytes;
+    UINT32 received = UNTOUCHED;
+    long long began;
+    int i, calls = 0;
+
+    /* What the reference page's third sample asks for when a packet tells of data and of a hang-up. */
+    changes[0] = change(s, 1, SOCK_NOTIFY_OP_REMOVE | SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ONCE);
+    CHECK_IS(ProcessSocketNotifications(port, 1, changes, INFINITE, 4, entries, &received), ERROR_SUCCESS);
+    CHECK_IS(received, 0);
+    CHECK_IS(changes[0].registrationResult, ERROR_INVALID_PARAMETER);
+    /* However often, if another change was not refused. */
+    for (i = 0; i < 3; i++) {
+        changes[0] = change(s, 1, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
+        changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
+        received = UNTOUCHED;
+        CHECK_IS(ProcessSocketNotifications(port, 2, changes, INFINITE, 4, entries, &received), ERROR_SUCCESS);
+        CHECK_IS(received, 0);
+        CHECK_IS(changes[0].registrationResult, ERROR_SUCCESS);
+        CHECK_IS(changes[1].registrationResult, WSAENOTSOCK);
+    }
+    /* What is there is taken. */
+    CHECK_IS(PostQueuedCompletionStatus(port, 5, 7, NULL), TRUE);
+    changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
+    CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
+    CHECK_IS(received, 1);
+    CHECK_IS(entries[0].lpCompletionKey, 7);
+    /* News again behind a packet, and behind any other wait. */
+    for (i = 0; i < 2; i++) {
+        CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
+        CHECK_IS(received, 0);
+        CHECK_FALSE(GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, 0), WAIT_TIMEOUT);
+    }
+    /* The same array again and again does not spin. */
+    for (began = milliseconds(); milliseconds() - began < ROUNDS * A_WHILE; calls++) {
+        DWORD outcome = ProcessSocketNotifications(port, 1, changes + 1, A_WHILE, 4, entries, &received);
+        CHECK_IS(outcome, calls == 0 ? ERROR_SUCCESS : WAIT_TIMEOUT);
+        CHECK_IS(received, 0);
+        CHECK_IS(changes[1].registrationResult, WSAENOTSOCK);
+    }
+    CHECK(calls <= 1 + ROUNDS);
+    CHECK_IS(PostQueuedCompletionStatus(port, 5, 7, NULL), TRUE);
+    CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
+    CHECK_IS(received, 1);
+    END_REGISTRATION(port, s, 1);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(CloseHandle(port), TRUE);
 }
 
 static volatile sig_atomic_t alarms;
@@ -283,6 +341,7 @@ int main(void)
     nothing_asked_for_is_done();
     changes_are_applied_in_order_and_before_packets_are_taken();
     a_time_out_is_a_success_of_the_call();
+    a_call_in_which_a_change_was_refused_does_not_sleep();
     a_wait_never_ends_early_and_no_signal_ends_it();
     each_call_takes_packets_of_every_kind();
     what_there_is_no_room_for_stays_queued();

@@ -15,7 +15,8 @@ use crate::state::slot::Mode;
 ///
 /// There are two levels of failure, which must not be mixed up. If the *call* fails, nothing was
 /// applied, and every change is still here. If it succeeds, also with an empty batch because the
-/// time is over, each change has a result of its own, and what was refused is given back.
+/// time is over, each change has a result of its own, and what was refused is given back. A call in which
+/// a change was refused does not sleep, so that its caller hears of it.
 ///
 /// # Examples
 ///
@@ -121,6 +122,16 @@ impl<'c, K> Changes<'c, K> {
     /// by the next [`Port::process`].
     pub fn refused(&mut self) -> Drain<'_, RefusedChange<K>> {
         self.refused.drain(..)
+    }
+
+    /// Whether any of the changes that have just been applied was refused.
+    pub(crate) fn any_was_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Whether all of them were.
+    pub(crate) fn all_were_refused(&self) -> bool {
+        self.refused.len() == self.results.len()
     }
 
     pub(crate) fn apply<M>(&mut self, port: &Port<K, M>) {

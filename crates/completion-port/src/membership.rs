@@ -13,6 +13,8 @@ pub(crate) struct Membership {
     engine: Weak<Engine>,
     seat: Arc<Seat>,
     has_left: Cell<bool>,
+    /// How far the seat had come when a call of [`Membership::tells_refusal`] ended.
+    told_at: Cell<Option<u32>>,
 }
 
 impl Membership {
@@ -21,12 +23,25 @@ impl Membership {
             engine: Arc::downgrade(engine),
             seat: engine.join(),
             has_left: Cell::new(false),
+            told_at: Cell::new(None),
         })
     }
 
     /// Whether it is at the port of `engine`. The address is that port's alone as long as this is here.
     fn is_at(&self, engine: &Engine) -> bool {
         std::ptr::eq(self.engine.as_ptr(), engine)
+    }
+
+    /// Whether a call in which changes were refused returns at once, so that the thread hears of it: always,
+    /// unless nothing but refused changes has come since the last one that did (`is_stale` says that there is
+    /// nothing else in this one). A thread that hands in the same changes again and again does not spin.
+    pub(crate) fn tells_refusal(&self, is_stale: bool) -> bool {
+        !is_stale || self.told_at.get() != Some(self.seat.progress())
+    }
+
+    /// Such a call, or one that is not told again, has ended; any wait and any packet is news from here on.
+    pub(crate) fn note_refusal(&self) {
+        self.told_at.set(Some(self.seat.progress()));
     }
 
     /// Gives the seat up, unless that has happened. The port does so itself when it is dropped.

@@ -518,6 +518,10 @@ impl<K, M> Port<K, M> {
     ///
     /// As for [`Port::wait`]. With an empty `batch` capacity it applies the changes and returns.
     ///
+    /// If a change was refused it does not sleep: it takes what is there, perhaps nothing. If the same thread
+    /// then comes again, with no packet or other wait in between and with nothing but changes that are refused
+    /// again, that call sleeps as usual.
+    ///
     /// # Errors
     ///
     /// As for [`Port::wait`]; no change was applied then, and all of them are still in `changes`.
@@ -534,7 +538,26 @@ impl<K, M> Port<K, M> {
         changes.apply(self);
         // Closed by another thread meanwhile: the changes have been applied, so the call has not
         // failed; the next one says so.
+        if changes.any_was_refused() && batch.capacity() > 0 {
+            return Ok(self.take_and_tell(batch, deadline, changes.all_were_refused()));
+        }
         Ok(self.take(batch, deadline).0)
+    }
+
+    /// Takes what is there, without sleeping, since changes were refused; unless that is not news.
+    #[cold]
+    fn take_and_tell<'b, 'p>(
+        &'p self,
+        batch: &'b mut Batch,
+        deadline: Option<Duration>,
+        all_were_refused: bool,
+    ) -> Packets<'b, 'p, K, M> {
+        let seat = take_seat(&self.store.engine);
+        let tells = seat.tells_refusal(all_were_refused);
+        let deadline = if tells { Some(Duration::ZERO) } else { deadline };
+        let (packets, _) = self.take(batch, deadline);
+        seat.note_refusal();
+        packets
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Duration>> {

@@ -75,6 +75,11 @@ impl Seat {
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
+    /// A number that moves on with each wait and each packet of the thread, which asks.
+    pub(crate) fn progress(&self) -> u32 {
+        self.progress.load(Relaxed)
+    }
+
     /// The first node of the thread, which asks; `NIL` if it has none left, or is thought to be asleep.
     #[inline]
     pub(super) fn first(&self) -> Node {

@@ -340,6 +340,87 @@ on_every_system! {
         assert!(matches!(packet, Some(Packet::Ready(held)) if held.events() == Events::IN));
     }
 
+    // ---- rule 45 -------------------------------------------------------------------------------
+
+    fn a_call_in_which_a_change_was_refused_does_not_sleep(system: &System) {
+        system.several_threads_wait();
+        let port = port_on(system);
+        let (ours, theirs) = system.tcp_pair();
+        let id = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+        let ended = {
+            let (other, _peer) = system.tcp_pair();
+            let ended = register(&port, &other, "other", Interest::IN, ONE_SHOT_LEVEL);
+            port.remove_and_wait(ended, None).unwrap();
+            ended
+        };
+        let (mut changes, mut batch) = (Changes::new(), Batch::new());
+        // For ever, if it slept: the test would be ended by its time.
+        for _ in 0..3 {
+            changes.remove(ended);
+            changes.enable(id, Interest::IN, OneShot::Level);
+            let packets = port.process(&mut changes, &mut batch, None).unwrap();
+            assert_eq!(packets.count(), 0, "nothing is there");
+            assert!(changes.results()[0].is_err() && changes.results()[1].is_ok());
+        }
+        // What is there it takes.
+        theirs.write(b"x").unwrap();
+        port.post(7).unwrap();
+        changes.remove(ended);
+        let mut packets = port.process(&mut changes, &mut batch, None).unwrap();
+        let (first, second) = (packets.next(), packets.next());
+        assert!(matches!(first, Some(Packet::Posted(7))), "{first:?}");
+        assert!(matches!(second, Some(Packet::Ready(_))), "{second:?}");
+        drop((first, second));
+        drop(packets);
+        // Each refusal is news again behind a packet, a wait, or a change that was not refused.
+        changes.remove(ended);
+        assert_eq!(port.process(&mut changes, &mut batch, None).unwrap().count(), 0);
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+        changes.remove(ended);
+        assert_eq!(port.process(&mut changes, &mut batch, None).unwrap().count(), 0);
+    }
+
+    fn changes_that_are_refused_again_and_again_do_not_spin(system: &System) {
+        const ROUNDS: u32 = 5;
+        let port = port_on(system);
+        let (ours, _theirs) = system.tcp_pair();
+        let ended = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+        port.remove_and_wait(ended, None).unwrap();
+        let (mut changes, mut batch) = (Changes::new(), Batch::new());
+        let start = Instant::now();
+        let mut calls = 0;
+        while now(system, start) < ROUNDS * system.quiet() {
+            calls += 1;
+            changes.remove(ended);
+            changes.enable(ended, Interest::IN, OneShot::Level);
+            let packets = port.process(&mut changes, &mut batch, system.quiet()).unwrap();
+            assert_eq!(packets.count(), 0);
+            assert!(changes.results().iter().all(Result::is_err));
+        }
+        assert!(calls <= 1 + ROUNDS, "{calls} calls in the time of {ROUNDS}");
+        // It sleeps, and is woken as any other.
+        port.post(7).unwrap();
+        changes.remove(ended);
+        let packets = port.process(&mut changes, &mut batch, None).unwrap();
+        assert_eq!(messages(packets), [7]);
+    }
+
+    fn refusals_of_one_thread_or_port_do_not_make_another_call_sleep(system: &System) {
+        let (port, other) = (port_on(system), port_on(system));
+        let (ours, _theirs) = system.tcp_pair();
+        let ended = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+        port.remove_and_wait(ended, None).unwrap();
+        let refused = |port: &Port<&'static str, u32>| {
+            let (mut changes, mut batch) = (Changes::new(), Batch::new());
+            changes.remove(ended);
+            assert_eq!(port.process(&mut changes, &mut batch, None).unwrap().count(), 0);
+        };
+        refused(&port);
+        thread::scope(|scope| scope.spawn(|| refused(&port)).join().unwrap());
+        refused(&other);
+        refused(&port);
+    }
+
     // ---- rule 5 --------------------------------------------------------------------------------
 
     fn one_wait_takes_packets_of_every_kind_in_the_order_they_were_queued(system: &System) {
