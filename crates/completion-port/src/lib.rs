@@ -138,8 +138,8 @@
 //!
 //! # Features
 //!
-//! - `tracing`: events at debug level, target `completion_port`, for registrations, removals and
-//!   replaced kernel sets. Compiled out when off.
+//! - `tracing`: events at debug level, target `completion_port`, for registrations that begin and end
+//!   and for replaced kernel sets. Compiled out when off. A subscriber may call the port.
 //! - `sim`: [`sim::Kernel`], a simulated kernel with virtual time, to test a server without sockets.
 //!
 //! # Further reading

@@ -106,7 +106,6 @@ impl Engine {
             slot.free();
             return Err(error);
         }
-        trace!(port = self.number, descriptor, ?mode, "registered");
         match slot.put_back(Some(mode), Drained::NONE, self.harvest_of(descriptor)) {
             Next::Gone => {
                 // Closed, and its number registered anew, before this call was over.
@@ -116,6 +115,7 @@ impl Engine {
             }
             next => {
                 self.follow(next, index, seat().as_deref());
+                trace!(port = self.number, descriptor, ?mode, "registered");
                 Ok(name)
             }
         }
@@ -198,21 +198,21 @@ impl Engine {
     pub(crate) fn free(&self, name: Token) {
         let (index, _) = token_parts(name);
         let slot = self.slot(index);
-        self.detach(slot.descriptor(), name);
+        let descriptor = slot.descriptor();
+        self.detach(descriptor, name);
         slot.free();
         if self.give_back_slot(index) {
             self.collected.notify_all();
         }
+        trace!(port = self.number, descriptor, "ended");
     }
 
     /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has
     /// happened already, or the number has passed to another registration since.
     pub(super) fn detach(&self, descriptor: Descriptor, name: Token) {
         let _detaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
-        self.backend.descriptors().release(descriptor, self.number, name, || {
-            trace!(port = self.number, descriptor, "detached");
-            self.backend.detach(descriptor);
-        });
+        let detach = || self.backend.detach(descriptor);
+        self.backend.descriptors().release(descriptor, self.number, name, detach);
     }
 
     /// Forgets the descriptor of a registration that turned out to be closed.

@@ -1,5 +1,6 @@
 //! The loop in which threads wait, and what they take from it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::state::seats::{SeatNumber, Status};
 use crate::state::slot::{Delivery, Next, Slot, Turn};
 use crate::sync::{AtomicU64, MutexGuard, barrier_behind_exchange};
 use crate::sys::backend::ThreadHandle;
+use crate::trace::trace;
 
 /// What a thread brings to a wait: room to work in.
 #[derive(Debug)]
@@ -529,6 +531,16 @@ impl Engine {
         // Also if the sets could not be replaced: tried again after as many more.
         shared.stale = 0;
         shared.rebuilds += u64::from(rebuilt);
+        drop(shared);
+        // The calling thread is about to harvest, and counts as doing so: a subscriber's panic must not
+        // get in between.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            trace!(
+                port = self.number,
+                replaced = rebuilt,
+                "the kernel's set was full of stale entries"
+            );
+        }));
     }
 
     /// A wake has brought the thread of `seat` out of the kernel's wait. Of several threads that sleep

@@ -11,7 +11,6 @@ use super::wait::Scratch;
 use super::{Engine, Member, Shared, token};
 use crate::state::seats::{SeatNumber, Status};
 use crate::sync::MutexGuard;
-use crate::trace::trace;
 
 /// How long an idle thread lets a port go unattended.
 pub(super) const TICK: Duration = Duration::from_millis(1);
@@ -205,12 +204,6 @@ impl Engine {
             wanted.then(|| (slot.descriptor(), token(index, word.generation())))
         });
         // Refused for want of a descriptor or of memory: the old set goes on, stale edges included.
-        let replaced = self.backend.rebuild(&mut live).is_ok();
-        trace!(
-            port = self.number,
-            replaced = replaced,
-            "the kernel's set was full of stale entries"
-        );
-        replaced
+        self.backend.rebuild(&mut live).is_ok()
     }
 }
