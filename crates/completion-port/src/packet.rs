@@ -506,22 +506,28 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     #[inline(never)]
     fn next_clone(&self, seat: &Seat) -> Option<Option<Packet<'p, K, M>>> {
         let engine = self.port.engine();
-        let clone = self.port.clone_key().expect("set before the first such wait");
+        let make = self.port.clone_key().expect("set before the first such wait");
         let mut key = None;
         let taken = engine.next_by(seat, NIL, |index, slot| {
             // Also if the clone panics, the node is queued.
-            let node = Untaken { engine, index };
+            let node = Unfinished { engine, index, turn: Turn::Check };
             // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
             // it returns.
             // - owned: the node came off the seat's chain, and has not had its turn;
             // - a value: the key lies in its cell whenever the slot is not held.
-            key = Some(unsafe { self.port.keys().cells.clone_with(index, clone) });
+            let clone = unsafe { self.port.keys().cells.clone_with(index, make) };
             std::mem::forget(node);
             if engine.forked() {
                 // By the clone, and this is the child: what was handed to the parent is the parent's.
                 return Turn::Nothing;
             }
-            slot.take_and_park()
+            let turn = slot.take_and_park();
+            if let Turn::Held(_) | Turn::Shared(_) = turn {
+                key = Some(clone);
+            } else {
+                discard(engine, index, turn, clone);
+            }
+            turn
         })?;
         Some(match (taken, key) {
             (Taken::Ready(_, name, events), Some(key)) => {
@@ -554,16 +560,32 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     }
 }
 
-/// A node that has not had its turn, since its key is being cloned first.
-struct Untaken<'e> {
+/// A node of which something is to be done after user code has been called; done here if that panics.
+struct Unfinished<'e> {
     engine: &'e Engine,
     index: u32,
+    /// What its turn was; if there was none yet, it is as if it were to be checked.
+    turn: Turn,
 }
 
-impl Drop for Untaken<'_> {
+impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.engine.queue_again(self.index);
+        match self.turn {
+            Turn::Check | Turn::Removed | Turn::Gone => self.engine.queue_again(self.index),
+            Turn::Collect => self.engine.announce_collected(),
+            // Nothing is left to be done, or there is a packet, which has the clone.
+            Turn::Nothing | Turn::Held(_) | Turn::Shared(_) => {}
+        }
     }
+}
+
+/// Drops a clone that was made for a packet, of a node whose turn was something else.
+#[cold]
+#[inline(never)]
+fn discard<K>(engine: &Engine, index: u32, turn: Turn, clone: K) {
+    let node = Unfinished { engine, index, turn };
+    drop(clone);
+    std::mem::forget(node);
 }
 
 /// A node whose key is being cloned.

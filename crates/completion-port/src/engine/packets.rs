@@ -10,7 +10,11 @@ use crate::state::slot::Next;
 use crate::sync::MutexGuard;
 
 impl Engine {
-    pub(super) fn announce_collected(&self) {
+    /// The key of a removed registration is in its cell, and waited for.
+    pub(crate) fn announce_collected(&self) {
+        if self.forked() {
+            return;
+        }
         // The lock orders this after the waiting thread's last look at the slot.
         drop(self.lock());
         self.collected.notify_all();

@@ -6,14 +6,15 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
+use crate::removal::{Entry, Ledger};
 use crate::threads::settle;
 
 const ONCE: Terms = Terms::new(Interest::IN, false, true);
@@ -53,6 +54,27 @@ impl Clone for Fragile {
     fn clone(&self) -> Self {
         assert!(!REFUSES.get(), "told to");
         Self
+    }
+}
+
+/// A key that its ledger knows, and whose next clone calls a function first.
+struct Watched {
+    entry: Entry,
+    at_clone: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl Watched {
+    fn new(ledger: &Ledger) -> Self {
+        Self { entry: ledger.entry(), at_clone: Arc::default() }
+    }
+}
+
+impl Clone for Watched {
+    fn clone(&self) -> Self {
+        if let Some(act) = self.at_clone.lock().unwrap().take() {
+            act();
+        }
+        Self { entry: self.entry.clone(), at_clone: Arc::default() }
     }
 }
 
@@ -396,6 +418,97 @@ on_every_system! {
             port.abandon();
             assert_eq!((read.load(SeqCst), posted.load(SeqCst)), (ROUNDS, ROUNDS));
         });
+    }
+
+    /// A clone that was made for a packet which turned out to be none of the registration's condition.
+    fn a_panic_while_a_superfluous_clone_is_dropped_loses_nothing(system: &System) {
+        let ledger = Ledger::default();
+        let port = system.port::<Watched, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let number = far.as_fd().as_raw_fd();
+        let new = || port.register_number(number, Watched::new(&ledger), ONCE).ok().unwrap();
+        let mut batch = Batch::new();
+        near.write(b"x").unwrap();
+        let queued = || {
+            let id = new();
+            drop(port.wait_cloned(&mut Batch::new(), system.soon()).unwrap());
+            assert_eq!(port.stats().queued, 1);
+            id
+        };
+        let mut panics = || {
+            ledger.panic_at_next_drop();
+            let attempt = catch_unwind(AssertUnwindSafe(|| {
+                port.wait_cloned(&mut batch, Duration::ZERO).map(Iterator::count)
+            }));
+            assert!(attempt.is_err());
+        };
+        let next = || {
+            let mut more = Batch::new();
+            port.wait_cloned(&mut more, Duration::ZERO).unwrap().next()
+        };
+
+        // The packet of a removal.
+        let id = queued();
+        port.remove(id).unwrap();
+        panics();
+        assert_eq!(ledger.alive(), 1);
+        assert!(matches!(next(), Some(Packet::Removed(removed, _)) if removed == id));
+        assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+
+        // A message behind what has come to nothing.
+        let id = queued();
+        port.disable(id).unwrap();
+        port.post(5).unwrap();
+        panics();
+        assert_eq!(ledger.alive(), 1);
+        assert!(matches!(next(), Some(Packet::Posted(5))));
+        port.forget(id).unwrap();
+        assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+
+        // A key that is to be dropped, since its descriptor was closed.
+        let id = queued();
+        port.forget(id).unwrap();
+        panics();
+        assert!(next().is_none());
+        assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+    }
+
+    /// The same, and the key is waited for by a thread that removes it meanwhile.
+    fn a_panic_while_a_superfluous_clone_is_dropped_keeps_nobody_waiting(system: &System) {
+        system.several_threads_wait();
+        let ledger = Ledger::default();
+        let port = Arc::new(system.port::<Watched, usize>(1));
+        let (near, far) = system.tcp_pair();
+        near.write(b"x").unwrap();
+        let key = Watched::new(&ledger);
+        let at_clone = Arc::clone(&key.at_clone);
+        let id = port.register_number(far.as_fd().as_raw_fd(), key, ONCE).ok().unwrap();
+        thread::scope(|scope| {
+            let (begin, begun) = mpsc::channel();
+            let remover = scope.spawn({
+                let port = Arc::clone(&port);
+                move || {
+                    begun.recv().unwrap();
+                    port.remove_and_wait(id, None)
+                }
+            });
+            *at_clone.lock().unwrap() = Some(Box::new({
+                let (port, ledger) = (Arc::clone(&port), ledger.clone());
+                move || {
+                    begin.send(()).unwrap();
+                    while port.is_current(id) {
+                        thread::yield_now();
+                    }
+                    ledger.panic_at_next_drop();
+                }
+            }));
+            let attempt = catch_unwind(AssertUnwindSafe(|| {
+                port.wait_cloned(&mut Batch::new(), system.soon()).map(Iterator::count)
+            }));
+            assert!(attempt.is_err());
+            assert!(remover.join().unwrap().is_ok());
+        });
+        assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
     }
 
     fn with_many_takers_and_enablers_no_message_is_lost(system: &System) {

@@ -47,7 +47,7 @@ impl Ledger {
         self.0.alive.lock().unwrap().len()
     }
 
-    fn panic_at_next_drop(&self) {
+    pub(crate) fn panic_at_next_drop(&self) {
         self.0.drop_panics.store(true, SeqCst);
     }
 
