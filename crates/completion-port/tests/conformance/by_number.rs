@@ -57,10 +57,12 @@ impl Clone for Fragile {
     }
 }
 
+type Act = Box<dyn FnOnce() + Send>;
+
 /// A key that its ledger knows, and whose next clone calls a function first.
 struct Watched {
     entry: Entry,
-    at_clone: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    at_clone: Arc<Mutex<Option<Act>>>,
 }
 
 impl Watched {

@@ -175,6 +175,21 @@ on_every_system! {
         assert_eq!(taken(&mut batch), []);
     }
 
+    fn a_batch_may_have_room_for_any_number(system: &System) {
+        let port = port_on(system);
+        let mut grown = Batch::new();
+        grown.set_capacity(usize::MAX);
+        for mut batch in [Batch::with_capacity(usize::MAX), grown] {
+            assert_eq!(batch.capacity(), usize::MAX);
+            (0..100).for_each(|message| port.post(message).unwrap());
+            let mut taken = Vec::new();
+            while taken.len() < 100 {
+                taken.extend(messages(port.wait(&mut batch, system.quiet()).unwrap()));
+            }
+            assert_eq!(taken, (0..100).collect::<Vec<_>>());
+        }
+    }
+
     // ---- rule 2 --------------------------------------------------------------------------------
 
     fn a_batch_without_room_applies_the_changes_and_takes_nothing(system: &System) {
