@@ -465,3 +465,25 @@ fn a_port_that_asks_after_blocks_counted() {
 fn a_port_that_asks_about_its_handlers_is_silent_afterwards() {
     assert_silent("a_port_that_asks_after_blocks_counted", BlockDetection::Tick);
 }
+
+#[test]
+#[ignore = "run under the counter by `a_thread_that_goes_from_port_to_port_opens_nothing`"]
+fn going_from_port_to_port_counted() {
+    let ports = [(); 2].map(|()| PortBuilder::new().build::<(), usize>().unwrap());
+    let mut batch = Batch::new();
+    let mut visit = || {
+        for port in &ports {
+            port.post(1).unwrap();
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        }
+    };
+    visit();
+    section(|| (0..100).for_each(|_| visit()));
+}
+
+#[test]
+fn a_thread_that_goes_from_port_to_port_opens_nothing() {
+    check("going_from_port_to_port_counted", |calls| {
+        assert_eq!(of(calls, &[libc::SYS_openat, libc::SYS_close]), 0, "{calls:?}");
+    });
+}

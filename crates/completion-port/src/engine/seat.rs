@@ -123,6 +123,9 @@ impl Engine {
     pub(crate) fn join(&self) -> Arc<Seat> {
         let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
         let observed = self.observes_all && thread.observe();
+        if self.detects() {
+            thread.prepare();
+        }
         let mut shared = self.lock();
         let number = shared.seats.join();
         let seat = Arc::new(Seat {

@@ -132,6 +132,10 @@ pub(crate) trait ThreadHandle: Send + Sync {
     /// Ends the thread's present `park` or `nap`, or its next one.
     fn unpark(&self);
 
+    /// Gets hold of what [`ThreadHandle::asleep`] needs, which may not be had any more by the time that it
+    /// is asked. Only the thread itself calls it.
+    fn prepare(&self) {}
+
     /// Whether the thread sleeps in the kernel at this moment, for whatever reason, or has ended;
     /// `None` if the system does not tell. A thread that was preempted does not sleep.
     fn asleep(&self) -> Option<bool>;

@@ -1189,6 +1189,8 @@ on_every_system! {
         for was in ["dropped", "removed", "armed"] {
             until_undisturbed(|| {
                 let port = system.port::<&str, usize>(1);
+                // A thread's first wait opens a descriptor.
+                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
                 let old = system.event();
                 let keeps_it = old.dup().unwrap();
                 let number = old.as_raw_fd();

@@ -1423,15 +1423,59 @@ fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
     if !in_a_process_of_its_own("threads::a_port_is_looked_at_with_no_descriptor_left_epoll") {
         return;
     }
-    an_unattended_port_is_looked_at(&System::native(), || {
-        let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
-        let limit = libc::rlim_t::try_from(lowest_free).unwrap();
-        let none_left = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-        // SAFETY: setrlimit(2) reads a limit at the pointer.
-        // - valid for reads: `none_left` is a local.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none_left) }, 0);
-        let refused = File::open("/dev/null").unwrap_err().raw_os_error();
-        assert_eq!(refused, Some(libc::EMFILE));
+    an_unattended_port_is_looked_at(&System::native(), leave_no_descriptor);
+}
+
+/// From now on this process can open no descriptor.
+fn leave_no_descriptor() {
+    let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
+    let limit = libc::rlim_t::try_from(lowest_free).unwrap();
+    let none_left = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: setrlimit(2) reads a limit at the pointer.
+    // - valid for reads: `none_left` is a local.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none_left) }, 0);
+    let refused = File::open("/dev/null").unwrap_err().raw_os_error();
+    assert_eq!(refused, Some(libc::EMFILE));
+}
+
+/// Rule 39: also where there is no descriptor left, and nobody has slept before.
+#[test]
+fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
+    if !in_a_process_of_its_own(
+        "threads::who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll",
+    ) {
+        return;
+    }
+    let on = System::native();
+    let ways = [BlockDetection::Automatic, BlockDetection::Tick];
+    let ports = ways.map(|way| on.port_that::<(), usize>(1, way).unwrap());
+    let (say, heard) = mpsc::channel();
+    let (go_on, blocked) = mpsc::channel::<()>();
+    let blocked = Mutex::new(blocked);
+    thread::scope(|scope| {
+        let _end = ports.each_ref().map(|port| End::of(port, []));
+        for port in &ports {
+            for count in 1..=2 {
+                let (say, blocked) = (say.clone(), &blocked);
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send(message).unwrap();
+                        if message == 0 {
+                            let _ = blocked.lock().unwrap().recv();
+                        }
+                    }
+                });
+                settle(&on, port, count);
+            }
+        }
+        leave_no_descriptor();
+        for port in &ports {
+            for message in 0..2 {
+                port.post(message).unwrap();
+                assert_eq!(hear(&on, &heard, "another one takes over"), message);
+            }
+        }
+        drop(go_on);
     });
 }
 

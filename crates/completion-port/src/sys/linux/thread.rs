@@ -1,10 +1,11 @@
 //! A thread that can be parked, and looked at through `/proc`.
 
+use std::cell::RefCell;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::blocked::Switches;
@@ -22,8 +23,9 @@ pub(super) struct Current {
     given: Condvar,
     /// What the thread naps by, made for its first nap: a thread that never watches has none.
     timer: OnceLock<Timer>,
-    /// `/proc/self/task/TID/stat`, opened when somebody first looks, and kept open.
-    stat: OnceLock<File>,
+    /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor left when
+    /// somebody looks; only then if there was none before.
+    stat: OnceLock<Arc<File>>,
     process: Process,
     /// The scheduler's records, once somebody wants them.
     switches: OnceLock<Switches>,
@@ -64,6 +66,16 @@ impl Current {
         }
         self.timer.get()
     }
+}
+
+thread_local! {
+    /// The calling thread's `stat` of the port that it was last at, and the process that has opened it: to be
+    /// used again by one that goes from port to port.
+    static STAT: RefCell<Option<(Process, Weak<File>)>> = const { RefCell::new(None) };
+}
+
+fn stat_of(thread: libc::c_long) -> io::Result<Arc<File>> {
+    File::open(format!("/proc/self/task/{thread}/stat")).map(Arc::new)
 }
 
 impl ThreadHandle for Current {
@@ -121,10 +133,21 @@ impl ThreadHandle for Current {
         }
     }
 
+    fn prepare(&self) {
+        let known = STAT.try_with(|stat| {
+            let known = stat.borrow();
+            let (process, stat) = known.as_ref()?;
+            if process.is_current() { stat.upgrade() } else { None }
+        });
+        let Some(stat) = known.ok().flatten().or_else(|| stat_of(self.id).ok()) else { return };
+        let _ = STAT.try_with(|kept| kept.replace(Some((self.process, Arc::downgrade(&stat)))));
+        let _ = self.stat.set(stat);
+    }
+
     fn asleep(&self) -> Option<bool> {
         let stat = match self.stat.get() {
             Some(stat) => stat,
-            None => match File::open(format!("/proc/self/task/{}/stat", self.id)) {
+            None => match stat_of(self.id) {
                 Ok(file) => self.stat.get_or_init(|| file),
                 // It has ended, and will not run again; unless there is no `/proc` at all.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -167,7 +190,7 @@ fn state_of(line: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-    use std::sync::{Arc, mpsc};
+    use std::sync::mpsc;
     use std::thread;
 
     use super::super::clock::now;
