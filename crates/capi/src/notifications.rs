@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use completion_port::{ErrorKind, Interest, Terms};
+use completion_port::{ErrorKind, Hints, Interest, Terms};
 
 use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
@@ -64,14 +64,19 @@ impl CompletionPort {
         }
         let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
         let mut state = number.lock();
-        if numbers::is_checked()
-            && let Some(registered) = state.registered
+        // What was found out since the last packet spares the question whether the number was closed by
+        // somebody who did not say so, and names another socket by now.
+        let is_enabled = matches!(change, Change::Enable(_));
+        let is_hinted = is_enabled && !numbers::is_checked() && number.hints() != Hints::default();
+        if let Some(registered) = state.registered
             && registered.port == self.name()
+            && !(is_hinted && registered.removed.is_none())
             && !registered.is_of(descriptor, self)
         {
-            // Closed by somebody who did not say so. A last packet that is on its way still comes.
+            // A last packet that is on its way still comes.
             let _ = self.forget(registered.id);
             *state = State::default();
+            number.doubt();
         }
         let ours = state.registered.filter(|registered| registered.port == self.name());
         match (change, ours) {
@@ -79,8 +84,13 @@ impl CompletionPort {
             (Change::Remove, Some(registered)) if registered.removed.is_some() => Ok(()),
             (_, Some(registered)) if registered.removed.is_some() => Err(code::INVALID_PARAMETER),
             (Change::Enable(terms), Some(registered)) => {
-                match self.enable_again(registered.id, terms, || number.hints()) {
-                    // It was found out that the number had been closed: this is another socket.
+                let hints = || if is_hinted { number.hints() } else { Hints::default() };
+                let enabled = self.enable_again(registered.id, terms, hints);
+                if is_hinted {
+                    number.spend_hints();
+                }
+                match enabled {
+                    // It was found out just now that the number had been closed.
                     Err(error) if error.kind() == ErrorKind::NotRegistered => {
                         self.begin(&mut state, number, descriptor, entry.key, terms)
                     }

@@ -59,6 +59,17 @@ impl Registered {
     }
 }
 
+/// An association, as its number's entry remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Associated {
+    /// The handle of the port on which its operations complete, and their key.
+    pub(crate) port: u64,
+    #[allow(dead_code, reason = "there are no operations yet")]
+    pub(crate) key: usize,
+    /// The [identity](sockets::identity) of what was associated.
+    pub(crate) identity: u64,
+}
+
 /// What the system says of a socket once, and the socket calls each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Past {
@@ -74,8 +85,7 @@ pub(crate) struct Past {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) registered: Option<Registered>,
-    /// The handle of the port on which its operations complete, and their key.
-    pub(crate) associated: Option<(u64, usize)>,
+    pub(crate) associated: Option<Associated>,
     past: Past,
 }
 
@@ -88,6 +98,8 @@ pub(crate) struct Number {
     /// How many there had been when a read, or a write, was found to block.
     read_drained: AtomicU64,
     write_full: AtomicU64,
+    /// A call of this library has given the number out, and none has closed it since.
+    is_given_out: AtomicBool,
     /// A stream of bytes, of which a short read tells that nothing is left.
     is_plain_stream: AtomicBool,
     /// Reads or writes on it may end because their time is over.
@@ -189,6 +201,7 @@ impl Number {
             packets: AtomicU64::new(0),
             read_drained: AtomicU64::new(0),
             write_full: AtomicU64::new(0),
+            is_given_out: AtomicBool::new(false),
             is_plain_stream: AtomicBool::new(false),
             has_time: AtomicBool::new(has_time),
         }
@@ -234,11 +247,22 @@ impl Number {
         self.write_full.store(packets, Release);
     }
 
-    /// What reads and writes have found since the last packet.
+    /// What reads and writes have found since the last packet. Nothing, unless this library has given the
+    /// number out: a read may have been of another socket than the registered one.
     pub(crate) fn hints(&self) -> Hints {
+        if !self.is_given_out.load(Acquire) {
+            return Hints::default();
+        }
         let packets = self.packets.load(Acquire);
         let is_since = |noted: &AtomicU64| noted.load(Acquire) == packets;
         Hints::new(is_since(&self.read_drained), is_since(&self.write_full))
+    }
+
+    /// A registration was enabled with what reads and writes had found: the next time they are to find it anew.
+    pub(crate) fn spend_hints(&self) {
+        // No packet is taken before the registration begins, which counts as one.
+        self.read_drained.store(0, Relaxed);
+        self.write_full.store(0, Relaxed);
     }
 
     /// What is remembered of the socket that `descriptor`, which is this number, names.
@@ -265,6 +289,25 @@ impl Number {
         self.lock().past = Past::default();
     }
 
+    /// Whatever the number stood for has ended.
+    fn retire(&self) {
+        self.has_time.store(false, Relaxed);
+        let mut state = self.lock();
+        let former = std::mem::take(&mut *state);
+        if let Some(registered) = former.registered
+            && let Ok(handle) = usize::try_from(registered.port)
+            && let Ok(port) = handles::port(std::ptr::without_provenance_mut(handle) as Handle)
+        {
+            // Ended already, or its last packet is on the way: as good.
+            let _ = port.forget(registered.id);
+        }
+    }
+
+    /// The number may name another socket than the one that it was given out for.
+    pub(crate) fn doubt(&self) {
+        self.is_given_out.store(false, Release);
+    }
+
     /// The last packet of the registration `id` on `port` has been taken.
     pub(crate) fn end(&self, port: u64, id: Id) {
         let mut state = self.lock();
@@ -274,18 +317,19 @@ impl Number {
     }
 }
 
-/// The number is about to be closed, or has just been given out: whatever it stood for has ended.
+/// The number is about to be closed, or was: whatever it stood for has ended.
 pub(crate) fn retire(descriptor: RawFd) {
-    let Some(number) = find(descriptor) else { return };
-    number.has_time.store(false, Relaxed);
-    let mut state = number.lock();
-    let former = std::mem::take(&mut *state);
-    if let Some(registered) = former.registered
-        && let Ok(handle) = usize::try_from(registered.port)
-        && let Ok(port) = handles::port(std::ptr::without_provenance_mut(handle) as Handle)
-    {
-        // Ended already, or its last packet is on the way: as good.
-        let _ = port.forget(registered.id);
+    if let Some(number) = find(descriptor) {
+        number.doubt();
+        number.retire();
+    }
+}
+
+/// The number has just been given out by a call of this library: whatever it stood for has ended.
+pub(crate) fn give_out(descriptor: RawFd) {
+    if let Some(number) = entry(descriptor) {
+        number.retire();
+        number.is_given_out.store(true, Release);
     }
 }
 

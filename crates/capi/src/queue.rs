@@ -13,7 +13,7 @@ use completion_port::{Batch, Events, Packet, Port};
 use crate::abi::{self, Entry, Handle, NO_HANDLE, event};
 use crate::errors::{code, code_of, guarded, set_last, succeeds};
 use crate::handles::{self, Object};
-use crate::numbers::{self, Key};
+use crate::numbers::{self, Associated, Key};
 use crate::sockets;
 
 /// Three words that were posted.
@@ -215,14 +215,13 @@ fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(),
         return Err(code::INVALID_HANDLE);
     }
     let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
+    let identity = sockets::identity(descriptor);
     let mut state = number.lock();
-    match state.associated {
-        Some((former, _)) if handles::is_open(former) => Err(code::INVALID_PARAMETER),
-        _ => {
-            state.associated = Some((port.name(), key));
-            Ok(())
-        }
+    if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
+        return Err(code::INVALID_PARAMETER);
     }
+    state.associated = Some(Associated { port: port.name(), key, identity });
+    Ok(())
 }
 
 fn create(concurrency: u32) -> Result<Handle, u32> {

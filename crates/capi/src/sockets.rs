@@ -287,7 +287,7 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
         // SAFETY: socket(2) demands nothing of memory.
         let made = unsafe { libc::socket(family, kind, protocol) };
         if made >= 0 {
-            numbers::retire(made);
+            numbers::give_out(made);
         }
         made
     })
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn cp_accept(
         // - the caller says that he may.
         let made = unsafe { libc::accept4(listener, address, size, inherited) };
         if made >= 0 {
-            numbers::retire(made);
+            numbers::give_out(made);
         } else {
             note_read(attempt, -1, 0, 0);
         }

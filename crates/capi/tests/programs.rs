@@ -109,6 +109,7 @@ programs! {
     refusing_kernel: "refusing_kernel.c" => runs_as_cxx;
     delivery: "delivery.c" => runs_as_cxx;
     closed_sockets: "closed_sockets.c" => runs_as_cxx;
+    same_number: "same_number.c" => runs_as_cxx;
     queue: "queue.c" => runs_as_cxx;
     any_thread: "any_thread.c" => runs_as_cxx;
     spared_calls: "spared_calls.c" => runs_as_cxx;

@@ -1,0 +1,456 @@
+/* A socket that was closed by close(2), which this library does not see, and the next one of its number. What is
+ * asked then is asked of the one that the number names. Row 30. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include <completion_port.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+#include "check.h"
+
+static HANDLE port;
+
+static const unsigned triggers[] = {LEVEL_ON, LEVEL_ONCE, EDGE_ON, EDGE_ONCE};
+enum { TRIGGERS = 4 };
+
+/* ---- what the library asks the kernel -------------------------------------------------------------- */
+
+/* The program has these of its own, which the library calls. */
+static int refusal; /* the error that the next addition to a set gets, or 0 */
+static unsigned questions;
+
+#ifdef __cplusplus
+#define THROWS_NOTHING throw()
+extern "C" {
+#else
+#define THROWS_NOTHING
+#endif
+int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event) THROWS_NOTHING
+{
+    __atomic_add_fetch(&questions, 1, __ATOMIC_SEQ_CST);
+    if (operation == EPOLL_CTL_ADD && refusal) {
+        /* One that is there is said to be there all the same. */
+        int outcome = (int)syscall(SYS_epoll_ctl, set, operation, descriptor, event);
+        if (outcome == 0) {
+            (void)syscall(SYS_epoll_ctl, set, EPOLL_CTL_DEL, descriptor, event);
+            errno = refusal;
+        }
+        return -1;
+    }
+    return (int)syscall(SYS_epoll_ctl, set, operation, descriptor, event);
+}
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- sockets that the library has not given out ----------------------------------------------------- */
+
+static SOCKET unseen_socket(void)
+{
+    SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    CHECK(s != INVALID_SOCKET);
+    return s;
+}
+
+static void close_unseen(SOCKET s)
+{
+    CHECK_IS(close((int)s), 0);
+}
+
+/* Another socket, of the same number. */
+static SOCKET another(SOCKET s)
+{
+    SOCKET next;
+    close_unseen(s);
+    next = unseen_socket();
+    CHECK_IS(next, s);
+    return next;
+}
+
+static void send_to_itself(SOCKET s)
+{
+    struct sockaddr_in address = loopback();
+    int length = (int)sizeof address;
+    CHECK_IS(getsockname(s, (struct sockaddr *)&address, &length), 0);
+    if (address.sin_port == 0) {
+        address = bind_to_loopback(s);
+    }
+    send_to(s, "x", 1, &address);
+}
+
+static void drain(SOCKET s)
+{
+    char byte;
+    while (recv(s, &byte, 1, 0) == 1) {
+    }
+    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+}
+
+/* What a registration has been through when its socket is closed. */
+enum {
+    AS_NEW,
+    REPORTED,          /* its packet was taken, and what it told of is unread */
+    READ,              /* and read */
+    READ_AND_ENABLED,  /* and enabled again: nothing is remembered */
+    QUEUED,            /* a packet is on its way */
+    DISABLED,
+    STATES
+};
+
+static void bring_to(SOCKET s, int state, unsigned trigger)
+{
+    switch (state) {
+    case REPORTED:
+    case READ:
+    case READ_AND_ENABLED:
+        send_to_itself(s);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+        if (state != REPORTED) {
+            drain(s);
+        }
+        if (state == READ_AND_ENABLED) {
+            CHECK_IS(enable(port, s, 1, FILTER_IN, trigger), ERROR_SUCCESS);
+            CHECK(is_silent(port));
+        }
+        break;
+    case QUEUED:
+        send_to_itself(s);
+        CHECK_IS(cp_peek(port), CP_SUCCESS);
+        break;
+    case DISABLED:
+        CHECK_IS(disable(port, s), ERROR_SUCCESS);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- the claims ------------------------------------------------------------------------------------- */
+
+/* What was enabled is reported, with the key given then, however the number was used before. */
+static void enabling_is_meant_for_the_socket_that_is_there(void)
+{
+    int state, before, after, has_read;
+    for (state = 0; state < STATES; state++) {
+        for (before = 0; before < TRIGGERS; before++) {
+            for (after = 0; after < TRIGGERS; after++) {
+                for (has_read = 0; has_read < 2; has_read++) {
+                    SOCKET s = unseen_socket();
+                    CHECK_IS(enable(port, s, 1, FILTER_IN, triggers[before]), ERROR_SUCCESS);
+                    bring_to(s, state, triggers[before]);
+                    s = another(s);
+                    if (has_read) {
+                        drain(s); /* by a mapped call, which finds nothing */
+                    }
+                    CHECK_IS(enable(port, s, 2, FILTER_IN, triggers[after]), ERROR_SUCCESS);
+                    send_to_itself(s);
+                    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+                    drain(s);
+                    CHECK_IS(enable(port, s, 3, FILTER_IN, triggers[after]), ERROR_SUCCESS);
+                    send_to_itself(s);
+                    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+                    drain(s);
+                    END_REGISTRATION(port, s, 2);
+                    close_unseen(s);
+                }
+            }
+        }
+    }
+    CHECK(is_silent(port));
+}
+
+static void nothing_is_told_of_a_socket_that_was_not_enabled(void)
+{
+    int state, trigger;
+    for (state = 0; state < STATES; state++) {
+        for (trigger = 0; trigger < TRIGGERS; trigger++) {
+            SOCKET s = unseen_socket();
+            CHECK_IS(enable(port, s, 1, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
+            bring_to(s, state, triggers[trigger]);
+            if (state == READ_AND_ENABLED) {
+                send_to_itself(s);
+                CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+                /* There is something to be found when it is checked. */
+                CHECK_IS(enable(port, s, 1, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
+            }
+            s = another(s);
+            send_to_itself(s);
+            if (state == QUEUED) {
+                /* The packet was made of the former one, and may come; or not. */
+                OVERLAPPED_ENTRY entry;
+                UINT32 received;
+                DWORD outcome = ProcessSocketNotifications(port, 0, NULL, 0, 1, &entry, &received);
+                CHECK(outcome == WAIT_TIMEOUT || entry.lpCompletionKey == 1);
+            }
+            CHECK(is_silent(port));
+            CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+            CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+            END_REGISTRATION(port, s, 2);
+            close_unseen(s);
+        }
+    }
+}
+
+/* 1168, and nothing else: no packet, and the next socket can be enabled. */
+static void what_was_not_enabled_cannot_be_disabled_or_removed(void)
+{
+    int state, trigger, removes;
+    for (state = 0; state < STATES; state++) {
+        for (trigger = 0; trigger < TRIGGERS; trigger++) {
+            for (removes = 0; removes < 2; removes++) {
+                SOCKET s = unseen_socket();
+                CHECK_IS(enable(port, s, 1, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
+                bring_to(s, state, triggers[trigger]);
+                s = another(s);
+                CHECK_IS(removes ? unregister(port, s) : disable(port, s), ERROR_NOT_FOUND);
+                CHECK_IS(removes ? disable(port, s) : unregister(port, s), ERROR_NOT_FOUND);
+                send_to_itself(s);
+                CHECK(is_silent(port));
+                CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+                CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+                CHECK_IS(disable(port, s), ERROR_SUCCESS);
+                END_REGISTRATION(port, s, 2);
+                close_unseen(s);
+            }
+        }
+    }
+}
+
+/* Enabled, the next socket can be disabled and removed at once: what is answered 0 is done. */
+static void what_was_enabled_can_be_disabled_and_removed(void)
+{
+    int state;
+    for (state = 0; state < STATES; state++) {
+        SOCKET s = unseen_socket();
+        CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+        bring_to(s, state, LEVEL_ON);
+        s = another(s);
+        CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+        CHECK_IS(disable(port, s), ERROR_SUCCESS);
+        send_to_itself(s);
+        CHECK(is_silent(port));
+        END_REGISTRATION(port, s, 2);
+        close_unseen(s);
+    }
+    CHECK(is_silent(port));
+}
+
+/* A duplicate keeps the former socket alive, and the kernel's watch of it. */
+static void what_a_duplicate_keeps_alive_is_not_taken_for_the_next_one(void)
+{
+    int trigger, is_enabled, i;
+    for (trigger = 0; trigger < TRIGGERS; trigger++) {
+        for (is_enabled = 0; is_enabled < 2; is_enabled++) {
+            SOCKET s = unseen_socket(), twin;
+            struct sockaddr_in former = bind_to_loopback(s);
+            CHECK_IS(enable(port, s, 1, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
+            twin = (SOCKET)dup((int)s);
+            s = another(s);
+            if (is_enabled) {
+                CHECK_IS(enable(port, s, 2, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
+                for (i = 0; i < 3; i++) {
+                    send_to(s, "x", 1, &former); /* to the twin */
+                    CHECK(is_silent(port));
+                }
+                send_to_itself(s);
+                CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+                END_REGISTRATION(port, s, 2);
+            } else {
+                CHECK_IS(unregister(port, s), ERROR_NOT_FOUND);
+                send_to(s, "x", 1, &former);
+                CHECK(is_silent(port));
+            }
+            close_unseen(twin);
+            close_unseen(s);
+        }
+    }
+}
+
+/* The number names the very socket again: it is registered still. */
+static void a_socket_that_comes_back_to_its_number_is_registered(void)
+{
+    SOCKET s = unseen_socket(), twin;
+    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    twin = (SOCKET)dup((int)s);
+    CHECK(twin != INVALID_SOCKET);
+    close_unseen(s);
+    CHECK_IS(dup2((int)twin, (int)s), (int)s);
+    CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    send_to_itself(s);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, s, 1);
+    close_unseen(twin);
+    close_unseen(s);
+}
+
+/* The next socket may be associated, whatever the former one was. */
+static void an_association_is_that_of_a_socket(void)
+{
+    HANDLE other = new_port(0);
+    SOCKET s = unseen_socket();
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, 1, 0) == port);
+    CHECK(CreateIoCompletionPort((HANDLE)s, other, 2, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    s = another(s);
+    CHECK(CreateIoCompletionPort((HANDLE)s, other, 2, 0) == other);
+    CHECK(CreateIoCompletionPort((HANDLE)s, other, 2, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    close_unseen(s);
+    CHECK_IS(CloseHandle(other), TRUE);
+}
+
+/* If the kernel refuses to watch the next socket, the entry says so, and nothing is registered. */
+static void what_the_kernel_refuses_is_told_at_once(void)
+{
+    SOCKET s = unseen_socket();
+    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+    s = another(s);
+    refusal = ENOSPC;
+    CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ON), ERROR_NO_SYSTEM_RESOURCES);
+    CHECK_IS(unregister(port, s), ERROR_NOT_FOUND);
+    refusal = 0;
+    send_to_itself(s);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, s, 3, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_NEXT(port, 3, SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, s, 3);
+    close_unseen(s);
+    CHECK_IS(enable(port, s, 4, FILTER_IN, LEVEL_ON), WSAENOTSOCK);
+}
+
+/* A number that the library gave out, and that a read has found drained, is enabled without a question. */
+static void a_hint_spares_the_question_of_a_number_that_was_given_out(void)
+{
+    SOCKET s = udp_socket();
+    int i;
+    set_nonblocking(s);
+    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    for (i = 0; i < 3; i++) {
+        unsigned before;
+        send_to_itself(s);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+        drain(s);
+        before = questions;
+        CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_IS(questions, before);
+        CHECK(is_silent(port));
+    }
+    /* Nobody knows whose the next one is. */
+    s = another(s);
+    CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    send_to_itself(s);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN);
+    drain(s);
+    s = another(s);
+    drain(s);
+    CHECK_IS(enable(port, s, 3, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    send_to_itself(s);
+    CHECK_NEXT(port, 3, SOCK_NOTIFY_EVENT_IN);
+    END_REGISTRATION(port, s, 3);
+    close_unseen(s);
+}
+
+/* ---- at random -------------------------------------------------------------------------------------- */
+
+enum { OWNERS = 4, ROUNDS = 600, WORDS = OWNERS * ROUNDS };
+
+static unsigned char told[WORDS + 1];
+static int round_count;
+
+/* Numbers pass from one thread to another all the time, and each socket must be told of. */
+static void *closes_and_opens(void *argument)
+{
+    uintptr_t first = (uintptr_t)argument * (uintptr_t)round_count + 1;
+    int i;
+    for (i = 0; i < round_count; i++) {
+        uintptr_t key = first + (uintptr_t)i;
+        SOCKET s = unseen_socket();
+        struct pollfd nothing = {-1, 0, 0};
+        bind_to_loopback(s);
+        if (i % 3 == 0) {
+            drain(s);
+        }
+        CHECK_IS(enable(port, s, key, FILTER_IN, triggers[i % TRIGGERS]), ERROR_SUCCESS);
+        send_to_itself(s);
+        while (!__atomic_load_n(&told[key], __ATOMIC_ACQUIRE)) {
+            poll(&nothing, 1, 1);
+        }
+        if (i % 2 == 0) {
+            drain(s);
+            CHECK_IS(enable(port, s, key, FILTER_IN, triggers[(i + 1) % TRIGGERS]), ERROR_SUCCESS);
+        }
+        close_unseen(s);
+    }
+    return NULL;
+}
+
+static void *tells(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        unsigned events;
+        uintptr_t key = NEXT(port, &events);
+        if (key == 0) {
+            CHECK_IS(PostQueuedCompletionStatus(port, 0, 0, NULL), TRUE);
+            return NULL;
+        }
+        CHECK_IS(events, SOCK_NOTIFY_EVENT_IN);
+        __atomic_store_n(&told[key], 1, __ATOMIC_RELEASE);
+    }
+}
+
+static void every_socket_is_told_of_at_random(void)
+{
+    pthread_t owners[OWNERS], tellers[2];
+    uintptr_t i;
+    unsigned events;
+    round_count = is_slow() ? ROUNDS / 30 : ROUNDS;
+    for (i = 0; i < 2; i++) {
+        CHECK_IS(pthread_create(&tellers[i], NULL, tells, NULL), 0);
+    }
+    for (i = 0; i < OWNERS; i++) {
+        CHECK_IS(pthread_create(&owners[i], NULL, closes_and_opens, (void *)i), 0);
+    }
+    for (i = 0; i < OWNERS; i++) {
+        CHECK_IS(pthread_join(owners[i], NULL), 0);
+    }
+    CHECK_IS(PostQueuedCompletionStatus(port, 0, 0, NULL), TRUE);
+    for (i = 0; i < 2; i++) {
+        CHECK_IS(pthread_join(tellers[i], NULL), 0);
+    }
+    CHECK_IS(NEXT(port, &events), 0); /* the one that was handed on last */
+}
+
+int main(void)
+{
+    int is_checked;
+    start();
+    for (is_checked = 0; is_checked < 2; is_checked++) {
+        CHECK_IS(cp_set_checked(is_checked), 0);
+        port = new_port(0);
+        enabling_is_meant_for_the_socket_that_is_there();
+        nothing_is_told_of_a_socket_that_was_not_enabled();
+        what_was_not_enabled_cannot_be_disabled_or_removed();
+        what_was_enabled_can_be_disabled_and_removed();
+        what_a_duplicate_keeps_alive_is_not_taken_for_the_next_one();
+        a_socket_that_comes_back_to_its_number_is_registered();
+        an_association_is_that_of_a_socket();
+        what_the_kernel_refuses_is_told_at_once();
+        if (!is_checked) {
+            a_hint_spares_the_question_of_a_number_that_was_given_out();
+        }
+        memset(told, 0, sizeof told);
+        every_socket_is_told_of_at_random();
+        CHECK_IS(CloseHandle(port), TRUE);
+        CHECK_IS(cp_set_checked(0), is_checked);
+    }
+    return finish();
+}
