@@ -35,6 +35,15 @@ static void *make_ports(void *unused)
     return unused;
 }
 
+/* The allocator of AddressSanitizer may be locked for ever in a child that was forked while another thread used
+   it: with GCC 12, one in 150 children of a program that does nothing but allocate. So no other thread is busy
+   there. */
+#ifdef __SANITIZE_ADDRESS__
+enum { BESIDE_OTHERS = 0 };
+#else
+enum { BESIDE_OTHERS = 1 };
+#endif
+
 /* What a child does, with sockets and handles that it has inherited and with its own. */
 static void live_on(HANDLE inherited, SOCKET s)
 {
@@ -107,7 +116,7 @@ int main(void)
     port = new_port(1);
     CHECK(CreateIoCompletionPort((HANDLE)(uintptr_t)s, port, 1, 0) == port);
     CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    for (i = 0; i < BUSY; i++) {
+    for (i = 0; i < BUSY && BESIDE_OTHERS; i++) {
         CHECK_IS(pthread_create(&threads[i], NULL, begin[i], NULL), 0);
     }
     for (i = forks(); i > 0; i--) {
@@ -127,7 +136,9 @@ int main(void)
     }
     __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
     for (i = 0; i < BUSY; i++) {
-        CHECK_IS(pthread_join(threads[i], NULL), 0);
+        if (BESIDE_OTHERS) {
+            CHECK_IS(pthread_join(threads[i], NULL), 0);
+        }
         CHECK_IS(closesocket(busy[i]), 0);
         CHECK(CloseHandle(ports[i]));
     }
