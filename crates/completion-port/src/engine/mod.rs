@@ -188,7 +188,7 @@ impl Engine {
         Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             number: backend.descriptors().enter(this.clone()),
             limit,
-            advised: AtomicU32::new(u32::MAX),
+            advised: AtomicU32::new(Advice::ALL),
             detection,
             observes_all,
             origin: backend.origin(),

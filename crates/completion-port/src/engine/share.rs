@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Shared};
+use crate::state::advice::Advice;
 
 /// One share in so many is measured: a look at the clock costs as much as a packet.
 const SAMPLED: u32 = 32;
@@ -20,15 +21,12 @@ impl Engine {
     }
 
     /// `seat` has been handed so many packets.
-    pub(super) fn begin_share(&self, shared: &mut Shared, seat: &Seat, packets: usize) {
+    pub(super) fn begin_share(&self, seat: &Seat, packets: usize) {
         let shares = seat.shares.load(Relaxed);
         seat.shares.store(shares.wrapping_add(1), Relaxed);
         if shares.is_multiple_of(SAMPLED) {
-            let now = nanoseconds(self.backend.now());
-            seat.begun.store(now, Relaxed);
+            seat.begun.store(nanoseconds(self.backend.now()), Relaxed);
             seat.share.store(u32::try_from(packets).unwrap_or(u32::MAX), Relaxed);
-            shared.advice.raise(now);
-            self.advised.store(shared.advice.room(), Relaxed);
         }
     }
 
@@ -40,7 +38,21 @@ impl Engine {
 
     /// How many packets a thread takes at a time if it cannot give any back.
     pub(crate) fn advised_room(&self) -> usize {
-        self.advised.load(Relaxed) as usize
+        let advised = self.advised.load(Relaxed);
+        if advised == Advice::ALL { usize::MAX } else { self.advise_anew() }
+    }
+
+    #[cold]
+    fn advise_anew(&self) -> usize {
+        if self.forked() {
+            return usize::MAX;
+        }
+        let now = nanoseconds(self.backend.now());
+        let mut shared = self.lock();
+        shared.advice.raise(now);
+        let advised = shared.advice.room();
+        self.advised.store(advised, Relaxed);
+        advised as usize
     }
 
     /// The thread of `seat` has come back. What one packet took on the average, if that was measured.

@@ -353,7 +353,7 @@ impl Engine {
         let Portion { packets, call } = shared.crew.divide(seat.number, view, now);
         let chain = shared.ready.split(&self.nodes, packets);
         shared.handed += chain.len() as u64;
-        self.begin_share(shared, seat, chain.len());
+        self.begin_share(seat, chain.len());
         if chain.len() > 1 {
             seat.loaded.store(true, Relaxed);
             shared.loaded += 1;

@@ -4,9 +4,6 @@
 //! into memory of its own does not. So it takes fewer packets at a time where that has happened lately,
 //! down to a single one, and more again where it has not.
 
-/// There is no limit.
-const ALL: u32 = u32::MAX;
-
 /// The highest limit; each one below it is a quarter of the one above.
 const MOST: u32 = 16;
 
@@ -22,8 +19,11 @@ pub(crate) struct Advice {
 }
 
 impl Advice {
+    /// There is no limit.
+    pub(crate) const ALL: u32 = u32::MAX;
+
     pub(crate) fn new() -> Self {
-        Self { room: ALL, at: 0 }
+        Self { room: Self::ALL, at: 0 }
     }
 
     /// The limit.
@@ -40,7 +40,7 @@ impl Advice {
     /// Raises the limit if it is time to.
     pub(crate) fn raise(&mut self, now: u64) {
         if now.saturating_sub(self.at) >= CALM {
-            self.room = if self.room >= MOST { ALL } else { self.room * 4 };
+            self.room = if self.room >= MOST { Self::ALL } else { self.room * 4 };
             self.at = now;
         }
     }
@@ -64,7 +64,7 @@ mod tests {
             advice.raise(time * CALM + 5);
             advice.room()
         });
-        assert_eq!(up, [4, 16, ALL, ALL]);
+        assert_eq!(up, [4, 16, Advice::ALL, Advice::ALL]);
     }
 
     #[test]
