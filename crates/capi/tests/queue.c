@@ -260,9 +260,43 @@ static void a_call_brings_less_where_threads_sleep(void)
     CHECK_IS(CloseHandle(sleeper.port), TRUE);
 }
 
+/* Row 40. */
+static void a_thread_that_is_alone_takes_all_that_fits(void)
+{
+    enum { SOCKETS = 200, ROOM = 256 };
+    HANDLE port = new_port(0);
+    SOCKET sockets[SOCKETS];
+    OVERLAPPED_ENTRY entries[ROOM];
+    ULONG removed = 0;
+    UINT32 received = 0;
+    int way, i;
+    for (i = 0; i < SOCKETS; i++) {
+        sockets[i] = udp_socket();
+    }
+    for (way = 0; way < 3; way++) { /* registered, enabled again, and enabled with an edge trigger */
+        for (i = 0; i < SOCKETS; i++) {
+            unsigned trigger = way == 2 ? EDGE_ONCE : LEVEL_ONCE;
+            CHECK_IS(enable(port, sockets[i], (uintptr_t)i, FILTER_OUT, trigger), ERROR_SUCCESS);
+        }
+        if (way == 1) {
+            CHECK_IS(GetQueuedCompletionStatusEx(port, entries, ROOM, &removed, SOON, FALSE), TRUE);
+            CHECK_IS(removed, SOCKETS);
+        } else {
+            CHECK_IS(ProcessSocketNotifications(port, 0, NULL, SOON, ROOM, entries, &received), ERROR_SUCCESS);
+            CHECK_IS(received, SOCKETS);
+        }
+        CHECK(is_silent(port));
+    }
+    for (i = 0; i < SOCKETS; i++) {
+        CHECK_IS(closesocket(sockets[i]), 0);
+    }
+    CHECK_IS(CloseHandle(port), TRUE);
+}
+
 int main(void)
 {
     start();
+    a_thread_that_is_alone_takes_all_that_fits();
     what_is_posted_comes_out_as_it_is();
     a_time_out_says_so();
     room_for_nothing_is_a_mistake();

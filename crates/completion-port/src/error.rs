@@ -106,7 +106,11 @@ impl ErrorKind {
 
 /// An error of a call on a port: which call, why, and the system's own code if it had one.
 ///
-/// It is small and `Copy`, holds no allocation, and converts into [`io::Error`].
+/// It is small and `Copy`, and holds no allocation.
+///
+/// It converts into [`io::Error`]. If the system gave a code the conversion keeps it: the result is
+/// the error of that code, with its kind ([`io::Error::raw_os_error`], [`io::Error::kind`]). If not, the
+/// result has the kind that comes closest, and this error within ([`io::Error::get_ref`]).
 ///
 /// # Examples
 ///
@@ -120,6 +124,7 @@ impl ErrorKind {
 /// assert_eq!(error.to_string(), "waiting on a port: the port is closed");
 /// let error: std::io::Error = error.into();
 /// assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+/// assert!(error.get_ref().is_some_and(|inner| inner.is::<completion_port::Error>()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,15 +133,21 @@ pub struct Error {
     kind: ErrorKind,
     elsewhere: bool,
     code: Option<i32>,
+    /// The registration that the descriptor has already.
+    pub(crate) existing: Option<u64>,
 }
 
 impl Error {
     pub(crate) fn new(operation: Operation, kind: ErrorKind) -> Self {
-        Self { operation, kind, elsewhere: false, code: None }
+        Self { operation, kind, elsewhere: false, code: None, existing: None }
     }
 
     pub(crate) fn with_code(self, code: Option<i32>) -> Self {
         Self { code, ..self }
+    }
+
+    pub(crate) fn of_existing(self, name: u64) -> Self {
+        Self { existing: Some(name), ..self }
     }
 
     pub(crate) fn on_another_port(self) -> Self {
@@ -200,6 +211,9 @@ impl error::Error for Error {}
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
+        if let Some(code) = error.code {
+            return Self::from_raw_os_error(code);
+        }
         let kind = match error.kind {
             ErrorKind::AlreadyRegistered => io::ErrorKind::AlreadyExists,
             ErrorKind::BadDescriptor | ErrorKind::NotPollable => io::ErrorKind::InvalidInput,

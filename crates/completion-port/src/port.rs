@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -233,8 +234,8 @@ impl<K, M> Port<K, M> {
     /// # Errors
     ///
     /// The key is given back, and nothing is registered:
-    /// - [`ErrorKind::AlreadyRegistered`]: on this port, or on another one of the process
-    ///   ([`Error::is_on_another_port`]); that registration is untouched.
+    /// - [`ErrorKind::AlreadyRegistered`]: on this port ([`Error::registration`] names it), or on another
+    ///   one of the process ([`Error::is_on_another_port`]); that registration is untouched.
     /// - [`ErrorKind::BadDescriptor`], [`ErrorKind::NotPollable`]: closed, or of a kind that cannot
     ///   be watched, such as a regular file.
     /// - [`ErrorKind::WatchLimit`], [`ErrorKind::OutOfMemory`]: may succeed later.
@@ -258,6 +259,7 @@ impl<K, M> Port<K, M> {
     /// let id = port.register(named("first"))?;
     /// let refused = port.register(named("second")).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
+    /// assert_eq!(refused.error().registration(), Some(id));
     /// assert_eq!(refused.into_parts().1, "second"); // the key comes back
     /// assert_eq!(port.remove_and_wait(id, None)?, "first");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -295,6 +297,31 @@ impl<K, M> Port<K, M> {
             self.store.engine.cancel(index);
             Refused::new(error, key)
         })
+    }
+
+    /// The registration of a socket on this port; `None` if it has none, or that is being removed. Makes a
+    /// system call, so that a number which was closed and given out again is not taken for its former holder.
+    ///
+    /// # Threads
+    ///
+    /// Another thread may end the registration, or make one, before this returns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Interest, OneShot, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::<u32>::new()?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// assert_eq!(port.id_of(&socket), None);
+    /// let id = port.register(Registration::new(&socket, 7, Interest::IN, OneShot::Level))?;
+    /// assert_eq!(port.id_of(&socket), Some(id));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn id_of<S: AsFd + ?Sized>(&self, socket: &S) -> Option<Id> {
+        self.store.engine.find(socket.as_fd().as_raw_fd()).map(Id)
     }
 
     /// Enables a registration whose key is with the port, and overwrites its filter and trigger: one

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use crate::error::Error;
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::state::facts::Descriptor;
 use crate::state::slot::Mode;
@@ -12,6 +13,18 @@ use crate::state::slot::Mode;
 /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub(crate) u64);
+
+impl Error {
+    /// The registration that the descriptor has already, if that is on this port; only ever there with
+    /// [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered).
+    ///
+    /// Change it by [`Port::rearm`](crate::Port::rearm), or end it by [`Port::remove`](crate::Port::remove).
+    /// Another thread may have done so meanwhile.
+    #[must_use]
+    pub fn registration(&self) -> Option<Id> {
+        self.existing.map(Id)
+    }
+}
 
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -97,6 +97,9 @@ impl Engine {
             let claimed = table.claim(descriptor, self.number, name, attach, adopt, detach);
             claimed.map_err(|claim| match claim {
                 Claim::Refused(fault) => failed(fault.kind).with_code(fault.code),
+                Claim::Here(existing, fault) => {
+                    failed(fault.kind).with_code(fault.code).of_existing(existing)
+                }
                 Claim::Elsewhere => failed(ErrorKind::AlreadyRegistered).on_another_port(),
             })
         };
@@ -220,6 +223,15 @@ impl Engine {
         let (index, _) = token_parts(name);
         let descriptor = self.slot(index).descriptor();
         self.backend.descriptors().release(descriptor, self.number, name, || {});
+    }
+
+    /// The registration of what `descriptor` names now, if it has one.
+    pub(crate) fn find(&self, descriptor: Descriptor) -> Option<Token> {
+        if self.forked() {
+            return None;
+        }
+        let name = self.backend.descriptors().find(descriptor, self.number)?;
+        self.is_current(name).then_some(name)
     }
 
     /// Whether a registration goes on and its number names what was registered.

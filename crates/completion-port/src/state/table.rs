@@ -37,8 +37,10 @@ const FREE: Entry = Entry { port: 0, token: 0 };
 
 /// Why a number could not be claimed.
 pub(crate) enum Claim {
-    /// The system refused, or this port has it already.
+    /// The system refused.
     Refused(Fault),
+    /// This port has it already, by the registration of this token.
+    Here(u64, Fault),
     /// Another port of the process has it.
     Elsewhere,
 }
@@ -119,7 +121,7 @@ impl Descriptors {
                 let live = former.port == port
                     && holder.as_ref().is_some_and(|holder| holder.is_live(former.token));
                 if live {
-                    return Err(Claim::Refused(fault));
+                    return Err(Claim::Here(former.token, fault));
                 }
                 adopt().map_err(Claim::Refused)?;
             }
@@ -160,6 +162,13 @@ impl Descriptors {
             }
             _ => {}
         }
+    }
+
+    /// The registration of `port` that has `descriptor`, by its token.
+    pub(crate) fn find(&self, descriptor: Descriptor, port: u64) -> Option<u64> {
+        let (shard, place) = Self::place(descriptor).ok()?;
+        let entries = locked(&self.shards[shard]);
+        entries.get(place).filter(|entry| entry.port == port).map(|entry| entry.token)
     }
 
     /// Whether the registration `token` of `port` has `descriptor` still, and `watches` says that its

@@ -187,6 +187,63 @@ on_every_system! {
         assert_eq!(port.stats().registered, 1);
     }
 
+    fn a_refusal_names_the_registration_that_is_there(system: &System) {
+        let (port, other) = (port_on(system), port_on(system));
+        let (ours, theirs) = system.tcp_pair();
+        let id = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+        let named = |port: &Port<_, _>| {
+            let again = Registration::new(&ours, "again", Interest::ALL, OneShot::Level);
+            let refused = port.register(again).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
+            refused.error().registration()
+        };
+        assert_eq!(named(&port), Some(id));
+        assert_eq!(named(&other), None, "a name means nothing to another port");
+        theirs.write(b"x").unwrap();
+        let held = ready(&port, system);
+        assert_eq!(named(&port), Some(id));
+        held.park().unwrap();
+        assert_eq!(named(&port), Some(id));
+        // It is good for what the refusal is mostly about.
+        port.rearm(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
+        assert_eq!(report(&port, system), Events::OUT);
+        let number = Number(closed_number());
+        let closed = Registration::new(&number, "closed", Interest::IN, OneShot::Level);
+        assert_eq!(port.register(closed).unwrap_err().error().registration(), None);
+    }
+
+    fn a_socket_is_found_by_its_registration(system: &System) {
+        let end = Instant::now() + system.soon();
+        loop {
+            assert!(Instant::now() < end, "the number did not come back");
+            let (port, other) = (port_on(system), port_on(system));
+            let event = system.event();
+            assert_eq!(port.id_of(&event), None);
+            let id = register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
+            assert_eq!(port.id_of(&event), Some(id));
+            assert_eq!(other.id_of(&event), None);
+            assert_eq!(port.id_of(&event.dup().unwrap()), None, "a duplicate is another one");
+            event.signal(1).unwrap();
+            let held = ready(&port, system);
+            assert_eq!(port.id_of(&event), Some(id));
+            held.park().unwrap();
+            assert_eq!(port.id_of(&event), Some(id));
+            port.remove(id).unwrap();
+            assert_eq!(port.id_of(&event), None, "its last packet is on the way");
+            let again = register(&port, &event, "again", Interest::NONE, ONE_SHOT_LEVEL);
+            assert_eq!(port.id_of(&event), Some(again));
+            let number = event.as_raw_fd();
+            drop(event);
+            let latter = system.event();
+            if latter.as_raw_fd() != number {
+                // Another test was quicker.
+                continue;
+            }
+            assert_eq!(port.id_of(&latter), None, "the number names another object");
+            break;
+        }
+    }
+
     fn a_descriptor_is_registered_on_one_port_of_the_process(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let (ours, theirs) = system.tcp_pair();
@@ -790,6 +847,31 @@ on_every_system! {
         register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
         event.signal(1).unwrap();
         assert_eq!(*ready(&port, system).key(), "event");
+    }
+
+    fn an_error_keeps_the_code_of_the_system_and_its_kind(system: &System) {
+        let (port, other) = (port_on(system), port_on(system));
+        let (file, number) = (system.regular_file(), Number(closed_number()));
+        let event = system.event();
+        register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
+        let refused = |port: &Port<_, _>, descriptor: BorrowedFd<'_>| -> io::Error {
+            let new = Registration::new(&descriptor, "new", Interest::IN, OneShot::Level);
+            port.register(new).unwrap_err().into()
+        };
+        for (descriptor, code) in [
+            (file.as_fd(), libc::EPERM),
+            (number.as_fd(), libc::EBADF),
+            (event.as_fd(), libc::EEXIST),
+        ] {
+            let error = refused(&port, descriptor);
+            assert_eq!(error.raw_os_error(), Some(code));
+            assert_eq!(error.kind(), io::Error::from_raw_os_error(code).kind());
+        }
+        // Where the system has said nothing there is a kind, and the whole error within.
+        let error = refused(&other, event.as_fd());
+        assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::AlreadyExists, None));
+        let within = error.get_ref().unwrap().downcast_ref::<completion_port::Error>().unwrap();
+        assert!(within.is_on_another_port());
     }
 
     fn a_closed_port_gives_back_what_it_refuses(system: &System) {

@@ -898,7 +898,7 @@ on_every_system! {
         thread::scope(|scope| {
             scope.spawn(|| drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap()));
         });
-        let events: Vec<_> = (0..700).map(|_| system.event()).collect();
+        let events: Vec<_> = (0..200).map(|_| system.event()).collect();
         let register = |(key, event)| {
             port.register(Registration::new(event, key, Interest::IN, OneShot::Level)).unwrap()
         };
@@ -907,7 +907,7 @@ on_every_system! {
         signal();
         let mut batch = Batch::new();
         let mut seen = HashSet::new();
-        for (room, expected) in [(200, 200), (256, 256), (64, 64), (256, 180)] {
+        for (room, expected) in [(100, 100), (10, 10), (256, 90)] {
             batch.set_capacity(room);
             let packets: Vec<_> = port.wait(&mut batch, system.soon()).unwrap().collect();
             assert_eq!(packets.len(), expected, "with room for {room}");
@@ -944,16 +944,16 @@ on_every_system! {
         for room in [1, 64] {
             let port = system.port::<usize, ()>(1);
             // Each of them can be written to, which is news to the kernel.
-            let pairs: Vec<_> = (0..300).map(|_| system.unix_pair()).collect();
+            let pairs: Vec<_> = (0..100).map(|_| system.unix_pair()).collect();
             for (key, (ours, _)) in pairs.iter().enumerate() {
                 let once = Registration::new(ours, key, Interest::IN, OneShot::Level);
                 port.register(once).unwrap();
             }
-            pairs[299].1.write(b"x").unwrap();
+            pairs[99].1.write(b"x").unwrap();
             let mut batch = Batch::with_capacity(room);
             let packet = port.wait(&mut batch, Duration::ZERO).unwrap().next();
             let Some(Packet::Ready(ready)) = packet else { panic!("{packet:?}") };
-            assert_eq!((*ready.key(), ready.events()), (299, Events::IN));
+            assert_eq!((*ready.key(), ready.events()), (99, Events::IN));
         }
     }
 
