@@ -113,7 +113,8 @@ impl<'s, K> Registration<'s, K> {
     ///
     /// Remove the registration before the descriptor is closed. Closing it first is safe, and ends
     /// the registration without a packet as soon as the port finds out: at the latest when the
-    /// number is registered again, or when it is armed and checked; then the key is dropped.
+    /// number is registered again, or when it is armed and checked; then the key is dropped. If a duplicate
+    /// keeps the object alive, it is reported until then.
     pub fn new<S: AsFd + ?Sized>(
         socket: &'s S,
         key: K,

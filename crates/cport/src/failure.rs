@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 use std::{fmt, io};
 
-use completion_port::ErrorKind;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -57,11 +56,7 @@ fn reason(error: &io::Error) -> String {
 
 /// Whether the process, or the system, has no descriptor left.
 pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {
-    let from_port = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<completion_port::Error>())
-        .is_some_and(|error| error.kind() == ErrorKind::DescriptorLimit);
-    from_port || matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// How many descriptors the process may have; `None` if there is no limit.

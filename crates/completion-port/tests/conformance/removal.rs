@@ -14,6 +14,7 @@ use completion_port::{
 };
 use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_system};
 
+use crate::delivery::{PERSISTENT_LEVEL, TRIGGERS, Trigger};
 use crate::posting::kind;
 use crate::threads::{End, Gate, eventually, hear, make_packets_long, settle};
 
@@ -196,12 +197,18 @@ fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
     panic!("somebody else always took the number");
 }
 
+/// Held by a test that opens hundreds of descriptors at once, or that closes one whose number is to stay
+/// unused.
+pub(crate) fn with_many_descriptors() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A pair whose numbers are beyond those that other threads of the process are given, so that they
 /// stay unused once they are closed. As long as the third value is kept: the next such pair might get the
 /// same numbers.
 fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'static, ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = with_many_descriptors();
     let _below: Vec<_> = (0..200).map(|_| on.event()).collect();
     let (ours, theirs) = on.unix_pair();
     (ours, theirs, alone)
@@ -1245,6 +1252,64 @@ on_every_system! {
         let looks = port.stats().harvests - before;
         assert!(looks <= 20, "{looks} looks at the kernel for nothing");
         assert_eq!(port.stats().rebuilds, 0);
+    }
+
+    /// Rule 30: the kernel reports what a duplicate keeps alive under the registration of the closed
+    /// descriptor, until the port looks at that.
+    fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
+        const WRITES: usize = 200;
+        for trigger in TRIGGERS {
+            let port = system.port::<Entry, usize>(1);
+            let ledger = Ledger::default();
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
+            let key = ledger.entry();
+            let id = match trigger {
+                Trigger::Once(trigger) => {
+                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
+                }
+                Trigger::Always(trigger) => {
+                    port.register(Registration::persistent(&ours, key, Interest::IN, trigger))
+                }
+            }
+            .unwrap();
+            assert_quiet(&port, system);
+            let lives_on = ours.dup().unwrap();
+            drop(ours);
+            let mut packets = 0;
+            let mut batch = Batch::new();
+            for _ in 0..WRITES {
+                theirs.write(b"x").unwrap();
+                for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                    packets += 1;
+                    lives_on.drain();
+                    match packet {
+                        Packet::Ready(mut ready) => {
+                            assert_eq!((ready.id(), ready.events()), (id, Events::IN));
+                            ready.read_drained();
+                            ready.rearm().unwrap();
+                        }
+                        Packet::Notified(notified) => {
+                            assert_eq!((notified.id(), notified.events()), (id, Events::IN));
+                        }
+                        other => panic!("{}", kind(&other)),
+                    }
+                }
+            }
+            // A level packet that would be repeated is checked first, so the port has looked.
+            let looked = trigger == PERSISTENT_LEVEL;
+            assert_eq!(packets, if looked { 1 } else { WRITES }, "{trigger:?}");
+            if !looked {
+                // Enabling looks as well, if something is known to hold and no hint denies it.
+                port.disable(id).unwrap();
+                theirs.write(b"x").unwrap();
+                assert_quiet(&port, system);
+                assert_eq!(port.stats().registered, 1);
+                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            }
+            assert_quiet(&port, system);
+            assert_eq!(port.stats().registered, 0, "{trigger:?}");
+            assert_eq!(ledger.alive(), 0, "the key is dropped");
+        }
     }
 
     /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.

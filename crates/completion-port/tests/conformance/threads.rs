@@ -19,6 +19,7 @@ use testkit::scheduler::ThreadNumber;
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
 use crate::call::{catch_signals, interrupt};
+use crate::removal::with_many_descriptors;
 
 /// What keeps a handler running until the test opens it.
 #[derive(Default)]
@@ -898,6 +899,7 @@ on_every_system! {
         thread::scope(|scope| {
             scope.spawn(|| drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap()));
         });
+        let _alone = with_many_descriptors();
         let events: Vec<_> = (0..200).map(|_| system.event()).collect();
         let register = |(key, event)| {
             port.register(Registration::new(event, key, Interest::IN, OneShot::Level)).unwrap()
@@ -941,6 +943,7 @@ on_every_system! {
     }
 
     fn a_wait_without_time_finds_what_stands_behind_what_nobody_asked_for(system: &System) {
+        let _alone = with_many_descriptors();
         for room in [1, 64] {
             let port = system.port::<usize, ()>(1);
             // Each of them can be written to, which is news to the kernel.
