@@ -1,4 +1,4 @@
-//! Builds the C library in release mode and copies it, its headers and its pkg-config files.
+//! Builds the C library in release mode and copies it, its object, its headers and its pkg-config files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +62,25 @@ fn build() -> io::Result<PathBuf> {
     Ok(target.join("release"))
 }
 
-fn pkg_config(places: &Places) -> [(&'static str, String); 2] {
+/// Compiles the object that has the system's own names, beside the library: with the compiler by which cargo
+/// has linked that.
+fn compile_object(folder: &Path) -> io::Result<PathBuf> {
+    let object = folder.join("completion_port_close.o");
+    let package = workspace().join("crates/capi");
+    let status = Command::new(env::var_os("CC").unwrap_or("cc".into()))
+        .args(["-std=c11", "-O2", "-fPIC", "-c", "-I"])
+        .arg(package.join("include"))
+        .arg(package.join("compat/source/close.c"))
+        .arg("-o")
+        .arg(&object)
+        .status()?;
+    if !status.success() {
+        return Err(io::Error::other("completion_port_close.o does not compile"));
+    }
+    Ok(object)
+}
+
+fn pkg_config(places: &Places) -> [(&'static str, String); 3] {
     let (prefix, libdir) = (places.prefix.display(), &places.libdir);
     let variables =
         format!("prefix={prefix}\nlibdir=${{prefix}}/{libdir}\nincludedir=${{prefix}}/include\n\n");
@@ -84,7 +102,18 @@ fn pkg_config(places: &Places) -> [(&'static str, String); 2] {
          Cflags: -I${{includedir}}/completion_port/compat -D_DEFAULT_SOURCE -Wno-unknown-pragmas -pthread\n\
          Libs: -pthread\n"
     );
-    [("completion_port.pc", library), ("completion_port_compat.pc", compat)]
+    let close = format!(
+        "{variables}Name: completion_port_close\n\
+         Description: completion_port sees what close, dup2, dup3 and close_range close\n\
+         Version: {VERSION}\n\
+         Requires: completion_port\n\
+         Libs: ${{libdir}}/completion_port_close.o\n"
+    );
+    [
+        ("completion_port.pc", library),
+        ("completion_port_compat.pc", compat),
+        ("completion_port_close.pc", close),
+    ]
 }
 
 /// A copy with the rights of a plain file, whatever is there already.
@@ -130,6 +159,7 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
     link(&file, &library.join(SONAME))?;
     link(SONAME, &library.join("libcompletion_port.so"))?;
     copy(&built.join("libcompletion_port.a"), &library.join("libcompletion_port.a"))?;
+    copy(&compile_object(&built)?, &library.join("completion_port_close.o"))?;
 
     let headers = workspace().join("crates/capi");
     copy(&headers.join("include/completion_port.h"), &include.join("completion_port.h"))?;

@@ -10,8 +10,8 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
-    /// Build libcompletion_port and install it: the shared and the static library, the headers and the
-    /// pkg-config files completion_port and completion_port_compat
+    /// Build libcompletion_port and install it: the shared and the static library, completion_port_close.o,
+    /// the headers and the pkg-config files completion_port, completion_port_compat and completion_port_close
     Install(install::Places),
 }
 

@@ -51,6 +51,7 @@ unsafe extern "C" {
     safe fn cp_close_handle(handle: *mut c_void) -> i32;
     safe fn cp_last_error() -> u32;
     safe fn cp_close_socket(descriptor: i32) -> i32;
+    safe fn cp_adopt(descriptor: i32);
     fn cp_process_notifications(
         port: *mut c_void,
         count: u32,
@@ -159,9 +160,11 @@ impl Drop for Port {
 pub(crate) struct Socket(i32);
 
 impl Socket {
-    /// A stream in non-blocking mode.
+    /// A stream in non-blocking mode. A program in C would have been given it by the library.
     pub(crate) fn of(stream: TcpStream) -> Self {
-        Self(stream.into_raw_fd())
+        let descriptor = stream.into_raw_fd();
+        cp_adopt(descriptor);
+        Self(descriptor)
     }
 
     /// The change that enables it: one-shot and level-triggered.

@@ -10,7 +10,8 @@
  * that does not begin with cp_ or CP_. The same functions under the reference's own names are in
  * compat/include: <winsock2.h>, <mswsock.h>, <windows.h>.
  *
- * THREADS  Every function may be called from any thread at any time; none from a signal handler.
+ * THREADS  Every function may be called from any thread at any time; none from a signal handler, but for
+ *          cp_close, cp_dup2, cp_dup3 and cp_close_range.
  *
  * HANDLES  A port is named by a handle, which is a number in the shape of a pointer, never the address
  *          of anything. It is looked up at each call: one that was closed, or that this library has
@@ -282,8 +283,14 @@ uint32_t cp_error_of_errno(int error);
  * cp_socket and cp_accept below, end whatever the number stood for: no REMOVE packet comes, and the next
  * socket of that number is a new one. A packet that is queued already may still come.
  *
- * A program that closes a registered descriptor by close(2) says so before, or at the latest before
- * the number is registered again; or it asks for the checked mode.
+ * If something else closes a registered descriptor, close(2) for instance, whoever changes the registration of
+ * its number finds out: what is enabled then is the socket that the number names by now, with the key given
+ * then, and what is to be disabled or removed is CP_ERROR_NOT_FOUND. To ask costs a system call, which is
+ * spared if cp_socket or cp_accept has given the number out and a read or write has found since the last
+ * packet that it would block (see below). So there is one thing that is not found out: such a number, closed
+ * by another call and given out by another one, is enabled in the place of the former socket, and nothing is
+ * reported. To rule that out call cp_close and the like instead, or say cp_forget before the number is closed,
+ * or turn the checked mode on.
  */
 
 /* Ends what the number stands for, then closes it, if it is a socket. 0, or -1. */
@@ -293,9 +300,28 @@ int cp_close_socket(int descriptor);
 void cp_forget(int descriptor);
 
 /*
- * Turns the checked mode on or off for the whole process, and returns whether it was on. In it each
- * change asks the kernel whether the number still names what was registered, which costs a system call
- * or two. It is also on if COMPLETION_PORT_CHECKED is set in the environment to anything but 0.
+ * Says that another call has just given the number out: accept4, socketpair or dup, or a message that brought it.
+ * What it stood for has ended, and it counts as given out by this library. Only for a number that cp_close_socket
+ * or cp_close and the like will close, or that is handed to cp_forget before it is closed.
+ */
+void cp_adopt(int descriptor);
+
+/*
+ * As close, dup2, dup3 and close_range of the system, which they call: afterwards the numbers that they close
+ * are asked about whatever a read or write has found. They take no lock: a signal handler may call them, and a
+ * child after fork or vfork. They are no points at which a thread is cancelled.
+ *
+ * Linked with completion_port_close.o, the program and all its libraries call these where they call the
+ * system's.
+ */
+int cp_close(int descriptor);
+int cp_dup2(int from, int to);
+int cp_dup3(int from, int to, int flags);
+int cp_close_range(unsigned first, unsigned last, int flags);
+
+/*
+ * Turns the checked mode on or off for the whole process, and returns whether it was on. In it the question is
+ * never spared. It is also on if COMPLETION_PORT_CHECKED is set in the environment to anything but 0.
  */
 int cp_set_checked(int on);
 

@@ -7,6 +7,7 @@
 //! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{
@@ -139,11 +140,25 @@ impl Table {
         table
     }
 
-    fn find(&self, number: usize) -> Option<&Number> {
-        let chunk = self.chunks.get(number / CHUNK)?.load(Acquire);
+    fn chunk(&self, place: usize) -> Option<&Chunk> {
+        let chunk = self.chunks.get(place)?.load(Acquire);
         // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
         // - only `make` stores another pointer than null here: to what it has leaked.
-        unsafe { chunk.as_ref() }?.get(number % CHUNK)
+        unsafe { chunk.as_ref() }
+    }
+
+    fn find(&self, number: usize) -> Option<&Number> {
+        self.chunk(number / CHUNK)?.get(number % CHUNK)
+    }
+
+    /// The numbers from `first` to `last` may name other sockets than those that they were given out for.
+    fn doubt(&self, first: usize, last: usize) {
+        for place in first / CHUNK..=(last / CHUNK).min(CHUNKS - 1) {
+            let within = |number: usize| number.saturating_sub(place * CHUNK).min(CHUNK - 1);
+            // If the chunk is being made just now, nothing of it has been given out.
+            let numbers = self.chunk(place).and_then(|it| it.get(within(first)..=within(last)));
+            numbers.into_iter().flatten().for_each(Number::doubt);
+        }
     }
 
     /// The entry of a number, made if there is none; `None` if the number is beyond all.
@@ -303,7 +318,8 @@ impl Number {
         }
     }
 
-    /// The number may name another socket than the one that it was given out for.
+    /// The number may name another socket than the one that it was given out for. May be called at any time,
+    /// also in a signal handler.
     pub(crate) fn doubt(&self) {
         self.is_given_out.store(false, Release);
     }
@@ -322,6 +338,17 @@ pub(crate) fn retire(descriptor: RawFd) {
     if let Some(number) = find(descriptor) {
         number.doubt();
         number.retire();
+    }
+}
+
+/// These numbers may name other sockets than those that they were given out for. May be called at any time, also
+/// in a signal handler.
+pub(crate) fn doubt(descriptors: RangeInclusive<RawFd>) {
+    let number = |descriptor: &RawFd| usize::try_from(*descriptor);
+    if let Some(table) = TABLE.find()
+        && let (Ok(first), Ok(last)) = (number(descriptors.start()), number(descriptors.end()))
+    {
+        table.doubt(first, last);
     }
 }
 
@@ -357,6 +384,12 @@ pub extern "C" fn cp_forget(descriptor: i32) {
     guarded((), || retire(descriptor));
 }
 
+/// `descriptor` has just been given out by a call that is not of this library: as if one of it had done so.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_adopt(descriptor: i32) {
+    guarded((), || give_out(descriptor));
+}
+
 /// Whether each change asks the kernel first if the number still names what was registered; returns
 /// whether it did so before.
 #[unsafe(no_mangle)]
@@ -372,6 +405,29 @@ pub extern "C" fn cp_set_checked(on: i32) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_doubted_from_the_first_to_the_last() {
+        let table = Table::new(None);
+        let numbers = [0, 1, CHUNK - 1, CHUNK, 3 * CHUNK + 5, 3 * CHUNK + 6];
+        for number in numbers {
+            table.find(number).or_else(|| table.make(number)).unwrap();
+        }
+        let doubted = |first, last| {
+            for number in numbers {
+                table.find(number).unwrap().is_given_out.store(true, Relaxed);
+            }
+            table.doubt(first, last);
+            numbers.map(|number| !table.find(number).unwrap().is_given_out.load(Relaxed))
+        };
+        assert_eq!(doubted(1, 1), [false, true, false, false, false, false]);
+        assert_eq!(doubted(1, CHUNK), [false, true, true, true, false, false]);
+        assert_eq!(doubted(CHUNK, 3 * CHUNK + 5), [false, false, false, true, true, false]);
+        assert_eq!(doubted(0, usize::MAX), [true; 6]);
+        assert_eq!(doubted(CHUNK, 1), [false; 6], "it is no range");
+        assert_eq!(doubted(7 * CHUNK, 9 * CHUNK), [false; 6], "there is nothing");
+        assert_eq!(doubted(CHUNK * CHUNKS, usize::MAX), [false; 6], "it is beyond all");
+    }
 
     #[test]
     fn a_child_knows_nothing_of_its_parents_numbers_but_their_times() {

@@ -230,7 +230,8 @@ pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
     option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
 }
 
-/// What tells a socket from every other that the process has or had, whatever its number; 0 of what is closed.
+/// What tells a socket from every other that the process has or had, whatever its number; of anything else the
+/// number of its file, and 0 of what is closed.
 pub(crate) fn identity(descriptor: c_int) -> u64 {
     /// The same on every system that this library is for; the crate has it of late only.
     const SO_COOKIE: c_int = 57;

@@ -110,6 +110,7 @@ programs! {
     delivery: "delivery.c" => runs_as_cxx;
     closed_sockets: "closed_sockets.c" => runs_as_cxx;
     same_number: "same_number.c" => runs_as_cxx;
+    closes_seen: "closes_seen.c", "closes_elsewhere.c", "../compat/source/close.c";
     queue: "queue.c" => runs_as_cxx;
     any_thread: "any_thread.c" => runs_as_cxx;
     spared_calls: "spared_calls.c" => runs_as_cxx;
@@ -177,6 +178,35 @@ fn units_of_both_languages_make_one_program() {
         .arg(&program);
     succeed(&mut link);
     succeed(&mut Command::new(program));
+}
+
+/// What closes descriptors is seen also in a library that the program uses, if the program has the object that
+/// sees it; not otherwise.
+#[test]
+fn what_another_library_closes_is_seen() {
+    let directory = scratch("closes-elsewhere");
+    let source = |name: &str| package().join("tests").join(name);
+    let shared = directory.join("libcloses_elsewhere.so");
+    let mut library = Command::new(toolchain::cc());
+    library.args(["-shared", "-fPIC", "-o"]).arg(&shared).arg(source("closes_elsewhere.c"));
+    succeed(&mut library);
+    let object = directory.join("close.o");
+    let mut compile = Command::new(toolchain::cc());
+    compile.args(["-std=c11", "-fPIC"]).args(toolchain::STRICT).args(toolchain::include_flags());
+    compile.arg("-c").arg(source("../compat/source/close.c")).arg("-o").arg(&object);
+    succeed(&mut compile);
+    let places = [library_directory(Profile::Debug), directory.clone()];
+    let program = directory.join("program");
+    let mut link = Command::new(toolchain::cc());
+    link.args(["-std=c11", "-D_DEFAULT_SOURCE"]).args(toolchain::include_flags());
+    link.arg(source("closes_seen.c")).arg(&object).arg("-o").arg(&program).arg("-pthread");
+    for place in &places {
+        link.arg("-L")
+            .arg(place)
+            .arg(format!("-Wl,--disable-new-dtags,-rpath,{}", place.display()));
+    }
+    succeed(link.args(["-lcloses_elsewhere", "-lcompletion_port"]));
+    tell(&succeed(&mut Command::new(&program)));
 }
 
 /// What is told of one socket and not of the next one of its number does not need a recent kernel.

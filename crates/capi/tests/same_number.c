@@ -358,6 +358,30 @@ static void a_hint_spares_the_question_of_a_number_that_was_given_out(void)
     close_unseen(s);
 }
 
+/* So does one of which the program says that it was just given out. */
+static void a_number_that_is_adopted_is_as_good_as_given_out(void)
+{
+    SOCKET s = unseen_socket();
+    int round;
+    for (round = 1; round <= 2; round++) {
+        unsigned before;
+        cp_adopt((int)s);
+        CHECK_IS(enable(port, s, (uintptr_t)round, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        send_to_itself(s);
+        CHECK_NEXT(port, round, SOCK_NOTIFY_EVENT_IN);
+        drain(s);
+        before = questions;
+        CHECK_IS(enable(port, s, (uintptr_t)round, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_IS(questions, before);
+        drain(s);
+        s = another(s);
+    }
+    cp_forget((int)s);
+    close_unseen(s);
+    cp_adopt(-1);
+    cp_adopt(0x7FFFFFFF);
+}
+
 /* ---- at random -------------------------------------------------------------------------------------- */
 
 enum { OWNERS = 4, ROUNDS = 600, WORDS = OWNERS * ROUNDS };
@@ -446,6 +470,7 @@ int main(void)
         what_the_kernel_refuses_is_told_at_once();
         if (!is_checked) {
             a_hint_spares_the_question_of_a_number_that_was_given_out();
+            a_number_that_is_adopted_is_as_good_as_given_out();
         }
         memset(told, 0, sizeof told);
         every_socket_is_told_of_at_random();

@@ -19,7 +19,7 @@
  * Clang has no way to do that: there this header must come before <sys/socket.h> if they are wanted.
  *
  * Opt-out: with CP_NO_SOCKET_CALLS defined, nothing of this is done. The system's calls are then the
- * system's, with errno; say cp_forget before close(2), and cp_set_last_error if you like.
+ * system's, with errno; what close(2) has closed is found out, and cp_set_last_error there if you like.
  *
  * WHAT DIFFERS  SOCKET is an unsigned number of the size of a pointer, as there; its value is a
  * descriptor. wchar_t has four bytes, u_long has eight, DWORD is an int. docs/PORTING.md has the rest.
