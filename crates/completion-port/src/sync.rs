@@ -2,7 +2,7 @@
 //! its own in their stead.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 use std::sync::atomic::Ordering::SeqCst;
 

@@ -38,7 +38,7 @@ mod sync {
     use std::sync::atomic::Ordering;
 
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
-    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
 
     pub(crate) fn barrier(_own: &AtomicU32) {
         fence(Ordering::SeqCst);

@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn end_check(&self, shared: &mut Shared, hot: Fifo, again: Fifo) {
         shared.ready.append(&self.nodes, hot);
         shared.recheck.append(&self.nodes, again);
-        self.tell_collectors(shared);
+        Self::tell_collectors(shared);
     }
 
     /// Notes the kernel's answer about a slot. The caller owns the node.
@@ -135,7 +135,7 @@ impl Engine {
             let is_running = shared.seats.status(seat.number) == Status::Running;
             if is_running && !seat.left.load(Relaxed) {
                 shared.recheck.push(&self.nodes, node);
-                self.tell_collectors(&shared);
+                Self::tell_collectors(&shared);
                 let notice = Self::look_after(&mut shared);
                 drop(shared);
                 self.notify(notice);

@@ -32,7 +32,7 @@ use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::seats::Seats;
 use crate::state::slot::{GENERATION, Removal, Slot};
 use crate::state::table::Holder;
-use crate::sync::{AtomicU8, AtomicU32, Condvar, Mutex, MutexGuard};
+use crate::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard};
 use crate::sys::backend::{Backend, Origin, ThreadHandle};
 use blocked::Sleepers;
 use seat::Tally;
@@ -116,8 +116,8 @@ struct Shared {
     rebuilding: bool,
     /// Seats that are loaded.
     loaded: usize,
-    /// Threads in `remove_and_wait`.
-    collectors: usize,
+    /// Threads that sleep in `remove_and_wait`, to be told of what may be the key that they wait for.
+    collectors: Vec<Arc<dyn ThreadHandle>>,
     wakes: u64,
     needless: u64,
     harvests: u64,
@@ -158,8 +158,6 @@ pub(crate) struct Engine {
     observes_all: bool,
     backend: Box<dyn Backend>,
     shared: Mutex<Shared>,
-    /// A key came back for which a thread waits in `remove_and_wait`.
-    collected: Condvar,
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
@@ -221,14 +219,13 @@ impl Engine {
                 stale: 0,
                 rebuilding: false,
                 loaded: 0,
-                collectors: 0,
+                collectors: Vec::new(),
                 wakes: 0,
                 needless: 0,
                 harvests: 0,
                 rebuilds: 0,
                 former: Tally::default(),
             }),
-            collected: Condvar::new(),
             harvests: (0..sets).map(|_| AtomicU32::new(0)).collect(),
             phase: AtomicU8::new(Phase::Open as u8),
             set: RwLock::new(()),

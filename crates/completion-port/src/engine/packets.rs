@@ -16,15 +16,14 @@ impl Engine {
             return;
         }
         // The lock orders this after the waiting thread's last look at the slot.
-        drop(self.lock());
-        self.collected.notify_all();
+        Self::tell_collectors(&self.lock());
     }
 
-    /// Nodes were queued: one of them may be what a thread in `remove_and_wait` looks for.
+    /// Nodes were queued, or a slot was given up: it may be what a thread in `remove_and_wait` looks for.
     #[inline]
-    pub(super) fn tell_collectors(&self, shared: &Shared) {
-        if shared.collectors > 0 {
-            self.collected.notify_all();
+    pub(super) fn tell_collectors(shared: &Shared) {
+        for collector in &shared.collectors {
+            collector.unpark();
         }
     }
 
@@ -39,7 +38,7 @@ impl Engine {
     /// The same, for one who has the lock.
     pub(super) fn submit_locked(&self, shared: &mut Shared, node: Node) -> Option<Notice> {
         shared.ready.push(&self.nodes, node);
-        self.tell_collectors(shared);
+        Self::tell_collectors(shared);
         if !shared.seats.has_room() && shared.seats.idle() > 0 {
             self.glance(shared);
         }

@@ -64,7 +64,7 @@ impl Engine {
             shared.stale += strays;
             shared.ready.append(&self.nodes, ready);
             shared.recheck.append(&self.nodes, recheck);
-            self.tell_collectors(&shared);
+            Self::tell_collectors(&shared);
             if woken && shared.seats.polling() > 0 {
                 // Meant for a thread that has gone to the kernel's wait meanwhile, and will not come out of
                 // it without.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Phase, Token, token, token_parts};
@@ -12,6 +12,7 @@ use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder as _};
 use crate::sync::{AtomicU32, barrier, fence};
+use crate::sys::backend::ThreadHandle;
 use crate::trace::trace;
 
 impl Engine {
@@ -46,12 +47,11 @@ impl Engine {
 
     /// Gives back a slot whose registration was refused.
     pub(crate) fn cancel(&self, index: u32) {
-        let _ = self.give_back_slot(index);
+        self.give_back_slot(index);
     }
 
-    /// Gives back a slot that has been given up, unless it has no name left to give. True if a thread
-    /// waits in `remove_and_wait`.
-    fn give_back_slot(&self, index: u32) -> bool {
+    /// Gives back a slot that has been given up, unless it has no name left to give.
+    fn give_back_slot(&self, index: u32) {
         // The slot was given up once at least, so it has come round only if every generation was used.
         let is_used_up = self.slot(index).word().generation() == self.first_generation();
         let mut shared = self.lock();
@@ -61,11 +61,10 @@ impl Engine {
         } else {
             shared.slots.give_back(&self.nodes, 0, index);
         }
+        Self::tell_collectors(&shared);
         let ended = self.end_if_over(&mut shared);
-        let collectors = shared.collectors > 0;
         drop(shared);
         self.notify_all(ended);
-        collectors
     }
 
     /// Makes the reserved slot `index` a registration. Its key must be in its cell: the first packet
@@ -204,9 +203,7 @@ impl Engine {
         let descriptor = slot.descriptor();
         self.detach(descriptor, name);
         slot.free();
-        if self.give_back_slot(index) {
-            self.collected.notify_all();
-        }
+        self.give_back_slot(index);
         trace!(port = self.number, descriptor, "ended");
     }
 
@@ -329,9 +326,10 @@ impl Engine {
             Removal::Marked => self.detach(descriptor, name),
         }
         let (index, _) = token_parts(name);
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| self.backend.now().checked_add(timeout));
+        let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
         let mut shared = self.lock();
-        shared.collectors += 1;
+        shared.collectors.push(Arc::clone(&thread));
         let outcome = loop {
             if let Some(outcome) = slot.collect(generation) {
                 break outcome.map_err(refused);
@@ -347,18 +345,16 @@ impl Engine {
             // What was taken back is anybody's now, and nobody may be looking.
             let notice = self.depart(&mut shared);
             self.notify(notice);
-            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => {
-                    shared = self.collected.wait(shared).unwrap_or_else(PoisonError::into_inner);
-                }
-                Some(Duration::ZERO) => break Err(failed(ErrorKind::TimedOut)),
-                Some(left) => {
-                    let woken = self.collected.wait_timeout(shared, left);
-                    shared = woken.unwrap_or_else(PoisonError::into_inner).0;
-                }
+            let left = deadline.map(|deadline| deadline.saturating_sub(self.backend.now()));
+            if left == Some(Duration::ZERO) {
+                break Err(failed(ErrorKind::TimedOut));
             }
+            drop(shared);
+            // Told meanwhile, it does not sleep.
+            thread.park(left);
+            shared = self.lock();
         };
-        shared.collectors -= 1;
+        shared.collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(&thread)));
         let notice = self.depart(&mut shared);
         let ended = self.end_if_over(&mut shared);
         drop(shared);

@@ -335,7 +335,7 @@ impl Engine {
         }
         let rest = Fifo::from_chain(&self.nodes, head);
         shared.ready.prepend(&self.nodes, rest);
-        self.tell_collectors(shared);
+        Self::tell_collectors(shared);
         true
     }
 

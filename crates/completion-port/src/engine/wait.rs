@@ -477,7 +477,7 @@ impl Engine {
         shared.stale += strays;
         shared.ready.append(&self.nodes, ready);
         shared.recheck.append(&self.nodes, recheck);
-        self.tell_collectors(&shared);
+        Self::tell_collectors(&shared);
         if woken { self.answer_wake(shared, seat) } else { shared }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use completion_port::{
     Batch, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port,
-    Ready, Refused, Registration,
+    Ready, Refused, Registration, sim,
 };
 use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_system};
 
@@ -678,9 +678,9 @@ on_every_system! {
         for way in ["rearm", "park", "drop", "into_key"] {
             let id = port.register(one_shot(&ours, way)).unwrap();
             let token = the_token(&port, system);
-            let (port, soon) = (&port, system.soon());
+            let port = &port;
             thread::scope(|scope| {
-                let remover = scope.spawn(move || port.remove_and_wait(id, soon));
+                let remover = scope.spawn(move || port.remove_and_wait(id, None));
                 // It has begun once nobody else may change the registration.
                 eventually(system, "the removal begins", || {
                     refused_or_ok(port.disable(id)) == Some(ErrorKind::Removing)
@@ -720,9 +720,11 @@ on_every_system! {
         let id = port.register(one_shot(&ours, "key")).unwrap();
         let token = the_token(&port, system);
         let begun = Instant::now();
+        let now = || system.kernel().map_or_else(|| begun.elapsed(), sim::Kernel::now);
         let limit = Duration::from_millis(5);
+        let since = now();
         assert_eq!(refused(port.remove_and_wait(id, limit)), ErrorKind::TimedOut);
-        assert!(begun.elapsed() >= limit);
+        assert!(now() - since >= limit);
         assert_eq!(refused(port.remove_and_wait(id, Duration::ZERO)), ErrorKind::Removing);
         assert_quiet(&port, system);
         token.rearm().unwrap();
@@ -1765,6 +1767,48 @@ on_every_system! {
         drop(dropped);
         worker.join().unwrap();
     }
+}
+
+/// Rule 29: virtual time is over when its clock says so, however long that takes.
+#[test]
+fn remove_and_wait_waits_by_the_clock_of_its_kernel_sim() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    testkit::run(System::simulated, |on| {
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<&str, usize>(1);
+        let (ours, theirs) = on.unix_pair();
+        let held = || {
+            theirs.write(b"x").unwrap();
+            let id = port.register(one_shot(&ours, "key")).unwrap();
+            (id, the_token(&port, on))
+        };
+        // The automatic clock: an hour passes at once.
+        let (id, token) = held();
+        assert_eq!(refused(port.remove_and_wait(id, HOUR)), ErrorKind::TimedOut);
+        assert_eq!(kernel.now(), HOUR);
+        drop(token);
+
+        kernel.manual_clock();
+        for returns in [false, true] {
+            let (id, token) = held();
+            let begun = kernel.now();
+            thread::scope(|scope| {
+                let remover = scope.spawn(|| (port.remove_and_wait(id, HOUR), kernel.now()));
+                assert!(kernel.wait_for_sleepers(1, on.soon()));
+                kernel.advance(HOUR - Duration::from_nanos(1));
+                if returns {
+                    token.rearm().unwrap();
+                    assert_eq!(remover.join().unwrap().0, Ok("key"));
+                } else {
+                    assert!(kernel.wait_for_sleepers(1, on.soon()));
+                    kernel.advance(Duration::from_nanos(1));
+                    let (outcome, ended) = remover.join().unwrap();
+                    assert_eq!((refused(outcome), ended - begun), (ErrorKind::TimedOut, HOUR));
+                    drop(token);
+                }
+            });
+        }
+    });
 }
 
 /// What fork does to the kernel's entry of a closed descriptor, done by a duplicate here.
