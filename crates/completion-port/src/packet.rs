@@ -632,10 +632,10 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                     self.settled = true;
                     return Some(packet);
                 }
-                // A clone of a key has forked, and this is the child.
-                Some(None) if engine.forked() => return None,
-                Some(None) => {}
                 None if self.settled => return None,
+                // A clone of a key has forked, and this is the child.
+                _ if engine.forked() => return None,
+                Some(None) => {}
                 None => self.wait_on(),
             }
         }

@@ -653,6 +653,9 @@ impl Engine {
                     }
                     Turn::Check if self.check_one(node) => {}
                     last => match self.end_turn(seat, name, last) {
+                        // The turn has called user code that forked, and this is the child: what is behind
+                        // the node is the parent's.
+                        None if self.forked() => return None,
                         None => break,
                         taken => return taken,
                     },

@@ -251,3 +251,39 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
         }
     });
 }
+
+/// What stands behind the packet for which the key was cloned is the parent's as well.
+#[test]
+fn a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll() {
+    if !in_a_process_of_its_own(
+        "forks::a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll",
+    ) {
+        return;
+    }
+    let port = new_port();
+    let events = [(); 2].map(|()| System::native().event());
+    let keys = [(); 2].map(|()| Forking::default());
+    let forks_next = Arc::clone(&keys[0].forks);
+    let mut batch = Batch::new();
+    for (event, key) in events.iter().zip(keys) {
+        event.signal(1).unwrap();
+        port.register(Registration::new(event, key, Interest::IN, OneShot::Level)).unwrap();
+        // In the queue, and taken by nobody.
+        drop(port.wait(&mut batch, Duration::ZERO).unwrap());
+    }
+    (0..3).for_each(|message| port.post(message).unwrap());
+    assert_eq!(port.stats().queued, 5);
+    forks_next.store(true, SeqCst);
+    let mut packets = port.wait_cloned(&mut batch, None).unwrap();
+    let first = packets.next();
+    let Some(child) = forked() else {
+        let nothing = first.is_none() && packets.next().is_none();
+        drop(packets);
+        exit(u8::from(!nothing) + 2 * u8::from(!own_port_works()));
+    };
+    assert_eq!(child.status(), 0, "1: it got a packet, 2: its own port does not work");
+    assert!(matches!(first, Some(Packet::Notified(_))));
+    let rest: Vec<_> = packets.collect();
+    assert!(matches!(rest[0], Packet::Notified(_)));
+    assert!(matches!(rest[1..], [Packet::Posted(0), Packet::Posted(1), Packet::Posted(2)]));
+}
