@@ -86,7 +86,9 @@ macro_rules! set_of_bits {
 pub struct Interest(u8);
 
 impl Interest {
-    /// Nothing but errors.
+    /// Nothing but errors, and a complete hang-up once at each enabling. So a handler that enables a hung-up
+    /// descriptor with this filter whenever it is told is told at once again, for ever: after such a packet
+    /// there is nothing left to wait for.
     pub const NONE: Self = Self(0);
     /// A read or an accept would not block. At the end of a stream this is reported too, unless
     /// [`Interest::HANGUP`] was asked for.

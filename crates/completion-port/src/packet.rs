@@ -157,7 +157,9 @@ impl<'p, K> Ready<'p, K> {
     ///
     /// If a condition still holds, a packet follows at once. In the common case this is one
     /// compare-and-swap and no system call; without a hint ([`Ready::read_drained`],
-    /// [`Ready::write_full`]) the next wait asks the kernel about all sockets of a batch in one call.
+    /// [`Ready::write_full`]) the next wait asks the kernel about all sockets of a batch in one call. For a
+    /// borrowed descriptor that has something to report then, and only for such, it makes one more: whether
+    /// the number still names what was registered.
     ///
     /// # Errors
     ///

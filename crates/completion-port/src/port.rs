@@ -476,6 +476,9 @@ impl<K, M> Port<K, M> {
 
     /// Queues a message and wakes at most one thread for it: the one that waited last.
     ///
+    /// Room for a message is used again by later ones, and given back with the port: one that has had a
+    /// million messages in its queue at once keeps the memory for a million.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Closed`], [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`]; the message is given

@@ -178,6 +178,48 @@ fn what_is_still_ready_comes_with_one_call_more() {
     });
 }
 
+#[test]
+#[ignore = "run under the counter by `what_is_borrowed_and_still_ready_comes_with_one_call_more_each`"]
+fn the_wait_after_arming_what_is_borrowed_counted() {
+    let port = PortBuilder::new().concurrency(1).build::<usize, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    for (key, ours) in ours.iter().enumerate() {
+        port.register(Registration::new(ours, key, Interest::IN, OneShot::Level)).unwrap();
+    }
+    write(&theirs);
+    let (mut batch, mut armed) = (Batch::new(), 0);
+    while armed < 16 {
+        for packet in port.wait(&mut batch, SOON).unwrap() {
+            let Packet::Ready(token) = packet else { panic!("{packet:?}") };
+            // Half of them have nothing more to report.
+            if *token.key() % 2 == 0 {
+                let mut bytes = [0; 16];
+                (&ours[*token.key()]).read(&mut bytes).map(drop).unwrap();
+            }
+            token.rearm().unwrap();
+            armed += 1;
+        }
+    }
+    let mut count = 0;
+    section(|| {
+        for packet in port.wait(&mut batch, SOON).unwrap() {
+            // Dropped after the section, since that costs calls.
+            std::mem::forget(packet);
+            count += 1;
+        }
+    });
+    assert_eq!(count, 8);
+}
+
+#[test]
+fn what_is_borrowed_and_still_ready_comes_with_one_call_more_each() {
+    check("the_wait_after_arming_what_is_borrowed_counted", |calls| {
+        assert_eq!(of(calls, &POLLS), 1, "{calls:?}");
+        assert_eq!(calls.of(libc::SYS_epoll_ctl), 8, "{calls:?}");
+        assert_eq!(calls.total(), 9 + of(calls, &WAITS), "{calls:?}");
+    });
+}
+
 const ROUNDS: usize = 200;
 
 #[test]
