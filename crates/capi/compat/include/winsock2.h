@@ -247,12 +247,12 @@ inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd
     return ioctlsocket(s, (long)(unsigned int)cmd | CP_OF_FOUR_BYTES, (u_long *)(void *)argp);
 }
 #elif defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L
-/* The call's own name comes out, with arguments that are as they were for a u_long: a member of that name is
- * called as it would be otherwise. */
+/* The call's own name comes out, with arguments that are as they were for a u_long: a member of that name which
+ * takes one is called as it would be otherwise. */
 #define ioctlsocket(s, cmd, argp)                                                              \
     ioctlsocket(s,                                                                             \
                 _Generic((argp), DWORD *: ((long)(unsigned int)(cmd) | CP_OF_FOUR_BYTES),      \
-                         u_long *: (cmd), void *: (cmd), int: (cmd)),                          \
+                         u_long *: (cmd), void *: (cmd), int: (cmd), long: (cmd)),                          \
                 _Generic((argp), DWORD *: (void *)(uintptr_t)(argp), default: (argp)))
 #endif
 
