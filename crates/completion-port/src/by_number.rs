@@ -156,6 +156,15 @@ impl<K, M> Port<K, M> {
     /// taken, and the calling thread does not count as one that waits or runs. What the kernel has to report
     /// is queued by this call, unless a thread sits in the kernel's wait, which does so.
     ///
+    /// What the calling thread has not looked at in its own iterator counts, since its next wait takes that
+    /// back; unless the registration was enabled again meanwhile, so that it needs another look. What another
+    /// thread has in its iterator, or is looking at in this moment, does not count.
+    ///
+    /// A registration that was disabled or changed while its packet was queued may leave an entry in the
+    /// queue that comes to nothing. One call looks at no more than 256 entries, and puts those that come to
+    /// nothing at the end of the queue: it may say false if more of them stand before the first packet, and
+    /// a later call, or a wait, finds that.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) if the port is closed and nothing is left in it,
@@ -176,7 +185,8 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn has_packets(&self, batch: &mut Batch) -> Result<bool> {
-        self.engine().has_packets(&mut batch.scratch)
+        let own = current_seat(self.engine());
+        self.engine().has_packets(own.as_deref(), &mut batch.scratch)
     }
 
     /// Closes the port and leaves what is queued: all waits end at once with

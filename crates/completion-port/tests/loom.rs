@@ -1298,7 +1298,7 @@ fn who_asks_for_packets_takes_nothing_from_a_thread_that_waits() {
                     if waits {
                         take_any(&engine);
                     } else {
-                        engine.has_packets(&mut scratch()).unwrap();
+                        engine.has_packets(None, &mut scratch()).unwrap();
                     }
                 })
             });
@@ -1310,6 +1310,43 @@ fn who_asks_for_packets_takes_nothing_from_a_thread_that_waits() {
             // Nothing else ever happens.
             waiter.join().unwrap();
             asker.join().unwrap();
+        });
+    }
+}
+
+/// A thread that only asks may have what is left of a closed port in its hands: to check it, without the
+/// lock. Waits go on until it is put back, and end if nothing comes of it.
+#[test]
+fn a_closed_port_is_not_over_while_a_thread_that_asks_checks_what_is_left() {
+    for is_left in [true, false] {
+        explore(move || {
+            let (engine, fake) = engine(1);
+            let name = register(&engine, LEVEL);
+            fake.arrive();
+            let seat = engine.join();
+            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+            assert_eq!(see_next(&engine, &seat), Some(Seen::Ready(name)));
+            if !is_left {
+                fake.read();
+            }
+            let mine = || Some(Arc::clone(&seat));
+            let slot = engine.slot(token_parts(name).0);
+            engine.put_back(Operation::Rearm, slot, name, Some(LEVEL), NO_HINT, mine).unwrap();
+            engine.close();
+            let asker = {
+                let engine = Arc::clone(&engine);
+                thread::spawn(move || {
+                    engine.has_packets(None, &mut scratch()).map_err(|e| e.kind())
+                })
+            };
+            let first = engine.wait(&seat, &mut scratch(), 4, None);
+            let taken = if first == Waited::Packets { see_next(&engine, &seat) } else { None };
+            assert_eq!(taken.is_some(), is_left);
+            let said = asker.join().unwrap();
+            assert!(is_left || matches!(said, Ok(false) | Err(ErrorKind::Closed)), "{said:?}");
+            if first == Waited::Packets {
+                assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Closed);
+            }
         });
     }
 }

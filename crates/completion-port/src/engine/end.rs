@@ -37,7 +37,9 @@ impl Engine {
         match shared.phase {
             Phase::Open => false,
             Phase::ShuttingDown => shared.slots.in_use() == 0 && shared.ready.is_empty(),
-            Phase::Closed => shared.ready.is_empty() && shared.recheck.is_empty(),
+            Phase::Closed => {
+                shared.ready.is_empty() && shared.recheck.is_empty() && shared.peeks == 0
+            }
             Phase::Abandoned => true,
         }
     }

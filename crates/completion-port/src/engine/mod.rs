@@ -116,6 +116,9 @@ struct Shared {
     rebuilding: bool,
     /// Seats that are loaded.
     loaded: usize,
+    /// Looks without the lock by threads that take nothing: what they have found, or have taken off
+    /// `recheck`, stands in no list meanwhile.
+    peeks: usize,
     /// Threads that sleep in `remove_and_wait`, to be told of what may be the key that they wait for.
     collectors: Vec<Arc<dyn ThreadHandle>>,
     wakes: u64,
@@ -219,6 +222,7 @@ impl Engine {
                 stale: 0,
                 rebuilding: false,
                 loaded: 0,
+                peeks: 0,
                 collectors: Vec::new(),
                 wakes: 0,
                 needless: 0,

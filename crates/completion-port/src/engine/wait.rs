@@ -307,11 +307,15 @@ impl Engine {
     /// have so many packets. `further` counts how often it is.
     #[cold]
     fn may_ask_further(&self, shared: &Shared, packets: usize, further: &mut usize) -> bool {
-        // Each descriptor is found once, unless something happens to it meanwhile.
-        let most = shared.slots.in_use() / EDGES[0] + self.harvests.len();
         let is_short = shared.ready.len() + shared.recheck.len() < packets;
         *further += 1;
-        is_short && *further <= most && Self::may_ask(shared)
+        is_short && *further <= self.most_further(shared) && Self::may_ask(shared)
+    }
+
+    /// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
+    /// found once, unless something happens to it meanwhile.
+    pub(super) fn most_further(&self, shared: &Shared) -> usize {
+        shared.slots.in_use() / EDGES[0] + self.harvests.len()
     }
 
     /// Whether one more thread may enter the kernel's wait, beside others.

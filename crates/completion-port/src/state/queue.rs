@@ -179,7 +179,16 @@ impl Fifo {
 
     /// Whether `holds` is true of some node.
     pub(crate) fn any(&self, links: &impl Links, holds: impl Fn(Node) -> bool) -> bool {
-        let mut here = self.head;
+        Self::any_in_chain(links, self.head, holds)
+    }
+
+    /// The same of the list that begins with `head`, which nobody else changes meanwhile.
+    pub(crate) fn any_in_chain(
+        links: &impl Links,
+        head: Node,
+        holds: impl Fn(Node) -> bool,
+    ) -> bool {
+        let mut here = head;
         while here != NIL && !holds(here) {
             here = links.link(here).load(Relaxed);
         }

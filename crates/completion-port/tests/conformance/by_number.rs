@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
-use crate::removal::{Entry, Ledger};
+use crate::removal::{Entry, Ledger, with_many_descriptors};
 use crate::threads::settle;
 
 const ONCE: Terms = Terms::new(Interest::IN, false, true);
@@ -85,6 +85,49 @@ fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse().unwrap())
+}
+
+/// One thread waits without limit and takes packets, another one asks all the time whether there are any.
+/// What `act` does in a round is answered in time: `take` returns how much of that a packet is.
+fn beside_one_that_asks(
+    system: &System,
+    port: &Port<usize, usize>,
+    take: impl Fn(Packet<'_, usize, usize>) -> usize + Sync,
+    act: impl Fn(usize),
+) {
+    const ROUNDS: usize = 3000;
+    let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let late = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut batch = Batch::new();
+            while let Ok(packets) = port.wait_cloned(&mut batch, None) {
+                for packet in packets {
+                    taken.fetch_add(take(packet), SeqCst);
+                }
+            }
+        });
+        scope.spawn(|| {
+            let mut batch = Batch::new();
+            while !is_over.load(SeqCst) {
+                let _ = port.has_packets(&mut batch);
+            }
+        });
+        let late = (1..=ROUNDS).find(|round| {
+            // It finds the thread at each place on its way to sleep.
+            (0..round % 64 * 8).for_each(|_| std::hint::spin_loop());
+            act(*round);
+            let is_answered = || taken.load(SeqCst) == *round;
+            let begun = std::time::Instant::now();
+            while !is_answered() && begun.elapsed() < system.soon() {
+                thread::yield_now();
+            }
+            !is_answered()
+        });
+        is_over.store(true, SeqCst);
+        port.abandon();
+        late
+    });
+    assert_eq!(late, None, "the round that was not answered");
 }
 
 on_every_system! {
@@ -372,54 +415,104 @@ on_every_system! {
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
-    fn who_asks_whether_packets_are_queued_takes_nothing_from_those_who_wait(system: &System) {
+    fn a_packet_behind_what_nobody_asked_for_is_seen_at_once(system: &System) {
+        let _alone = with_many_descriptors();
+        let port = system.port::<usize, usize>(1);
+        // Each of them can be written to, which is news to the kernel.
+        let pairs: Vec<_> = (0..300).map(|_| system.unix_pair()).collect();
+        for (key, (ours, _)) in pairs.iter().enumerate() {
+            register(&port, ours, key, ONCE);
+        }
+        pairs[299].1.write(b"x").unwrap();
+        assert!(port.has_packets(&mut Batch::new()).unwrap());
+        assert_eq!(next(&port).map(|(_, _, key)| key), Some(299));
+    }
+
+    fn a_packet_behind_many_that_came_to_nothing_is_seen_by_a_later_call(system: &System) {
+        let _alone = with_many_descriptors();
+        let port = system.port::<usize, usize>(1);
+        let pairs: Vec<_> = (0..300).map(|_| system.unix_pair()).collect();
+        let new = |(key, (ours, theirs)): (usize, &(Socket, Socket))| {
+            theirs.write(b"x").unwrap();
+            register(&port, ours, key, ONCE)
+        };
+        let ids: Vec<_> = pairs.iter().enumerate().map(new).collect();
+        // All of them are queued.
+        drop(port.wait_cloned(&mut Batch::with_capacity(1000), Duration::ZERO).unwrap());
+        assert_eq!(port.stats().queued, 300);
+        ids.iter().for_each(|id| port.disable(*id).unwrap());
+        port.post(1).unwrap();
+        let mut batch = Batch::new();
+        let mut has = || port.has_packets(&mut batch).unwrap();
+        assert!(has() || has());
+        assert!(has());
+        let packet = port.wait_cloned(&mut Batch::with_capacity(1000), Duration::ZERO).unwrap().next();
+        assert!(matches!(packet, Some(Packet::Posted(1))), "{packet:?}");
+        assert!(!has());
+    }
+
+    fn who_asks_sees_what_is_left_in_its_own_iterator(system: &System) {
         system.several_threads_wait();
-        const ROUNDS: usize = 300;
-        let port = system.port::<usize, usize>(2);
+        let port = system.port::<usize, usize>(1);
+        let has = || port.has_packets(&mut Batch::new());
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, ONCE);
-        let (read, posted, is_over) =
-            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let mut batch = Batch::new();
-                    while let Ok(packets) = port.wait_cloned(&mut batch, None) {
-                        for packet in packets {
-                            match packet {
-                                Packet::Posted(_) => {
-                                    posted.fetch_add(1, SeqCst);
-                                }
-                                _ => {
-                                    read.fetch_add(far.drain(), SeqCst);
-                                    let _ = port.enable_again(id, ONCE, Hints::default);
-                                }
-                            }
-                        }
-                    }
-                });
-            }
-            scope.spawn(|| {
-                let mut batch = Batch::new();
-                while is_over.load(SeqCst) == 0 {
-                    let _ = port.has_packets(&mut batch);
-                    thread::yield_now();
-                }
+        near.write(b"x").unwrap();
+        assert!(has().unwrap());
+        port.post(1).unwrap();
+        port.post(2).unwrap();
+        let mut batch = Batch::new();
+        let mut packets = port.wait_cloned(&mut batch, None).unwrap();
+        assert!(packets.next().is_some());
+        assert!(has().unwrap());
+        let of_another = || thread::scope(|scope| scope.spawn(has).join().unwrap());
+        assert!(!of_another().unwrap(), "it has been handed out");
+        port.close();
+        assert!(has().unwrap());
+        assert_eq!(of_another().unwrap_err().kind(), ErrorKind::Closed);
+        // A registration whose packet comes to nothing.
+        assert!(packets.next().is_some());
+        assert!(has().unwrap());
+        port.disable(id).unwrap();
+        assert!(packets.next().is_some());
+        assert_eq!(has().unwrap_err().kind(), ErrorKind::Closed);
+        drop(packets);
+        port.abandon();
+        assert_eq!(has().unwrap_err().kind(), ErrorKind::Closed);
+    }
+
+    /// One thread waits without limit, and another one asks: it may find an edge that the first one is
+    /// about to sleep for. Nothing else ever happens; on a simulated kernel no time passes, either.
+    fn who_asks_for_packets_takes_no_edge_from_a_thread_that_waits(system: &System) {
+        system.several_threads_wait();
+        for is_watched in [false, true] {
+            let port = system.port::<usize, usize>(2);
+            let (near, far) = system.tcp_pair();
+            let id = register(&port, &far, 7, ONCE);
+            // A thread that has not looked at all it was handed is watched by the one that waits.
+            let mut batch = Batch::new();
+            let mut packets = is_watched.then(|| {
+                (0..2).for_each(|message| port.post(message).unwrap());
+                port.wait_cloned(&mut batch, None).unwrap()
             });
-            // One after the other: each finds the threads asleep, or on their way there.
-            let begun = std::time::Instant::now();
-            for round in 1..=ROUNDS {
-                near.write(b"x").unwrap();
-                port.post(round).unwrap();
-                let is_there = || read.load(SeqCst) == round && posted.load(SeqCst) == round;
-                while !is_there() && begun.elapsed() < system.soon() {
-                    thread::yield_now();
-                }
-            }
-            is_over.store(1, SeqCst);
-            port.abandon();
-            assert_eq!((read.load(SeqCst), posted.load(SeqCst)), (ROUNDS, ROUNDS));
-        });
+            assert!(packets.as_mut().is_none_or(|packets| packets.next().is_some()));
+            let take = |packet: Packet<'_, usize, usize>| {
+                let Packet::Notified(_) = packet else { return 0 };
+                let read = far.drain();
+                let _ = port.enable_again(id, ONCE, || Hints::new(true, false));
+                read
+            };
+            beside_one_that_asks(system, &port, take, |_| near.write(b"x").map(drop).unwrap());
+        }
+    }
+
+    /// The same of a wake, which is what a thread in the kernel's wait hears of a message.
+    fn who_asks_for_packets_uses_up_no_wake_of_a_thread_that_waits(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, usize>(1);
+        let (_near, far) = system.tcp_pair();
+        register(&port, &far, 7, ONCE);
+        beside_one_that_asks(system, &port, |_| 1, |round| port.post(round).unwrap());
     }
 
     /// A clone that was made for a packet which turned out to be none of the registration's condition.
