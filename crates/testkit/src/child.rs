@@ -1,10 +1,10 @@
 //! Processes that a test starts or forks, and claims that must not notice.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::{fs, io};
 
 /// Held for reading while a claim runs, and for writing while a process is made.
 static MAKING: RwLock<()> = RwLock::new(());
@@ -127,6 +127,32 @@ pub fn in_forked_child(act: impl FnOnce() -> u8) -> u8 {
         Some(child) => child.status(),
         None => exit(catch_unwind(AssertUnwindSafe(act)).unwrap_or(255)),
     }
+}
+
+/// As [`in_forked_child`], for a child whose monotonic clock is by so many seconds ahead of this process's, or
+/// behind it: in a time namespace of its own.
+///
+/// # Waiting
+///
+/// Blocks until the child has ended.
+///
+/// # Errors
+///
+/// This process may not make time namespaces. A test says so and is skipped.
+pub fn in_forked_child_with_clock(ahead: i64, act: impl FnOnce() -> u8) -> io::Result<u8> {
+    /// No status of a child that got so far.
+    const REFUSED: u8 = 254;
+    let status = in_forked_child(|| {
+        // SAFETY: unshare(2) demands nothing of memory.
+        // With this flag it is for the children of the calling process.
+        let refused = unsafe { libc::unshare(libc::CLONE_NEWTIME) } != 0;
+        let offset = format!("monotonic {ahead} 0\n");
+        if refused || fs::write("/proc/self/timens_offsets", offset).is_err() {
+            return REFUSED;
+        }
+        in_forked_child(act)
+    });
+    if status == REFUSED { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(status) }
 }
 
 /// How often a test forks that does so beside threads which are busy: a hundred times, or as often as

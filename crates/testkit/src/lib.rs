@@ -31,7 +31,10 @@ mod socket;
 pub mod syscalls;
 mod system;
 
-pub use child::{Forked, exit, fork, forks, in_a_process_of_its_own, in_forked_child, spawn};
+pub use child::{
+    Forked, exit, fork, forks, in_a_process_of_its_own, in_forked_child,
+    in_forked_child_with_clock, spawn,
+};
 pub use dice::Dice;
 pub use obstacle::Obstacle;
 pub use run::{Outcome, run};

@@ -14,11 +14,11 @@ use completion_port::{
     Stats, sim,
 };
 use testkit::scheduler::{self, ThreadNumber};
-use testkit::{Obstacle, System, sandbox};
+use testkit::{Obstacle, System, in_a_process_of_its_own, in_forked_child_with_clock, sandbox};
 
 use super::threads::{
-    End, Gate, a_seat_is_freed_by, eventually, eventually_without_time, hear, script, settle,
-    stays, take,
+    End, Gate, a_seat_is_freed_by, each_block_is_noticed, eventually, eventually_without_time,
+    hear, script, settle, stays, take,
 };
 
 /// A system, and how the ports of a claim find out who blocks.
@@ -814,4 +814,29 @@ fn the_limit_is_exceeded_and_then_kept(rung: &Rung<'_>, limit: usize) {
         settle(on, &port, 3);
         assert_eq!(port.stats().running, limit - 1);
     });
+}
+
+/// Rule 39: the scheduler's records are stamped by the clock of the machine, which is not that of a process in
+/// a time namespace. A simulated kernel has one clock.
+#[test]
+fn a_block_is_noticed_where_the_clock_was_moved_epoll() {
+    const NAME: &str = "detection::a_block_is_noticed_where_the_clock_was_moved_epoll";
+    const CENTURY: i64 = 100 * 365 * 24 * 3600;
+    if !in_a_process_of_its_own(NAME) {
+        return;
+    }
+    for ahead in [CENTURY, -10] {
+        let status = in_forked_child_with_clock(ahead, || {
+            let on = System::native();
+            let ways = [BlockDetection::Automatic, BlockDetection::Switches, BlockDetection::Tick];
+            let ports: Vec<_> =
+                ways.into_iter().filter_map(|way| on.port_that(1, way).ok()).collect();
+            each_block_is_noticed(&on, &ports, 3, || {});
+            0
+        });
+        match status {
+            Ok(status) => assert_eq!(status, 0, "by {ahead} s"),
+            Err(refused) => println!("SKIPPED {NAME}: no time namespace can be made: {refused}"),
+        }
+    }
 }

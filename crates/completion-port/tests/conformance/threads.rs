@@ -1447,13 +1447,25 @@ fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
     }
     let on = System::native();
     let ways = [BlockDetection::Automatic, BlockDetection::Tick];
-    let ports = ways.map(|way| on.port_that::<(), usize>(1, way).unwrap());
+    let ports = ways.map(|way| on.port_that(1, way).unwrap());
+    each_block_is_noticed(&on, &ports, 1, leave_no_descriptor);
+}
+
+/// Each port has one seat and two threads. Again and again the handler of one sleeps without a word, until the
+/// other thread has its seat.
+pub(crate) fn each_block_is_noticed(
+    on: &System,
+    ports: &[Port<(), usize>],
+    times: usize,
+    before: impl FnOnce(),
+) {
     let (say, heard) = mpsc::channel();
     let (go_on, blocked) = mpsc::channel::<()>();
     let blocked = Mutex::new(blocked);
     thread::scope(|scope| {
-        let _end = ports.each_ref().map(|port| End::of(port, []));
-        for port in &ports {
+        let go_on = go_on;
+        let _end: Vec<_> = ports.iter().map(|port| End::of(port, [])).collect();
+        for port in ports {
             for count in 1..=2 {
                 let (say, blocked) = (say.clone(), &blocked);
                 scope.spawn(move || {
@@ -1464,17 +1476,20 @@ fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
                         }
                     }
                 });
-                settle(&on, port, count);
+                settle(on, port, count);
             }
         }
-        leave_no_descriptor();
-        for port in &ports {
-            for message in 0..2 {
-                port.post(message).unwrap();
-                assert_eq!(hear(&on, &heard, "another one takes over"), message);
+        before();
+        for port in ports {
+            for _ in 0..times {
+                for message in 0..2 {
+                    port.post(message).unwrap();
+                    assert_eq!(hear(on, &heard, "another one takes over"), message);
+                }
+                go_on.send(()).unwrap();
+                settle(on, port, 2);
             }
         }
-        drop(go_on);
     });
 }
 

@@ -176,7 +176,12 @@ impl ThreadHandle for Current {
     }
 
     fn glance(&self) -> Option<Presence> {
-        self.switches.get()?.newest()
+        match self.switches.get()?.newest()? {
+            // The record is stamped by the clock of the machine, and this process has a time namespace in
+            // which the clock is behind: how long it has slept the record does not tell.
+            Presence::Asleep { since } if since > clock::now() => None,
+            presence => Some(presence),
+        }
     }
 }
 
