@@ -892,12 +892,14 @@ on_every_system! {
         assert_eq!(port.wait(&mut none, None).unwrap().count(), 0);
     }
 
-    /// Rule 40: a wait takes no more than there is room for; the rest is there for the next.
+    /// Rule 40: nobody shares with a thread that is alone.
     fn a_thread_that_is_alone_takes_all_that_is_ready_and_fits(system: &System) {
         let port = system.port::<usize, ()>(0);
         // A thread that has waited here, and is gone, shares nothing.
         thread::scope(|scope| {
-            scope.spawn(|| drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap()));
+            let waits = || drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap());
+            // Joined: it gives its place up at its very end.
+            scope.spawn(waits).join().unwrap();
         });
         let _alone = with_many_descriptors();
         let events: Vec<_> = (0..200).map(|_| system.event()).collect();
@@ -942,6 +944,7 @@ on_every_system! {
         assert_eq!(harvests.last(), Some(&sets), "{harvests:?}");
     }
 
+    /// Rule 40: what the kernel had to tell first, and nobody wanted, hides nothing.
     fn a_wait_without_time_finds_what_stands_behind_what_nobody_asked_for(system: &System) {
         let _alone = with_many_descriptors();
         for room in [1, 64] {
@@ -960,6 +963,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 40: a wait takes no more than there is room for; the rest is there for the next.
     fn a_wait_takes_no_more_than_there_is_room_for(system: &System) {
         let port = system.port::<(), usize>(1);
         (0..5).for_each(|message| port.post(message).unwrap());
