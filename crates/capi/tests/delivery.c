@@ -305,10 +305,84 @@ static void what_cannot_be_masked_does_not_spin(void)
     CHECK_IS(closesocket(near), 0);
 }
 
+/* Row 21: an ENABLE reports what holds then, whatever the trigger. */
+static void enabling_tells_what_holds_whatever_the_trigger(void)
+{
+    static const unsigned triggers[] = {LEVEL_ONCE, LEVEL_ON, EDGE_ONCE, EDGE_ON};
+    SOCKET near, far;
+    char bytes[4];
+    unsigned i;
+    tcp_pair(&near, &far);
+    set_nonblocking(near);
+    send_all(far, "abc", 3);
+    until(near, POLLIN);
+    for (i = 0; i < 4; i++) {
+        CHECK_IS(enable(port, near, 1, FILTER_IN, triggers[i]), ERROR_SUCCESS);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+        CHECK_IS(disable(port, near), ERROR_SUCCESS);
+    }
+    CHECK_IS(recv(near, bytes, 1, 0), 1); /* it fills its buffer, so there may be more */
+    CHECK_IS(enable(port, near, 1, FILTER_IN, EDGE_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
+    CHECK_IS(recv(near, bytes, 4, 0), 2);
+    CHECK_IS(enable(port, near, 1, FILTER_IN, EDGE_ONCE), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    END_REGISTRATION(port, near, 1);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+}
+
+/* Row 24: the own shutdown is not the peer's end. */
+static void the_own_shutdown_is_silent(void)
+{
+    SOCKET near, far;
+    tcp_pair(&near, &far);
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_IS(shutdown(near, SD_RECEIVE), 0);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ON), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_OUT | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    CHECK_IS(closesocket(far), 0);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_HANGUP);
+    END_REGISTRATION(port, near, 1);
+    CHECK_IS(closesocket(near), 0);
+}
+
+/* Row 27: OUT with ERR, as for any other complete hang-up. */
+static void a_reset_is_told_to_who_writes(void)
+{
+    SOCKET near, far;
+    struct linger at_once;
+    int i;
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    tcp_pair(&near, &far);
+    CHECK_IS(enable(port, near, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(closesocket(far), 0);
+    until(near, POLLERR);
+    for (i = 0; i < 2; i++) {
+        CHECK_IS(enable(port, near, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT | SOCK_NOTIFY_EVENT_ERR);
+    }
+    END_REGISTRATION(port, near, 1);
+    CHECK_IS(closesocket(near), 0);
+}
+
 int main(void)
 {
     start();
     port = new_port(0);
+    enabling_tells_what_holds_whatever_the_trigger();
+    the_own_shutdown_is_silent();
+    a_reset_is_told_to_who_writes();
     states_that_follow_each_other_are_one_packet();
     level_persistent_goes_on_until_it_is_drained();
     a_one_shot_disarms_everything();
