@@ -87,15 +87,16 @@ fn peak_memory() -> u64 {
     peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse().unwrap())
 }
 
-/// One thread waits without limit and takes packets, another one asks all the time whether there are any.
+/// One thread waits without limit and takes packets, others ask all the time whether there are any: more
+/// than there are processors, so that they are interrupted wherever they are.
 /// What `act` does in a round is answered in time: `take` returns how much of that a packet is.
-fn beside_one_that_asks(
+fn beside_some_that_ask(
     system: &System,
     port: &Port<usize, usize>,
+    rounds: usize,
     take: impl Fn(Packet<'_, usize, usize>) -> usize + Sync,
     act: impl Fn(usize),
 ) {
-    const ROUNDS: usize = 3000;
     let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let late = thread::scope(|scope| {
         scope.spawn(|| {
@@ -106,13 +107,15 @@ fn beside_one_that_asks(
                 }
             }
         });
-        scope.spawn(|| {
-            let mut batch = Batch::new();
-            while !is_over.load(SeqCst) {
-                let _ = port.has_packets(&mut batch);
-            }
-        });
-        let late = (1..=ROUNDS).find(|round| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut batch = Batch::new();
+                while !is_over.load(SeqCst) {
+                    let _ = port.has_packets(&mut batch);
+                }
+            });
+        }
+        let late = (1..=rounds).find(|round| {
             // It finds the thread at each place on its way to sleep.
             (0..round % 64 * 8).for_each(|_| std::hint::spin_loop());
             act(*round);
@@ -492,7 +495,7 @@ on_every_system! {
             // A thread that has not looked at all it was handed is watched by the one that waits.
             let mut batch = Batch::new();
             let mut packets = is_watched.then(|| {
-                (0..2).for_each(|message| port.post(message).unwrap());
+                (0..8).for_each(|message| port.post(message).unwrap());
                 port.wait_cloned(&mut batch, None).unwrap()
             });
             assert!(packets.as_mut().is_none_or(|packets| packets.next().is_some()));
@@ -502,7 +505,7 @@ on_every_system! {
                 let _ = port.enable_again(id, ONCE, || Hints::new(true, false));
                 read
             };
-            beside_one_that_asks(system, &port, take, |_| near.write(b"x").map(drop).unwrap());
+            beside_some_that_ask(system, &port, 300, take, |_| near.write(b"x").map(drop).unwrap());
         }
     }
 
@@ -512,7 +515,7 @@ on_every_system! {
         let port = system.port::<usize, usize>(1);
         let (_near, far) = system.tcp_pair();
         register(&port, &far, 7, ONCE);
-        beside_one_that_asks(system, &port, |_| 1, |round| port.post(round).unwrap());
+        beside_some_that_ask(system, &port, 1000, |_| 1, |round| port.post(round).unwrap());
     }
 
     /// A clone that was made for a packet which turned out to be none of the registration's condition.
