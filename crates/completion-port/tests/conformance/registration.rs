@@ -1,5 +1,6 @@
 //! Rules 8 to 16: registering, enabling, disabling, removing, and what is refused.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -661,6 +662,20 @@ on_every_system! {
         assert_eq!(port.remove(former).unwrap_err().kind(), ErrorKind::NotRegistered);
         theirs.write(b"x").unwrap();
         assert_eq!(report(&port, system), Events::IN);
+    }
+
+    fn a_name_is_never_given_out_twice(system: &System) {
+        let port = port_on(system);
+        let event = system.event();
+        let mut names = HashSet::new();
+        for _ in 0..1000 {
+            let id = register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
+            assert!(names.insert(id), "{id:?} was another's");
+            port.remove_and_wait(id, None).unwrap();
+        }
+        for id in names {
+            assert_eq!(port.disable(id).unwrap_err().kind(), ErrorKind::NotRegistered);
+        }
     }
 
     fn what_is_being_removed_cannot_be_enabled(system: &System) {
