@@ -134,6 +134,14 @@ int main(void)
         CHECK(!WIFSIGNALED(status) || WTERMSIG(status) != SIGALRM);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
+    /* A child by vfork shares this process's memory, which is no less its own for that. */
+    i = (int)vfork();
+    if (i == 0) {
+        _exit(0);
+    }
+    CHECK_IS(waitpid((pid_t)i, &status, 0), i);
+    CHECK_IS(PostQueuedCompletionStatus(port, 0, 9, NULL), TRUE);
+    CHECK_NEXT(port, 9, 0);
     __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
     for (i = 0; i < BUSY; i++) {
         if (BESIDE_OTHERS) {

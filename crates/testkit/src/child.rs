@@ -53,6 +53,8 @@ pub fn in_a_process_of_its_own(name: &str) -> bool {
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "the test's own process failed:\n{said}\n{complained}");
     assert!(said.contains("1 passed"), "there is no test {name}:\n{said}");
+    // What the test has left out there is said here, too.
+    said.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| println!("{line}"));
     false
 }
 

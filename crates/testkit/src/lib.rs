@@ -5,6 +5,7 @@
 //! * [`System`] makes ports and [`Socket`]s, real or simulated, with the same methods.
 //! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`] counts
 //!   system calls.
+//! * [`rights`] sends descriptors over sockets.
 //! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] tells what becomes of a
 //!   thread that runs.
 //! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs,
@@ -24,9 +25,11 @@ pub mod descriptors;
 mod dice;
 mod missing_page;
 mod obstacle;
+pub mod rights;
 mod run;
 pub mod sandbox;
 pub mod scheduler;
+mod slow_start;
 mod socket;
 pub mod syscalls;
 mod system;

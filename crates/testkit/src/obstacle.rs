@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::missing_page::MissingPage;
+use crate::slow_start::SlowStart;
 
 /// Something that puts whoever meets it to sleep, without a word to any port. Dropping clears it.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ enum Kind {
     Lock { lock: Arc<Mutex<()>>, holder: Mutex<Option<Holder>> },
     Stream { empty: OwnedFd, other_end: Mutex<Option<OwnedFd>> },
     Page(MissingPage),
+    Start(SlowStart),
 }
 
 /// The thread that has the lock, until its sender is dropped.
@@ -75,6 +77,13 @@ impl Obstacle {
         Self(Kind::Stream { empty, other_end: Mutex::new(Some(other_end)) })
     }
 
+    /// The start of a process, which suspends the thread until the process runs its program. That has all
+    /// descriptors of this process meanwhile: for a test in [a process of its own](crate::in_a_process_of_its_own).
+    #[must_use]
+    pub fn slow_start() -> Self {
+        Self(Kind::Start(SlowStart::new()))
+    }
+
     /// A page that is not in memory.
     ///
     /// # Errors
@@ -105,6 +114,7 @@ impl Obstacle {
                 }
             },
             Kind::Page(page) => assert_eq!(page.read(), 0),
+            Kind::Start(process) => process.start(),
         }
     }
 
@@ -125,6 +135,7 @@ impl Obstacle {
                 drop(locked(other_end).take());
             }
             Kind::Page(page) => page.supply(),
+            Kind::Start(process) => process.clear(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Rules 1 to 7: one call that applies changes and takes packets, and how it ends.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,12 +9,13 @@ use completion_port::{
     Batch, Changes, ErrorKind, Events, Interest, OneShot, Operation, Packet, Persistent, Port,
     Registration,
 };
-use testkit::{Socket, System, on_every_system};
+use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_system};
 
 use super::delivery::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, assert_quiet, leave_queued, notified, packet, port_on, ready,
     register, report,
 };
+use super::threads::{End, Gate, hear, settle};
 
 /// The messages of a batch that must have nothing else in it.
 #[track_caller]
@@ -817,4 +819,140 @@ fn signals_do_not_end_a_wait_before_its_time_on_epoll() {
         assert_eq!(seen, []);
         assert!(took >= timeout, "{took:?}");
     }
+}
+
+/// Rule 7: a process that is stopped and continued, again and again, by its child. The simulated kernel has no
+/// processes.
+#[test]
+fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
+    if !in_a_process_of_its_own("call::a_process_that_is_stopped_goes_on_with_its_waits_epoll") {
+        return;
+    }
+    const LIMIT: Duration = Duration::from_millis(300);
+    const STOPS: u32 = 60;
+    let on = System::native();
+    let port: Port<&str, u32> = on.port(3);
+    let (ours, theirs) = on.unix_pair();
+    register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+    let runs = Gate::default();
+    let wait = |timeout: Option<Duration>| {
+        let start = Instant::now();
+        let mut batch = Batch::with_capacity(1);
+        let packet = port.wait(&mut batch, timeout).unwrap().next();
+        (packet.map(|packet| matches!(packet, Packet::Ready(_))), start.elapsed())
+    };
+    thread::scope(|scope| {
+        let (say, heard) = mpsc::channel();
+        let (runs, wait, port, on) = (&runs, &wait, &port, &on);
+        let _end = End::of(port, [runs]);
+        // One runs, so that an idle one has to look after the port.
+        let (begin, begun) = mpsc::channel();
+        scope.spawn(move || {
+            port.post(1).unwrap();
+            assert_eq!(wait(None).0, Some(false));
+            begin.send(()).unwrap();
+            runs.pass();
+        });
+        begun.recv().unwrap();
+        for timeout in [None, Some(LIMIT), Some(LIMIT), Some(LIMIT)] {
+            let say = say.clone();
+            scope.spawn(move || say.send((timeout, wait(timeout))).unwrap());
+        }
+        await_parked(port, on, 4);
+        let Some(child) = fork() else {
+            // SAFETY: getppid(2) demands nothing.
+            let parent = unsafe { libc::getppid() };
+            for stop in 1..=STOPS {
+                for signal in [libc::SIGSTOP, libc::SIGCONT] {
+                    // SAFETY: kill(2) demands nothing of memory.
+                    unsafe { libc::kill(parent, signal) };
+                    if stop == STOPS && signal == libc::SIGSTOP {
+                        theirs.write(b"x").unwrap();
+                    }
+                    // SAFETY: poll(2) reads nothing through a null pointer if there are no questions.
+                    unsafe { libc::poll(std::ptr::null_mut(), 0, 2) };
+                }
+            }
+            exit(0);
+        };
+        assert_eq!(child.status(), 0);
+        let (mut ready, mut ended) = (0, 0);
+        while ended < 4 {
+            match heard.recv_timeout(2 * LIMIT) {
+                Ok((_, (Some(is_ready), _))) => ready += u32::from(is_ready),
+                Ok((timeout, (None, took))) => {
+                    assert_eq!(timeout, Some(LIMIT));
+                    assert!(took >= LIMIT, "{took:?}");
+                }
+                // Only the one that has no limit is left.
+                Err(_) => {
+                    port.post(2).unwrap();
+                    continue;
+                }
+            }
+            ended += 1;
+        }
+        assert_eq!(ready, 1);
+    });
+}
+
+/// Rules 4, 7 and 39: whatever the clock shows next. The clock of the real system is not set by anybody.
+#[test]
+fn a_clock_that_jumps_loses_nothing_sim() {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<usize, u32>(2);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..8).map(|_| on.unix_pair()).unzip();
+        for (number, socket) in ours.iter().enumerate() {
+            register(&port, socket, number, Interest::IN, ONE_SHOT_LEVEL);
+        }
+        let gates = [(); 8].map(|()| Gate::default());
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            let (port, gates) = (&port, &gates);
+            for count in 1..=3 {
+                let say = say.clone();
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(2);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                            say.send(*ready.key()).unwrap();
+                            gates[*ready.key()].pass();
+                        }
+                    }
+                });
+                settle(on, port, count);
+            }
+            let limited = scope.spawn(|| {
+                let mut batch = Batch::new();
+                let count = port.wait(&mut batch, Duration::from_secs(3600)).unwrap().count();
+                (count, kernel.now())
+            });
+            settle(on, port, 4);
+            kernel.advance(CENTURY);
+            assert_eq!(limited.join().unwrap(), (0, CENTURY));
+            // Two run, each with a second packet that it has not come to, and the clock jumps at each step.
+            let mut seen = BTreeSet::new();
+            for (number, theirs) in theirs.iter().enumerate() {
+                theirs.write(b"x").unwrap();
+                kernel.advance(CENTURY / 8);
+                if number >= 4 {
+                    gates[number - 4].open();
+                    kernel.advance(CENTURY / 8);
+                }
+                while let Ok(number) = heard.try_recv() {
+                    assert!(seen.insert(number));
+                }
+            }
+            gates.iter().for_each(Gate::open);
+            while seen.len() < 8 {
+                assert!(seen.insert(hear(on, &heard, "each is taken")));
+            }
+            settle(on, port, 3);
+        });
+    });
 }

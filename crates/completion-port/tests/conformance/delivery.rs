@@ -889,6 +889,38 @@ on_every_system! {
         }
     }
 
+    /// On the real system a client for whom there is no room may take itself for connected; the listener hears
+    /// of it once the client sends.
+    fn every_connection_is_reported_though_the_backlog_overflows(system: &System) {
+        const CLIENTS: usize = 4;
+        let port = system.port::<usize, u32>(1);
+        let listeners = TRIGGERS.map(|_| system.tcp_listener(1));
+        for (number, (listener, trigger)) in listeners.iter().zip(TRIGGERS).enumerate() {
+            register(&port, listener, number, Interest::IN, trigger);
+        }
+        let clients: Vec<_> = (0..CLIENTS)
+            .flat_map(|_| listeners.each_ref().map(|listener| system.tcp_connect(listener)))
+            .collect();
+        for (number, client) in clients.iter().enumerate() {
+            register(&port, client, TRIGGERS.len() + number, Interest::OUT, ONE_SHOT_EDGE);
+        }
+        let mut accepted = Vec::new();
+        serve(&port, system, |number| {
+            let Some(listener) = listeners.get(*number) else {
+                clients[*number - TRIGGERS.len()].write(b"x").unwrap();
+                return false;
+            };
+            let drains = matches!(TRIGGERS[*number], ONE_SHOT_EDGE | PERSISTENT_EDGE);
+            while let Ok(socket) = listener.accept() {
+                accepted.push(socket);
+                if !drains {
+                    break;
+                }
+            }
+            accepted.len() == clients.len()
+        });
+    }
+
     fn in_of_a_listener_means_that_there_is_a_connection_to_accept(system: &System) {
         let kinds: [Pair; 2] = [
             |system| (system.tcp_listener(8), system.tcp_fresh()),
@@ -1712,6 +1744,118 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
                 held.rearm().unwrap();
             }
             // Drained without having met `WouldBlock`: a packet now would make the reader hang.
+            assert_quiet(&port, system);
+        }
+    });
+}
+
+/// Takes what is reported of `socket`, by whatever trigger it was registered with, and calls `handle` each
+/// time, until that says that it has everything.
+fn serve<K: Clone>(port: &Port<K, u32>, on: &System, mut handle: impl FnMut(&K) -> bool) {
+    let begun = Instant::now();
+    let mut batch = Batch::new();
+    loop {
+        for packet in port.wait(&mut batch, on.soon()).unwrap() {
+            let over = match packet {
+                Packet::Ready(ready) => {
+                    let over = handle(ready.key());
+                    ready.rearm().map_err(|refused| refused.kind()).unwrap();
+                    over
+                }
+                Packet::Notified(notified) => handle(notified.key()),
+                _ => panic!("something else than a report"),
+            };
+            if over {
+                return;
+            }
+        }
+        assert!(begun.elapsed() < 2 * on.soon(), "something was not reported");
+    }
+}
+
+/// Sends a byte as urgent data.
+fn send_urgent(socket: &Socket) {
+    // SAFETY: send(2) reads so many bytes at the pointer.
+    // - valid: it is a constant of that length.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1, "{}", io::Error::last_os_error());
+}
+
+/// There is no urgent data in the simulated kernel.
+#[test]
+fn urgent_data_alone_is_no_condition_epoll() {
+    testkit::run(System::native, |system| {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            let id = register(&port, &ours, "ours", Interest::IN | Interest::HANGUP, trigger);
+            send_urgent(&theirs);
+            assert_quiet(&port, system);
+            enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
+            assert_quiet(&port, system);
+            let mut byte = 0_u8;
+            // SAFETY: recv(2) writes at most one byte at the pointer.
+            // - valid for writes: `byte` is a local.
+            let read =
+                unsafe { libc::recv(ours.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_OOB) };
+            assert_eq!((read, byte), (1, b'!'));
+            enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
+            assert_quiet(&port, system);
+            theirs.write(b"more").unwrap();
+            assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
+            assert_eq!(ours.drain(), 4);
+            assert_quiet(&port, system);
+        }
+    });
+}
+
+/// A read stops at the mark; what is behind it is reported.
+#[test]
+fn what_is_around_an_urgent_mark_is_reported_epoll() {
+    testkit::run(System::native, |system| {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            register(&port, &ours, "ours", Interest::IN, trigger);
+            theirs.write(b"before").unwrap();
+            send_urgent(&theirs);
+            theirs.write(b"behind").unwrap();
+            let drains = matches!(trigger, ONE_SHOT_EDGE | PERSISTENT_EDGE);
+            let mut read = 0;
+            serve(&port, system, |_| {
+                // Short, though there is more.
+                while let Ok(more) = ours.read(&mut [0; 64]) {
+                    read += more;
+                    if !drains {
+                        break;
+                    }
+                }
+                read == 12
+            });
+            assert_quiet(&port, system);
+        }
+    });
+}
+
+/// Descriptors cannot be sent over simulated sockets.
+#[test]
+fn what_is_left_behind_a_sent_descriptor_is_reported_epoll() {
+    testkit::run(System::native, |system| {
+        for trigger in [ONE_SHOT_LEVEL, PERSISTENT_LEVEL] {
+            let port = port_on(system);
+            let (ours, theirs) = system.unix_pair();
+            register(&port, &ours, "ours", Interest::IN, trigger);
+            for _ in 0..3 {
+                theirs.write(b"before").unwrap();
+                testkit::rights::send(&theirs, &ours);
+                theirs.write(b"behind").unwrap();
+            }
+            let mut read = 0;
+            serve(&port, system, |_| {
+                // Stops before and behind each descriptor, which is thrown away.
+                read += ours.read(&mut [0; 64]).unwrap();
+                read >= 39
+            });
             assert_quiet(&port, system);
         }
     });

@@ -840,3 +840,18 @@ fn a_block_is_noticed_where_the_clock_was_moved_epoll() {
         }
     }
 }
+
+/// Rule 39: a thread that makes a process by vfork(2) is suspended until that runs its own program. In a
+/// process of its own: the new one has all descriptors until then.
+#[test]
+fn who_waits_for_a_vforked_child_gives_its_seat_away_epoll() {
+    const NAME: &str = "detection::who_waits_for_a_vforked_child_gives_its_seat_away_epoll";
+    if !in_a_process_of_its_own(NAME) {
+        return;
+    }
+    testkit::run(System::native, |on| {
+        for way in [BlockDetection::Automatic, BlockDetection::Switches, BlockDetection::Tick] {
+            test(on, way, NAME, |rung| a_seat_is_given_away_at(rung, &Obstacle::slow_start()));
+        }
+    });
+}

@@ -10,6 +10,7 @@ mod call;
 mod delivery;
 mod detection;
 mod forks;
+mod kinds;
 mod posting;
 mod reached;
 mod registration;

@@ -2016,3 +2016,69 @@ fn in_the_child(
     port.close();
     steps.iter().position(|done| !done).map_or(0, |step| u8::try_from(step + 1).unwrap_or(99))
 }
+
+/// Rule 30: a descriptor that is sent over a socket and closed lives on while it is under way, and so does what
+/// the kernel has of it. Received again under its old number it is what was registered, or free if that has
+/// ended. Descriptors cannot be sent over simulated sockets; in a process of its own, in which no other test
+/// takes the number.
+#[test]
+fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
+    if !in_a_process_of_its_own("removal::a_descriptor_that_was_sent_away_may_come_back_epoll") {
+        return;
+    }
+    for system in [System::native, System::spread] {
+        testkit::run(system, |on| {
+            for was in ["armed", "held", "removed"] {
+                let port = on.port::<&str, usize>(1);
+                assert_quiet(&port, on);
+                let (here, there) = on.unix_pair();
+                let event = on.event();
+                let number = event.as_raw_fd();
+                let keeps_it = event.dup().unwrap();
+                let id = port.register(one_shot(&event, "sent")).unwrap();
+                let token = (was == "held").then(|| {
+                    keeps_it.signal(1).unwrap();
+                    the_token(&port, on)
+                });
+                testkit::rights::send(&here, &event);
+                drop(event);
+                if was == "removed" {
+                    // Too late for the kernel, which has no such number any more.
+                    port.remove(id).unwrap();
+                    assert_eq!(the_removed(&port, on), (id, "sent"));
+                }
+                if was != "armed" {
+                    // Nothing is reported of what is under way.
+                    keeps_it.signal(1).unwrap();
+                    assert_quiet(&port, on);
+                }
+                let back = testkit::rights::receive(&there);
+                assert_eq!(back.as_raw_fd(), number);
+                let new = Registration::new(&back, "back", Interest::IN, OneShot::Level);
+                let current = match port.register(new) {
+                    Ok(new) => {
+                        assert_eq!(was, "removed");
+                        assert_eq!(*the_token(&port, on).key(), "back");
+                        new
+                    }
+                    Err(refused) => {
+                        assert_ne!(was, "removed");
+                        assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
+                        token.map_or(Ok(()), Ready::rearm).unwrap();
+                        keeps_it.signal(1).unwrap();
+                        let token = the_token(&port, on);
+                        assert_eq!((token.id(), *token.key()), (id, "sent"));
+                        assert!(keeps_it.drain() > 0);
+                        token.rearm().unwrap();
+                        assert_quiet(&port, on);
+                        id
+                    }
+                };
+                keeps_it.signal(1).unwrap();
+                let live = was != "removed";
+                assert_eq!(port.is_current(current), live);
+                assert_eq!(port.stats().registered, usize::from(live));
+            }
+        });
+    }
+}
