@@ -3,7 +3,7 @@
 //!
 //! Bit 62 is set, which no address of a process has, then come a generation and the place in the
 //! table; the two lowest bits are clear, as the reference has it. Places are used again in turn, each
-//! time with another generation.
+//! time with another generation, until it has had all.
 //!
 //! Each process has a table of its own. A forked child finds what it has inherited, as it was at the fork,
 //! and never waits for the locks around it; none of its own handles is one that it has inherited.
@@ -52,6 +52,10 @@ struct Place {
     object: RwLock<Option<Object>>,
 }
 
+/// The generation that no handle has.
+const NONE_LEFT: u64 = 0;
+const FIRST: u64 = 1;
+
 /// Set in the state of a place whose handle is open.
 const OPEN: u64 = 1 << GENERATION_BITS;
 
@@ -69,8 +73,14 @@ impl Place {
         self.state.load(Acquire) == generation | OPEN
     }
 
+    /// The one behind that; [`NONE_LEFT`] behind the last.
     fn next_generation(&self) -> u64 {
         (self.generation() + 1) & GENERATION
+    }
+
+    /// Whether it has had all generations, and is used no more.
+    fn is_used_up(&self) -> bool {
+        self.generation() == NONE_LEFT
     }
 }
 
@@ -110,27 +120,38 @@ impl Table {
     /// A generation in which neither this process nor one that it comes from has given out this place.
     fn unused_generation(&self, number: usize) -> u64 {
         match (self.place(number), self.parent) {
+            (Some(place), _) if place.is_used_up() => NONE_LEFT,
             (Some(place), _) => place.next_generation(),
             (None, Some(parent)) => parent.unused_generation(number),
-            (None, None) => 1,
+            (None, None) => FIRST,
+        }
+    }
+
+    /// A place that is free, and its number.
+    fn free_place(&self) -> Result<(usize, &Place), u32> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let number = if free.places.len() > REST || free.next == CHUNK * CHUNKS {
+                free.places.pop_front().ok_or(code::NO_SYSTEM_RESOURCES)?
+            } else {
+                free.next += 1;
+                free.next - 1
+            };
+            let new = |place| {
+                let number = number / CHUNK * CHUNK + place;
+                Place::new(self.parent.map_or(FIRST, |parent| parent.unused_generation(number)))
+            };
+            let chunk = self.chunks[number / CHUNK].get_or_init(|| (0..CHUNK).map(new).collect());
+            let place = &chunk[number % CHUNK];
+            // An inherited one may be.
+            if !place.is_used_up() {
+                return Ok((number, place));
+            }
         }
     }
 
     fn open(&self, object: impl FnOnce(u64) -> Result<Object, u32>) -> Result<Handle, u32> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = if free.places.len() > REST || free.next == CHUNK * CHUNKS {
-            free.places.pop_front().ok_or(code::NO_SYSTEM_RESOURCES)?
-        } else {
-            free.next += 1;
-            free.next - 1
-        };
-        drop(free);
-        let new = |place| {
-            let number = number / CHUNK * CHUNK + place;
-            Place::new(self.parent.map_or(1, |parent| parent.unused_generation(number)))
-        };
-        let chunk = self.chunks[number / CHUNK].get_or_init(|| (0..CHUNK).map(new).collect());
-        let place = &chunk[number % CHUNK];
+        let (number, place) = self.free_place()?;
         let mut room = place.object.write().unwrap_or_else(PoisonError::into_inner);
         let generation = place.generation();
         let handle = handle_of(number, generation);
@@ -144,14 +165,16 @@ impl Table {
             Err(code) => {
                 place.state.store(place.next_generation(), Release);
                 drop(room);
-                self.release(number);
+                self.release(number, place);
                 Err(code)
             }
         }
     }
 
-    fn release(&self, number: usize) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
+    fn release(&self, number: usize, place: &Place) {
+        if !place.is_used_up() {
+            self.free.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
+        }
     }
 
     /// What a handle of this process, or of one that it comes from, stands for.
@@ -192,7 +215,7 @@ impl Table {
             let mut object = place.object.write().unwrap_or_else(PoisonError::into_inner);
             if close(place) {
                 let object = object.take();
-                self.release(number);
+                self.release(number, place);
                 return Ok(object);
             }
         }
@@ -326,6 +349,32 @@ mod tests {
 
     fn is_found(table: &Table, (number, generation): (usize, u64)) -> bool {
         table.find(number, generation, |_| Some(())).is_some()
+    }
+
+    #[test]
+    fn a_place_that_has_had_all_generations_is_used_no_more() {
+        let table: &Table = Box::leak(Table::new(None));
+        let mut seen = HashSet::new();
+        let (first, _) = new_port_in(table);
+        table.place(first).unwrap().state.store((GENERATION - 2) | OPEN, Release);
+        table.close(first, GENERATION - 2).unwrap();
+        for _ in 0..4 * REST {
+            let handle = new_port_in(table);
+            assert!(seen.insert(handle));
+            assert_ne!(handle.1, NONE_LEFT);
+            assert!(table.close(handle.0, handle.1).is_ok());
+        }
+        let last = |generation| seen.contains(&(first, generation));
+        assert!(last(GENERATION - 1) && last(GENERATION) && !last(FIRST));
+        assert!(table.place(first).unwrap().is_used_up());
+        assert!(table.close(first, NONE_LEFT).is_err());
+        // In a child neither.
+        let child: &Table = Box::leak(Table::new(Some(table)));
+        for _ in 0..4 * REST {
+            let (number, generation) = new_port_in(child);
+            assert_ne!(number, first);
+            assert!(child.close(number, generation).is_ok());
+        }
     }
 
     #[test]

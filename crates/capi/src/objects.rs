@@ -149,8 +149,9 @@ pub unsafe extern "C" fn cp_wake_word(word: *const u32, count: i32) {
     };
 }
 
-/// Changes whenever an object of a header is signalled; one for the process.
-static SIGNALS: AtomicU32 = AtomicU32::new(0);
+/// Changes whenever an object of a header is signalled; one for the process. Begins shortly before it wraps, so
+/// that every program that waits for long comes through that.
+static SIGNALS: AtomicU32 = AtomicU32::new(u32::MAX - 3);
 
 /// Where that number is.
 #[unsafe(no_mangle)]

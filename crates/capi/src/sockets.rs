@@ -271,7 +271,8 @@ impl Whole for u64 {}
 /// Counts a start; never fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_startup() {
-    STARTED.fetch_add(1, Relaxed);
+    // A program that starts it for ever ends it never.
+    let _ = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_add(1));
 }
 
 /// Counts a start less; refused if there is none left.

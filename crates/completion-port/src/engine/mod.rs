@@ -55,6 +55,10 @@ pub(crate) fn token_parts(token: Token) -> (u32, u32) {
     (token as u32, (token >> GENERATION) as u32)
 }
 
+/// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. A wrap that every
+/// run comes through is one that works.
+const BEGIN: u32 = 0_u32.wrapping_sub(10 * share::SAMPLED);
+
 /// Whether the port takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -213,7 +217,7 @@ impl Engine {
                 phase: Phase::Open,
                 slots: Spares::new(),
                 posts: Spares::new(),
-                asked: 0,
+                asked: BEGIN,
                 harvesting: vec![false; sets],
                 next_set: 0,
                 handed: 0,
@@ -230,7 +234,7 @@ impl Engine {
                 rebuilds: 0,
                 former: Tally::default(),
             }),
-            harvests: (0..sets).map(|_| AtomicU32::new(0)).collect(),
+            harvests: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),
             phase: AtomicU8::new(Phase::Open as u8),
             set: RwLock::new(()),
         }))

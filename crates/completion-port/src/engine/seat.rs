@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use super::{Engine, Member, Shared};
+use super::{BEGIN, Engine, Member, Shared};
 use crate::state::queue::{Fifo, NIL, Node};
 use crate::state::seats::{SeatNumber, Status};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
@@ -133,9 +133,9 @@ impl Engine {
             chain: AtomicU32::new(NIL),
             begun: AtomicU64::new(0),
             share: AtomicU32::new(0),
-            shares: AtomicU32::new(0),
+            shares: AtomicU32::new(BEGIN),
             emptied: AtomicU32::new(NIL),
-            progress: AtomicU32::new(0),
+            progress: AtomicU32::new(BEGIN),
             loaded: AtomicBool::new(false),
             presumed_blocked: AtomicBool::new(false),
             observed: AtomicBool::new(false),
@@ -150,7 +150,7 @@ impl Engine {
         if observed {
             Self::count_observed(&mut shared, &seat);
         }
-        shared.seen[number] = u32::MAX;
+        shared.seen[number] = BEGIN.wrapping_sub(1);
         shared.members[number] = Some(Member { seat: Arc::clone(&seat), thread });
         seat
     }

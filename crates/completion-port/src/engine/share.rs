@@ -8,7 +8,7 @@ use super::{Engine, Shared};
 use crate::state::advice::Advice;
 
 /// One share in so many is measured: a look at the clock costs as much as a packet.
-const SAMPLED: u32 = 32;
+pub(super) const SAMPLED: u32 = 32;
 
 impl Engine {
     /// As if every packet so far had taken so long: for models in which no time passes.

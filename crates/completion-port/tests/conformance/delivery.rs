@@ -889,6 +889,38 @@ on_every_system! {
         }
     }
 
+    /// Counters of a port and of its threads begin shortly before they wrap: what is reported before, at and
+    /// after that is no other.
+    fn what_is_reported_does_not_depend_on_how_much_was_before(system: &System) {
+        const ROUNDS: usize = 700;
+        let (ours, theirs) = system.unix_pair();
+        let mut batch = Batch::new();
+        for trigger in [OneShot::Level, OneShot::Edge] {
+            for hint in [true, false] {
+                let port = port_on(system);
+                port.register(Registration::new(&ours, "ours", Interest::IN, trigger)).unwrap();
+                for round in 0..ROUNDS {
+                    theirs.write(b"x").unwrap();
+                    let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+                    let Some(Packet::Ready(mut ready)) = packets.next() else {
+                        panic!("nothing was reported in round {round}");
+                    };
+                    assert!(packets.next().is_none());
+                    drop(packets);
+                    assert_eq!(ours.drain(), 1);
+                    if hint {
+                        ready.read_drained();
+                    }
+                    ready.rearm().unwrap();
+                    let none = port.wait(&mut batch, Duration::ZERO).unwrap().count();
+                    assert_eq!(none, 0, "reported again in round {round}");
+                }
+                assert_eq!(port.stats().packets.ready, ROUNDS as u64);
+                assert!(port.stats().harvests >= ROUNDS as u64);
+            }
+        }
+    }
+
     /// On the real system a client for whom there is no room may take itself for connected; the listener hears
     /// of it once the client sends.
     fn every_connection_is_reported_though_the_backlog_overflows(system: &System) {

@@ -118,8 +118,9 @@ fn a_signalfd_is_welcome_epoll() {
         // SAFETY: signalfd(2) reads a set at the pointer.
         // - valid for reads: `mask` is a local.
         let signals = owned(unsafe { libc::signalfd(-1, &raw const mask, flags) });
+        let process = std::process::id().cast_signed();
         // SAFETY: kill(2) demands nothing of memory.
-        let raise = || assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) }, 0);
+        let raise = || assert_eq!(unsafe { libc::kill(process, libc::SIGUSR1) }, 0);
         is_welcome(&signals, raise, || assert_eq!(read(&signals), 128));
         0
     });
