@@ -126,7 +126,7 @@ typedef struct cp_entry {
 #define CP_OP_REMOVE 0x04
 
 /* How to report. Exactly one of LEVEL and EDGE; at most one of ONE_SHOT and PERSISTENT, and neither of
- * them means PERSISTENT. */
+ * them means PERSISTENT. ENABLE reports what holds then, whatever the trigger. */
 #define CP_TRIGGER_ONE_SHOT 0x01   /* a packet disables the registration, whatever it reports */
 #define CP_TRIGGER_PERSISTENT 0x02 /* the registration stays enabled */
 #define CP_TRIGGER_LEVEL 0x04      /* as long as a condition holds */

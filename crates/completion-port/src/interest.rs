@@ -167,8 +167,9 @@ set_of_bits!(Events: IN | OUT | HANGUP | ERR);
 pub enum OneShot {
     /// A packet as soon as a condition holds.
     Level,
-    /// A packet when a condition begins to hold. The handler must drain to
-    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock). Advised against: `Level` costs the same.
+    /// A packet when a condition begins to hold, and for what holds when it is enabled, unless a hint denies
+    /// it. The handler must drain to [`WouldBlock`](std::io::ErrorKind::WouldBlock). Advised against:
+    /// `Level` costs the same.
     Edge,
 }
 
@@ -179,7 +180,7 @@ pub enum Persistent {
     /// As long as a condition holds, another packet follows each one that was taken. Several
     /// threads can then hold packets of one registration.
     Level,
-    /// A packet when a condition begins to hold. The handler must drain to
-    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock).
+    /// A packet when a condition begins to hold, and for what holds when it is enabled. The handler must
+    /// drain to [`WouldBlock`](std::io::ErrorKind::WouldBlock).
     Edge,
 }

@@ -155,7 +155,7 @@ impl<'p, K> Ready<'p, K> {
 
     /// Gives the key back and enables the registration again, with the filter and trigger it has.
     ///
-    /// If a condition still holds, a packet follows at once. In the common case this is one
+    /// If a condition still holds, a packet follows at once, whatever the trigger. In the common case this is one
     /// compare-and-swap and no system call; without a hint ([`Ready::read_drained`],
     /// [`Ready::write_full`]) the next wait asks the kernel about all sockets of a batch in one call. For a
     /// borrowed descriptor that has something to report then, and only for such, it makes one more: whether

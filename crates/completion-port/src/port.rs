@@ -326,7 +326,7 @@ impl<K, M> Port<K, M> {
 
     /// Enables a registration whose key is with the port, and overwrites its filter and trigger: one
     /// that was parked or disabled, or one that is enabled. If a condition holds, a packet follows at
-    /// once. A packet that is queued already is checked against the new filter.
+    /// once, whatever the trigger. A packet that is queued already is checked against the new filter.
     ///
     /// # Errors
     ///

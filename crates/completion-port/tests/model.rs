@@ -236,7 +236,7 @@ impl Model {
         self.interest = interest;
         self.trigger = trigger;
         self.held_since_enabled = self.condition();
-        self.owed = false;
+        self.owed = !self.held_since_enabled.is_empty();
     }
 
     /// Traffic has changed what holds.

@@ -463,12 +463,10 @@ impl Word {
             .with(ENABLED | mode.bits())
             .with_armed_at(harvest);
         let ends = Interest::IN | Interest::HANGUP;
-        // To a filter that did not ask for a direction before, its readiness is news, like an edge.
-        let unasked = word.ready() & !self.bits() & 0b11;
-        let remembered = if mode.edge { word.edges() | unasked } else { word.ready() };
+        // Whatever the trigger: enabling says what holds.
         let unclear = word.has(SUSPECT)
             || (word.has(HALF_CLOSED) && word.interest().intersects(ends))
-            || !word.wanted(remembered).is_empty();
+            || !word.wanted(word.ready()).is_empty();
         let word = word.without(UNCHECKED).with_pending(Events::NONE);
         if !unclear {
             return (word, Next::Nothing);
@@ -504,14 +502,15 @@ impl Word {
         }
     }
 
-    /// The same for the common case: armed with `mode`, or with the one it has, level-triggered before and
-    /// after, and nothing is known that speaks against it. `None` in any other.
+    /// The same for the common case: armed with `mode`, or with the one it has, and nothing is known that
+    /// speaks against it. `None` in any other.
     #[inline]
     fn rearmed(self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Option<Self> {
-        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | SUSPECT | HALF_CLOSED | EDGE;
+        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | SUSPECT | HALF_CLOSED;
         let word = self.dried(drained);
-        let word = mode.map_or(word, |mode| word.without(FILTER | ONE_SHOT).with(mode.bits()));
-        if self.has(SPECIAL) || word.has(EDGE) || word.ready() & word.bits() & 0b11 != 0 {
+        let word =
+            mode.map_or(word, |mode| word.without(FILTER | EDGE | ONE_SHOT).with(mode.bits()));
+        if self.has(SPECIAL) || word.ready() & word.bits() & 0b11 != 0 {
             return None;
         }
         let word = word.without(HELD | UNCHECKED).with_told(false);
@@ -544,10 +543,8 @@ impl Word {
             word.wanted(directions)
         };
         word = word.with_pending(events);
-        if word.has(EDGE) {
-            // Not reported before: an edge still, if the slot is disabled or enabled meanwhile.
-            word = word.with(u32::from(events.bits() & 0b11) << EDGES_SHIFT);
-        }
+        // News since the packet, like an edge: a hint from before it proves nothing.
+        word = word.with(u32::from(events.bits() & 0b11) << EDGES_SHIFT);
         if events.is_empty() && word.has(ENABLED) && !word.is_removing() {
             (word.without(QUEUED), Checked::Nothing)
         } else {
@@ -1175,7 +1172,7 @@ mod tests {
         let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
         assert!(word.rearmed(None, hint, 3).is_some());
         assert!(word.rearmed(Some(room), hint, 3).is_some());
-        assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_none());
+        assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
         assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
         assert!(word.with(SUSPECT).rearmed(None, hint, 3).is_none());
     }

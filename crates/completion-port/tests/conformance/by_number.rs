@@ -197,6 +197,26 @@ on_every_system! {
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
+    fn a_hint_hides_nothing_that_was_found_after_it(system: &System) {
+        for terms in [ONCE, Terms::new(Interest::IN, false, false)] {
+            let port = system.port::<usize, usize>(1);
+            let (near, far) = system.unix_pair();
+            let id = register(&port, &far, 7, terms);
+            port.disable(id).unwrap();
+            // Nothing is left to read here, which is what the hint says.
+            assert!(far.read(&mut [0]).is_err());
+            near.write(b"x").unwrap();
+            assert_eq!(next(&port), None, "it is disabled");
+            port.enable_again(id, terms, Hints::default).unwrap();
+            // The kernel is asked, and nobody takes the packet.
+            let mut batch = Batch::new();
+            drop(port.wait_cloned(&mut batch, Duration::ZERO).unwrap());
+            assert_eq!(port.stats().queued, 1);
+            port.enable_again(id, terms, || Hints::new(true, false)).unwrap();
+            assert_eq!(next(&port), Some((id, Events::IN, 7)));
+        }
+    }
+
     fn a_persistent_registration_may_become_one_shot_and_back(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();

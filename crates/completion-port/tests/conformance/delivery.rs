@@ -837,6 +837,81 @@ on_every_system! {
         }
     }
 
+    fn enabling_says_what_holds_whatever_the_trigger(system: &System) {
+        let both = Interest::IN | Interest::OUT;
+        for before in TRIGGERS {
+            for trigger in TRIGGERS {
+                let what = format!("{before:?}, then {trigger:?}");
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", Interest::IN, before);
+                theirs.write(b"ab").unwrap();
+                assert_eq!(report(&port, system), Events::IN, "{what}");
+                port.disable(id).unwrap();
+                for _ in 0..3 {
+                    assert_quiet(&port, system);
+                    enable(&port, id, Interest::IN, trigger);
+                    assert_eq!(report(&port, system), Events::IN, "{what}");
+                    port.disable(id).unwrap();
+                }
+                // Not all of it is read, and room is asked about too.
+                assert_eq!(ours.read(&mut [0]).unwrap(), 1);
+                enable(&port, id, both, trigger);
+                assert_eq!(report(&port, system), Events::IN | Events::OUT, "{what}");
+                // Nothing is left.
+                assert_eq!(ours.read(&mut [0]).unwrap(), 1);
+                port.disable(id).unwrap();
+                enable(&port, id, Interest::IN, trigger);
+                assert_quiet(&port, system);
+            }
+        }
+    }
+
+    fn a_token_armed_without_a_hint_is_told_what_holds_whatever_the_trigger(system: &System) {
+        for trigger in [OneShot::Level, OneShot::Edge] {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            register(&port, &ours, "ours", Interest::IN, Trigger::Once(trigger));
+            theirs.write(b"abc").unwrap();
+            await_unread(&ours, system, 3);
+            for anew in [false, true] {
+                let token = ready(&port, system);
+                assert_eq!(ours.read(&mut [0]).unwrap(), 1);
+                match anew {
+                    false => token.rearm().unwrap(),
+                    true => token.rearm_as(Interest::IN, trigger).unwrap(),
+                }
+            }
+            // With a hint the kernel is not asked: what is left comes with what arrives next.
+            let mut token = ready(&port, system);
+            token.read_drained();
+            token.rearm().unwrap();
+            assert_quiet(&port, system);
+            theirs.write(b"d").unwrap();
+            assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
+        }
+    }
+
+    fn room_is_told_of_at_each_arming_unless_a_hint_denies_it(system: &System) {
+        for trigger in [OneShot::Level, OneShot::Edge] {
+            let port = port_on(system);
+            let (ours, _theirs) = system.tcp_pair();
+            let both = Interest::IN | Interest::OUT;
+            register(&port, &ours, "ours", both, Trigger::Once(trigger));
+            for _ in 0..3 {
+                let mut token = ready(&port, system);
+                assert_eq!(token.events(), Events::OUT, "{trigger:?}");
+                token.read_drained();
+                token.rearm().unwrap();
+            }
+            let mut token = ready(&port, system);
+            token.read_drained();
+            token.write_full();
+            token.rearm().unwrap();
+            assert_quiet(&port, system);
+        }
+    }
+
     // ---- rule 22 -------------------------------------------------------------------------------
 
     fn edge_one_shot_reports_once_until_enabled_again(system: &System) {
