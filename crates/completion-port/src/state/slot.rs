@@ -600,7 +600,7 @@ impl Word {
         if !events.intersects(asked) {
             word = word.with_told(true);
         }
-        if word.is_fresh_again() {
+        if !events.is_err() && word.is_fresh_again() {
             // Its end is told by this packet; from here on it is a socket that was never used.
             word = word.without(ALIVE);
         }
