@@ -712,8 +712,9 @@ impl<K, M> Port<K, M> {
     ///
     /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
     /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
-    /// `usize::MAX` usually, and goes down to 1 on a port whose threads are found asleep, or stuck with
-    /// what they took, again and again; it goes up again when that has not happened for a second.
+    /// `usize::MAX` usually. It goes down to 1 once a thread is found asleep, or stuck for some
+    /// milliseconds with what it took, and goes up again, in four steps, with each second in which no thread
+    /// is.
     ///
     /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
     /// and reading it costs next to nothing as long as there is no limit.

@@ -12,6 +12,7 @@ use super::seat::Seat;
 use super::watch::TICK;
 use super::{Engine, Member, Shared};
 use crate::detection::BlockDetection;
+use crate::state::advice::Advice;
 use crate::state::facts::Presence;
 use crate::state::seats::Status;
 use crate::sync::MutexGuard;
@@ -91,7 +92,7 @@ impl Engine {
             seat.presumed_blocked.store(true, Relaxed);
             shared.sleepers.found_at = Some(now);
             shared.sleepers.found += 1;
-            self.note_stuck(shared, now);
+            self.advise(shared, now, Advice::lower);
         }
     }
 

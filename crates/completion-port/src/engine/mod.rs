@@ -32,7 +32,7 @@ use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::seats::Seats;
 use crate::state::slot::{GENERATION, Removal, Slot};
 use crate::state::table::Holder;
-use crate::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard};
 use crate::sys::backend::{Backend, Origin, ThreadHandle};
 use blocked::Sleepers;
 use seat::Tally;
@@ -160,6 +160,8 @@ pub(crate) struct Engine {
     limit: usize,
     /// What a thread takes if it cannot give any back, for those who do not have the lock.
     advised: AtomicU32,
+    /// When that is to be looked at again, in nanoseconds.
+    advise_at: AtomicU64,
     detection: BlockDetection,
     /// Threads are observed from the first, not only once they have been found asleep.
     observes_all: bool,
@@ -194,6 +196,7 @@ impl Engine {
             number: backend.descriptors().enter(this.clone()),
             limit,
             advised: AtomicU32::new(Advice::ALL),
+            advise_at: AtomicU64::new(0),
             detection,
             observes_all,
             origin: backend.origin(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Shared};
-use crate::state::advice::Advice;
+use crate::state::advice::{AWAY, Advice, LOOK};
 
 /// One share in so many is measured: a look at the clock costs as much as a packet.
 pub(super) const SAMPLED: u32 = 32;
@@ -30,27 +30,32 @@ impl Engine {
         }
     }
 
-    /// A thread has been found asleep, or stuck with what it took.
-    pub(super) fn note_stuck(&self, shared: &mut Shared, now: Duration) {
-        shared.advice.lower(nanoseconds(now));
+    /// What the threads of this port take at a time, if they cannot give it back, is changed by `how`.
+    pub(super) fn advise(&self, shared: &mut Shared, now: Duration, how: fn(&mut Advice, u64)) {
+        how(&mut shared.advice, nanoseconds(now));
         self.advised.store(shared.advice.room(), Relaxed);
     }
 
     /// How many packets a thread takes at a time if it cannot give any back.
     pub(crate) fn advised_room(&self) -> usize {
         let advised = self.advised.load(Relaxed);
-        if advised == Advice::ALL { usize::MAX } else { self.advise_anew() }
+        if advised == Advice::ALL { usize::MAX } else { self.advise_anew(advised) }
     }
 
     #[cold]
-    fn advise_anew(&self) -> usize {
+    fn advise_anew(&self, advised: u32) -> usize {
         if self.forked() {
             return usize::MAX;
         }
         let now = nanoseconds(self.backend.now());
+        if now < self.advise_at.load(Relaxed) {
+            return advised as usize;
+        }
+        self.advise_at.store(now + LOOK, Relaxed);
         let mut shared = self.lock();
-        shared.advice.raise(now);
-        let advised = shared.advice.room();
+        let Shared { advice, crew, .. } = &mut *shared;
+        advice.look(now, || crew.absent(now, AWAY) > 0);
+        let advised = advice.room();
         self.advised.store(advised, Relaxed);
         advised as usize
     }

@@ -9,6 +9,7 @@ use super::seat::Seat;
 use super::share::nanoseconds;
 use super::wait::Scratch;
 use super::{Engine, Member, Shared, token};
+use crate::state::advice::Advice;
 use crate::state::seats::{SeatNumber, Status};
 use crate::sync::MutexGuard;
 
@@ -94,15 +95,15 @@ impl Engine {
             let progress = other.seat.progress.load(Relaxed);
             let stuck = std::mem::replace(&mut seen[number], progress) == progress;
             let is_loaded = other.seat.loaded.load(Relaxed);
-            let overdue =
-                is_loaded && seats.has_room() && crew.is_overdue(number, nanoseconds(now));
+            let is_late = is_loaded && crew.is_overdue(number, nanoseconds(now));
+            let overdue = is_late && seats.has_room();
             if seats.status(number) != Status::Running || !(stuck || overdue) {
                 continue;
             }
             let other = other.clone();
             let gave_back = self.take_back(&mut shared, &other.seat);
-            if overdue && !gave_back {
-                self.note_stuck(&mut shared, now);
+            if is_late && !gave_back {
+                self.advise(&mut shared, now, Advice::suspect);
             }
             if stuck && examines && self.detects() && other.thread.glance().is_none() {
                 shared = self.examine(shared, &other, progress);

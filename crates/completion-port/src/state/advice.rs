@@ -1,14 +1,20 @@
 //! How many packets a thread takes at a time if it cannot give any back.
 //!
 //! A batch goes to an idle thread if the thread that has it sleeps or is stuck. What a caller has moved
-//! into memory of its own does not. So it takes fewer packets at a time where that has happened lately,
-//! down to a single one, and more again where it has not.
+//! into memory of its own does not. So it takes a single packet at a time where that has happened lately,
+//! and step by step more again where it has not.
 
-/// The highest limit; each one below it is a quarter of the one above.
-const MOST: u32 = 16;
+/// The highest limit. Each one is four times the one before.
+const MOST: u32 = 64;
 
 /// For so long, in nanoseconds, no thread has been found asleep or stuck: the limit rises.
 const CALM: u64 = 1_000_000_000;
+
+/// So often it is asked whether one is stuck still, at most.
+pub(crate) const LOOK: u64 = 1_000_000;
+
+/// Whoever does not come back for so long, in nanoseconds, is stuck, and not just preempted.
+pub(crate) const AWAY: u64 = 6_000_000;
 
 /// What a thread takes, at most. Guarded by the port's lock.
 #[derive(Debug)]
@@ -31,15 +37,27 @@ impl Advice {
         self.room
     }
 
-    /// A thread has been found asleep, or stuck with what it took.
+    /// A thread has been found asleep.
     pub(crate) fn lower(&mut self, now: u64) {
-        self.room = (self.room / 4).clamp(1, MOST);
+        self.room = 1;
         self.at = now;
     }
 
-    /// Raises the limit if it is time to.
-    pub(crate) fn raise(&mut self, now: u64) {
-        if now.saturating_sub(self.at) >= CALM {
+    /// A thread that took several packets has not come back for a while: perhaps it is stuck.
+    pub(crate) fn suspect(&mut self, now: u64) {
+        if self.room == Self::ALL {
+            self.room = MOST;
+            self.at = now;
+        }
+    }
+
+    /// Raises the limit if it is time to. Now and then it is asked whether a thread `is_away` with what it
+    /// took; if so, the limit goes down.
+    pub(crate) fn look(&mut self, now: u64, is_away: impl FnOnce() -> bool) {
+        let calm = now.saturating_sub(self.at);
+        if calm >= LOOK && is_away() {
+            self.lower(now);
+        } else if calm >= CALM {
             self.room = if self.room >= MOST { Self::ALL } else { self.room * 4 };
             self.at = now;
         }
@@ -53,18 +71,15 @@ mod tests {
     #[test]
     fn the_limit_goes_down_to_one_and_back_to_none() {
         let mut advice = Advice::new();
-        let down = [(); 4].map(|()| {
-            advice.lower(5);
-            advice.room()
-        });
-        assert_eq!(down, [16, 4, 1, 1]);
-        advice.raise(CALM + 4);
+        assert_eq!(advice.room(), Advice::ALL);
+        advice.lower(5);
+        advice.look(CALM + 4, || false);
         assert_eq!(advice.room(), 1);
-        let up = [1, 2, 3, 4].map(|time| {
-            advice.raise(time * CALM + 5);
+        let up = [1, 2, 3, 4, 5].map(|time| {
+            advice.look(time * CALM + 5, || false);
             advice.room()
         });
-        assert_eq!(up, [4, 16, Advice::ALL, Advice::ALL]);
+        assert_eq!(up, [4, 16, 64, Advice::ALL, Advice::ALL]);
     }
 
     #[test]
@@ -72,8 +87,25 @@ mod tests {
         let mut advice = Advice::new();
         for turn in 0..100 {
             advice.lower(turn * CALM);
-            advice.raise(turn * CALM + CALM / 2);
+            advice.look(turn * CALM + CALM / 2, || false);
         }
+        assert_eq!(advice.room(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_may_be_stuck_is_asked_about_before_much_is_done() {
+        let mut advice = Advice::new();
+        advice.suspect(0);
+        assert_eq!(advice.room(), MOST);
+        advice.look(LOOK - 1, || panic!("it is too soon to ask"));
+        advice.look(LOOK, || false);
+        assert_eq!(advice.room(), MOST);
+        advice.look(CALM, || true);
+        assert_eq!(advice.room(), 1);
+        advice.suspect(CALM);
+        advice.look(2 * CALM, || false);
+        assert_eq!(advice.room(), 4);
+        advice.look(2 * CALM + LOOK, || true);
         assert_eq!(advice.room(), 1);
     }
 }

@@ -181,10 +181,10 @@ impl Crew {
         self.took_at[seat] = None;
     }
 
-    /// How many threads that are at work have not come back for so long that they are not expected to take
-    /// anything soon.
-    fn absent(&self, now: u64) -> usize {
-        let is_absent = |took: &Option<u64>| took.is_some_and(|took| now > took + OVERDUE);
+    /// How many threads that are at work have not come back for longer than `least`, so that they are not
+    /// expected to take anything soon.
+    pub(crate) fn absent(&self, now: u64, least: u64) -> usize {
+        let is_absent = |took: &Option<u64>| took.is_some_and(|took| now > took + least);
         self.took_at.iter().filter(|took| is_absent(took)).count()
     }
 
@@ -232,7 +232,7 @@ impl Crew {
             return false;
         }
         let now = now();
-        let others = others - self.absent(now).min(others);
+        let others = others - self.absent(now, OVERDUE).min(others);
         others >= self.size
             && self.standing(queued, others) <= SOON
             && self.took_at[seat].is_some_and(|took| now.saturating_sub(took) <= SOON)
@@ -256,7 +256,7 @@ impl Crew {
         let Some(busy) = self.busy_at else { return false };
         let now = now();
         now < busy + SUSTAINED
-            && polling + running + searching < self.size + self.absent(now).min(running)
+            && polling + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
     /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where
@@ -290,7 +290,7 @@ impl Crew {
         let now = now();
         self.took_at[seat] = Some(now);
         // Of what is queued nothing falls to a thread that does not come back.
-        let others = others - self.absent(now).min(others);
+        let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
         let mut portion = if self.is_long() || self.has_stood(view, now) {
             // A thread that takes less comes back sooner, and nothing waits for a handler that it need
@@ -575,7 +575,7 @@ mod tests {
         assert_eq!(divide(0, 1, OVERDUE + 1), 12, "as if it were alone");
         assert_eq!(divide(0, 2, OVERDUE + 2), 6, "one of the others may come back");
         crew.rest(1);
-        assert_eq!(crew.absent(2 * OVERDUE), 0);
+        assert_eq!(crew.absent(2 * OVERDUE, OVERDUE), 0);
     }
 
     #[test]
