@@ -41,8 +41,8 @@ impl Deref for CompletionPort {
 struct Waiter {
     /// Room, which each wait uses again.
     batch: Batch,
-    /// The port, by the number of its handle, whose last call was told of refused changes and brought no
-    /// packet; 0 if the thread's last wait was another one.
+    /// The port, by the number of its handle, of the thread's last wait, if every change of that call was
+    /// refused and it brought no packet; 0 otherwise.
     told: u64,
 }
 
@@ -116,8 +116,7 @@ impl CompletionPort {
     }
 
     /// Waits for packets and writes them down; how many. If changes were refused it does not sleep, and
-    /// none is no failure; unless the thread's last wait was such a one, brought nothing, and nothing but
-    /// refused changes has come since.
+    /// none is no failure; unless all were, and the thread's last wait was such a one, too, and brought none.
     ///
     /// # Safety
     ///
@@ -135,10 +134,16 @@ impl CompletionPort {
         let taken: completion_port::Result<usize> = with_waiter(most, |waiter| {
             let told = std::mem::take(&mut waiter.told) == self.name;
             let mut timeout = timeout;
-            if changed != Changed::AsAsked {
-                tells = !told || changed == Changed::InPart;
-                waiter.told = self.name;
-                timeout = if tells { Some(Duration::ZERO) } else { timeout };
+            match changed {
+                Changed::AsAsked => {}
+                Changed::InPart => tells = true,
+                Changed::NotAtAll => {
+                    tells = !told;
+                    waiter.told = self.name;
+                }
+            }
+            if tells {
+                timeout = Some(Duration::ZERO);
             }
             let mut taken = 0;
             for packet in self.port.wait_cloned(&mut waiter.batch, timeout)? {

@@ -166,6 +166,10 @@ static void a_call_in_which_a_change_was_refused_does_not_sleep(void)
         CHECK_IS(changes[0].registrationResult, ERROR_SUCCESS);
         CHECK_IS(changes[1].registrationResult, WSAENOTSOCK);
     }
+    /* Nothing but refused changes, behind a call in which there were others: this is the first of its kind. */
+    changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
+    CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
+    CHECK_IS(received, 0);
     /* What is there is taken. */
     CHECK_IS(PostQueuedCompletionStatus(port, 5, 7, NULL), TRUE);
     changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);

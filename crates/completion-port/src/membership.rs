@@ -13,7 +13,7 @@ pub(crate) struct Membership {
     engine: Weak<Engine>,
     seat: Arc<Seat>,
     has_left: Cell<bool>,
-    /// How far the seat had come when a call of [`Membership::tells_refusal`] ended.
+    /// How far the seat had come when a call ended in which every change was refused.
     told_at: Cell<Option<u32>>,
 }
 
@@ -32,15 +32,15 @@ impl Membership {
         std::ptr::eq(self.engine.as_ptr(), engine)
     }
 
-    /// Whether a call in which changes were refused returns at once, so that the thread hears of it: always,
-    /// unless nothing but refused changes has come since the last one that did (`is_stale` says that there is
-    /// nothing else in this one). A thread that hands in the same changes again and again does not spin.
-    pub(crate) fn tells_refusal(&self, is_stale: bool) -> bool {
-        !is_stale || self.told_at.get() != Some(self.seat.progress())
+    /// Whether a call in which every change was refused returns at once, so that the thread hears of it:
+    /// unless its last wait was in such a call, too, and brought no packet. A thread that hands in the same
+    /// changes again and again does not spin.
+    pub(crate) fn hears_of_refusal(&self) -> bool {
+        self.told_at.get() != Some(self.seat.progress())
     }
 
-    /// Such a call, or one that is not told again, has ended; any wait and any packet is news from here on.
-    pub(crate) fn note_refusal(&self) {
+    /// Such a call has ended. With its next wait or packet the thread has gone on.
+    pub(crate) fn has_heard_of_refusal(&self) {
         self.told_at.set(Some(self.seat.progress()));
     }
 

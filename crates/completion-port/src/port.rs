@@ -548,9 +548,9 @@ impl<K, M> Port<K, M> {
     ///
     /// As for [`Port::wait`]. With an empty `batch` capacity it applies the changes and returns.
     ///
-    /// If a change was refused it does not sleep: it takes what is there, perhaps nothing. If the same thread
-    /// then comes again, with no packet or other wait in between and with nothing but changes that are refused
-    /// again, that call sleeps as usual.
+    /// If a change was refused it does not sleep: it takes what is there, perhaps nothing. If every change was
+    /// refused, and so they are in the same thread's next call, with no packet or other wait in between, that
+    /// call sleeps as usual.
     ///
     /// # Errors
     ///
@@ -583,10 +583,12 @@ impl<K, M> Port<K, M> {
         all_were_refused: bool,
     ) -> Packets<'b, 'p, K, M> {
         let seat = take_seat(&self.store.engine);
-        let tells = seat.tells_refusal(all_were_refused);
+        let tells = !all_were_refused || seat.hears_of_refusal();
         let deadline = if tells { Some(Duration::ZERO) } else { deadline };
         let (packets, _) = self.take(batch, deadline);
-        seat.note_refusal();
+        if all_were_refused {
+            seat.has_heard_of_refusal();
+        }
         packets
     }
 
