@@ -29,24 +29,27 @@ pub(crate) struct Scratch {
     pub(crate) is_filled: bool,
 }
 
-/// Edges that the kernel is asked for at once where several threads may run, which would wait for each
-/// other's, and at first by one that is alone; and at most.
-const EDGES: [usize; 2] = [64, 1024];
+/// Edges that the kernel is asked for at once, unless a thread is alone and wants more: others would wait
+/// until they are all noted.
+const USUAL: usize = 64;
+
+/// Edges that the kernel is asked for at once, at most.
+const MOST: usize = 1024;
 
 impl Scratch {
     /// The usual room.
     pub(crate) fn new() -> Self {
         Self {
-            edges: Vec::with_capacity(EDGES[0]),
-            probes: Vec::with_capacity(EDGES[0]),
-            nodes: Vec::with_capacity(EDGES[0]),
+            edges: Vec::with_capacity(USUAL),
+            probes: Vec::with_capacity(USUAL),
+            nodes: Vec::with_capacity(USUAL),
             is_filled: false,
         }
     }
 
     /// Makes room for twice as many edges, if that is not too many.
     fn grow(&mut self) {
-        let wanted = (2 * self.edges.capacity()).min(EDGES[1]);
+        let wanted = (2 * self.edges.capacity()).min(MOST);
         self.edges.clear();
         self.edges.reserve_exact(wanted);
     }
@@ -55,7 +58,7 @@ impl Scratch {
     #[cold]
     fn shrink(&mut self) {
         self.edges.clear();
-        self.edges.shrink_to(EDGES[0]);
+        self.edges.shrink_to(USUAL);
     }
 }
 
@@ -315,7 +318,7 @@ impl Engine {
     /// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
     /// found once, unless something happens to it meanwhile.
     pub(super) fn most_further(&self, shared: &Shared) -> usize {
-        shared.slots.in_use() / EDGES[0] + self.harvests.len()
+        shared.slots.in_use() / USUAL + self.harvests.len()
     }
 
     /// Whether one more thread may enter the kernel's wait, beside others.
@@ -462,7 +465,7 @@ impl Engine {
         // One thread replaces the sets; until it has, no other one sleeps there.
         let is_full = !shared.rebuilding && Self::is_full_of_strays(&shared);
         shared.rebuilding |= is_full;
-        if scratch.edges.capacity() > EDGES[0] && shared.seats.may_run() > 1 {
+        if scratch.edges.capacity() > USUAL && shared.seats.may_run() > 1 {
             scratch.shrink();
         }
         drop(shared);
