@@ -289,11 +289,6 @@ impl Word {
         self.has(HALF_CLOSED)
     }
 
-    /// Whether the last check has found a socket that was connected or listening, and is as good as new.
-    fn is_fresh_again(self) -> bool {
-        self.bits() & (ALIVE | SUSPECT | HALF_CLOSED | READY) == ALIVE | SUSPECT
-    }
-
     /// Whether the node's turn brings a packet, without a check.
     pub(crate) fn is_due(self) -> bool {
         let may_report = self.has(ENABLED) && !self.has(UNCHECKED) && !self.pending().is_empty();
@@ -600,15 +595,22 @@ impl Word {
         if !events.intersects(asked) {
             word = word.with_told(true);
         }
-        if !events.is_err() && word.is_fresh_again() {
-            // Its end is told by this packet; from here on it is a socket that was never used.
-            word = word.without(ALIVE);
+        if word.has(SUSPECT) {
+            word = word.having_told(events);
         }
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
             (word, Turn::Shared(events))
         }
+    }
+
+    /// A packet has told of `events`. If the last check has found a stream that was connected or listening
+    /// and is as good as new, that was its end: from here on it is one that was never used.
+    #[cold]
+    fn having_told(self, events: Events) -> Self {
+        let is_fresh = !self.has(READY | HALF_CLOSED) && !events.is_err();
+        if is_fresh { self.without(ALIVE) } else { self }
     }
 
     /// The same for the common case: a one-shot, level-triggered packet of something that was asked
@@ -1147,6 +1149,19 @@ mod tests {
         let (told, turn) = found.taken();
         assert_eq!(turn, Turn::Shared(Events::IN));
         assert_eq!(told.checked(answer).1, Checked::Nothing);
+    }
+
+    #[test]
+    fn an_error_of_a_connection_with_no_room_leaves_it_alive() {
+        // The system's queue of errors, for instance: nothing else holds.
+        let mode = Mode { interest: Interest::OUT, edge: false, one_shot: false };
+        let live = Word(0).registered(mode, false).without(HELD).with(ENABLED | ALIVE);
+        let (live, _) = live.delivered(0, Facts::ERR, 2, || 2);
+        let (failed, checked) = live.without(UNCHECKED).checked(Facts::ERR.into());
+        assert_eq!(checked, Checked::Hot);
+        let (told, turn) = failed.taken();
+        assert_eq!(turn, Turn::Shared(Events::ERR));
+        assert!(told.has(ALIVE));
     }
 
     #[test]
