@@ -715,8 +715,8 @@ impl<K, M> Port<K, M> {
     /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
     /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
     /// `usize::MAX` usually. It goes down to 1 once a thread is found asleep, or stuck for some
-    /// milliseconds with what it took, and goes up again, in four steps, with each second in which no thread
-    /// is.
+    /// milliseconds with what it took, and goes up again step by step in the seconds in which no thread is,
+    /// later each time that it was too soon.
     ///
     /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
     /// and reading it costs next to nothing as long as there is no limit.

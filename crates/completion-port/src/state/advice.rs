@@ -7,8 +7,10 @@
 /// The highest limit. Each one is four times the one before.
 const MOST: u32 = 64;
 
-/// For so long, in nanoseconds, no thread has been found asleep or stuck: the limit rises.
-const CALM: u64 = 1_000_000_000;
+/// For so long, in nanoseconds, no thread has been found asleep or stuck: the limit rises. Four times as long
+/// whenever that was too soon, but not longer than the second number; and as at first if nothing has
+/// happened for that long.
+const CALM: [u64; 2] = [1_000_000_000, 64_000_000_000];
 
 /// So often it is asked whether one is stuck still, at most.
 pub(crate) const LOOK: u64 = 1_000_000;
@@ -22,6 +24,8 @@ pub(crate) struct Advice {
     room: u32,
     /// When a thread was last found asleep or stuck, or the limit was last raised.
     at: u64,
+    /// How long it stays as it is; zero if it was never lowered.
+    calm: u64,
 }
 
 impl Advice {
@@ -29,7 +33,7 @@ impl Advice {
     pub(crate) const ALL: u32 = u32::MAX;
 
     pub(crate) fn new() -> Self {
-        Self { room: Self::ALL, at: 0 }
+        Self { room: Self::ALL, at: 0, calm: 0 }
     }
 
     /// The limit.
@@ -39,6 +43,11 @@ impl Advice {
 
     /// A thread has been found asleep.
     pub(crate) fn lower(&mut self, now: u64) {
+        if self.calm == 0 || now.saturating_sub(self.at) >= CALM[1] {
+            self.calm = CALM[0];
+        } else if self.room > 1 {
+            self.calm = (4 * self.calm).min(CALM[1]);
+        }
         self.room = 1;
         self.at = now;
     }
@@ -57,7 +66,7 @@ impl Advice {
         let calm = now.saturating_sub(self.at);
         if calm >= LOOK && is_away() {
             self.lower(now);
-        } else if calm >= CALM {
+        } else if calm >= self.calm.max(CALM[0]) {
             self.room = if self.room >= MOST { Self::ALL } else { self.room * 4 };
             self.at = now;
         }
@@ -68,15 +77,17 @@ impl Advice {
 mod tests {
     use super::*;
 
+    const SECOND: u64 = CALM[0];
+
     #[test]
     fn the_limit_goes_down_to_one_and_back_to_none() {
         let mut advice = Advice::new();
         assert_eq!(advice.room(), Advice::ALL);
         advice.lower(5);
-        advice.look(CALM + 4, || false);
+        advice.look(SECOND + 4, || false);
         assert_eq!(advice.room(), 1);
         let up = [1, 2, 3, 4, 5].map(|time| {
-            advice.look(time * CALM + 5, || false);
+            advice.look(time * SECOND + 5, || false);
             advice.room()
         });
         assert_eq!(up, [4, 16, 64, Advice::ALL, Advice::ALL]);
@@ -86,10 +97,34 @@ mod tests {
     fn the_limit_stays_where_threads_are_found_asleep_now_and_then() {
         let mut advice = Advice::new();
         for turn in 0..100 {
-            advice.lower(turn * CALM);
-            advice.look(turn * CALM + CALM / 2, || false);
+            advice.lower(turn * SECOND);
+            advice.look(turn * SECOND + SECOND / 2, || false);
         }
         assert_eq!(advice.room(), 1);
+    }
+
+    #[test]
+    fn the_limit_rises_later_each_time_that_it_was_too_soon() {
+        let mut advice = Advice::new();
+        let mut now = 0;
+        let pauses = [(); 5].map(|()| {
+            advice.lower(now);
+            let lowered = now;
+            while advice.room() == 1 {
+                now += SECOND;
+                advice.look(now, || false);
+            }
+            (now - lowered) / SECOND
+        });
+        assert_eq!(pauses, [1, 4, 16, 64, 64]);
+        (0..4).for_each(|_| {
+            now += CALM[1];
+            advice.look(now, || false);
+        });
+        assert_eq!(advice.room(), Advice::ALL);
+        advice.lower(now + CALM[1]);
+        advice.look(now + CALM[1] + SECOND, || false);
+        assert_eq!(advice.room(), 4, "it was long ago");
     }
 
     #[test]
@@ -100,12 +135,12 @@ mod tests {
         advice.look(LOOK - 1, || panic!("it is too soon to ask"));
         advice.look(LOOK, || false);
         assert_eq!(advice.room(), MOST);
-        advice.look(CALM, || true);
+        advice.look(SECOND, || true);
         assert_eq!(advice.room(), 1);
-        advice.suspect(CALM);
-        advice.look(2 * CALM, || false);
-        assert_eq!(advice.room(), 4);
-        advice.look(2 * CALM + LOOK, || true);
+        advice.suspect(SECOND);
+        advice.look(2 * SECOND, || false);
+        assert_eq!(advice.room(), 4, "it was known already");
+        advice.look(2 * SECOND + LOOK, || true);
         assert_eq!(advice.room(), 1);
     }
 }
