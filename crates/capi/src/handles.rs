@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use crate::abi::Handle;
 use crate::errors::code;
-use crate::objects::Foreign;
+use crate::foreign::Foreign;
+use crate::port::CompletionPort;
 use crate::process::Own;
-use crate::queue::CompletionPort;
 
 /// Set in every handle.
 const MARK: u64 = 1 << 62;
@@ -94,14 +94,18 @@ struct Free {
 type Chunk = Box<[Place]>;
 
 /// The handles of one process.
-pub(crate) struct Table {
+struct Table {
     chunks: [OnceLock<Chunk>; CHUNKS],
     free: Mutex<Free>,
     /// Those that it has inherited. Their locks are not for it to wait for.
     parent: Option<&'static Self>,
 }
 
-pub(crate) static TABLE: Own<Table> = Own::new();
+static TABLE: Own<Table> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    TABLE.pass_on();
+}
 
 fn table() -> &'static Table {
     TABLE.get(Table::new)
@@ -286,12 +290,26 @@ pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     Ok(port)
 }
 
+/// The same, unless this process is a forked child of the one that made it.
+pub(crate) fn usable_port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
+    let port = port(handle)?;
+    if port.is_forked() { Err(code::INVALID_HANDLE) } else { Ok(port) }
+}
+
+/// The handle of a [name](CompletionPort::name).
+fn handle_named(name: u64) -> Option<Handle> {
+    usize::try_from(name).ok().map(std::ptr::without_provenance_mut)
+}
+
+/// The port with this name, if it is open still.
+pub(crate) fn port_named(name: u64) -> Option<Arc<CompletionPort>> {
+    port(handle_named(name)?).ok()
+}
+
 /// Whether the port with this name is open still.
 pub(crate) fn is_open(name: u64) -> bool {
-    usize::try_from(name).is_ok_and(|name| {
-        let is_port = |object: &Object| matches!(object, Object::Port(_)).then_some(());
-        find(std::ptr::without_provenance_mut(name), is_port).is_ok()
-    })
+    let is_port = |object: &Object| matches!(object, Object::Port(_)).then_some(());
+    handle_named(name).is_some_and(|handle| find(handle, is_port).is_ok())
 }
 
 /// Takes an object out of the table: from now on its handle is nobody's. `None` if it was inherited, and

@@ -1,23 +1,47 @@
 //! The C library. What it offers is documented in `include/completion_port.h`; `compat/include` has the
 //! same under the names of the reference.
 //!
-//! A port of this library is a [`Port`](completion_port::Port) whose keys and messages are plain words.
-//! What it adds: handles that are checked ([`handles`]), which registration a descriptor's number stands
-//! for ([`numbers`]), the codes of errors ([`errors`]), socket calls that report in those codes
-//! ([`sockets`]), and calls that close any descriptor ([`closing`]). What it knows it knows for one process;
-//! a forked child begins anew ([`process`]).
+//! A port of this library is a [`Port`](completion_port::Port) whose keys and messages are plain words. The
+//! library adds checked handles, a registration for each descriptor's number, error codes, socket calls that
+//! report in those codes, and calls that close any descriptor.
+//!
+//! # Layers
+//!
+//! A file imports only from lines below its own. `tests/boundaries.rs` lists which file imports which, and fails
+//! if the sources say otherwise or if there is a circle.
+//!
+//! ```text
+//!  look-up by name         modules
+//!  the C functions         closing  objects  queue  notifications  sockets
+//!  both tables             registrations      what ends a number's registration at its port
+//!  a process's handles     handles            from a handle to a port or a foreign object
+//!  a port                  port               packets become entries in the caller's array
+//!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
+//!  the system              descriptors        what sort of socket a descriptor is
+//!  words                   abi  errors  foreign  process
+//! ```
+//!
+//! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
+//!   that port takes [`handles`]; [`registrations`] has both.
+//! - [`process`] knows no table. Each table brings the function by which a forked child sets it aside.
+//! - [`closing`] imports nothing but [`numbers`], of which it changes one atomic word: a signal handler may call
+//!   it, so it takes no lock.
 //!
 //! Each exported function is called in [`errors::guarded`], so that no panic reaches the caller; but for those
-//! of [`closing`], which a signal handler may call.
+//! of [`closing`].
 
 pub mod abi;
 pub mod closing;
+mod descriptors;
 pub mod errors;
-pub mod handles;
+mod foreign;
+mod handles;
 pub mod modules;
 pub mod notifications;
-pub mod numbers;
+mod numbers;
 pub mod objects;
+mod port;
 mod process;
 pub mod queue;
+pub mod registrations;
 pub mod sockets;

@@ -6,10 +6,9 @@ use completion_port::{ErrorKind, Hints, Interest, Terms};
 
 use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
-use crate::handles;
 use crate::numbers::{self, Key, Number, Registered, State};
-use crate::queue::{self, Changed, CompletionPort};
-use crate::sockets;
+use crate::port::{Changed, CompletionPort};
+use crate::{descriptors, handles, registrations};
 
 /// What an entry asks for.
 enum Change {
@@ -60,18 +59,19 @@ impl CompletionPort {
         let descriptor = RawFd::try_from(entry.socket).map_err(|_| code::WSAENOTSOCK)?;
         if numbers::find(descriptor).is_none() {
             // Nothing is kept for a number that names nothing.
-            sockets::protocol(descriptor)?;
+            descriptors::protocol(descriptor)?;
         }
         let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
         let mut state = number.lock();
         // What was found out since the last packet spares the question whether the number was closed by
         // somebody who did not say so, and names another socket by now.
         let is_enabled = matches!(change, Change::Enable(_));
-        let is_hinted = is_enabled && !numbers::is_checked() && number.hints() != Hints::default();
+        let is_hinted =
+            is_enabled && !registrations::is_checked() && number.hints() != Hints::default();
         if let Some(registered) = state.registered
             && registered.port == self.name()
             && !(is_hinted && registered.removed.is_none())
-            && !registered.is_of(descriptor, self)
+            && !registrations::is_of(&registered, descriptor, self)
         {
             // A last packet that is on its way still comes.
             let _ = self.forget(registered.id);
@@ -103,12 +103,12 @@ impl CompletionPort {
             (Change::Disable, Some(registered)) => self.disable(registered.id).map_err(code_of),
             (Change::Remove, Some(registered)) => {
                 self.remove(registered.id).map_err(code_of)?;
-                let removed = Some(sockets::identity(descriptor));
+                let removed = Some(descriptors::identity(descriptor));
                 state.registered = Some(Registered { removed, ..registered });
                 Ok(())
             }
             (Change::Disable | Change::Remove, None) => {
-                sockets::protocol(descriptor)?;
+                descriptors::protocol(descriptor)?;
                 Err(code::NOT_FOUND)
             }
         }
@@ -123,9 +123,9 @@ impl CompletionPort {
         key: usize,
         terms: Terms,
     ) -> Result<(), u32> {
-        let is_plain_stream = sockets::protocol(descriptor)? == libc::IPPROTO_TCP;
+        let is_plain_stream = descriptors::protocol(descriptor)? == libc::IPPROTO_TCP;
         if let Some(registered) = state.registered
-            && registered.removed == Some(sockets::identity(descriptor))
+            && registered.removed == Some(descriptors::identity(descriptor))
             && registered.port != self.name()
             && handles::is_open(registered.port)
         {
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn cp_process_notifications(
     received: *mut u32,
 ) -> u32 {
     let process = || {
-        let port = queue::usable(port)?;
+        let port = handles::usable_port(port)?;
         let (count, room) = (count as usize, room as usize);
         let arguments = Arguments { count, registrations, milliseconds, room, entries, received };
         arguments.check()?;

@@ -11,19 +11,15 @@ use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
-    Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use completion_port::{Hints, Id};
 
-use crate::abi::Handle;
-use crate::errors::guarded;
-use crate::handles;
+use crate::descriptors;
 use crate::process::Own;
-use crate::queue::CompletionPort;
-use crate::sockets;
 
 /// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
 #[derive(Debug)]
@@ -45,19 +41,9 @@ pub(crate) struct Registered {
     /// The port's handle.
     pub(crate) port: u64,
     pub(crate) id: Id,
-    /// The [identity](sockets::identity) of its socket, if its last packet is on the way: the port does not
+    /// The [identity](descriptors::identity) of its socket, if its last packet is on the way: the port does not
     /// watch it any more.
     pub(crate) removed: Option<u64>,
-}
-
-impl Registered {
-    /// Whether `descriptor` names what was registered on `port`, which has the registration.
-    pub(crate) fn is_of(&self, descriptor: RawFd, port: &CompletionPort) -> bool {
-        match self.removed {
-            Some(identity) => identity == sockets::identity(descriptor),
-            None => port.is_current(self.id),
-        }
-    }
 }
 
 /// An association, as its number's entry remembers it.
@@ -67,14 +53,14 @@ pub(crate) struct Associated {
     pub(crate) port: u64,
     #[allow(dead_code, reason = "there are no operations yet")]
     pub(crate) key: usize,
-    /// The [identity](sockets::identity) of what was associated.
+    /// The [identity](descriptors::identity) of what was associated.
     pub(crate) identity: u64,
 }
 
 /// What the system says of a socket once, and the socket calls each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Past {
-    /// Its [identity](sockets::identity); 0 if nothing is remembered of any.
+    /// Its [identity](descriptors::identity); 0 if nothing is remembered of any.
     socket: u64,
     /// Its connection was reset.
     pub(crate) was_reset: bool,
@@ -114,13 +100,17 @@ const CHUNKS: usize = 1 << 15;
 type Chunk = [Number; CHUNK];
 
 /// The entries of one process.
-pub(crate) struct Table {
+struct Table {
     chunks: [AtomicPtr<Chunk>; CHUNKS],
     /// Those of the process that it was forked from, of which only what is in atomics is ever looked at.
     parent: Option<&'static Self>,
 }
 
-pub(crate) static TABLE: Own<Table> = Own::new();
+static TABLE: Own<Table> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    TABLE.pass_on();
+}
 
 impl Table {
     fn new(parent: Option<&'static Self>) -> Box<Self> {
@@ -283,7 +273,7 @@ impl Number {
     /// What is remembered of the socket that `descriptor`, which is this number, names.
     pub(crate) fn past(&self, descriptor: RawFd) -> Past {
         let past = &mut self.lock().past;
-        if past.socket != 0 && past.socket != sockets::identity(descriptor) {
+        if past.socket != 0 && past.socket != descriptors::identity(descriptor) {
             *past = Past::default();
         }
         *past
@@ -291,7 +281,7 @@ impl Number {
 
     /// Remembers something more of the socket that `descriptor`, which is this number, names.
     pub(crate) fn remember(&self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
-        let socket = sockets::identity(descriptor);
+        let socket = descriptors::identity(descriptor);
         let mut state = self.lock();
         if state.past.socket != socket {
             state.past = Past { socket, ..Past::default() };
@@ -304,18 +294,20 @@ impl Number {
         self.lock().past = Past::default();
     }
 
-    /// Whatever the number stood for has ended.
-    fn retire(&self) {
+    /// Whatever the number stood for has ended. `end` is called with its registration, if it has one, while
+    /// the number is locked.
+    pub(crate) fn retire(&self, end: impl FnOnce(Registered)) {
         self.has_time.store(false, Relaxed);
         let mut state = self.lock();
         let former = std::mem::take(&mut *state);
-        if let Some(registered) = former.registered
-            && let Ok(handle) = usize::try_from(registered.port)
-            && let Ok(port) = handles::port(std::ptr::without_provenance_mut(handle) as Handle)
-        {
-            // Ended already, or its last packet is on the way: as good.
-            let _ = port.forget(registered.id);
+        if let Some(registered) = former.registered {
+            end(registered);
         }
+    }
+
+    /// A call of this library has just given the number out.
+    pub(crate) fn vouch(&self) {
+        self.is_given_out.store(true, Release);
     }
 
     /// The number may name another socket than the one that it was given out for. May be called at any time,
@@ -333,14 +325,6 @@ impl Number {
     }
 }
 
-/// The number is about to be closed, or was: whatever it stood for has ended.
-pub(crate) fn retire(descriptor: RawFd) {
-    if let Some(number) = find(descriptor) {
-        number.doubt();
-        number.retire();
-    }
-}
-
 /// These numbers may name other sockets than those that they were given out for. May be called at any time, also
 /// in a signal handler.
 pub(crate) fn doubt(descriptors: RangeInclusive<RawFd>) {
@@ -350,56 +334,6 @@ pub(crate) fn doubt(descriptors: RangeInclusive<RawFd>) {
     {
         table.doubt(first, last);
     }
-}
-
-/// The number has just been given out by a call of this library: whatever it stood for has ended.
-pub(crate) fn give_out(descriptor: RawFd) {
-    if let Some(number) = entry(descriptor) {
-        number.retire();
-        number.is_given_out.store(true, Release);
-    }
-}
-
-/// Whether the checked mode is on; unless that has been said, the environment says it.
-static CHECKED: AtomicU8 = AtomicU8::new(UNSAID);
-const OFF: u8 = 0;
-const ON: u8 = 1;
-const UNSAID: u8 = 2;
-
-/// Whether each change asks the kernel first if the number still names what was registered.
-pub(crate) fn is_checked() -> bool {
-    if CHECKED.load(Relaxed) == UNSAID {
-        let set = std::env::var_os("COMPLETION_PORT_CHECKED");
-        let said =
-            if set.is_some_and(|value| !value.is_empty() && value != "0") { ON } else { OFF };
-        // Unless another thread has said it meanwhile.
-        let _ = CHECKED.compare_exchange(UNSAID, said, Relaxed, Relaxed);
-    }
-    CHECKED.load(Relaxed) == ON
-}
-
-/// Whatever `descriptor` stood for has ended: it is about to be closed, or was.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_forget(descriptor: i32) {
-    guarded((), || retire(descriptor));
-}
-
-/// `descriptor` has just been given out by a call that is not of this library: as if one of it had done so.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_adopt(descriptor: i32) {
-    guarded((), || give_out(descriptor));
-}
-
-/// Whether each change asks the kernel first if the number still names what was registered; returns
-/// whether it did so before.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_set_checked(on: i32) -> i32 {
-    guarded(0, || {
-        let on = if on != 0 { ON } else { OFF };
-        // Asked first, so that it has been said.
-        let _ = is_checked();
-        i32::from(CHECKED.swap(on, Relaxed) == ON)
-    })
 }
 
 #[cfg(test)]

@@ -2,46 +2,14 @@
 //! headers cannot have from strict C alone: a clock, and a wait for a word in memory.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::abi::{self, Handle};
 use crate::errors::{code, guarded, set_last};
+use crate::foreign::{Callback, Foreign};
 use crate::handles::{self, Object};
-
-type Callback = unsafe extern "C" fn(*mut c_void);
-
-/// An object of a header, with a share of it for its handle.
-pub(crate) struct Foreign {
-    object: *mut c_void,
-    kind: u32,
-    retain: Callback,
-    release: Callback,
-}
-
-// SAFETY: the object is only handed to its own functions and to callers.
-// - these may be called from any thread: `cp_open_object` demands it.
-unsafe impl Send for Foreign {}
-// SAFETY: a shared reference only gives the object's address away.
-// - what is done with it is done by its own functions, which may be called from several threads at
-//   once: `cp_open_object` demands it.
-unsafe impl Sync for Foreign {}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        // SAFETY: `release` demands a share of the object that is given up.
-        // - that of the handle, which is closed once.
-        unsafe { (self.release)(self.object) };
-    }
-}
-
-impl fmt::Debug for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Foreign").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
 
 /// A handle for an object, which takes over a share of it; null if there is none left.
 ///
@@ -57,7 +25,9 @@ pub unsafe extern "C" fn cp_open_object(
     release: Callback,
 ) -> Handle {
     guarded(std::ptr::null_mut(), || {
-        let foreign = Foreign { object, kind, retain, release };
+        // SAFETY: `new` demands functions that may be called from any thread, and a share that `release` gives up.
+        // - the caller says so of both.
+        let foreign = unsafe { Foreign::new(object, kind, retain, release) };
         let opened = handles::open(|_| Ok(Object::Foreign(foreign.into())));
         opened.unwrap_or_else(|code| {
             set_last(code);
@@ -71,13 +41,8 @@ pub unsafe extern "C" fn cp_open_object(
 pub extern "C" fn cp_find_object(handle: Handle, kind: u32) -> *mut c_void {
     guarded(std::ptr::null_mut(), || {
         let found = handles::find(handle, |object| match object {
-            Object::Foreign(foreign) if foreign.kind == kind => {
-                // SAFETY: `retain` demands an object that is there.
-                // - its handle has a share of it, and is not closed meanwhile.
-                unsafe { (foreign.retain)(foreign.object) };
-                Some(foreign.object)
-            }
-            _ => None,
+            Object::Foreign(foreign) => foreign.share(kind),
+            Object::Port(_) => None,
         });
         found.unwrap_or_else(|code| {
             set_last(code);

@@ -11,18 +11,27 @@ use std::sync::atomic::{
     Ordering::Release,
 };
 
-use crate::{handles, numbers};
-
 /// Something of which each process has one, made when it is first wanted and never given up.
 pub(crate) struct Own<T: 'static> {
+    /// What the C library calls in a forked child, before anything else runs there: a function that calls
+    /// [`pass_on`](Self::pass_on) of this very table.
+    begin_child: extern "C" fn(),
+    /// The C library knows of `begin_child`.
+    is_announced: AtomicBool,
     own: AtomicPtr<T>,
     /// What the parent had, if the process was forked.
     inherited: AtomicPtr<T>,
 }
 
 impl<T: Sync> Own<T> {
-    pub(crate) const fn new() -> Self {
-        Self { own: AtomicPtr::new(ptr::null_mut()), inherited: AtomicPtr::new(ptr::null_mut()) }
+    /// `begin_child` does nothing but call [`pass_on`](Self::pass_on) of what is made here.
+    pub(crate) const fn new(begin_child: extern "C" fn()) -> Self {
+        Self {
+            begin_child,
+            is_announced: AtomicBool::new(false),
+            own: AtomicPtr::new(ptr::null_mut()),
+            inherited: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     /// What this process has, if it was made.
@@ -49,13 +58,13 @@ impl<T: Sync> Own<T> {
     #[cold]
     fn make(&self, make: impl FnOnce(Option<&'static T>) -> Box<T>) -> &'static T {
         // First: there is never a table that a child would take for its own.
-        notice_forks();
+        self.notice_forks();
         let made = Box::into_raw(make(self.inherited()));
         let known = match self.own.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
             Ok(_) => made,
             Err(known) => {
-                // SAFETY: `from_raw` demands a pointer of `into_raw` that nobody else uses.
-                // - it was made just now, and not shown to anybody.
+                // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+                // - it was made just now, and the exchange that would have published it has failed.
                 drop(unsafe { Box::from_raw(made) });
                 known
             }
@@ -66,29 +75,23 @@ impl<T: Sync> Own<T> {
         unsafe { &*known }
     }
 
-    /// This process is a child that was forked just now.
-    fn pass_on(&self) {
+    /// This process is a child that was forked just now. Does what a signal handler may.
+    pub(crate) fn pass_on(&self) {
         let own = self.own.swap(ptr::null_mut(), Relaxed);
         if !own.is_null() {
             self.inherited.store(own, Relaxed);
         }
     }
-}
 
-/// In a forked child, before anything else runs there. Does what a signal handler may.
-extern "C" fn begin_child() {
-    handles::TABLE.pass_on();
-    numbers::TABLE.pass_on();
-}
-
-fn notice_forks() {
-    static NOTICED: AtomicBool = AtomicBool::new(false);
-    if !NOTICED.load(Acquire) {
-        // Twice, if two threads come at once: as good.
-        // SAFETY: pthread_atfork(3) demands functions that may be called as long as the library is there,
-        // in a child while it has but one thread.
-        // - a plain function, which stores to atomics.
-        let refused = unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
-        NOTICED.store(refused == 0, Release);
+    /// Asks the C library to call `begin_child` in each child that is forked from now on.
+    fn notice_forks(&self) {
+        if !self.is_announced.load(Acquire) {
+            // Twice, if two threads come at once: as good.
+            // SAFETY: pthread_atfork(3) demands functions that may be called as long as the library is there,
+            // in a child while it has but one thread.
+            // - `new` is given a plain function, which exchanges pointers in atomics.
+            let refused = unsafe { libc::pthread_atfork(None, None, Some(self.begin_child)) };
+            self.is_announced.store(refused == 0, Release);
+        }
     }
 }

@@ -6,13 +6,14 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 
 use libc::{sockaddr, socklen_t};
 
+use crate::descriptors::{is_bound, is_connected, is_local, kind, protocol};
 use crate::errors::{code, code_of_errno, guarded, set_last};
 use crate::numbers::{self, Number, Past};
+use crate::registrations;
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -153,41 +154,6 @@ fn why_not_sent(descriptor: c_int, errno: c_int) -> c_int {
     }
 }
 
-/// An address of a socket, by one of the two calls that tell one.
-fn address_of(
-    descriptor: c_int,
-    call: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
-) -> Option<libc::sockaddr_in6> {
-    let mut address = libc::sockaddr_in6 {
-        sin6_family: 0,
-        sin6_port: 0,
-        sin6_flowinfo: 0,
-        sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
-        sin6_scope_id: 0,
-    };
-    let mut size = socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
-    // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and
-    // read and write the size at the other.
-    // - valid: both are locals of the right type, and `size` is that of the address.
-    let done = unsafe { call(descriptor, (&raw mut address).cast(), &raw mut size) };
-    (done == 0).then_some(address)
-}
-
-fn is_connected(descriptor: c_int) -> bool {
-    address_of(descriptor, libc::getpeername).is_some()
-}
-
-/// Whether it has a port of its own, as it has once it was connected. It stands at the same place in
-/// addresses of either version.
-fn is_bound(descriptor: c_int) -> bool {
-    address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
-}
-
-fn is_local(descriptor: c_int) -> bool {
-    let family = address_of(descriptor, libc::getsockname).map(|address| address.sin6_family);
-    family.is_some_and(|family| c_int::from(family) == libc::AF_UNIX)
-}
-
 /// What would block has waited for as long as it may, if the socket is a blocking one: that has a code of
 /// its own.
 fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
@@ -220,54 +186,6 @@ fn note_datagram(descriptor: c_int, failed: bool) {
     }
 }
 
-/// The type of a socket.
-fn kind(descriptor: c_int) -> Option<c_int> {
-    option(descriptor, libc::SO_TYPE)
-}
-
-/// The protocol of a socket; refused if it is none.
-pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
-    option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
-}
-
-/// What tells a socket from every other that the process has or had, whatever its number; of anything else the
-/// number of its file, and 0 of what is closed.
-pub(crate) fn identity(descriptor: c_int) -> u64 {
-    /// The same on every system that this library is for; the crate has it of late only.
-    const SO_COOKIE: c_int = 57;
-    // Before Linux 4.12, and in emulators, it has no name; its file's number comes again after four billion.
-    option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor)).unwrap_or(0)
-}
-
-/// The number of a descriptor's file.
-fn file_number(descriptor: c_int) -> Option<u64> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
-    // - valid for writes: it is a local of that type.
-    let done = unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) };
-    // SAFETY: `assume_init` demands a value.
-    // - a call that succeeds has written one.
-    (done == 0).then(|| unsafe { stat.assume_init() }.st_ino)
-}
-
-/// An option of a socket that is a whole number; none if it is no socket.
-fn option<N: Whole>(descriptor: c_int, name: c_int) -> Option<N> {
-    let mut value = N::default();
-    let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(0);
-    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes
-    // the size at the other.
-    // - valid: both are locals of the right type, `size` is that of the value, and any bytes are one.
-    let done = unsafe {
-        libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
-    };
-    (done == 0).then_some(value)
-}
-
-/// A number of which any bytes are a value.
-trait Whole: Default {}
-impl Whole for c_int {}
-impl Whole for u64 {}
-
 /// Counts a start; never fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_startup() {
@@ -289,7 +207,7 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
         // SAFETY: socket(2) demands nothing of memory.
         let made = unsafe { libc::socket(family, kind, protocol) };
         if made >= 0 {
-            numbers::give_out(made);
+            registrations::give_out(made);
         }
         made
     })
@@ -316,7 +234,7 @@ pub unsafe extern "C" fn cp_accept(
         // - the caller says that he may.
         let made = unsafe { libc::accept4(listener, address, size, inherited) };
         if made >= 0 {
-            numbers::give_out(made);
+            registrations::give_out(made);
         } else {
             note_read(attempt, -1, 0, 0);
         }
@@ -333,7 +251,7 @@ pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
         if protocol(descriptor).is_err() {
             return FAILED;
         }
-        numbers::retire(descriptor);
+        registrations::retire(descriptor);
         // SAFETY: close(2) demands that nobody goes on using the descriptor.
         // - it is the caller's own, who asks for it.
         unsafe { libc::close(descriptor) }

@@ -1,0 +1,92 @@
+//! What the system says of a descriptor: what sort of socket it is, where it is connected, and what tells it
+//! from every other. These questions change nothing, but for `errno` where the system refuses to answer.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use libc::{sockaddr, socklen_t};
+
+use crate::errors::code;
+
+/// The type of a socket.
+pub(crate) fn kind(descriptor: c_int) -> Option<c_int> {
+    option(descriptor, libc::SO_TYPE)
+}
+
+/// The protocol of a socket; refused if it is none.
+pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
+    option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
+}
+
+/// What tells a socket from every other that the process has or had, whatever its number; of anything else the
+/// number of its file, and 0 of what is closed.
+pub(crate) fn identity(descriptor: c_int) -> u64 {
+    /// The same on every system that this library is for; the crate has it of late only.
+    const SO_COOKIE: c_int = 57;
+    // Before Linux 4.12, and in emulators, it has no name; its file's number comes again after four billion.
+    option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor)).unwrap_or(0)
+}
+
+/// The number of a descriptor's file.
+fn file_number(descriptor: c_int) -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
+    // - valid for writes: it is a local of that type.
+    let done = unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) };
+    // SAFETY: `assume_init` demands a value.
+    // - a call that succeeds has written one.
+    (done == 0).then(|| unsafe { stat.assume_init() }.st_ino)
+}
+
+/// An option of a socket that is a whole number; none if it is no socket.
+fn option<N: Whole>(descriptor: c_int, name: c_int) -> Option<N> {
+    let mut value = N::default();
+    let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(0);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes
+    // the size at the other.
+    // - valid: both are locals of the right type, `size` is that of the value, and any bytes are one.
+    let done = unsafe {
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
+    };
+    (done == 0).then_some(value)
+}
+
+/// A number of which any bytes are a value.
+trait Whole: Default {}
+impl Whole for c_int {}
+impl Whole for u64 {}
+
+/// An address of a socket, by one of the two calls that tell one.
+fn address_of(
+    descriptor: c_int,
+    call: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+) -> Option<libc::sockaddr_in6> {
+    let mut address = libc::sockaddr_in6 {
+        sin6_family: 0,
+        sin6_port: 0,
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+        sin6_scope_id: 0,
+    };
+    let mut size = socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
+    // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and
+    // read and write the size at the other.
+    // - valid: both are locals of the right type, and `size` is that of the address.
+    let done = unsafe { call(descriptor, (&raw mut address).cast(), &raw mut size) };
+    (done == 0).then_some(address)
+}
+
+pub(crate) fn is_connected(descriptor: c_int) -> bool {
+    address_of(descriptor, libc::getpeername).is_some()
+}
+
+/// Whether it has a port of its own, as it has once it was connected. It stands at the same place in
+/// addresses of either version.
+pub(crate) fn is_bound(descriptor: c_int) -> bool {
+    address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
+}
+
+pub(crate) fn is_local(descriptor: c_int) -> bool {
+    let family = address_of(descriptor, libc::getsockname).map(|address| address.sin6_family);
+    family.is_some_and(|family| c_int::from(family) == libc::AF_UNIX)
+}

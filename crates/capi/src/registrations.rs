@@ -1,0 +1,86 @@
+//! What ends a number's registration, and how far this library believes what it knows of a number.
+//!
+//! A number remembers its registration by the port's handle. This file joins the two tables: it looks the port
+//! up and tells it.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use crate::errors::guarded;
+use crate::numbers::Registered;
+use crate::port::CompletionPort;
+use crate::{descriptors, handles, numbers};
+
+/// Whether `descriptor` names the socket of a registration on `port`.
+pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &CompletionPort) -> bool {
+    match registered.removed {
+        Some(identity) => identity == descriptors::identity(descriptor),
+        None => port.is_current(registered.id),
+    }
+}
+
+/// The port of a registration whose number is closed, or given out again, forgets it.
+fn end(registered: Registered) {
+    if let Some(port) = handles::port_named(registered.port) {
+        // Ended already, or its last packet is on the way: as good.
+        let _ = port.forget(registered.id);
+    }
+}
+
+/// The number is about to be closed, or was: whatever it stood for has ended.
+pub(crate) fn retire(descriptor: RawFd) {
+    if let Some(number) = numbers::find(descriptor) {
+        number.doubt();
+        number.retire(end);
+    }
+}
+
+/// The number has just been given out by a call of this library: whatever it stood for has ended.
+pub(crate) fn give_out(descriptor: RawFd) {
+    if let Some(number) = numbers::entry(descriptor) {
+        number.retire(end);
+        number.vouch();
+    }
+}
+
+/// Whether the checked mode is on; unless that has been said, the environment says it.
+static CHECKED: AtomicU8 = AtomicU8::new(UNSAID);
+const OFF: u8 = 0;
+const ON: u8 = 1;
+const UNSAID: u8 = 2;
+
+/// Whether each change asks the kernel first if the number still names what was registered.
+pub(crate) fn is_checked() -> bool {
+    if CHECKED.load(Relaxed) == UNSAID {
+        let set = std::env::var_os("COMPLETION_PORT_CHECKED");
+        let said =
+            if set.is_some_and(|value| !value.is_empty() && value != "0") { ON } else { OFF };
+        // Unless another thread has said it meanwhile.
+        let _ = CHECKED.compare_exchange(UNSAID, said, Relaxed, Relaxed);
+    }
+    CHECKED.load(Relaxed) == ON
+}
+
+/// Whatever `descriptor` stood for has ended: it is about to be closed, or was.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_forget(descriptor: i32) {
+    guarded((), || retire(descriptor));
+}
+
+/// `descriptor` has just been given out by a call that is not of this library: as if one of it had done so.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_adopt(descriptor: i32) {
+    guarded((), || give_out(descriptor));
+}
+
+/// Whether each change asks the kernel first if the number still names what was registered; returns
+/// whether it did so before.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_checked(on: i32) -> i32 {
+    guarded(0, || {
+        let on = if on != 0 { ON } else { OFF };
+        // Asked first, so that it has been said.
+        let _ = is_checked();
+        i32::from(CHECKED.swap(on, Relaxed) == ON)
+    })
+}
