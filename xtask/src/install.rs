@@ -162,10 +162,11 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
     copy(&compile_object(&built)?, &library.join("completion_port_close.o"))?;
 
     let headers = workspace().join("crates/capi");
-    copy(&headers.join("include/completion_port.h"), &include.join("completion_port.h"))?;
-    for entry in fs::read_dir(headers.join("compat/include"))? {
-        let entry = entry?;
-        copy(&entry.path(), &compat.join(entry.file_name()))?;
+    for (from, to) in [("include", &include), ("compat/include", &compat)] {
+        for entry in fs::read_dir(headers.join(from))? {
+            let entry = entry?;
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
     }
     for (name, spelling) in SPELLINGS {
         link(name, &compat.join(spelling))?;

@@ -46,19 +46,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* Clang lets nobody replace the inline definitions that _FORTIFY_SOURCE makes of recv and recvfrom, as
- * <winsock2.h> has to: they are left out. */
-#if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && !defined _SYS_SOCKET_H
-#define CP_SOCKET_CALLS_ARE_PLAIN
-#pragma push_macro("__USE_FORTIFY_LEVEL")
-#undef __USE_FORTIFY_LEVEL
-#define __USE_FORTIFY_LEVEL 0
 #include <sys/socket.h>
-#pragma pop_macro("__USE_FORTIFY_LEVEL")
-#else
-#include <sys/socket.h>
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -138,8 +126,6 @@ typedef struct cp_entry {
 #define CP_ERROR_INVALID_HANDLE UINT32_C(6)
 #define CP_ERROR_NOT_ENOUGH_MEMORY UINT32_C(8)
 #define CP_ERROR_INVALID_PARAMETER UINT32_C(87)
-#define CP_ERROR_MODULE_NOT_FOUND UINT32_C(126)
-#define CP_ERROR_FUNCTION_NOT_FOUND UINT32_C(127)
 #define CP_ERROR_TIMEOUT UINT32_C(258)
 #define CP_ERROR_ABANDONED UINT32_C(735)
 #define CP_ERROR_NOT_FOUND UINT32_C(1168)
@@ -367,46 +353,6 @@ int cp_getpeername(int descriptor, struct sockaddr *address, socklen_t *size);
 
 /* FIONBIO, FIONREAD and SIOCATMARK, by the system's numbers or the reference's. 0, or -1. */
 int cp_ioctl_socket(int descriptor, unsigned long request, unsigned long *argument);
-
-/* ---- What the headers in compat/include are made of ------------------------------------------ */
-
-/* Counts how often a program has started Winsock up. cp_cleanup returns -1 if there is none left. */
-void cp_startup(void);
-int cp_cleanup(void);
-
-/* One of ws2_32, kernel32 and mswsock, with or without .dll, in any case; NULL if it is none of these,
- * with CP_ERROR_MODULE_NOT_FOUND. */
-const void *cp_module(const char *name);
-
-/* The address of a function that the module has, by the reference's name; NULL if it has none, with
- * CP_ERROR_FUNCTION_NOT_FOUND. */
-const void *cp_function(const void *module, const char *name);
-
-/* A handle for an object of the caller's, which cp_close_handle closes. It takes over one share of the
- * object, which is given up by `release`, also if there is no handle left and NULL is returned. The two
- * functions may be called from any thread. */
-cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *),
-                         void (*release)(void *));
-
-/* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
-void *cp_find_object(cp_handle handle, uint32_t kind);
-
-/* Nanoseconds of a clock that only goes forward. */
-uint64_t cp_clock(void);
-
-/* The number of the calling thread. */
-uint32_t cp_thread_id(void);
-
-/* Waits while `*word` is `expected`, at most so long; may return early. CP_ERROR_TIMEOUT if the time is
- * over, else CP_SUCCESS. */
-uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t milliseconds);
-
-/* Wakes at most `count` threads that wait for that word. */
-void cp_wake_word(const uint32_t *word, int count);
-
-/* A word of the process that cp_signal changes, waking all who wait for it. */
-const uint32_t *cp_signals(void);
-void cp_signal(void);
 
 #ifdef __cplusplus
 }

@@ -1,24 +1,31 @@
-//! What the shared library exports is what `exported_symbols.txt` lists, and what its header declares.
+//! What the shared library exports is what `exported_symbols.txt` lists, and what its headers declare.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod toolchain;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
 use toolchain::{Profile, has, library_directory, package, succeed};
 
-fn listed() -> BTreeSet<String> {
+/// Which functions each header is to declare.
+fn listed() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(package().join("tests/exported_symbols.txt")).unwrap();
-    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    let mut headers = BTreeMap::new();
+    // Behind the first line, which says what the file is.
+    for part in text.split("\n\n").skip(1) {
+        let (header, names) = part.strip_prefix("# ").unwrap().split_once('\n').unwrap();
+        headers.insert(header.to_owned(), names.lines().map(str::to_owned).collect());
+    }
+    headers
 }
 
-/// The functions that the header declares and does not define: those whose declaration ends in `);`, without
-/// what stands in comments.
-fn declared() -> BTreeSet<String> {
-    let text = fs::read_to_string(package().join("include/completion_port.h")).unwrap();
+/// The functions that a header declares and does not define: those with a declaration that ends in `);`,
+/// without what stands in comments.
+fn declared(header: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(package().join("include").join(header)).unwrap();
     let mut code = String::new();
     let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once("/*") {
@@ -51,7 +58,7 @@ fn the_shared_library_exports_what_is_listed() {
     if !has("nm") {
         return;
     }
-    let listed = listed();
+    let listed: BTreeSet<_> = listed().into_values().flatten().collect();
     for profile in [Profile::Debug, Profile::Release] {
         let library = library_directory(profile).join("libcompletion_port.so");
         let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(library));
@@ -65,6 +72,13 @@ fn the_shared_library_exports_what_is_listed() {
 }
 
 #[test]
-fn the_header_declares_what_is_listed() {
-    assert_eq!(declared(), listed());
+fn each_header_declares_what_is_listed() {
+    let listed = listed();
+    let headers = fs::read_dir(package().join("include")).unwrap();
+    let headers: BTreeSet<_> =
+        headers.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(headers, listed.keys().cloned().collect());
+    for (header, names) in listed {
+        assert_eq!(declared(&header), names, "{header}");
+    }
 }

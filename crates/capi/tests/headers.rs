@@ -115,6 +115,49 @@ fn each_header_stands_alone() {
     }
 }
 
+/// A program gets the internals only by way of the compat headers.
+#[test]
+fn only_the_compat_headers_include_the_internals() {
+    let internals = "completion_port_internals.h";
+    for (directory, includes) in [
+        ("include", &[][..]),
+        ("compat/include", &["cp_base.h"]),
+        ("examples", &[]),
+        ("tests", &[]),
+    ] {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(package().join(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            let is_c = path.extension().is_some_and(|it| it == "c" || it == "cpp" || it == "h");
+            let text = if is_c { fs::read_to_string(&path).unwrap() } else { String::new() };
+            let is_include = |line: &str| line.starts_with("#include") && line.contains(internals);
+            if text.lines().any(is_include) {
+                found.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+            }
+        }
+        assert_eq!(found, includes, "{directory}");
+    }
+}
+
+/// A program that calls the functions by their own names keeps the checks of the C library's headers.
+#[test]
+fn the_plain_header_leaves_fortified_calls_as_they_are() {
+    let directory = scratch("plain-fortified");
+    for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+        let source = directory.join(name);
+        for compiler in compilers(language) {
+            let [plain, with_ours] = ["", "#include <completion_port.h>\n"].map(|ours| {
+                fs::write(&source, format!("{ours}#include <sys/socket.h>\n")).unwrap();
+                let mut command = Command::new(&compiler);
+                command.arg(format!("-std={}", standards(language)[0])).args(include_flags());
+                command.args(["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-E"]);
+                succeed(command.arg(&source)).contains("__recv_chk")
+            });
+            assert_eq!(plain, with_ours, "{compiler}");
+        }
+    }
+}
+
 const SYSTEM: &str = "#include <sys/types.h>\n#include <sys/socket.h>\n#include <sys/ioctl.h>\n\
     #include <sys/select.h>\n#include <netinet/in.h>\n#include <netinet/tcp.h>\n#include <arpa/inet.h>\n\
     #include <netdb.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <pthread.h>\n#include <poll.h>\n\

@@ -102,6 +102,7 @@ macro_rules! programs {
 programs! {
     layouts: "layouts.c" => runs_as_cxx;
     own_names: "own_names.c" => runs_as_cxx;
+    internals: "internals.c" => runs_as_cxx;
     forked: "forked.c" => runs_as_cxx;
     port_handles: "port_handles.c" => runs_as_cxx;
     process_call: "process_call.c" => runs_as_cxx;

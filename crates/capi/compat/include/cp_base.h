@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <wchar.h>
 
-#include <completion_port.h>
+#include <completion_port_internals.h>
 
 /* In C++ functions in headers are inline, in C each unit has its own. */
 #ifdef __cplusplus

@@ -16,7 +16,8 @@
  *
  * Where the system's header has inline definitions of its own (_FORTIFY_SOURCE does that to recv and
  * recvfrom), those are replaced by inline definitions here, and their check of the buffer with them.
- * Clang has no way to do that: there this header must come before <sys/socket.h> if they are wanted.
+ * Clang has no way to do that: there this header must come before <sys/socket.h>, which <completion_port.h>
+ * includes.
  *
  * Opt-out: with CP_NO_SOCKET_CALLS defined, nothing of this is done. The system's calls are then the
  * system's, with errno; what close(2) has closed is found out, and cp_set_last_error there if you like.
@@ -31,7 +32,7 @@
 
 #if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && \
     !defined CP_NO_SOCKET_CALLS && !defined CP_SOCKET_CALLS_ARE_PLAIN
-#error "With Clang and _FORTIFY_SOURCE include <winsock2.h> before <sys/socket.h>"
+#error "With Clang and _FORTIFY_SOURCE include <winsock2.h> before <sys/socket.h> and <completion_port.h>"
 #endif
 
 #include <arpa/inet.h>

@@ -1,0 +1,81 @@
+/*
+ * completion_port_internals.h: what the headers in compat/include are made of. Not for programs.
+ *
+ * The inline functions of those headers call what is declared here, so libcompletion_port.so exports it. A
+ * program must not call it itself: a declaration may change with any version. A program that is compiled
+ * already is safe: what its inline functions call stays in every library of the same major version.
+ *
+ * No other header includes this one, and <completion_port.h> declares all that a program may call.
+ */
+#ifndef CP_COMPLETION_PORT_INTERNALS_H
+#define CP_COMPLETION_PORT_INTERNALS_H
+
+/* <winsock2.h> replaces the inline definitions that _FORTIFY_SOURCE makes of recv and recvfrom. Clang cannot
+ * replace them, so for Clang they are left out. */
+#if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && !defined _SYS_SOCKET_H
+#define CP_SOCKET_CALLS_ARE_PLAIN
+#pragma push_macro("__USE_FORTIFY_LEVEL")
+#undef __USE_FORTIFY_LEVEL
+#define __USE_FORTIFY_LEVEL 0
+#include <sys/socket.h>
+#pragma pop_macro("__USE_FORTIFY_LEVEL")
+#endif
+
+#include <completion_port.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Winsock's start and end ------------------------------------------------------------------ */
+
+/* Counts how often a program has started Winsock up. cp_cleanup returns -1 if there is none left. */
+void cp_startup(void);
+int cp_cleanup(void);
+
+/* ---- Functions by name ------------------------------------------------------------------------ */
+
+#define CP_ERROR_MODULE_NOT_FOUND UINT32_C(126)
+#define CP_ERROR_FUNCTION_NOT_FOUND UINT32_C(127)
+
+/* One of ws2_32, kernel32 and mswsock, with or without .dll, in any case; NULL if it is none of these,
+ * with CP_ERROR_MODULE_NOT_FOUND. */
+const void *cp_module(const char *name);
+
+/* The address of a function that the module has, by the reference's name; NULL if it has none, with
+ * CP_ERROR_FUNCTION_NOT_FOUND. */
+const void *cp_function(const void *module, const char *name);
+
+/* ---- Threads and events ----------------------------------------------------------------------- */
+
+/* A handle for an object of the caller's, which cp_close_handle closes. It takes over one share of the
+ * object, which is given up by `release`, also if there is no handle left and NULL is returned. The two
+ * functions may be called from any thread. */
+cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *),
+                         void (*release)(void *));
+
+/* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
+void *cp_find_object(cp_handle handle, uint32_t kind);
+
+/* Nanoseconds of a clock that only goes forward. */
+uint64_t cp_clock(void);
+
+/* The number of the calling thread. */
+uint32_t cp_thread_id(void);
+
+/* Waits while `*word` is `expected`, at most so long; may return early. CP_ERROR_TIMEOUT if the time is
+ * over, else CP_SUCCESS. */
+uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t milliseconds);
+
+/* Wakes at most `count` threads that wait for that word. */
+void cp_wake_word(const uint32_t *word, int count);
+
+/* A word of the process that cp_signal changes, waking all threads that wait for it. */
+const uint32_t *cp_signals(void);
+void cp_signal(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
