@@ -52,8 +52,16 @@
 extern "C" {
 #endif
 
+/*
+ * The version of this header. CP_VERSION is one number, which grows with each version:
+ *
+ *     #if CP_VERSION >= CP_VERSION_NUMBER(0, 2, 0)
+ */
 #define CP_VERSION_MAJOR 0
 #define CP_VERSION_MINOR 1
+#define CP_VERSION_PATCH 0
+#define CP_VERSION_NUMBER(major, minor, patch) ((major) * 1000000L + (minor) * 1000L + (patch))
+#define CP_VERSION CP_VERSION_NUMBER(CP_VERSION_MAJOR, CP_VERSION_MINOR, CP_VERSION_PATCH)
 
 /* ---- Words ---------------------------------------------------------------------------------- */
 

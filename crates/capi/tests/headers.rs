@@ -158,6 +158,34 @@ fn the_plain_header_leaves_fortified_calls_as_they_are() {
     }
 }
 
+/// Each part of the version by itself, for the preprocessor and in an expression.
+#[test]
+fn the_header_has_the_version_of_the_package() {
+    let parts = [
+        ("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")),
+        ("MINOR", env!("CARGO_PKG_VERSION_MINOR")),
+        ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
+    ];
+    let mut text = "#include <completion_port.h>\n".to_owned();
+    for (part, number) in parts {
+        text += &format!("#if CP_VERSION_{part} != {number}\n#error \"not {number}\"\n#endif\n");
+    }
+    let [major, minor, patch] = parts.map(|(_, number)| number);
+    text += &format!(
+        "#if CP_VERSION != CP_VERSION_NUMBER({major}, {minor}, {patch})\n#error \"not the number\"\n#endif\n"
+    );
+    // A greater part outweighs all that stand behind it.
+    let ascending = [(0, 0, 1), (0, 0, 999), (0, 1, 0), (0, 999, 999), (1, 0, 0), (999, 0, 0)];
+    let numbers = ascending.map(|it| format!("CP_VERSION_NUMBER{it:?}"));
+    for pair in numbers.windows(2) {
+        let [less, more] = [&pair[0], &pair[1]];
+        text += &format!("#if {less} >= {more}\n#error \"{less} is not less\"\n#endif\n");
+    }
+    let expression = format!("CP_VERSION == CP_VERSION_NUMBER({major}, {minor}, {patch})");
+    text += &format!("typedef char is_the_number[({expression}) ? 1 : -1];\n");
+    compiles("version", &text, PLAIN);
+}
+
 const SYSTEM: &str = "#include <sys/types.h>\n#include <sys/socket.h>\n#include <sys/ioctl.h>\n\
     #include <sys/select.h>\n#include <netinet/in.h>\n#include <netinet/tcp.h>\n#include <arpa/inet.h>\n\
     #include <netdb.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <pthread.h>\n#include <poll.h>\n\
