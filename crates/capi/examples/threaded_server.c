@@ -1,6 +1,6 @@
 /* A server that many threads serve: 16 of them wait on one port, 100 clients send to it.
  *
- * Every registration is one-shot: a packet belongs to the thread that took it, nobody else gets one of that
+ * Every registration is one-shot: a packet belongs to the thread that took it, no other thread gets one of that
  * socket until it is enabled again, and so the state of a connection needs no lock. The listener and the
  * connections are told apart by their keys. A connection is ended in order: REMOVE is asked for, and only the
  * REMOVE packet closes the socket and frees the memory. When all clients have gone, the listener is ended as

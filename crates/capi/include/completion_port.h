@@ -14,9 +14,9 @@
  *          cp_close, cp_dup2, cp_dup3 and cp_close_range.
  *
  * HANDLES  A port is named by a handle, which is a number in the shape of a pointer, never the address
- *          of anything. It is looked up at each call: one that was closed, or that this library has
- *          not given out, is refused with CP_ERROR_INVALID_HANDLE and harms nobody. No handle is ever
- *          given out twice.
+ *          of anything. It is looked up at each call. A handle that was closed, or that this library has
+ *          not given out, is refused with CP_ERROR_INVALID_HANDLE, and nothing else happens. No handle is
+ *          ever given out twice.
  *
  * ERRORS   A function that returns a cp_bool returns 0 if it fails; cp_last_error then says why.
  *          cp_process_notifications returns the code itself and leaves the last error alone. A call
@@ -277,14 +277,15 @@ uint32_t cp_error_of_errno(int error);
  * cp_socket and cp_accept below, end whatever the number stood for: no REMOVE packet comes, and the next
  * socket of that number is a new one. A packet that is queued already may still come.
  *
- * If something else closes a registered descriptor, close(2) for instance, whoever changes the registration of
- * its number finds out: what is enabled then is the socket that the number names by now, with the key given
- * then, and what is to be disabled or removed is CP_ERROR_NOT_FOUND. To ask costs a system call, which is
- * spared if cp_socket or cp_accept has given the number out and a read or write has found since the last
- * packet that it would block (see below). So there is one thing that is not found out: such a number, closed
- * by another call and given out by another one, is enabled in the place of the former socket, and nothing is
- * reported. To rule that out call cp_close and the like instead, or say cp_forget before the number is closed,
- * or turn the checked mode on.
+ * If another call closes a registered descriptor, close(2) for instance, the next change to the registration of
+ * its number finds out. To enable then registers the socket that the number names by now, with the key given
+ * then; to disable or to remove gives CP_ERROR_NOT_FOUND.
+ *
+ * To find out costs a system call. It is spared if cp_socket or cp_accept has given the number out, and a read or
+ * write has found since the last packet that it would block (see below). So one case is not found out: such a
+ * number is closed by another call, and given out by another one. To enable it then arms the former socket's
+ * registration, and nothing is reported. To rule that out call cp_close and the like instead, or cp_forget
+ * before the number is closed, or turn the checked mode on.
  */
 
 /* Ends what the number stands for, then closes it, if it is a socket. 0, or -1. */

@@ -2,9 +2,9 @@
 //! system's own names.
 //!
 //! They may be called from a signal handler, and in a child that was forked or vforked. So they take no lock, and
-//! note one thing only: that the number is not known to be what this library gave out. Whoever changes its
-//! registration then asks the kernel, and is right whatever has happened: also if the call has failed, or has
-//! closed the number in a child that shares this memory.
+//! note one thing only: that the number is not known to be what this library gave out. The next change to its
+//! registration then asks the kernel. So it is right also if the call has failed, or has closed the number in a
+//! child that shares this memory.
 
 use std::ffi::{c_int, c_uint};
 
@@ -19,8 +19,8 @@ fn outcome(result: libc::c_long) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close(descriptor: c_int) -> c_int {
     numbers::doubt(descriptor..=descriptor);
-    // SAFETY: close(2) demands that nobody goes on using the descriptor.
-    // - it is the caller's own, who asks for it.
+    // SAFETY: close(2) demands that the descriptor is not used any more.
+    // - it is the caller's, and the caller asks for it.
     outcome(unsafe { libc::syscall(libc::SYS_close, descriptor) })
 }
 
@@ -39,8 +39,8 @@ pub extern "C" fn cp_dup2(from: c_int, to: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     numbers::doubt(to..=to);
-    // SAFETY: dup3(2) demands that nobody goes on using what `to` was.
-    // - it is the caller's own, who asks for it.
+    // SAFETY: dup3(2) demands that what `to` was is not used any more.
+    // - it is the caller's, and the caller asks for it.
     outcome(unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) })
 }
 
@@ -49,7 +49,7 @@ pub extern "C" fn cp_dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 pub extern "C" fn cp_close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let number = |number| c_int::try_from(number).unwrap_or(c_int::MAX);
     numbers::doubt(number(first)..=number(last));
-    // SAFETY: close_range(2) demands that nobody goes on using the descriptors.
-    // - they are the caller's own, who asks for it.
+    // SAFETY: close_range(2) demands that the descriptors are not used any more.
+    // - they are the caller's, and the caller asks for it.
     outcome(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) })
 }

@@ -114,7 +114,7 @@ pub fn code_of_errno(errno: i32) -> u32 {
         libc::ESHUTDOWN => 10058,
         libc::ETOOMANYREFS => 10059,
         libc::ETIMEDOUT => 10060,
-        // A path at which nobody listens, too.
+        // Also the answer for a path at which no socket listens.
         libc::ECONNREFUSED | libc::ENOENT => 10061,
         libc::ELOOP => 10062,
         libc::ENAMETOOLONG => 10063,

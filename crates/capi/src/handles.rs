@@ -208,8 +208,8 @@ impl Table {
         None
     }
 
-    /// Takes an object out of the table: from now on its handle is nobody's. What is inherited stays
-    /// where it is if it was in use when the process was forked.
+    /// Takes an object out of the table: from now on its handle stands for nothing. An inherited object stays
+    /// where it is if a thread was using it when the process was forked.
     fn close(&self, number: usize, generation: u64) -> Result<Option<Object>, u32> {
         let close = |place: &Place| {
             let next = place.next_generation();
@@ -267,7 +267,7 @@ pub(crate) fn find<R>(
 
 thread_local! {
     /// The port that the calling thread used last, and the number of its handle: a thread hardly ever
-    /// uses another, and the places of the table are everybody's.
+    /// uses another, and to look one up in the table touches memory that all threads write.
     static LAST: RefCell<(usize, Weak<CompletionPort>)> = const { RefCell::new((0, Weak::new())) };
 }
 
@@ -312,7 +312,7 @@ pub(crate) fn is_open(name: u64) -> bool {
     handle_named(name).is_some_and(|handle| find(handle, is_port).is_ok())
 }
 
-/// Takes an object out of the table: from now on its handle is nobody's. `None` if it was inherited, and
+/// Takes an object out of the table: from now on its handle stands for nothing. `None` if it was inherited, and
 /// cannot be taken any more.
 pub(crate) fn close(handle: Handle) -> Result<Option<Object>, u32> {
     let (number, generation) = parts(handle)?;

@@ -24,7 +24,7 @@
 //! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
 //!   that port takes [`handles`]; [`registrations`] has both.
 //! - [`process`] knows no table. Each table brings the function by which a forked child sets it aside.
-//! - [`closing`] imports nothing but [`numbers`], of which it changes one atomic word: a signal handler may call
+//! - [`closing`] imports nothing but [`numbers`], of which it changes atomic words only: a signal handler may call
 //!   it, so it takes no lock.
 //!
 //! Each exported function is called in [`errors::guarded`], so that no panic reaches the caller; but for those

@@ -63,8 +63,8 @@ impl CompletionPort {
         }
         let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
         let mut state = number.lock();
-        // What was found out since the last packet spares the question whether the number was closed by
-        // somebody who did not say so, and names another socket by now.
+        // A call that is not of this library may have closed the number, which may name another socket by now.
+        // That question is spared if a read or write has found something out since the last packet.
         let is_enabled = matches!(change, Change::Enable(_));
         let is_hinted =
             is_enabled && !registrations::is_checked() && number.hints() != Hints::default();
@@ -185,7 +185,7 @@ impl Arguments {
 /// # Safety
 ///
 /// `registrations` is null or points to `count` of them, `entries` to room for `room` of them, and
-/// `received` is null or points to a number; nobody else uses them meanwhile.
+/// `received` is null or points to a number; no other thread uses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_process_notifications(
     port: Handle,
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn cp_process_notifications(
             // - the caller says that there are `count` registrations.
             let registration = unsafe { registrations.add(index) };
             // SAFETY: reading and writing through a raw pointer demands that it is valid, and that
-            // nobody else uses the place.
+            // no other thread uses the place.
             // - the caller says so.
             let registration = unsafe { &mut *registration };
             registration.result = match port.change(registration) {
@@ -229,7 +229,8 @@ pub unsafe extern "C" fn cp_process_notifications(
         // SAFETY: `take` demands room for so many entries.
         // - the caller says that there is.
         let taken = unsafe { port.take(entries, room, abi::timeout(milliseconds), changed) };
-        // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+        // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+        // the place.
         // - the caller says so, and it is not null (`check`).
         unsafe { received.write(*taken.as_ref().unwrap_or(&0)) };
         taken.map(|_| code::SUCCESS)

@@ -122,9 +122,10 @@ impl Table {
         if place.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: `from_raw` demands a value of that type, allocated as a box would, that nobody else has.
+        // SAFETY: `from_raw` demands a value of that type, allocated as a box would, that has no other owner.
         // - a value: pointers that are null, and no parent, if all bits are zero;
-        // - allocated so: by the global allocator, with the layout of the type.
+        // - allocated so: by the global allocator, with the layout of the type;
+        // - no other owner: it was allocated just now.
         let mut table = unsafe { Box::from_raw(place) };
         table.parent = parent;
         table
@@ -163,8 +164,8 @@ impl Table {
         let chunk: Box<Chunk> = chunk.try_into().ok()?;
         let chunk = Box::into_raw(chunk);
         if place.compare_exchange(ptr::null_mut(), chunk, AcqRel, Acquire).is_err() {
-            // SAFETY: `from_raw` demands a pointer of `into_raw` that nobody else uses.
-            // - it was made just now, and not shown to anybody.
+            // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+            // - it was made just now, and the exchange that would have published it has failed.
             drop(unsafe { Box::from_raw(chunk) });
         }
         self.find(number)
@@ -217,7 +218,8 @@ impl Number {
     }
 
     /// How many packets have been taken so far, for [`Number::read_drained`] and
-    /// [`Number::write_full`]; `None` if nobody will ask.
+    /// [`Number::write_full`]; `None` if the number
+    /// was never registered, so that no change will ask.
     pub(crate) fn packets(&self) -> Option<u64> {
         Some(self.packets.load(Acquire)).filter(|packets| *packets > 0)
     }

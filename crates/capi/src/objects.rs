@@ -124,7 +124,7 @@ pub extern "C" fn cp_signals() -> *const u32 {
     SIGNALS.as_ptr()
 }
 
-/// An object was signalled: whoever waits for any looks again.
+/// An object was signalled: each thread that waits for one looks again.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_signal() {
     SIGNALS.fetch_add(1, SeqCst);

@@ -132,7 +132,7 @@ impl CompletionPort {
     ///
     /// # Safety
     ///
-    /// `entries` points to room for `room` entries that nobody else uses meanwhile.
+    /// `entries` points to room for `room` entries that no other thread uses meanwhile.
     pub(crate) unsafe fn take(
         &self,
         entries: *mut Entry,
@@ -163,7 +163,8 @@ impl CompletionPort {
                 // SAFETY: `add` demands that the result is in the same allocation.
                 // - a batch has no more packets than there is room for.
                 let place = unsafe { entries.add(taken) };
-                // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+                // SAFETY: writing through a raw pointer demands that it is valid, and that no other
+                // thread uses the place.
                 // - the caller says so.
                 unsafe { place.write(entry) };
                 taken += 1;

@@ -28,7 +28,7 @@ fn errno() -> c_int {
 fn set_errno(errno: c_int) {
     // SAFETY: __errno_location(3) demands nothing.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
     // - it is the calling thread's own number.
     unsafe { place.write(errno) };
 }
@@ -178,7 +178,7 @@ fn note_datagram(descriptor: c_int, failed: bool) {
     }
     match errno() {
         libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
-            // An earlier one has found nobody.
+            // An earlier datagram has found no receiver.
             set_last(code_of_errno(libc::ECONNRESET));
         }
         libc::EDESTADDRREQ => set_last(code_of_errno(libc::ENOTCONN)),
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn cp_accept(
         let inherited =
             if flags >= 0 && flags & libc::O_NONBLOCK != 0 { libc::SOCK_NONBLOCK } else { 0 };
         // SAFETY: accept4(2) writes an address where it is told to.
-        // - the caller says that he may.
+        // - the caller says that it may write there.
         let made = unsafe { libc::accept4(listener, address, size, inherited) };
         if made >= 0 {
             registrations::give_out(made);
@@ -252,8 +252,8 @@ pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
             return FAILED;
         }
         registrations::retire(descriptor);
-        // SAFETY: close(2) demands that nobody goes on using the descriptor.
-        // - it is the caller's own, who asks for it.
+        // SAFETY: close(2) demands that the descriptor is not used any more.
+        // - it is the caller's, and the caller asks for it.
         unsafe { libc::close(descriptor) }
     })
 }
@@ -618,7 +618,7 @@ const AT_MARK: [u32; 2] = [0x8905, 0x4004_7307];
 ///
 /// # Safety
 ///
-/// `argument` is null or points to a number of eight bytes that nobody else uses meanwhile.
+/// `argument` is null or points to a number of eight bytes that no other thread uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_ioctl_socket(
     descriptor: c_int,
@@ -645,7 +645,8 @@ pub unsafe extern "C" fn cp_ioctl_socket(
         let done = unsafe { libc::ioctl(descriptor, call, &raw mut value) };
         if done == 0 && call != libc::FIONBIO {
             let value = c_ulong::try_from(value).unwrap_or(0);
-            // SAFETY: writing through a raw pointer demands that it is valid and nobody else's.
+            // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+            // the place.
             // - the caller says so.
             unsafe { argument.write(value) };
         }

@@ -21,7 +21,7 @@
 #endif
 /* How long a test looks for something that must not come. */
 #define A_WHILE 20
-/* What is left in a result that nobody may touch. */
+/* What is left in a result that the library may not touch. */
 #define UNTOUCHED 0xDEADBEEFu
 
 static inline void check_failed(const char *file, int line, const char *claim)
@@ -136,8 +136,8 @@ static inline void tcp_pair(SOCKET *one, SOCKET *other)
     CHECK_IS(closesocket(listener), 0);
 }
 
-/* An address at which nobody listens. */
-static inline struct sockaddr_in nobody(SOCKET *keeps_it_free)
+/* An address at which no socket listens. */
+static inline struct sockaddr_in an_address_that_refuses(SOCKET *keeps_it_free)
 {
     *keeps_it_free = tcp_socket(); /* bound and not listening: a connect to it is refused */
     return bind_to_loopback(*keeps_it_free);

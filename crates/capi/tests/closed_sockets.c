@@ -143,8 +143,8 @@ static void a_removed_number_may_come_back_on_another_port(int way)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
-/* Whoever has asked for removal waits for its packet to free memory, also if he closes the socket at once; and
- * the number may be another socket's before that packet is taken. */
+/* A program that has asked for removal frees memory when the packet comes, also if it closes the socket at once.
+ * The number may be another socket's before that packet is taken. */
 static void a_removal_that_was_asked_for_is_told_after_closing(int way)
 {
     SOCKET s = make_it(way), again;

@@ -86,7 +86,7 @@ static void level_tells_what_holds_already_and_nothing_that_does_not(void)
         CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
         CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
     }
-    /* Enabled with something to read, which is gone before anybody waits: a blocking read would hang. */
+    /* Enabled with something to read, which is gone before a thread waits: a blocking read would hang. */
     CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_IS(recv(s, &byte, 1, 0), 1);
     CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
@@ -177,7 +177,7 @@ static void the_end_of_a_stream(void)
     CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_HANGUP);
     CHECK_IS(recv(near, &byte, 1, 0), 0);
-    /* Whoever asked only for IN is not left to hang. */
+    /* A program that asked only for IN is not left to hang. */
     CHECK_IS(enable(port, near, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
     END_REGISTRATION(port, near, 1);
@@ -197,7 +197,7 @@ static void the_end_of_a_stream(void)
     END_REGISTRATION(port, near, 2);
     CHECK_IS(closesocket(near), 0);
 
-    /* Nobody is told who did not ask. */
+    /* A program that did not ask for the end is not told of it. */
     tcp_pair(&near, &far);
     CHECK_IS(enable(port, near, 3, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
     CHECK_IS(shutdown(far, SD_SEND), 0);
@@ -231,7 +231,7 @@ static void an_aborted_stream(void)
 static void a_refused_connect_is_an_error_and_not_writable(void)
 {
     SOCKET s = tcp_socket(), keeper;
-    struct sockaddr_in address = nobody(&keeper);
+    struct sockaddr_in address = an_address_that_refuses(&keeper);
     int error = 0, length = sizeof error;
     set_nonblocking(s);
     CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
@@ -259,8 +259,8 @@ static void a_fresh_stream_is_silent_and_a_datagram_socket_is_not(void)
     CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_OUT);
     END_REGISTRATION(port, datagrams, 2);
 
-    /* After a refusal it is fresh again, and may connect to somebody else. */
-    refuses = nobody(&keeper);
+    /* After a refusal it is fresh again, and may connect to another peer. */
+    refuses = an_address_that_refuses(&keeper);
     CHECK_IS(enable(port, stream, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_SOCKET_ERROR(connect(stream, (struct sockaddr *)&refuses, sizeof refuses), WSAEWOULDBLOCK);
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_ERR);

@@ -160,7 +160,7 @@ static void closing_what_is_no_handle_closes_nothing(void)
     CHECK_IS(closesocket(s), 0);
 }
 
-/* Row 31, and that what is left on a closed port is nobody's. */
+/* Row 31, and that a closed port drops the packets that are left on it. */
 static void a_closed_port_lets_its_sockets_go(void)
 {
     HANDLE port = new_port(0), other = new_port(0);

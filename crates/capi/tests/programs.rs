@@ -130,7 +130,7 @@ programs! {
 }
 
 /// What the library keeps for as long as the process lives can be told from what is lost; also in the library
-/// as it is installed, of which the optimiser has taken away what nobody reads.
+/// as it is installed, of which the optimiser has taken away what is never read.
 #[test]
 fn the_library_as_it_is_installed_leaks_nothing() {
     for (test, source) in

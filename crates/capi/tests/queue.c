@@ -302,7 +302,7 @@ int main(void)
     room_for_nothing_is_a_mistake();
     each_packet_goes_to_one_thread();
     a_call_brings_less_where_threads_sleep();
-    if (!is_slow()) { /* there one thread runs at a time, so that who spins looks like one who sleeps */
+    if (!is_slow()) { /* there one thread runs at a time, so that one that spins looks like one that sleeps */
         a_running_thread_holds_its_seat_until_it_sleeps();
     }
     return finish();

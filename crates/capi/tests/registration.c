@@ -75,7 +75,7 @@ static void a_trigger_is_level_or_edge_and_once_or_not(void)
 static void errors_and_removal_cannot_be_asked_for(void)
 {
     SOCKET s = udp_socket(), refused = tcp_socket(), keeper;
-    struct sockaddr_in address = nobody(&keeper);
+    struct sockaddr_in address = an_address_that_refuses(&keeper);
 
     CHECK_IS(enable(port, s, 1, FILTER_OUT | SOCK_NOTIFY_EVENT_ERR | SOCK_NOTIFY_EVENT_REMOVE, LEVEL_ONCE),
              ERROR_SUCCESS);
@@ -232,7 +232,7 @@ static void removal_makes_one_packet_the_last(void)
     CHECK_IS(closesocket(s), 0);
 }
 
-/* Row 14, of a socket that nobody has closed: the checked mode answers as the other one does. */
+/* Row 14, of a socket that is open still: the checked mode answers as the other one does. */
 static void what_is_being_removed_gets_the_same_answers_in_either_mode(void)
 {
     int is_checked;

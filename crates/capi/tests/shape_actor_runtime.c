@@ -83,7 +83,7 @@ typedef struct event {
     SOCKET fd;
     int owner;              /* the thread of the actor */
     int is_listener;
-    int is_unsubscribed;    /* the owner's own; nobody else looks at it */
+    int is_unsubscribed;    /* read and written by the owner alone */
     int is_killed;          /* by another thread */
     int closes_at_once;     /* when REMOVE is asked for; otherwise when it has come */
 } event;
@@ -342,7 +342,7 @@ int main(void)
     }
     CHECK_IS(connections_ended, connections());
     CHECK_IS(connections_killed, (connections() + 4) / 5);
-    CHECK(cut_short <= connections_killed); /* nobody else's echo was cut short */
+    CHECK(cut_short <= connections_killed); /* no other connection's echo was cut short */
     CHECK(is_silent(port));
     printf("%d connections, %d killed, %d of them cut short\n", connections_ended, connections_killed, cut_short);
     CHECK_IS(CloseHandle(port), TRUE);

@@ -38,7 +38,7 @@ typedef struct {
     int is_sender, is_done;
 } ENDPOINT;
 
-/* Work that is posted: made by who posts, freed by who takes it. */
+/* Work that is posted: the thread that posts makes it, the thread that takes it frees it. */
 typedef struct {
     EVENT event;
     ENDPOINT *endpoint;

@@ -112,8 +112,8 @@ static void a_connect_that_goes_on_would_block(void)
 static void failures_have_winsock_codes(void)
 {
     SOCKET stream = tcp_socket(), datagrams = udp_socket(), closed = tcp_socket(), keeper, near, far;
-    struct sockaddr_in refuses = nobody(&keeper), taken = bind_to_loopback(datagrams), somewhere = loopback();
-    struct sockaddr_in other;
+    struct sockaddr_in refuses = an_address_that_refuses(&keeper), taken = bind_to_loopback(datagrams);
+    struct sockaddr_in somewhere = loopback(), other;
     struct linger at_once;
     SOCKET another = udp_socket();
     char byte = 'x';
@@ -147,10 +147,10 @@ static void failures_have_winsock_codes(void)
     length = sizeof value;
     CHECK_SOCKET_ERROR(getsockopt(stream, SOL_SOCKET, 9999, (char *)&value, &length), WSAENOPROTOOPT);
     CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
-    somewhere.sin_addr.s_addr = htonl(0xC6336401); /* 198.51.100.1: nobody's own address */
+    somewhere.sin_addr.s_addr = htonl(0xC6336401); /* 198.51.100.1: no machine has it */
     CHECK_SOCKET_ERROR(bind(stream, (struct sockaddr *)&somewhere, sizeof somewhere), WSAEADDRNOTAVAIL);
 
-    /* No signal for who sends in vain. */
+    /* To send in vain raises no signal. */
     tcp_pair(&near, &far);
     CHECK_IS(shutdown(near, SD_SEND), 0);
     CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAESHUTDOWN);
@@ -324,7 +324,8 @@ static void who_has_shut_its_sending_half_cannot_send(void)
         for (peer = 0; peer < PEERS; peer++) {
             for (is_first = 0; is_first < 2; is_first++) {
                 if (peer == PEER_HAS_ABORTED && (half == 1 || !is_first)) {
-                    continue; /* a connection that is no more cannot be shut, and who takes nothing hears nothing */
+                    /* A connection that is no more cannot be shut, and a peer that takes nothing learns nothing. */
+                    continue;
                 }
                 tcp_pair(&near, &far);
                 what_is_sent_behind_a_shutdown_fails(near, far, halves[half], peer, is_first);

@@ -3,14 +3,14 @@
  * waiting for them, events, locks, condition variables, clocks, atomic operations. Optional: nothing here
  * includes it unless CP_WITH_WIN32 is defined.
  *
- * Thin wrappers over pthread, the compiler's atomic operations and one wait of completion_port.h
+ * Thin wrappers over pthread, the compiler's atomic operations and one wait of completion_port_internals.h
  * (cp_wait_word). Threads and events are handles, so that CloseHandle closes them. A wait may be for those
  * and for ports, which are signalled while packets are queued; for anything else it fails with
  * ERROR_INVALID_HANDLE. Compile with -pthread.
  *
- * What differs: a wait for a port looks every millisecond whether there is a packet; a thread cannot be made suspended, terminated or given a priority; its stack is the
- * system's usual one; there are no APCs, so alertable waits are plain ones; a lock is not handed over in
- * the order in which threads came.
+ * What differs: a wait for a port looks every millisecond whether there is a packet; a thread cannot be made
+ * suspended, terminated or given a priority; its stack is the system's usual one; there are no APCs, so
+ * alertable waits are plain ones; a lock is not handed over in the order in which threads came.
  */
 #ifndef CP_WIN32_H
 #define CP_WIN32_H
@@ -346,8 +346,8 @@ CP_INLINE BOOL WINAPI ResetEvent(HANDLE hEvent) {
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
-/* How many share it, or CP_ALONE; and whether somebody waits. One word, so that who gives the lock up does
- * not touch it afterwards: its memory may be freed by then. */
+/* How many threads share it, or CP_ALONE; and whether a thread waits. One word, so that a thread that gives the
+ * lock up does not touch it afterwards: its memory may be freed by then. */
 typedef struct _RTL_SRWLOCK {
     uint32_t state;
 } SRWLOCK, *PSRWLOCK;
@@ -403,7 +403,7 @@ CP_INLINE VOID WINAPI AcquireSRWLockShared(PSRWLOCK SRWLock) {
 }
 
 CP_INLINE VOID WINAPI ReleaseSRWLockExclusive(PSRWLOCK SRWLock) {
-    /* Whoever is woken and finds it taken says again that he waits. */
+    /* A thread that is woken and finds the lock taken says again that it waits. */
     if (__atomic_exchange_n(&SRWLock->state, 0U, __ATOMIC_SEQ_CST) & CP_WAITED_FOR)
         cp_wake_word(&SRWLock->state, INT32_MAX);
 }
