@@ -524,7 +524,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 return Turn::Nothing;
             }
             let turn = slot.take_and_park();
-            if let Turn::Held(_) | Turn::Shared(_) = turn {
+            if let Turn::Held(_) | Turn::Cloned(_) = turn {
                 key = Some(clone);
             } else {
                 discard(engine, index, turn, clone);
@@ -576,7 +576,7 @@ impl Drop for Unfinished<'_> {
             Turn::Check | Turn::Removed | Turn::Gone => self.engine.queue_again(self.index),
             Turn::Collect => self.engine.announce_collected(),
             // Nothing is left to be done, or there is a packet, which has the clone.
-            Turn::Nothing | Turn::Held(_) | Turn::Shared(_) => {}
+            Turn::Nothing | Turn::Held(_) | Turn::Cloned(_) => {}
         }
     }
 }

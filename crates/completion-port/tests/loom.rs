@@ -382,9 +382,9 @@ fn an_edge_that_overtakes_a_check_is_not_lost() {
             kernel.join().unwrap();
             if first == Turn::Nothing {
                 assert_eq!(cell.won.load(SeqCst), 1, "the later edge must have won the node");
-                assert!(matches!(cell.turn(), Turn::Held(_) | Turn::Shared(_)));
+                assert!(matches!(cell.turn(), Turn::Held(_) | Turn::Cloned(_)));
             } else {
-                assert!(matches!(first, Turn::Held(_) | Turn::Shared(_)));
+                assert!(matches!(first, Turn::Held(_) | Turn::Cloned(_)));
             }
         });
     }
@@ -428,7 +428,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
                 match cell.slot.take() {
                     Turn::Check => checked = ask(),
                     turn => {
-                        assert!(matches!(turn, Turn::Held(_) | Turn::Shared(_)), "{turn:?}");
+                        assert!(matches!(turn, Turn::Held(_) | Turn::Cloned(_)), "{turn:?}");
                         break;
                     }
                 }
@@ -607,7 +607,7 @@ fn removal_against_a_persistent_packet_comes_last_and_never_during_a_clone() {
             };
             cell.won.store(0, SeqCst);
             let mut removed = false;
-            if let Turn::Shared(events) = {
+            if let Turn::Cloned(events) = {
                 cell.won.store(1, SeqCst);
                 cell.turn()
             } {

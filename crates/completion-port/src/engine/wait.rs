@@ -654,7 +654,7 @@ impl Engine {
                         count(&seat.counts.ready);
                         return Some(Taken::Ready(slot, name, events));
                     }
-                    Turn::Shared(events) => {
+                    Turn::Cloned(events) => {
                         count(&seat.counts.notified);
                         return Some(Taken::Notified(name, events));
                     }

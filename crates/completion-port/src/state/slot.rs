@@ -47,7 +47,7 @@ const EDGES_SHIFT: u32 = 8;
 const HALF_CLOSED: u32 = 1 << 10;
 /// An error, a hang-up, urgent data or an end that may be anybody's was seen: whatever enables the slot
 /// asks the kernel.
-const SUSPECT: u32 = 1 << 11;
+const RECHECK: u32 = 1 << 11;
 /// The node is on its way to a thread.
 const QUEUED: u32 = 1 << 12;
 /// To be removed: the next packet is the last one.
@@ -63,7 +63,7 @@ const ALIVE: u32 = 1 << 17;
 /// A thread waits for the removed key itself, no packet is wanted.
 const COLLECTED: u32 = 1 << 18;
 /// The descriptor was closed without being removed: the key is dropped, no packet is made.
-const GONE: u32 = 1 << 19;
+const CLOSED: u32 = 1 << 19;
 /// The key does not own the descriptor, which may be closed at any time.
 const BORROWED: u32 = 1 << 20;
 /// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
@@ -76,7 +76,7 @@ const ERR_SHIFT: u32 = 3;
 const HARVEST: u32 = 0x7f << ARMED_AT;
 /// What nobody asked for was told once; not again until the slot is enabled. It stands above the other
 /// bits, since the short ways only clear it.
-const TOLD: u64 = 1 << 32;
+const REPORTED: u64 = 1 << 32;
 
 /// What a registration asks for: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,7 @@ pub(crate) enum Turn {
     Held(Events),
     /// A persistent packet: the caller still owns the node, clones the key, and then calls
     /// [`Slot::cloned`].
-    Shared(Events),
+    Cloned(Events),
     /// The last packet: the caller owns node and key, and frees the slot.
     Removed,
     /// The descriptor was closed: the caller owns node and key, and frees the slot.
@@ -271,17 +271,17 @@ impl Word {
         self.has(BORROWED)
     }
 
-    fn is_told(self) -> bool {
-        self.0 & TOLD != 0
+    fn is_reported(self) -> bool {
+        self.0 & REPORTED != 0
     }
 
     #[inline]
-    fn with_told(self, told: bool) -> Self {
-        Self(self.0 & !TOLD | if told { TOLD } else { 0 })
+    fn with_reported(self, reported: bool) -> Self {
+        Self(self.0 & !REPORTED | if reported { REPORTED } else { 0 })
     }
 
     pub(crate) fn is_removing(self) -> bool {
-        self.has(REMOVING | GONE)
+        self.has(REMOVING | CLOSED)
     }
 
     /// Whether the peer is known to have ended the stream.
@@ -292,12 +292,12 @@ impl Word {
     /// Whether the node's turn brings a packet, without a check.
     pub(crate) fn is_due(self) -> bool {
         let may_report = self.has(ENABLED) && !self.has(UNCHECKED) && !self.pending().is_empty();
-        !self.has(GONE | COLLECTED) && (self.has(REMOVING) || may_report)
+        !self.has(CLOSED | COLLECTED) && (self.has(REMOVING) || may_report)
     }
 
     /// Whether the node's turn asks for a check.
     pub(crate) fn is_unclear(self) -> bool {
-        !self.has(GONE | COLLECTED | REMOVING) && self.has(ENABLED) && self.has(UNCHECKED)
+        !self.has(CLOSED | COLLECTED | REMOVING) && self.has(ENABLED) && self.has(UNCHECKED)
     }
 
     pub(crate) fn mode(self) -> Mode {
@@ -381,7 +381,7 @@ impl Word {
         let directions = facts.directions();
         let mut word = self.with(directions << READY_SHIFT | directions << EDGES_SHIFT);
         word = if facts.any(Facts::RARE) { word.noting_rare(facts) } else { word.with(ALIVE) };
-        if word.bits() & (ENABLED | HELD | REMOVING | GONE) != ENABLED {
+        if word.bits() & (ENABLED | HELD | REMOVING | CLOSED) != ENABLED {
             return (word, Delivery::Noted(Next::Nothing));
         }
         let unclear = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
@@ -412,7 +412,7 @@ impl Word {
         harvest: u32,
         newest: impl Fn() -> u32,
     ) -> Option<Self> {
-        const STATE: u32 = LIVE | ENABLED | QUEUED | HELD | REMOVING | GONE | UNCHECKED | PENDING;
+        const STATE: u32 = LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING;
         const ARMED: u64 = (LIVE | ENABLED) as u64;
         let state = self.0 & (u64::MAX << GENERATION | u64::from(STATE));
         let directions = facts.directions();
@@ -435,12 +435,12 @@ impl Word {
         // With urgent data a short read does not tell that nothing is left.
         let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
         if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
-            word = word.with(SUSPECT);
+            word = word.with(RECHECK);
         }
         if facts.any(Facts::ERR | Facts::HUP)
             && word.interest().intersects(Interest::IN | Interest::OUT)
         {
-            word = word.with_told(false);
+            word = word.with_reported(false);
         }
         if word.has(QUEUED) {
             // A check may be under way, and its answer be older than this.
@@ -454,12 +454,12 @@ impl Word {
     fn enabled(self, mode: Mode, harvest: u32) -> (Self, Next) {
         let word = self
             .without(FILTER | EDGE | ONE_SHOT)
-            .with_told(false)
+            .with_reported(false)
             .with(ENABLED | mode.bits())
             .with_armed_at(harvest);
         let ends = Interest::IN | Interest::HANGUP;
         // Whatever the trigger: enabling says what holds.
-        let unclear = word.has(SUSPECT)
+        let unclear = word.has(RECHECK)
             || (word.has(HALF_CLOSED) && word.interest().intersects(ends))
             || !word.wanted(word.ready()).is_empty();
         let word = word.without(UNCHECKED).with_pending(Events::NONE);
@@ -480,7 +480,7 @@ impl Word {
 
     /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
     fn returned(self, mode: Option<Mode>, drained: Drained, harvest: u32) -> (Self, Next) {
-        if self.has(GONE) {
+        if self.has(CLOSED) {
             return (self, Next::Gone);
         }
         let word = self.without(HELD);
@@ -501,14 +501,14 @@ impl Word {
     /// speaks against it. `None` in any other.
     #[inline]
     fn rearmed(self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Option<Self> {
-        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | SUSPECT | HALF_CLOSED;
+        const SPECIAL: u32 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED;
         let word = self.dried(drained);
         let word =
             mode.map_or(word, |mode| word.without(FILTER | EDGE | ONE_SHOT).with(mode.bits()));
         if self.has(SPECIAL) || word.ready() & word.bits() & 0b11 != 0 {
             return None;
         }
-        let word = word.without(HELD | UNCHECKED).with_told(false);
+        let word = word.without(HELD | UNCHECKED).with_reported(false);
         Some(word.with(ENABLED).with_armed_at(harvest))
     }
 
@@ -523,7 +523,7 @@ impl Word {
             self.knowing_rare(answer)
         } else {
             let word = if answer.facts.tell_of_life() { self.with(ALIVE) } else { self };
-            (word.without(SUSPECT), answer.facts.directions())
+            (word.without(RECHECK), answer.facts.directions())
         };
         // What was not found, and what no edge brought since the question, is not ready.
         let kept = word.ready() & word.edges();
@@ -533,7 +533,7 @@ impl Word {
             return (word.with(UNCHECKED), Checked::Again);
         }
         let events = if is_rare {
-            answer.report(word.interest(), word.is_told(), word.has(ALIVE))
+            answer.report(word.interest(), word.is_reported(), word.has(ALIVE))
         } else {
             word.wanted(directions)
         };
@@ -552,14 +552,14 @@ impl Word {
     fn knowing_rare(self, answer: Answer) -> (Self, u32) {
         let facts = answer.facts;
         if answer.is_fresh() {
-            return (self.without(HALF_CLOSED).with(SUSPECT), 0);
+            return (self.without(HALF_CLOSED).with(RECHECK), 0);
         }
         let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
         if facts.has(Facts::RDHUP) && !answer.is_own_end {
             word = word.with(HALF_CLOSED);
         }
         if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
-            word = word.without(SUSPECT);
+            word = word.without(RECHECK);
         }
         let nothing = answer.is_own_end && answer.unread == Some(0);
         let unready = if nothing { Facts::IN.directions() } else { 0 };
@@ -568,7 +568,7 @@ impl Word {
 
     /// The node's turn has come.
     fn taken(self) -> (Self, Turn) {
-        if self.has(GONE) {
+        if self.has(CLOSED) {
             return (self, Turn::Gone);
         }
         if self.has(COLLECTED) {
@@ -593,15 +593,15 @@ impl Word {
         let mut word = self.with_pending(Events::NONE).without(reported << EDGES_SHIFT);
         let asked = Events::from_bits(word.interest().bits());
         if !events.intersects(asked) {
-            word = word.with_told(true);
+            word = word.with_reported(true);
         }
-        if word.has(SUSPECT) {
+        if word.has(RECHECK) {
             word = word.having_told(events);
         }
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
-            (word, Turn::Shared(events))
+            (word, Turn::Cloned(events))
         }
     }
 
@@ -617,7 +617,8 @@ impl Word {
     /// for, with nothing suspect about it. `None` in any other.
     #[inline]
     fn handed(self) -> Option<(Self, Events)> {
-        const SPECIAL: u32 = GONE | COLLECTED | REMOVING | UNCHECKED | EDGE | SUSPECT | PENDING_ERR;
+        const SPECIAL: u32 =
+            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR;
         let pending = (self.bits() & PENDING) >> PENDING_SHIFT;
         if self.bits() & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
             || pending & self.bits() & FILTER == 0
@@ -643,7 +644,7 @@ impl Word {
     /// The key of a persistent packet has been cloned; the node is given back or queued again.
     /// `unreported` if it could not be cloned.
     fn cloned(self, unreported: Events) -> (Self, Next) {
-        if self.has(REMOVING | GONE | COLLECTED) {
+        if self.has(REMOVING | CLOSED | COLLECTED) {
             return (self, Next::Queue);
         }
         if !self.has(ENABLED) {
@@ -741,14 +742,14 @@ impl fmt::Debug for Word {
             (EDGES & (1 << EDGES_SHIFT), "edge-in"),
             (EDGES & (2 << EDGES_SHIFT), "edge-out"),
             (HALF_CLOSED, "half-closed"),
-            (SUSPECT, "suspect"),
+            (RECHECK, "recheck"),
             (QUEUED, "queued"),
             (REMOVING, "removing"),
             (HELD, "held"),
             (UNCHECKED, "unchecked"),
             (ALIVE, "alive"),
             (COLLECTED, "collected"),
-            (GONE, "gone"),
+            (CLOSED, "closed"),
             (BORROWED, "borrowed"),
         ];
         for (bit, name) in names {
@@ -756,8 +757,8 @@ impl fmt::Debug for Word {
                 write!(f, " {name}")?;
             }
         }
-        if self.is_told() {
-            f.write_str(" told")?;
+        if self.is_reported() {
+            f.write_str(" reported")?;
         }
         if self.pending().is_empty() { Ok(()) } else { write!(f, " pending {:?}", self.pending()) }
     }
@@ -872,7 +873,7 @@ impl Slot {
         harvest: u32,
     ) -> Result<Next, Refusal> {
         self.change(|word| {
-            if !word.names(generation) || word.has(GONE) {
+            if !word.names(generation) || word.has(CLOSED) {
                 (word, Err(Refusal::NotRegistered))
             } else if word.has(REMOVING) {
                 (word, Err(Refusal::Removing))
@@ -888,7 +889,7 @@ impl Slot {
     /// Disables a registration; a queued packet of it is dropped when its turn comes.
     pub(crate) fn disable(&self, generation: u32) -> Result<(), Refusal> {
         self.change(|word| {
-            if !word.names(generation) || word.has(GONE) {
+            if !word.names(generation) || word.has(CLOSED) {
                 (word, Err(Refusal::NotRegistered))
             } else if word.has(REMOVING) {
                 (word, Err(Refusal::Removing))
@@ -902,7 +903,7 @@ impl Slot {
     /// gets [`Removal::Owned`] owns the node.
     pub(crate) fn remove(&self, generation: u32, collect: bool) -> Result<Removal, Refusal> {
         self.change(|word| {
-            if !word.names(generation) || word.has(GONE) {
+            if !word.names(generation) || word.has(CLOSED) {
                 return (word, Err(Refusal::NotRegistered));
             }
             if word.has(REMOVING) {
@@ -921,7 +922,7 @@ impl Slot {
     /// somebody else has node or key).
     pub(crate) fn collect(&self, generation: u32) -> Option<Result<(), Refusal>> {
         self.change(|word| {
-            if !word.names(generation) || word.has(GONE) {
+            if !word.names(generation) || word.has(CLOSED) {
                 (word, Some(Err(Refusal::NotRegistered)))
             } else if word.has(HELD | QUEUED) {
                 (word, None)
@@ -949,10 +950,10 @@ impl Slot {
     /// node.
     pub(crate) fn retire(&self, generation: u32) -> Removal {
         self.change(|word| {
-            if !word.names(generation) || word.has(REMOVING | GONE) {
+            if !word.names(generation) || word.has(REMOVING | CLOSED) {
                 return (word, Removal::Already);
             }
-            let gone = word.without(ENABLED).with(GONE);
+            let gone = word.without(ENABLED).with(CLOSED);
             if word.has(HELD | QUEUED) {
                 (gone, Removal::Marked)
             } else {
@@ -1059,7 +1060,7 @@ mod tests {
             let newest = || harvest.wrapping_add(ago);
             // Rarely of another generation; mostly of a word that is armed.
             let generation = (generation + u32::from(stray)) % GENERATIONS;
-            let likely = Word(word.with(LIVE | ENABLED).without(QUEUED | HELD | REMOVING | GONE).0);
+            let likely = Word(word.with(LIVE | ENABLED).without(QUEUED | HELD | REMOVING | CLOSED).0);
             let armed = likely.without(UNCHECKED | PENDING);
             for word in [word, likely, armed] {
                 if let Some(queued) = word.queued(generation, seen, harvest, newest) {
@@ -1072,7 +1073,7 @@ mod tests {
         #[test]
         fn the_common_case_of_a_turn_is_no_other(bits in word_bits(), generation in 0..GENERATIONS) {
             let word = Word(Word::free(generation).0 | bits);
-            let likely = word.with(ENABLED | ONE_SHOT).without(GONE | COLLECTED | REMOVING | UNCHECKED);
+            let likely = word.with(ENABLED | ONE_SHOT).without(CLOSED | COLLECTED | REMOVING | UNCHECKED);
             for word in [word, likely, likely.without(EDGE | PENDING_ERR)] {
                 if let Some((handed, events)) = word.handed() {
                     prop_assert_eq!(word.taken(), (handed, Turn::Held(events)));
@@ -1086,9 +1087,9 @@ mod tests {
         #[test]
         fn what_is_due_makes_a_packet(bits: u32, generation: u32) {
             let word = Word(u64::from(generation) << GENERATION | u64::from(bits));
-            for word in [word, word.without(GONE | COLLECTED), word.without(GONE | COLLECTED | REMOVING)] {
+            for word in [word, word.without(CLOSED | COLLECTED), word.without(CLOSED | COLLECTED | REMOVING)] {
                 let (_, turn) = word.taken();
-                let is_packet = matches!(turn, Turn::Held(_) | Turn::Shared(_) | Turn::Removed);
+                let is_packet = matches!(turn, Turn::Held(_) | Turn::Cloned(_) | Turn::Removed);
                 prop_assert_eq!(word.is_due(), is_packet);
                 prop_assert_eq!(word.is_unclear(), turn == Turn::Check);
             }
@@ -1147,7 +1148,7 @@ mod tests {
         let (again, _) = found.enabled(mode, 0);
         assert_eq!(again.without(UNCHECKED).checked(answer).1, Checked::Hot, "it was not told");
         let (told, turn) = found.taken();
-        assert_eq!(turn, Turn::Shared(Events::IN));
+        assert_eq!(turn, Turn::Cloned(Events::IN));
         assert_eq!(told.checked(answer).1, Checked::Nothing);
     }
 
@@ -1160,7 +1161,7 @@ mod tests {
         let (failed, checked) = live.without(UNCHECKED).checked(Facts::ERR.into());
         assert_eq!(checked, Checked::Hot);
         let (told, turn) = failed.taken();
-        assert_eq!(turn, Turn::Shared(Events::ERR));
+        assert_eq!(turn, Turn::Cloned(Events::ERR));
         assert!(told.has(ALIVE));
     }
 
@@ -1174,7 +1175,7 @@ mod tests {
         assert_eq!(checked, Checked::Nothing);
         assert!(!own.is_half_closed());
         // An edge with the same facts may be the peer's.
-        assert!(own.delivered(0, facts, 2, || 2).0.has(SUSPECT));
+        assert!(own.delivered(0, facts, 2, || 2).0.has(RECHECK));
         let (ended, checked) = queued.checked(facts.into());
         assert_eq!(checked, Checked::Hot);
         assert!(ended.is_half_closed());
@@ -1189,6 +1190,6 @@ mod tests {
         assert!(word.rearmed(Some(room), hint, 3).is_some());
         assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
         assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
-        assert!(word.with(SUSPECT).rearmed(None, hint, 3).is_none());
+        assert!(word.with(RECHECK).rearmed(None, hint, 3).is_none());
     }
 }
