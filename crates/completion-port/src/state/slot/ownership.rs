@@ -1,0 +1,533 @@
+//! The owner of a slot's *node*: the right to touch the slot's key cell and to link the slot into a queue.
+//!
+//! - While neither `QUEUED` nor `HELD` is set, the node has no owner, and the key rests in its cell.
+//! - While `QUEUED` is set, one thread at a time owns the node: first the thread that set the bit by a
+//!   compare-and-swap, then the one that takes the slot off the queue, until one of them clears the bit.
+//! - While `HELD` is set, the token of a packet owns the node.
+//!
+//! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
+//!
+//! This module leaves to [`readiness`](super::readiness) what the slot remembers. The short ways alone
+//! ([`Word::queued`], [`Word::rearmed`], [`Word::handed`]) test and change bits of both: each does so with
+//! one instruction.
+
+use super::readiness::Drained;
+use super::report::Answer;
+use super::{
+    BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION, GENERATIONS,
+    HALF_CLOSED, HELD, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, RECHECK,
+    REMOVING, UNCHECKED, Word,
+};
+use crate::interest::Events;
+use crate::state::facts::Facts;
+
+/// What a transition leaves to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// The caller owns the node now and queues a packet.
+    Queue,
+    /// The caller owns the node now and queues it for a check with the kernel.
+    Recheck,
+    /// The key is back in its cell, where a thread waits for it.
+    Collect,
+    /// The descriptor was closed: the key stays with the caller, which frees the slot.
+    Gone,
+}
+
+/// What an edge from the kernel did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The slot has been given up since; the kernel still reports the old descriptor.
+    Stale,
+    /// The slot remembers it.
+    Noted(Next),
+}
+
+/// Why a request about a registration is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such registration, or it has ended.
+    NotRegistered,
+    /// It is being removed.
+    Removing,
+    /// Its key is out with a handler.
+    Held,
+}
+
+/// What a request for removal found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The caller owns the node now.
+    Owned,
+    /// The owner of the node completes the removal.
+    Marked,
+    /// The registration is being removed already.
+    Already,
+}
+
+/// What a check found. Unless it is `Nothing`, the caller still owns the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checked {
+    /// Nothing to report; the node has been given back.
+    Nothing,
+    /// The node is to be handed out.
+    Hot,
+    /// An edge overtook the answer.
+    Again,
+}
+
+/// What a node turned out to be when its turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing to report: the node has been given back.
+    Nothing,
+    /// What is pending must be checked first; the caller still owns the node.
+    Check,
+    /// A one-shot packet: the key is the caller's now.
+    Held(Events),
+    /// A persistent packet: the caller still owns the node, clones the key, and then calls
+    /// [`Slot::cloned`](super::Slot::cloned).
+    Cloned(Events),
+    /// The last packet: the caller owns node and key, and frees the slot.
+    Removed,
+    /// The descriptor was closed: the caller owns node and key, and frees the slot.
+    Gone,
+    /// The key was left in its cell for a thread that waits for it; the node has been given back.
+    Collect,
+}
+
+impl Word {
+    pub(crate) fn is_held(self) -> bool {
+        self.has(HELD)
+    }
+
+    pub(crate) fn is_borrowed(self) -> bool {
+        self.has(BORROWED)
+    }
+
+    pub(crate) fn is_removing(self) -> bool {
+        self.has(REMOVING | CLOSED)
+    }
+
+    /// Whether the node's turn brings a packet, without a check.
+    pub(crate) fn is_due(self) -> bool {
+        !self.has(CLOSED | COLLECTED) && (self.has(REMOVING) || self.next() == Next::Queue)
+    }
+
+    /// Whether the node's turn asks for a check.
+    pub(crate) fn is_unclear(self) -> bool {
+        self.next() == Next::Recheck
+    }
+
+    /// What is due while the slot is enabled: a packet, a check, or nothing.
+    fn next(self) -> Next {
+        if !self.has(ENABLED) {
+            Next::Nothing
+        } else if self.has(UNCHECKED) {
+            Next::Recheck
+        } else if self.has(PENDING) {
+            Next::Queue
+        } else {
+            Next::Nothing
+        }
+    }
+
+    /// Whether `generation` names a registration that has not ended and is not about to.
+    pub(super) fn admits(self, generation: u32) -> Result<(), Refusal> {
+        if !self.names(generation) || self.has(CLOSED) {
+            Err(Refusal::NotRegistered)
+        } else if self.has(REMOVING) {
+            Err(Refusal::Removing)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The caller becomes the owner of the node if it has none. Returns whether that is so.
+    pub(super) fn claimed(self) -> (Self, bool) {
+        if self.has(HELD | QUEUED) { (self, false) } else { (self.with(QUEUED), true) }
+    }
+
+    /// The caller becomes the owner of the node if it has none and something is pending.
+    fn roused(self) -> (Self, Next) {
+        let next = if self.has(QUEUED) { Next::Nothing } else { self.next() };
+        if next == Next::Nothing { (self, next) } else { (self.with(QUEUED), next) }
+    }
+
+    /// A free slot becomes a registration, held by the thread that makes it.
+    pub(super) fn registered(self, mode: Mode, is_borrowed: bool) -> Self {
+        let word = Self::free(self.generation()).with(LIVE | HELD).with_mode(mode);
+        if is_borrowed { word.with(BORROWED) } else { word }
+    }
+
+    /// The slot is given up: a new generation, and nothing else.
+    pub(super) fn freed(self) -> Self {
+        Self::free((self.generation() + 1) % GENERATIONS)
+    }
+
+    /// The kernel has reported an edge, found by harvest number `harvest`; `newest` gives the highest
+    /// number so far.
+    pub(super) fn delivered(
+        self,
+        generation: u32,
+        facts: Facts,
+        harvest: u32,
+        newest: impl Fn() -> u32,
+    ) -> (Self, Delivery) {
+        if !self.names(generation) {
+            return (self, Delivery::Stale);
+        }
+        let word = self.noting(facts);
+        let word = if word.has(ENABLED) { word.weighing(facts, harvest, newest) } else { word };
+        let (word, next) = word.roused();
+        (word, Delivery::Noted(next))
+    }
+
+    /// The short way of [`Word::delivered`]: the registration is armed, and a direction that it asks for is
+    /// ready; the caller owns the node then. `None` in any other case.
+    #[inline]
+    pub(super) fn queued(
+        self,
+        generation: u32,
+        facts: Facts,
+        harvest: u32,
+        newest: impl Fn() -> u32,
+    ) -> Option<Self> {
+        const STATE: u64 = LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING;
+        let state = self.0 & (u64::MAX << GENERATION | STATE);
+        let wanted = self.wanted(facts);
+        if state != Self::free(generation).with(LIVE | ENABLED).0
+            || wanted.is_empty()
+            || facts.any(Facts::RARE)
+            || self.may_predate(harvest, newest)
+        {
+            return None;
+        }
+        Some(self.noting(facts).expecting(wanted).with(QUEUED))
+    }
+
+    /// The slot is enabled with `mode`; its key is in its cell.
+    pub(super) fn enabled(self, mode: Mode, harvest: u32) -> (Self, Next) {
+        self.with(ENABLED).with_mode(mode).recalling(harvest).roused()
+    }
+
+    /// The registration ends for the reason that `bit` says. The caller becomes the owner of the node if it
+    /// has none; otherwise `mark` is left for the owner.
+    pub(super) fn ending(self, bit: u64, mark: u64) -> (Self, Removal) {
+        match self.without(ENABLED).with(bit).claimed() {
+            (word, true) => (word, Removal::Owned),
+            (word, false) => (word.with(mark), Removal::Marked),
+        }
+    }
+
+    /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
+    pub(super) fn returned(
+        self,
+        mode: Option<Mode>,
+        drained: Drained,
+        harvest: u32,
+    ) -> (Self, Next) {
+        if self.has(CLOSED) {
+            return (self, Next::Gone);
+        }
+        let word = self.without(HELD);
+        if word.has(COLLECTED) {
+            return (word, Next::Collect);
+        }
+        if word.has(REMOVING) {
+            return (word.with(QUEUED), Next::Queue);
+        }
+        let word = word.dried(drained);
+        match mode {
+            Some(mode) => word.enabled(mode, harvest),
+            None => (word, Next::Nothing),
+        }
+    }
+
+    /// The short way of [`Word::returned`]: the slot is armed with `mode`, or with the one it has, and
+    /// nothing that it remembers must be checked. `None` in any other case.
+    #[inline]
+    pub(super) fn rearmed(
+        self,
+        mode: Option<Mode>,
+        drained: Drained,
+        harvest: u32,
+    ) -> Option<Self> {
+        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED;
+        let word = self.dried(drained);
+        let word = mode.map_or(word, |mode| word.with_mode(mode));
+        if self.has(SPECIAL) || word.is_ready() {
+            return None;
+        }
+        Some(word.without(HELD).with(ENABLED).armed(harvest))
+    }
+
+    /// The kernel has answered a check.
+    pub(super) fn checked(self, answer: Answer) -> (Self, Checked) {
+        if self.is_removing() {
+            // The turn asks for nothing else.
+            return (self, Checked::Hot);
+        }
+        match self.knowing(answer) {
+            (word, None) => (word, Checked::Again),
+            (word, Some(events)) if events.is_empty() && word.has(ENABLED) => {
+                (word.without(QUEUED), Checked::Nothing)
+            }
+            (word, Some(_)) => (word, Checked::Hot),
+        }
+    }
+
+    /// The node's turn has come.
+    pub(super) fn taken(self) -> (Self, Turn) {
+        if self.has(CLOSED) {
+            return (self, Turn::Gone);
+        }
+        if self.has(COLLECTED) {
+            return (self.without(QUEUED), Turn::Collect);
+        }
+        if self.has(REMOVING) {
+            return (self, Turn::Removed);
+        }
+        if !self.has(ENABLED) {
+            return (self.without(QUEUED | PENDING), Turn::Nothing);
+        }
+        if self.has(UNCHECKED) {
+            return (self, Turn::Check);
+        }
+        let events = self.pending();
+        if events.is_empty() {
+            return (self.without(QUEUED), Turn::Nothing);
+        }
+        let word = self.having_reported(events);
+        if word.has(ONE_SHOT) {
+            (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
+        } else {
+            (word, Turn::Cloned(events))
+        }
+    }
+
+    /// The short way of [`Word::taken`]: a one-shot, level-triggered packet of something that was asked for,
+    /// after which the kernel need not be asked. `None` in any other case.
+    #[inline]
+    pub(super) fn handed(self) -> Option<(Self, Events)> {
+        const SPECIAL: u64 =
+            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR;
+        let pending = (self.0 & PENDING) >> PENDING_SHIFT;
+        if self.0 & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
+            || pending & self.0 & FILTER == 0
+        {
+            return None;
+        }
+        let word = self.without(PENDING | EDGES | QUEUED | ENABLED).with(HELD);
+        Some((word, Events::from_bits(pending as u8)))
+    }
+
+    /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
+    /// its handler had parked it at once.
+    pub(super) fn taken_and_parked(self) -> (Self, Turn) {
+        match self.taken() {
+            (word, turn @ Turn::Held(_)) => (word.returned(None, Drained::NONE, 0).0, turn),
+            other => other,
+        }
+    }
+
+    /// The key of a persistent packet has been cloned; the node is given back or queued again.
+    /// `unreported` if the key could not be cloned.
+    pub(super) fn cloned(self, unreported: Events) -> (Self, Next) {
+        if self.is_removing() {
+            return (self, Next::Queue);
+        }
+        if !self.has(ENABLED) {
+            return (self.without(QUEUED | PENDING), Next::Nothing);
+        }
+        // Unless the trigger is an edge, the condition may still hold: the kernel is asked first.
+        let is_clear = self.has(EDGE) && unreported.is_empty();
+        let word = if is_clear { self } else { self.with(UNCHECKED) };
+        match word.next() {
+            Next::Nothing => (word.without(QUEUED), Next::Nothing),
+            next => (word, next),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::READY_SHIFT;
+    use super::*;
+    use crate::interest::Interest;
+
+    /// Any word of a registration that keeps the rules of the table of bits.
+    fn words() -> impl Strategy<Value = Word> {
+        (0..u64::MAX).prop_map(|bits| keeping_the_rules(Word(bits).with(LIVE)))
+    }
+
+    /// The word itself if it keeps the rules of the table of bits.
+    fn keeping_the_rules(mut word: Word) -> Word {
+        if word.has(ENABLED) {
+            word = word.without(HELD | REMOVING | CLOSED);
+            if !word.has(QUEUED) {
+                word = word.without(UNCHECKED | PENDING);
+            }
+        }
+        if word.has(HELD) {
+            word = word.without(QUEUED | UNCHECKED | PENDING);
+        }
+        if word.has(CLOSED) {
+            word = word.without(REMOVING);
+        }
+        if word.has(REMOVING) { word } else { word.without(COLLECTED) }
+    }
+
+    /// What the kernel may report.
+    fn facts() -> impl Strategy<Value = Facts> {
+        prop::collection::vec(0..7_usize, 0..4).prop_map(|chosen| {
+            let all = [
+                Facts::IN,
+                Facts::OUT,
+                Facts::RDHUP,
+                Facts::HUP,
+                Facts::ERR,
+                Facts::URGENT,
+                Facts::IN | Facts::OUT,
+            ];
+            chosen.into_iter().fold(Facts::NONE, |facts, index| facts | all[index])
+        })
+    }
+
+    fn modes() -> impl Strategy<Value = Mode> {
+        (0..8_u8, any::<(bool, bool)>()).prop_map(|(filter, (edge, one_shot))| {
+            let interest = Interest::from_bits(filter);
+            Mode { interest, edge, one_shot }
+        })
+    }
+
+    fn hints() -> impl Strategy<Value = Drained> {
+        prop::sample::select(vec![Drained::NONE, Drained::READ, Drained::WRITE])
+    }
+
+    proptest! {
+        /// Every transition keeps the rules of the table of bits.
+        #[test]
+        fn what_the_bits_exclude_never_comes(
+            word in words(), facts in facts(), mode in modes(), drained in hints(), harvest: u32,
+            ago in 0..200_u32, choice: bool,
+        ) {
+            let newest = || harvest.wrapping_add(ago);
+            let answer = Answer { is_own_end: choice, ..facts.into() };
+            let unreported = if choice { Events::IN } else { Events::NONE };
+            let mut reached = vec![
+                word.registered(mode, choice),
+                word.delivered(word.generation(), facts, harvest, newest).0,
+                word.without(ENABLED),
+            ];
+            reached.extend(word.queued(word.generation(), facts, harvest, newest));
+            if !word.has(REMOVING | CLOSED) {
+                reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
+                reached.push(word.ending(CLOSED, 0).0);
+                if !word.has(HELD) {
+                    reached.push(word.dried(drained).enabled(mode, harvest).0);
+                }
+            } else if !word.has(CLOSED) {
+                reached.push(word.without(COLLECTED).claimed().0);
+            }
+            if word.has(QUEUED) {
+                reached.extend([
+                    word.asking(),
+                    word.checked(answer).0,
+                    word.taken().0,
+                    word.taken_and_parked().0,
+                    word.cloned(unreported).0,
+                ]);
+                reached.extend(word.handed().map(|(word, _)| word));
+            }
+            if word.has(HELD) {
+                reached.push(word.returned(choice.then_some(mode), drained, harvest).0);
+                reached.extend(word.rearmed(choice.then_some(mode), drained, harvest));
+            }
+            for word in reached {
+                prop_assert_eq!(word, keeping_the_rules(word));
+            }
+        }
+
+        /// The short way of arming does what the long one does.
+        #[test]
+        fn the_common_case_of_arming_is_no_other(
+            word in words(), drained in hints(), harvest: u32, other in modes(),
+        ) {
+            let word = keeping_the_rules(word.without(ENABLED).with(HELD));
+            for mode in [None, Some(word.mode()), Some(other)] {
+                if let Some(armed) = word.rearmed(mode, drained, harvest) {
+                    let mode = mode.unwrap_or(word.mode());
+                    let general = word.returned(Some(mode), drained, harvest);
+                    prop_assert_eq!(general, (armed, Next::Nothing));
+                }
+            }
+        }
+
+        /// The short ways of an edge and of a turn do what the long ones do, whatever the word.
+        #[test]
+        fn the_common_case_of_an_edge_is_no_other(
+            word in words(), stray: bool, facts in facts(), harvest: u32, ago in 0..200_u32,
+        ) {
+            let newest = || harvest.wrapping_add(ago);
+            let generation = (word.generation() + u32::from(stray)) % GENERATIONS;
+            let armed = keeping_the_rules(word.with(ENABLED).without(QUEUED));
+            for word in [word, armed] {
+                if let Some(queued) = word.queued(generation, facts, harvest, newest) {
+                    let general = word.delivered(generation, facts, harvest, newest);
+                    prop_assert_eq!(general, (queued, Delivery::Noted(Next::Queue)));
+                }
+            }
+        }
+
+        #[test]
+        fn the_common_case_of_a_turn_is_no_other(word in words()) {
+            let likely = keeping_the_rules(word.with(ENABLED | ONE_SHOT | QUEUED));
+            for word in [word, likely, likely.without(UNCHECKED | EDGE | PENDING_ERR)] {
+                if let Some((handed, events)) = word.handed() {
+                    prop_assert_eq!(word.taken(), (handed, Turn::Held(events)));
+                }
+            }
+        }
+
+        /// What is said of a turn beforehand is what it turns out to be.
+        #[test]
+        fn what_is_due_makes_a_packet(word in words()) {
+            let (_, turn) = word.taken();
+            let is_packet = matches!(turn, Turn::Held(_) | Turn::Cloned(_) | Turn::Removed);
+            prop_assert_eq!(word.is_due(), is_packet);
+            prop_assert_eq!(word.is_unclear(), turn == Turn::Check);
+        }
+    }
+
+    #[test]
+    fn what_is_common_goes_the_short_way() {
+        let armed = Word(LIVE | ENABLED | ONE_SHOT | 1).armed(3);
+        let queued = armed.queued(0, Facts::IN | Facts::OUT, 5, || 5).expect("armed before");
+        assert!(armed.queued(0, Facts::IN, 3, || 3).is_none(), "armed since the harvest began");
+        assert!(armed.queued(0, Facts::OUT, 5, || 5).is_none(), "nobody asked for that");
+        assert!(armed.queued(1, Facts::IN, 5, || 5).is_none(), "it is another one's");
+        assert!(armed.queued(0, Facts::IN | Facts::ERR, 5, || 5).is_none());
+        assert!(queued.queued(0, Facts::IN, 5, || 5).is_none(), "it is queued already");
+        let (held, events) = queued.handed().expect("queued");
+        assert_eq!(events, Events::IN);
+        assert!(held.handed().is_none());
+        assert!(queued.with(REMOVING).handed().is_none());
+    }
+
+    #[test]
+    fn arming_with_a_hint_is_the_common_case() {
+        let word = Word(LIVE | HELD | ONE_SHOT | 1 | 1 << READY_SHIFT);
+        let hint = Drained::READ;
+        let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
+        assert!(word.rearmed(None, hint, 3).is_some());
+        assert!(word.rearmed(Some(room), hint, 3).is_some());
+        assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
+        assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
+        assert!(word.with(RECHECK).rearmed(None, hint, 3).is_none());
+    }
+}

@@ -1,0 +1,319 @@
+//! What a slot remembers of the kernel: readiness that edges and checks have found, and what of it the next
+//! packet would report.
+//!
+//! Nothing here depends on the owner of the node. The only bit of ownership that this module reads is
+//! `QUEUED`: while the node is queued, a check may be under way. Of the other two modules it imports
+//! [`report`](super::report) alone.
+
+use super::report::Answer;
+use super::{
+    ALIVE, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, HARVEST, HARVESTS, PENDING,
+    PENDING_SHIFT, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED, Word,
+};
+use crate::interest::{Events, Interest};
+use crate::state::facts::Facts;
+
+/// By how much ERR is further up in [`Events`] than in the pending mask.
+const ERR_SHIFT: u32 = 3;
+
+/// What a handler says that it has drained, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drained(u8);
+
+impl Drained {
+    /// The handler says nothing.
+    pub(crate) const NONE: Self = Self(0);
+    /// Reading would block.
+    pub(crate) const READ: Self = Self(1);
+    /// Writing would block.
+    pub(crate) const WRITE: Self = Self(2);
+
+    /// What either of the two says.
+    #[inline]
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl Word {
+    /// Whether the peer is known to have ended the stream.
+    pub(crate) fn is_half_closed(self) -> bool {
+        self.has(HALF_CLOSED)
+    }
+
+    /// What the next packet reports.
+    #[inline]
+    pub(super) fn pending(self) -> Events {
+        let pending = ((self.0 & PENDING) >> PENDING_SHIFT) as u8;
+        Events::from_bits(pending & 0b111 | (pending & 0b1000) << ERR_SHIFT)
+    }
+
+    /// The next packet reports `events` as well.
+    #[inline]
+    pub(super) fn expecting(self, events: Events) -> Self {
+        let bits = u64::from(events.bits());
+        self.with((bits & 0b111 | bits >> ERR_SHIFT & 0b1000) << PENDING_SHIFT)
+    }
+
+    /// What the filter asks for of that which is ready.
+    #[inline]
+    pub(super) fn wanted(self, facts: Facts) -> Events {
+        Events::from_bits((u64::from(facts.directions()) & self.0 & DIRECTIONS) as u8)
+    }
+
+    /// Whether a direction that the filter asks for is ready, as far as is known.
+    #[inline]
+    pub(super) fn is_ready(self) -> bool {
+        self.0 >> READY_SHIFT & self.0 & DIRECTIONS != 0
+    }
+
+    /// Whether an edge may be older than the arming of the slot, and so a level packet untrue: the kernel
+    /// found it by harvest number `harvest`, and the slot was armed at that one or later. `newest` gives the
+    /// highest number so far. A slot that was armed long ago may count as armed since, because the numbers
+    /// come round again.
+    #[inline]
+    pub(super) fn may_predate(self, harvest: u32, newest: impl Fn() -> u32) -> bool {
+        if self.has(EDGE) {
+            return false;
+        }
+        let (armed_at, newest) = (((self.0 & HARVEST) >> ARMED_AT) as u32, newest());
+        newest.wrapping_sub(armed_at) % HARVESTS <= newest.wrapping_sub(harvest)
+    }
+
+    /// The kernel has reported an edge.
+    #[inline]
+    pub(super) fn noting(self, facts: Facts) -> Self {
+        let directions = u64::from(facts.directions());
+        let word = self.with(directions << READY_SHIFT | directions << EDGES_SHIFT);
+        if facts.any(Facts::RARE) { word.noting_rare(facts) } else { word.with(ALIVE) }
+    }
+
+    /// The edge says more than that something is ready.
+    #[cold]
+    fn noting_rare(self, facts: Facts) -> Self {
+        let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
+        // With urgent data a short read does not prove that nothing is left.
+        let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
+        if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
+            word = word.with(RECHECK);
+        }
+        if facts.any(Facts::ERR | Facts::HUP)
+            && word.interest().intersects(Interest::IN | Interest::OUT)
+        {
+            word = word.without(REPORTED);
+        }
+        // A check may be under way, and its answer be older than this edge.
+        if word.has(QUEUED) { word.with(UNCHECKED) } else { word }
+    }
+
+    /// An edge of an enabled slot was noted: what the next packet reports of it.
+    pub(super) fn weighing(self, facts: Facts, harvest: u32, newest: impl Fn() -> u32) -> Self {
+        let fresh = self.wanted(facts) - self.pending();
+        let unclear = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
+        if unclear || (!fresh.is_empty() && self.may_predate(harvest, newest)) {
+            self.with(UNCHECKED)
+        } else {
+            self.expecting(fresh)
+        }
+    }
+
+    /// A handler has drained a direction: it is ready no more, unless an edge that came since the packet was
+    /// taken proves that wrong.
+    #[inline]
+    pub(super) fn dried(self, drained: Drained) -> Self {
+        let dry = u64::from(drained.0) & !(self.0 >> EDGES_SHIFT);
+        self.without(dry << READY_SHIFT)
+    }
+
+    /// The slot is armed at `harvest`, and nothing has been reported since.
+    #[inline]
+    pub(super) fn armed(self, harvest: u32) -> Self {
+        let armed_at = u64::from(harvest) << ARMED_AT & HARVEST;
+        self.without(UNCHECKED | REPORTED | HARVEST).with(armed_at)
+    }
+
+    /// The slot is armed at `harvest`. Whatever its trigger, the next packet reports what holds: what the
+    /// slot remembers is checked first.
+    pub(super) fn recalling(self, harvest: u32) -> Self {
+        let ends = Interest::IN | Interest::HANGUP;
+        let unclear = self.has(RECHECK)
+            || (self.has(HALF_CLOSED) && self.interest().intersects(ends))
+            || self.is_ready();
+        let word = self.armed(harvest).without(PENDING);
+        if unclear { word.with(UNCHECKED) } else { word }
+    }
+
+    /// The kernel is about to be asked: edges from now on may be newer than its answer.
+    pub(super) fn asking(self) -> Self {
+        self.without(EDGES | UNCHECKED)
+    }
+
+    /// The kernel has answered. Returns what the next packet reports, or `None` if an edge came after the
+    /// question: it may be newer than the answer.
+    pub(super) fn knowing(self, answer: Answer) -> (Self, Option<Events>) {
+        if self.has(UNCHECKED) {
+            return (self, None);
+        }
+        let is_rare = answer.facts.any(Facts::RARE);
+        let (mut word, directions) = if is_rare {
+            self.knowing_rare(answer)
+        } else {
+            let word = if answer.facts.tell_of_life() { self.with(ALIVE) } else { self };
+            (word.without(RECHECK), answer.facts.directions().into())
+        };
+        // A direction that the answer lacks, and that no edge brought since the question, is not ready.
+        let kept = word.0 >> READY_SHIFT & word.0 >> EDGES_SHIFT & DIRECTIONS;
+        word = word.without(READY).with((directions | kept) << READY_SHIFT);
+        if word.0 & kept & !directions != 0 {
+            return (word.with(UNCHECKED), None);
+        }
+        let events = if is_rare {
+            answer.report(word.interest(), word.has(REPORTED), word.has(ALIVE))
+        } else {
+            word.wanted(answer.facts)
+        };
+        // News since the packet, like an edge: a hint from before it proves nothing.
+        let news = u64::from(events.bits()) & DIRECTIONS;
+        (word.without(PENDING).expecting(events).with(news << EDGES_SHIFT), Some(events))
+    }
+
+    /// The answer says more than that something is ready. Returns the directions that are.
+    #[cold]
+    fn knowing_rare(self, answer: Answer) -> (Self, u64) {
+        let facts = answer.facts;
+        if answer.is_fresh() {
+            return (self.without(HALF_CLOSED).with(RECHECK), 0);
+        }
+        let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
+        if facts.has(Facts::RDHUP) && !answer.is_own_end {
+            word = word.with(HALF_CLOSED);
+        }
+        if !facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
+            word = word.without(RECHECK);
+        }
+        let is_empty = answer.is_own_end && answer.unread == Some(0);
+        let unready = if is_empty { Facts::IN.directions() } else { 0 };
+        (word, (facts.directions() & !unready).into())
+    }
+
+    /// A packet has reported `events`.
+    pub(super) fn having_reported(self, events: Events) -> Self {
+        // The edges of a level registration only prove whether a hint is true of this packet; those of
+        // an edge registration are news until a packet reports them.
+        let news = if self.has(EDGE) { self.0 & DIRECTIONS } else { DIRECTIONS };
+        let mut word = self.without(PENDING | news << EDGES_SHIFT);
+        if !events.intersects(Events::from_bits(word.interest().bits())) {
+            word = word.with(REPORTED);
+        }
+        if word.has(RECHECK) { word.having_reported_rare(events) } else { word }
+    }
+
+    /// If the last check has found a stream that was connected or listening and is fresh again, the packet
+    /// has reported its end: from here on the stream counts as one that was never used.
+    #[cold]
+    fn having_reported_rare(self, events: Events) -> Self {
+        let is_fresh = !self.has(READY | HALF_CLOSED) && !events.is_err();
+        if is_fresh { self.without(ALIVE) } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ENABLED, Mode};
+    use super::*;
+    use crate::state::facts::Kind;
+
+    const STREAM: Option<Kind> = Some(Kind::Stream);
+
+    /// An enabled slot that asks for `interest`.
+    fn enabled(interest: Interest) -> Word {
+        let mode = Mode { interest, edge: false, one_shot: false };
+        Word(ENABLED).with_mode(mode)
+    }
+
+    #[test]
+    fn a_hang_up_is_no_sign_of_life() {
+        let word = enabled(Interest::OUT).with(QUEUED);
+        // A connect that is under way shows nothing, a stream that is not connected a hang-up.
+        for silent in [Facts::NONE, Facts::OUT | Facts::HUP, Facts::IN | Facts::HUP] {
+            let answer = Answer { kind: STREAM, ..silent.into() };
+            assert!(!word.knowing(answer).0.has(ALIVE), "{silent:?}");
+        }
+        assert!(!word.noting(Facts::OUT | Facts::HUP).has(ALIVE));
+        assert!(word.knowing(Facts::OUT.into()).0.has(ALIVE));
+        assert!(word.noting(Facts::IN).has(ALIVE));
+    }
+
+    #[test]
+    fn a_stream_that_is_fresh_again_is_reported_once() {
+        let fresh = Facts::OUT | Facts::HUP;
+        let answer = Answer { kind: STREAM, unread: Some(0), ..fresh.into() };
+        let (found, events) = enabled(Interest::IN).with(ALIVE).knowing(answer);
+        assert_eq!(events, Some(Events::IN));
+        let again = found.recalling(0);
+        assert!(again.has(UNCHECKED));
+        assert_eq!(again.asking().knowing(answer).1, Some(Events::IN), "it was not reported");
+        let reported = found.having_reported(Events::IN);
+        assert_eq!(reported.knowing(answer).1, Some(Events::NONE));
+    }
+
+    #[test]
+    fn an_error_of_a_connection_with_no_room_leaves_it_alive() {
+        // The system's queue of errors, for instance: nothing else holds.
+        let live = enabled(Interest::OUT).with(ALIVE).noting(Facts::ERR);
+        let (failed, events) = live.asking().knowing(Facts::ERR.into());
+        assert_eq!(events, Some(Events::ERR));
+        let reported = failed.having_reported(Events::ERR);
+        assert!(reported.has(ALIVE) && reported.has(REPORTED));
+    }
+
+    #[test]
+    fn the_own_end_is_asked_about_until_the_peer_has_ended() {
+        let word = enabled(Interest::IN);
+        let facts = Facts::IN | Facts::OUT | Facts::RDHUP;
+        let own = Answer { unread: Some(0), is_own_end: true, ..facts.into() };
+        let (own, events) = word.knowing(own);
+        assert_eq!(events, Some(Events::NONE));
+        assert!(!own.is_half_closed());
+        // An edge with the same facts may be the peer's.
+        assert!(own.noting(facts).has(RECHECK));
+        let (ended, events) = word.knowing(facts.into());
+        assert_eq!(events, Some(Events::IN));
+        assert!(ended.is_half_closed());
+    }
+
+    #[test]
+    fn an_edge_that_overtakes_an_answer_makes_the_check_be_repeated() {
+        let asked = enabled(Interest::IN).with(QUEUED).asking();
+        let (word, events) = asked.noting(Facts::IN).knowing(Facts::NONE.into());
+        assert!(events.is_none() && word.has(UNCHECKED));
+        assert_eq!(word.asking().knowing(Facts::NONE.into()).1, Some(Events::NONE));
+        assert!(asked.noting(Facts::ERR).knowing(Facts::NONE.into()).1.is_none());
+        // Nobody asks for room, so the answer may be older than that edge.
+        let (word, events) = asked.noting(Facts::OUT).knowing(Facts::NONE.into());
+        assert_eq!(events, Some(Events::NONE));
+        assert!(word.with_mode(Mode { interest: Interest::OUT, ..word.mode() }).is_ready());
+    }
+
+    #[test]
+    fn an_edge_since_the_packet_proves_a_hint_wrong() {
+        let taken = enabled(Interest::IN).noting(Facts::IN).having_reported(Events::IN);
+        assert!(taken.is_ready(), "no handler has drained it");
+        assert!(!taken.dried(Drained::READ).is_ready());
+        assert!(taken.dried(Drained::WRITE).is_ready());
+        assert!(taken.noting(Facts::IN).dried(Drained::READ).is_ready());
+        let checked = taken.asking().knowing(Facts::IN.into()).0;
+        assert!(checked.dried(Drained::READ).is_ready(), "a check has found it again");
+    }
+
+    #[test]
+    fn an_edge_is_checked_if_the_slot_was_armed_since_its_harvest_began() {
+        let word = enabled(Interest::IN).armed(300);
+        let unchecked = |harvest, newest: u32| {
+            word.noting(Facts::IN).weighing(Facts::IN, harvest, || newest).has(UNCHECKED)
+        };
+        assert!(!unchecked(301, 301) && !unchecked(301, 310));
+        assert!(unchecked(300, 300) && unchecked(299, 300) && unchecked(290, 305));
+        assert!(unchecked(300 + HARVESTS, 300 + HARVESTS), "the numbers come round again");
+    }
+}

@@ -1,0 +1,144 @@
+//! What a packet reports: a pure function from the kernel's answer, the event filter and what is known of
+//! the socket to [`Events`].
+//!
+//! This module knows neither the word nor the other two.
+
+use crate::interest::{Events, Interest};
+use crate::state::facts::{Facts, Kind};
+
+/// The kernel's answer to a check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// What holds.
+    pub(crate) facts: Facts,
+    /// The kind of the object; `None`: not asked.
+    pub(crate) kind: Option<Kind>,
+    /// How many bytes can be read; `None`: not asked, or not known.
+    pub(crate) unread: Option<usize>,
+    /// The facts show an end, but this process shut a half of its own; the peer goes on.
+    pub(crate) is_own_end: bool,
+}
+
+impl From<Facts> for Answer {
+    /// An answer that says nothing but what holds.
+    fn from(facts: Facts) -> Self {
+        Self { facts, kind: None, unread: None, is_own_end: false }
+    }
+}
+
+/// Whether the meaning of `facts` depends on the kind of descriptor.
+pub(crate) fn depends_on_kind(interest: Interest, facts: Facts) -> bool {
+    let ended = facts.any(Facts::HUP | Facts::RDHUP);
+    let is_reported = interest.contains(Interest::HANGUP) || interest == Interest::NONE;
+    facts == Facts::OUT | Facts::HUP || (ended && is_reported)
+}
+
+/// Whether the meaning of `facts` to `interest` depends on the number of unread bytes.
+pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
+    interest.contains(Interest::IN | Interest::HANGUP) && facts.any(Facts::HUP | Facts::RDHUP)
+}
+
+impl Answer {
+    /// Whether this is the state of a stream socket that was never connected, or is so no more.
+    pub(super) fn is_fresh(self) -> bool {
+        self.facts == Facts::OUT | Facts::HUP && self.kind == Some(Kind::Stream)
+    }
+
+    /// What a packet reports to a registration that asks for `interest`. `is_reported`: a packet has
+    /// reported already what the registration did not ask for. `is_alive`: the socket was seen connected
+    /// or listening.
+    pub(super) fn report(self, interest: Interest, is_reported: bool, is_alive: bool) -> Events {
+        let Self { facts, kind, unread, is_own_end } = self;
+        if self.is_fresh() && !is_alive {
+            return Events::NONE;
+        }
+        let hung_up = facts.has(Facts::HUP);
+        let ended =
+            (hung_up || facts.has(Facts::RDHUP)) && kind != Some(Kind::Datagram) && !is_own_end;
+        let failed = facts.has(Facts::ERR);
+        let mut asked = Events::NONE;
+        if ended && interest.contains(Interest::HANGUP) {
+            asked |= Events::HANGUP;
+        }
+        if interest.contains(Interest::IN) && (facts.has(Facts::IN) || hung_up) {
+            // The end of a stream makes a read return at once. A registration that asks for HANGUP
+            // learns of the end by that, so IN then means data only. IN also means data only after
+            // this process has shut its reading half.
+            let is_data = if is_own_end {
+                unread.is_some_and(|unread| unread > 0)
+            } else {
+                !asked.is_hangup() || unread != Some(0)
+            };
+            if is_data {
+                asked |= Events::IN;
+            }
+        }
+        // A refused connect looks like a connection that was reset.
+        let is_refused = failed && hung_up && !is_alive;
+        if interest.contains(Interest::OUT) && (facts.has(Facts::OUT) || hung_up) && !is_refused {
+            asked |= Events::OUT;
+        }
+        let unasked = if failed {
+            Events::ERR
+        } else if hung_up && ended && interest == Interest::NONE {
+            Events::HANGUP
+        } else {
+            Events::NONE
+        };
+        if asked.is_empty() && is_reported { Events::NONE } else { asked | unasked }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_told_from_a_refused_connect_by_what_was_seen_before() {
+        let all = Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP | Facts::ERR;
+        let reset = Answer { kind: Some(Kind::Stream), unread: Some(0), ..all.into() };
+        for interest in [Interest::OUT, Interest::IN | Interest::OUT, Interest::ALL] {
+            let refused = reset.report(interest, false, false);
+            assert_eq!(reset.report(interest, false, true), refused | Events::OUT);
+            assert!(refused.is_err() && !refused.is_out());
+        }
+    }
+
+    #[test]
+    fn what_is_only_readiness_is_reported_as_far_as_it_was_asked_for() {
+        let both = Answer::from(Facts::IN | Facts::OUT);
+        for is_reported in [false, true] {
+            assert_eq!(both.report(Interest::IN | Interest::HANGUP, is_reported, true), Events::IN);
+            assert_eq!(both.report(Interest::OUT, is_reported, true), Events::OUT);
+            assert_eq!(both.report(Interest::NONE, is_reported, true), Events::NONE);
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_reported_once() {
+        let error = Answer::from(Facts::ERR);
+        assert_eq!(error.report(Interest::IN, false, true), Events::ERR);
+        assert_eq!(error.report(Interest::IN, true, true), Events::NONE);
+        let with_data = Answer::from(Facts::ERR | Facts::IN);
+        assert_eq!(with_data.report(Interest::IN, true, true), Events::IN | Events::ERR);
+        let end =
+            Answer { kind: Some(Kind::Stream), ..(Facts::IN | Facts::OUT | Facts::HUP).into() };
+        assert_eq!(end.report(Interest::NONE, false, true), Events::HANGUP);
+        assert_eq!(end.report(Interest::NONE, true, true), Events::NONE);
+    }
+
+    #[test]
+    fn with_hangup_in_means_data() {
+        let (kind, ends) = (Some(Kind::Stream), Facts::IN | Facts::RDHUP);
+        for (unread, expected) in
+            [(Some(0), Events::HANGUP), (Some(1), Events::IN | Events::HANGUP)]
+        {
+            let answer = Answer { kind, unread, ..ends.into() };
+            assert_eq!(answer.report(Interest::IN | Interest::HANGUP, false, true), expected);
+            assert_eq!(answer.report(Interest::IN, false, true), Events::IN);
+            // The end of this process' own reading half is none of the peer's.
+            let own = Answer { is_own_end: true, ..answer };
+            assert_eq!(own.report(Interest::ALL, false, true), expected - Events::HANGUP);
+        }
+    }
+}
