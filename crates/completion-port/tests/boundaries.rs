@@ -45,6 +45,12 @@ fn state_knows_no_system_no_clock_and_no_unsafe() {
 }
 
 #[test]
+fn the_modules_of_a_slot_import_in_one_direction() {
+    assert_absent("state/slot/report.rs", &["Word", "readiness::", "ownership::"]);
+    assert_absent("state/slot/readiness.rs", &["ownership::"]);
+}
+
+#[test]
 fn system_calls_are_made_below_sys_only() {
     for (name, code) in sources("") {
         let allowed = name.starts_with("sys/") || name == "timeout.rs";
