@@ -7,10 +7,10 @@
 //! memory.
 
 mod costs;
-#[path = "../../completion-port/src/state/crew.rs"]
+#[path = "../../completion-port/src/state/schedule/crew.rs"]
 #[allow(dead_code, reason = "no handler of the model keeps a thread for long")]
 mod crew;
-#[path = "../../completion-port/src/state/seats.rs"]
+#[path = "../../completion-port/src/state/schedule/seats.rs"]
 #[allow(dead_code, reason = "the port's own rules, of which the model has no use for some")]
 mod seats;
 mod simulation;

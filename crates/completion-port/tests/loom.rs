@@ -957,12 +957,7 @@ fn try_to_post(engine: &Engine) -> bool {
 }
 
 fn scratch() -> Scratch {
-    Scratch {
-        edges: Vec::with_capacity(4),
-        probes: Vec::with_capacity(4),
-        nodes: Vec::with_capacity(4),
-        is_filled: false,
-    }
+    Scratch::with_room(4)
 }
 
 /// The next packet of those that `seat` has been handed, as the iterator of a wait takes it.

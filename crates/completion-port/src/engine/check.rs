@@ -2,12 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::harvest::Scratch;
 use super::seat::Seat;
-use super::wait::Scratch;
-use super::{Engine, Shared, token};
+use super::{Engine, State, Stock, token};
 use crate::state::facts::{Descriptor, Facts, Probe};
 use crate::state::queue::{Fifo, Node};
-use crate::state::seats::Status;
 use crate::state::slot::{Answer, Checked, Word, depends_on_kind, depends_on_unread};
 use crate::sync::MutexGuard;
 
@@ -17,18 +16,20 @@ impl Engine {
     #[inline(never)]
     pub(super) fn recheck<'e>(
         &'e self,
-        shared: MutexGuard<'e, Shared>,
+        state: MutexGuard<'e, State>,
         seat: &Seat,
         scratch: &mut Scratch,
-    ) -> MutexGuard<'e, Shared> {
-        let (hot, again) = self.check_some(shared, scratch);
-        let mut shared = self.lock();
-        if !hot.is_empty() && Self::may_ask(&shared) {
-            let all = shared.seats.running() == 0;
-            shared = self.ask(shared, seat, scratch, all);
+    ) -> MutexGuard<'e, State> {
+        let (hot, again) = self.check_some(state, scratch);
+        let mut state = self.lock();
+        if !hot.is_empty() {
+            let State { schedule, stock } = &mut *state;
+            if let Some(all) = schedule.asks(&self.stage(stock, seat)) {
+                state = self.ask(state, seat, scratch, all);
+            }
         }
-        self.end_check(&mut shared, hot, again);
-        shared
+        self.end_check(&mut state.stock, hot, again);
+        state
     }
 
     /// Asks about as many slots as there is room for, and gives up the lock for that: those that are ready,
@@ -36,12 +37,12 @@ impl Engine {
     #[inline]
     pub(super) fn check_some(
         &self,
-        mut shared: MutexGuard<'_, Shared>,
+        mut state: MutexGuard<'_, State>,
         scratch: &mut Scratch,
     ) -> (Fifo, Fifo) {
         let room = scratch.probes.capacity().max(1);
-        let mut part = shared.recheck.split(&self.nodes, room);
-        drop(shared);
+        let mut part = state.stock.recheck.split(&self.nodes, room);
+        drop(state);
         scratch.nodes.clear();
         scratch.probes.clear();
         while let Some(node) = part.pop(&self.nodes) {
@@ -65,10 +66,10 @@ impl Engine {
 
     /// Queues what was checked.
     #[inline]
-    pub(super) fn end_check(&self, shared: &mut Shared, hot: Fifo, again: Fifo) {
-        shared.ready.append(&self.nodes, hot);
-        shared.recheck.append(&self.nodes, again);
-        Self::tell_collectors(shared);
+    pub(super) fn end_check(&self, stock: &mut Stock, hot: Fifo, again: Fifo) {
+        stock.ready.append(&self.nodes, hot);
+        stock.recheck.append(&self.nodes, again);
+        stock.tell_collectors();
     }
 
     /// Notes the kernel's answer about a slot. The caller owns the node.
@@ -131,13 +132,14 @@ impl Engine {
     /// else checks at once.
     pub(super) fn queue_check(&self, node: Node, seat: Option<&Seat>) {
         if let Some(seat) = seat {
-            let mut shared = self.lock();
-            let is_running = shared.seats.status(seat.number) == Status::Running;
-            if is_running && !seat.left.load(Relaxed) {
-                shared.recheck.push(&self.nodes, node);
-                Self::tell_collectors(&shared);
-                let notice = Self::look_after(&mut shared);
-                drop(shared);
+            let mut state = self.lock();
+            let State { schedule, stock } = &mut *state;
+            if schedule.is_running(seat.number) && !seat.left.load(Relaxed) {
+                stock.recheck.push(&self.nodes, node);
+                stock.tell_collectors();
+                let wake = schedule.look_after(&self.stage(stock, seat));
+                let notice = wake.map(|wake| stock.notice(wake));
+                drop(state);
                 self.notify(notice);
                 return;
             }

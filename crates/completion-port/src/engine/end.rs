@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::seat::Notice;
-use super::{Engine, Phase, Shared, token};
+use super::{Engine, Phase, State, Stock, token};
 use crate::error::{Error, Operation};
 use crate::state::queue::{Fifo, POSTED};
-use crate::sync::fence;
+use crate::sync::{MutexGuard, fence};
 
 /// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
 pub(crate) struct Remains {
@@ -14,34 +13,42 @@ pub(crate) struct Remains {
     pub(crate) messages: Vec<u32>,
 }
 
-impl Engine {
-    /// Calls everybody who still waits, if there is nothing left to wait for.
-    #[inline(never)]
-    pub(super) fn end_if_over(&self, shared: &mut Shared) -> Vec<Notice> {
-        let mut notices = Vec::new();
-        if Self::is_over(shared) {
-            while let Some(number) = shared.seats.call_anyway() {
-                notices.push(Self::notice(shared, number));
-            }
-        }
-        notices
-    }
-
+impl Stock {
+    /// Whether no wait brings anything any more.
     #[inline]
-    pub(super) fn is_over(shared: &Shared) -> bool {
-        shared.phase != Phase::Open && Self::is_over_at_last(shared)
+    pub(super) fn is_over(&self) -> bool {
+        self.phase != Phase::Open && self.is_over_at_last()
     }
 
     #[cold]
-    fn is_over_at_last(shared: &Shared) -> bool {
-        match shared.phase {
+    fn is_over_at_last(&self) -> bool {
+        match self.phase {
             Phase::Open => false,
-            Phase::ShuttingDown => shared.slots.in_use() == 0 && shared.ready.is_empty(),
-            Phase::Closed => {
-                shared.ready.is_empty() && shared.recheck.is_empty() && shared.peeks == 0
-            }
+            Phase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
+            Phase::Closed => self.ready.is_empty() && self.recheck.is_empty() && self.peeks == 0,
             Phase::Abandoned => true,
         }
+    }
+}
+
+impl Engine {
+    /// Wakes every thread that still waits, if there is nothing left to wait for. The lock is given up for
+    /// that, and taken again.
+    #[inline(never)]
+    pub(super) fn end_if_over<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State>,
+    ) -> MutexGuard<'e, State> {
+        if !state.stock.is_over() {
+            return state;
+        }
+        let mut notices = Vec::new();
+        while let Some(wake) = state.schedule.dismiss() {
+            notices.push(state.stock.notice(wake));
+        }
+        drop(state);
+        notices.into_iter().for_each(|notice| self.notify(Some(notice)));
+        self.lock()
     }
 
     /// Refuses new work; waits go on until the queue is empty.
@@ -55,27 +62,25 @@ impl Engine {
     }
 
     fn end_in(&self, phase: Phase) {
-        let mut shared = self.lock();
-        if shared.phase == Phase::Abandoned {
+        let mut state = self.lock();
+        if state.stock.phase == Phase::Abandoned {
             return;
         }
-        shared.phase = phase;
+        state.stock.phase = phase;
         self.phase.store(phase as u8, SeqCst);
-        let ended = self.end_if_over(&mut shared);
-        drop(shared);
-        self.notify_all(ended);
+        drop(self.end_if_over(state));
     }
 
     /// Refuses new work and removes every registration; waits go on until none is left.
     pub(crate) fn shut_down(&self) -> Result<(), Error> {
         self.check_usable(Operation::Shutdown)?;
-        let mut shared = self.lock();
-        if shared.phase == Phase::Open {
-            shared.phase = Phase::ShuttingDown;
+        let mut state = self.lock();
+        if state.stock.phase == Phase::Open {
+            state.stock.phase = Phase::ShuttingDown;
             self.phase.store(Phase::ShuttingDown as u8, SeqCst);
         }
-        let highest = shared.slots.highest();
-        drop(shared);
+        let highest = state.stock.slots.highest();
+        drop(state);
         // Either this sees a slot that is being registered, or its registrar sees the store above.
         fence(SeqCst);
         for index in 0..highest {
@@ -86,10 +91,7 @@ impl Engine {
                 let _ = self.remove(token(index, word.generation()));
             }
         }
-        let mut shared = self.lock();
-        let ended = self.end_if_over(&mut shared);
-        drop(shared);
-        self.notify_all(ended);
+        drop(self.end_if_over(self.lock()));
         Ok(())
     }
 
@@ -99,14 +101,14 @@ impl Engine {
         let mut remains = Remains { keys: Vec::new(), messages: Vec::new() };
         // In a forked child nobody may ever give the lock up.
         let forked = self.forked();
-        let shared = if forked { self.shared.try_lock().ok() } else { Some(self.lock()) };
-        if let Some(mut shared) = shared {
-            shared.phase = Phase::Closed;
-            self.take_back_all(&mut shared);
+        let state = if forked { self.state.try_lock().ok() } else { Some(self.lock()) };
+        if let Some(mut state) = state {
+            state.stock.phase = Phase::Closed;
+            self.take_back_all(&mut state);
             // With them go the descriptors by which threads are looked at.
-            shared.members.fill_with(|| None);
-            let mut queued = std::mem::replace(&mut shared.ready, Fifo::new());
-            drop(shared);
+            state.stock.members.fill_with(|| None);
+            let mut queued = std::mem::replace(&mut state.stock.ready, Fifo::new());
+            drop(state);
             while let Some(node) = queued.pop(&self.nodes) {
                 if node & POSTED != 0 {
                     remains.messages.push(node & !POSTED);

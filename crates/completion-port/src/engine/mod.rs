@@ -6,39 +6,38 @@
 //! the slots' words is under one lock, which is never held while user code runs, while a thread
 //! sleeps, or while the kernel is asked about more than what holds at this moment.
 
-mod blocked;
 mod check;
+mod dispatch;
 mod end;
+mod harvest;
 mod packets;
 mod peek;
 mod registrations;
 mod report;
 mod seat;
 mod share;
+mod stage;
 mod wait;
-mod watch;
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
-use std::time::Duration;
 
 use crate::detection::BlockDetection;
 use crate::error::{Error, ErrorKind, Operation};
-use crate::state::advice::Advice;
 use crate::state::arena::{Arena, Spares};
-use crate::state::crew::Crew;
 use crate::state::facts::Descriptor;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
-use crate::state::seats::Seats;
+use crate::state::schedule::{Advice, Schedule};
 use crate::state::slot::{GENERATION, Removal, Slot};
 use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard};
 use crate::sys::backend::{Backend, Origin, ThreadHandle};
-use blocked::Sleepers;
 use seat::Tally;
 
+pub(crate) use crate::state::schedule::Waited;
+pub(crate) use dispatch::Taken;
+pub(crate) use harvest::Scratch;
 pub(crate) use seat::Seat;
-pub(crate) use wait::{Scratch, Taken, Waited};
 
 /// A registration's name: the index of its slot and the generation it was made in, which stands where it
 /// stands in the slot's word.
@@ -80,53 +79,33 @@ struct Member {
 }
 
 /// What the lock guards.
-struct Shared {
+struct State {
+    schedule: Schedule,
+    stock: Stock,
+}
+
+/// The queue, and what else there is one of.
+struct Stock {
     ready: Fifo,
+    /// Registrations that the kernel has to be asked about before they can be queued.
     recheck: Fifo,
-    seats: Seats,
+    /// The threads, by the numbers of their seats.
     members: Vec<Option<Member>>,
-    /// The progress of each seat when somebody last looked after the port.
-    seen: Vec<u32>,
-    /// When the watching thread looks next; `None` if it has not begun.
-    due: Option<Duration>,
-    /// The watch was put off, or began with what somebody had seen before: `seen` is older than it.
-    outdated: bool,
-    /// When somebody last did, and when he also asked the system about those who do not move.
-    ticked: Duration,
-    examined: Duration,
-    /// When a thread other than the watching one was last in the kernel's wait, if that is of interest
-    /// still.
-    visited: Option<Duration>,
-    sleepers: Sleepers,
-    crew: Crew,
-    advice: Advice,
     phase: Phase,
     slots: Spares,
     posts: Spares,
-    /// How often the kernel was asked for edges; wraps.
-    asked: u32,
     /// Which of the back end's sets are being harvested, and which is asked next.
     harvesting: Vec<bool>,
     next_set: usize,
-    /// Who watches leaves the port to the threads that run, since they come back by themselves.
-    patient: bool,
-    /// Packets handed out so far; how many there were, and with those in the queue, when somebody last
-    /// looked.
-    handed: u64,
-    handed_seen: u64,
-    queued_seen: u64,
+    /// Edges of registrations that have ended.
     stale: usize,
     /// A thread is replacing the kernel's sets.
     rebuilding: bool,
-    /// Seats that are loaded.
-    loaded: usize,
     /// Looks without the lock by threads that take nothing: what they have found, or have taken off
     /// `recheck`, stands in no list meanwhile.
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`, to be told of what may be the key that they wait for.
     collectors: Vec<Arc<dyn ThreadHandle>>,
-    wakes: u64,
-    needless: u64,
     harvests: u64,
     rebuilds: u64,
     former: Tally,
@@ -166,7 +145,7 @@ pub(crate) struct Engine {
     /// Threads are observed from the first, not only once they have been found asleep.
     observes_all: bool,
     backend: Box<dyn Backend>,
-    shared: Mutex<Shared>,
+    state: Mutex<State>,
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
@@ -202,40 +181,25 @@ impl Engine {
             origin: backend.origin(),
             backend,
             nodes: Nodes { slots: Arena::new(), posts: Arena::new() },
-            shared: Mutex::new(Shared {
-                ready: Fifo::new(),
-                recheck: Fifo::new(),
-                seats: Seats::new(limit),
-                members: Vec::new(),
-                seen: Vec::new(),
-                due: None,
-                outdated: false,
-                visited: None,
-                patient: false,
-                ticked: Duration::ZERO,
-                examined: Duration::ZERO,
-                sleepers: Sleepers::default(),
-                crew: Crew::new(limit),
-                advice: Advice::new(),
-                phase: Phase::Open,
-                slots: Spares::new(),
-                posts: Spares::new(),
-                asked: BEGIN,
-                harvesting: vec![false; sets],
-                next_set: 0,
-                handed: 0,
-                handed_seen: 0,
-                queued_seen: 0,
-                stale: 0,
-                rebuilding: false,
-                loaded: 0,
-                peeks: 0,
-                collectors: Vec::new(),
-                wakes: 0,
-                needless: 0,
-                harvests: 0,
-                rebuilds: 0,
-                former: Tally::default(),
+            state: Mutex::new(State {
+                schedule: Schedule::new(limit, BEGIN),
+                stock: Stock {
+                    ready: Fifo::new(),
+                    recheck: Fifo::new(),
+                    members: Vec::new(),
+                    phase: Phase::Open,
+                    slots: Spares::new(),
+                    posts: Spares::new(),
+                    harvesting: vec![false; sets],
+                    next_set: 0,
+                    stale: 0,
+                    rebuilding: false,
+                    peeks: 0,
+                    collectors: Vec::new(),
+                    harvests: 0,
+                    rebuilds: 0,
+                    former: Tally::default(),
+                },
             }),
             harvests: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),
             phase: AtomicU8::new(Phase::Open as u8),
@@ -264,10 +228,10 @@ impl Engine {
     }
 
     #[inline]
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // No user code runs under the lock. Should the engine itself ever panic under it, the other
         // threads go on with what they find.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The phase at this moment.

@@ -1,13 +1,23 @@
 //! How a packet gets into the queue.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::seat::{Notice, Seat};
-use super::{Engine, Phase, Shared};
+use super::{Engine, Phase, State, Stock};
 use crate::error::{Error, ErrorKind, Operation};
 use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::state::slot::Next;
 use crate::sync::MutexGuard;
+
+impl Stock {
+    /// Nodes were queued, or a slot was given up: it may be what a thread in `remove_and_wait` looks for.
+    #[inline]
+    pub(super) fn tell_collectors(&self) {
+        for collector in &self.collectors {
+            collector.unpark();
+        }
+    }
+}
 
 impl Engine {
     /// The key of a removed registration is in its cell, and waited for.
@@ -16,48 +26,24 @@ impl Engine {
             return;
         }
         // The lock orders this after the waiting thread's last look at the slot.
-        Self::tell_collectors(&self.lock());
-    }
-
-    /// Nodes were queued, or a slot was given up: it may be what a thread in `remove_and_wait` looks for.
-    #[inline]
-    pub(super) fn tell_collectors(shared: &Shared) {
-        for collector in &shared.collectors {
-            collector.unpark();
-        }
+        self.lock().stock.tell_collectors();
     }
 
     /// Queues a packet and releases the newest waiting thread for it, if one may run.
     pub(super) fn submit(&self, node: Node) {
-        let mut shared = self.lock();
-        let notice = self.submit_locked(&mut shared, node);
-        drop(shared);
+        let mut state = self.lock();
+        let notice = self.submit_locked(&mut state, node);
+        drop(state);
         self.notify(notice);
     }
 
-    /// The same, for one who has the lock.
-    pub(super) fn submit_locked(&self, shared: &mut Shared, node: Node) -> Option<Notice> {
-        shared.ready.push(&self.nodes, node);
-        Self::tell_collectors(shared);
-        if !shared.seats.has_room() && shared.seats.idle() > 0 {
-            self.glance(shared);
-        }
-        if shared.seats.presumed_blocked() > 0 {
-            // A thread that was found asleep may run again. Whoever comes for the packet looks first.
-            let called = shared.seats.call().map(|number| Self::notice(shared, number));
-            return called.or_else(|| Self::look_after(shared));
-        }
-        match shared.seats.give() {
-            Some(number) => {
-                let first = shared.ready.pop(&self.nodes).expect("one was pushed just now");
-                self.nodes.link(first).store(NIL, Relaxed);
-                shared.handed += 1;
-                let given = shared.members[number].as_ref().expect("an idle seat has a member");
-                given.seat.chain.store(first, Release);
-                Some(Self::notice(shared, number))
-            }
-            None => Self::look_after(shared),
-        }
+    /// The same, for a thread that has the lock.
+    pub(super) fn submit_locked(&self, state: &mut State, node: Node) -> Option<Notice> {
+        let State { schedule, stock } = state;
+        stock.ready.push(&self.nodes, node);
+        stock.tell_collectors();
+        let wake = schedule.queued(&mut self.stage(stock, None));
+        wake.map(|wake| stock.notice(wake))
     }
 
     /// Queues a slot whose turn did not come. The caller owns the node.
@@ -84,13 +70,13 @@ impl Engine {
     /// [`Posting::queue`] is called, which must follow.
     pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
         self.check_usable(Operation::Post)?;
-        let mut shared = self.lock();
-        if shared.phase != Phase::Open {
+        let mut state = self.lock();
+        if state.stock.phase != Phase::Open {
             return Err(Error::new(Operation::Post, ErrorKind::Closed));
         }
         let reserve = |number| self.nodes.posts.reserve(number) && also(number);
-        match shared.posts.take(&self.nodes, POSTED, reserve) {
-            Some(cell) => Ok(Posting { engine: self, shared, cell }),
+        match state.stock.posts.take(&self.nodes, POSTED, reserve) {
+            Some(cell) => Ok(Posting { engine: self, state, cell }),
             None => Err(Error::new(Operation::Post, ErrorKind::OutOfMemory)),
         }
     }
@@ -105,20 +91,20 @@ impl Engine {
 
     /// Gives back the cells that the thread of `seat`, which calls this, has emptied.
     #[inline]
-    pub(super) fn give_back_emptied(&self, shared: &mut Shared, seat: &Seat) {
+    pub(super) fn give_back_emptied(&self, stock: &mut Stock, seat: &Seat) {
         let node = seat.emptied.load(Relaxed);
         if node != NIL {
             seat.emptied.store(NIL, Relaxed);
-            self.give_back_cells(shared, node);
+            self.give_back_cells(stock, node);
         }
     }
 
     /// Gives back the cells of a chain that begins with `node`.
     #[inline(never)]
-    fn give_back_cells(&self, shared: &mut Shared, mut node: Node) {
+    fn give_back_cells(&self, stock: &mut Stock, mut node: Node) {
         while node != NIL {
             let next = self.nodes.link(node).load(Relaxed);
-            shared.posts.give_back(&self.nodes, POSTED, node & !POSTED);
+            stock.posts.give_back(&self.nodes, POSTED, node & !POSTED);
             node = next;
         }
     }
@@ -128,7 +114,7 @@ impl Engine {
 #[must_use]
 pub(crate) struct Posting<'e> {
     engine: &'e Engine,
-    shared: MutexGuard<'e, Shared>,
+    state: MutexGuard<'e, State>,
     cell: u32,
 }
 
@@ -140,8 +126,8 @@ impl Posting<'_> {
 
     /// Queues the message, which is in its cell.
     pub(crate) fn queue(mut self) {
-        let notice = self.engine.submit_locked(&mut self.shared, self.cell | POSTED);
-        drop(self.shared);
+        let notice = self.engine.submit_locked(&mut self.state, self.cell | POSTED);
+        drop(self.state);
         self.engine.notify(notice);
     }
 }

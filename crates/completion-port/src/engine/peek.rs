@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
+use super::harvest::Scratch;
 use super::seat::Seat;
-use super::wait::{Harvest, Scratch};
-use super::{Engine, Phase, Shared};
+use super::{Engine, Phase, State, Stock};
 use crate::error::{Error, ErrorKind, Operation};
 use crate::state::queue::{Fifo, Node, POSTED};
+use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
 
 /// Nodes of the queue that a call looks at.
@@ -23,28 +24,27 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<bool, Error> {
         self.check_usable(Operation::Wait)?;
-        let mut shared = self.lock();
-        if shared.phase != Phase::Abandoned && own.is_some_and(|own| self.is_one_left(own)) {
+        let mut state = self.lock();
+        if state.stock.phase != Phase::Abandoned && own.is_some_and(|own| self.is_one_left(own)) {
             return Ok(true);
         }
-        if Self::is_over(&shared) {
+        if state.stock.is_over() {
             return Err(Error::new(Operation::Wait, ErrorKind::Closed));
         }
-        if self.is_one_queued(&mut shared) {
+        if self.is_one_queued(&mut state.stock) {
             return Ok(true);
         }
         let mut found = false;
-        shared = self.ask_for_others(shared, scratch, &mut found);
+        state = self.ask_for_others(state, scratch, &mut found);
         if !found {
-            shared = self.recheck_for_others(shared, scratch, &mut found);
+            state = self.recheck_for_others(state, scratch, &mut found);
         }
         // What this thread has found it does not take.
-        let notice = self.depart_calling(&mut shared, found);
-        let ended =
-            if shared.phase == Phase::Open { Vec::new() } else { self.end_if_over(&mut shared) };
-        drop(shared);
+        let State { schedule, stock } = &mut *state;
+        let wake = schedule.depart_calling(found, &self.stage(stock, own));
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(self.end_if_over(state));
         self.notify(notice);
-        self.notify_all(ended);
         Ok(found)
     }
 
@@ -57,20 +57,20 @@ impl Engine {
 
     /// Whether one of the first nodes of the queue brings a packet without another look. If none does they
     /// make way for those behind them: a later call looks at these.
-    fn is_one_queued(&self, shared: &mut Shared) -> bool {
-        let mut first = shared.ready.split(&self.nodes, LEAVES);
+    fn is_one_queued(&self, stock: &mut Stock) -> bool {
+        let mut first = stock.ready.split(&self.nodes, LEAVES);
         if self.is_one_due(&first) {
-            shared.ready.prepend(&self.nodes, first);
+            stock.ready.prepend(&self.nodes, first);
             return true;
         }
         let mut unclear = Fifo::new();
         while let Some(node) = first.pop(&self.nodes) {
             // It has become unclear in the queue: else its turn would check it.
             let is_unclear = self.slot(node).word().is_unclear();
-            let list = if is_unclear { &mut unclear } else { &mut shared.ready };
+            let list = if is_unclear { &mut unclear } else { &mut stock.ready };
             list.push(&self.nodes, node);
         }
-        shared.recheck.prepend(&self.nodes, unclear);
+        stock.recheck.prepend(&self.nodes, unclear);
         false
     }
 
@@ -87,73 +87,72 @@ impl Engine {
     /// `found` or the kernel has no more.
     fn ask_for_others<'e>(
         &'e self,
-        mut shared: MutexGuard<'e, Shared>,
+        mut state: MutexGuard<'e, State>,
         scratch: &mut Scratch,
         found: &mut bool,
-    ) -> MutexGuard<'e, Shared> {
-        let mut left = 1 + self.most_further(&shared);
+    ) -> MutexGuard<'e, State> {
+        let mut left = 1 + most_further(&self.stage(&mut state.stock, None));
         scratch.is_filled = true;
-        while scratch.is_filled && !*found && left > 0 && Self::may_ask(&shared) {
+        while scratch.is_filled && !*found && left > 0 {
+            let State { schedule, stock } = &mut *state;
+            if !schedule.may_ask(&self.stage(stock, None)) {
+                break;
+            }
             left -= 1;
             scratch.is_filled = false;
             for set in 0..self.harvests.len() {
                 // Of a single set each edge goes to one of those that ask.
-                if self.harvests.len() == 1 || !shared.harvesting[set] {
-                    shared = self.harvest_for_others(shared, scratch, set, found);
+                if self.harvests.len() == 1 || !state.stock.harvesting[set] {
+                    state = self.harvest_for_others(state, scratch, set, found);
                 }
             }
         }
-        shared
+        state
     }
 
     fn harvest_for_others<'e>(
         &'e self,
-        mut shared: MutexGuard<'e, Shared>,
+        mut state: MutexGuard<'e, State>,
         scratch: &mut Scratch,
         set: usize,
         found: &mut bool,
-    ) -> MutexGuard<'e, Shared> {
-        shared.harvesting[set] = true;
-        shared.harvests += 1;
-        shared.peeks += 1;
-        drop(shared);
-        let Harvest { ready, recheck, strays, woken } =
-            self.harvest(set, scratch, Some(Duration::ZERO));
-        *found |= self.is_one_due(&ready);
-        shared = self.lock();
-        shared.peeks -= 1;
-        shared.harvesting[set] = false;
-        shared.stale += strays;
-        shared.ready.append(&self.nodes, ready);
-        shared.recheck.append(&self.nodes, recheck);
-        Self::tell_collectors(&shared);
-        if woken && shared.seats.polling() > 0 {
+    ) -> MutexGuard<'e, State> {
+        state.stock.begin_harvest(set);
+        state.stock.peeks += 1;
+        drop(state);
+        let harvest = self.harvest(set, scratch, Some(Duration::ZERO));
+        *found |= self.is_one_due(&harvest.ready);
+        state = self.lock();
+        state.stock.peeks -= 1;
+        let woken = harvest.woken;
+        state.stock.end_harvest(self, set, harvest);
+        if woken && state.schedule.polling() > 0 {
             // Meant for a thread that has gone to the kernel's wait meanwhile, and will not come out of
             // it without.
-            drop(shared);
+            drop(state);
             self.backend.wake();
-            shared = self.lock();
+            state = self.lock();
         }
-        shared
+        state
     }
 
     /// Checks what is only remembered until one that brings a packet is `found`.
     fn recheck_for_others<'e>(
         &'e self,
-        mut shared: MutexGuard<'e, Shared>,
+        mut state: MutexGuard<'e, State>,
         scratch: &mut Scratch,
         found: &mut bool,
-    ) -> MutexGuard<'e, Shared> {
-        let mut left = shared.recheck.len();
-        while left > 0 && !*found && !shared.recheck.is_empty() {
-            shared.peeks += 1;
-            let (hot, again) = self.check_some(shared, scratch);
+    ) -> MutexGuard<'e, State> {
+        let mut left = state.stock.recheck.len();
+        while left > 0 && !*found && !state.stock.recheck.is_empty() {
+            state.stock.peeks += 1;
+            let (hot, again) = self.check_some(state, scratch);
             *found = self.is_one_due(&hot);
-            shared = self.lock();
-            shared.peeks -= 1;
-            self.end_check(&mut shared, hot, again);
+            state = self.lock();
+            state.stock.peeks -= 1;
+            self.end_check(&mut state.stock, hot, again);
             left = left.saturating_sub(scratch.nodes.len());
         }
-        shared
+        state
     }
 }

@@ -30,11 +30,11 @@ impl Engine {
             }
             reserved
         };
-        let mut shared = self.lock();
-        if shared.phase != Phase::Open {
+        let mut state = self.lock();
+        if state.stock.phase != Phase::Open {
             return Err(Error::new(operation, ErrorKind::Closed));
         }
-        let index = shared.slots.take(&self.nodes, 0, reserve);
+        let index = state.stock.slots.take(&self.nodes, 0, reserve);
         index.ok_or(Error::new(operation, ErrorKind::OutOfMemory))
     }
 
@@ -54,17 +54,16 @@ impl Engine {
     fn give_back_slot(&self, index: u32) {
         // The slot was given up once at least, so it has come round only if every generation was used.
         let is_used_up = self.slot(index).word().generation() == self.first_generation();
-        let mut shared = self.lock();
+        let mut state = self.lock();
+        let stock = &mut state.stock;
         if is_used_up {
             // Names are never given out again, so neither is the slot.
-            shared.slots.retire();
+            stock.slots.retire();
         } else {
-            shared.slots.give_back(&self.nodes, 0, index);
+            stock.slots.give_back(&self.nodes, 0, index);
         }
-        Self::tell_collectors(&shared);
-        let ended = self.end_if_over(&mut shared);
-        drop(shared);
-        self.notify_all(ended);
+        stock.tell_collectors();
+        drop(self.end_if_over(state));
     }
 
     /// Makes the reserved slot `index` a registration. Its key must be in its cell: the first packet
@@ -328,38 +327,38 @@ impl Engine {
         let (index, _) = token_parts(name);
         let deadline = timeout.and_then(|timeout| self.backend.now().checked_add(timeout));
         let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
-        let mut shared = self.lock();
-        shared.collectors.push(Arc::clone(&thread));
+        let mut state = self.lock();
+        state.stock.collectors.push(Arc::clone(&thread));
         let outcome = loop {
             if let Some(outcome) = slot.collect(generation) {
                 break outcome.map_err(refused);
             }
             // Nobody may ever come for a queued packet: it is taken out of the queue here. The slot
             // cannot be used anew under the lock, so the node is this registration's.
-            self.take_back_all(&mut shared);
-            let found = shared.ready.unlink(&self.nodes, index)
-                || shared.recheck.unlink(&self.nodes, index);
+            self.take_back_all(&mut state);
+            let stock = &mut state.stock;
+            let found =
+                stock.ready.unlink(&self.nodes, index) || stock.recheck.unlink(&self.nodes, index);
             if found {
                 break Ok(());
             }
             // What was taken back is anybody's now, and nobody may be looking.
-            let notice = self.depart(&mut shared);
+            let notice = self.depart(&mut state);
             self.notify(notice);
             let left = deadline.map(|deadline| deadline.saturating_sub(self.backend.now()));
             if left == Some(Duration::ZERO) {
                 break Err(failed(ErrorKind::TimedOut));
             }
-            drop(shared);
+            drop(state);
             // Told meanwhile, it does not sleep.
             thread.park(left);
-            shared = self.lock();
+            state = self.lock();
         };
-        shared.collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(&thread)));
-        let notice = self.depart(&mut shared);
-        let ended = self.end_if_over(&mut shared);
-        drop(shared);
+        let collectors = &mut state.stock.collectors;
+        collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(&thread)));
+        let notice = self.depart(&mut state);
+        drop(self.end_if_over(state));
         self.notify(notice);
-        self.notify_all(ended);
         if outcome.is_err() && slot.stop_collecting(generation) {
             self.submit(index);
         }

@@ -2,21 +2,16 @@
 
 use std::fmt;
 
-use super::Engine;
 use super::seat::Tally;
-use crate::state::seats::Status;
+use super::{Engine, State};
+use crate::state::schedule::Figures;
 
 /// What the statistics say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) registered: usize,
     pub(crate) queued: usize,
-    pub(crate) running: usize,
-    pub(crate) idle: usize,
-    pub(crate) blocked: usize,
-    pub(crate) wakes: u64,
-    pub(crate) needless: u64,
-    pub(crate) blocks_found: u64,
+    pub(crate) threads: Figures,
     pub(crate) harvests: u64,
     pub(crate) rebuilds: u64,
     pub(crate) packets: Tally,
@@ -27,28 +22,25 @@ impl Engine {
         if self.forked() {
             return Snapshot::default();
         }
-        let shared = self.inspect(self.lock());
-        let mut packets = shared.former;
-        for member in shared.members.iter().flatten() {
+        let mut queries = Vec::new();
+        let mut state = self.lock();
+        let State { schedule, stock } = &mut *state;
+        schedule.begin_requery(&mut queries, &mut self.stage(stock, None));
+        for query in queries {
+            state = self.query(state, query);
+        }
+        let State { schedule, stock } = &*state;
+        let mut packets = stock.former;
+        for member in stock.members.iter().flatten() {
             packets.add(&member.seat.counts);
         }
-        let blocked = shared
-            .seats
-            .statuses()
-            .filter(|(_, status)| matches!(status, Status::Blocked | Status::FoundAsleep))
-            .count();
         Snapshot {
-            registered: shared.slots.in_use(),
-            queued: shared.ready.len() + shared.recheck.len(),
-            running: shared.seats.running(),
-            idle: shared.seats.idle(),
-            blocked,
-            wakes: shared.wakes,
-            needless: shared.needless,
-            blocks_found: shared.sleepers.found,
-            harvests: shared.harvests,
-            rebuilds: shared.rebuilds,
+            registered: stock.slots.in_use(),
+            queued: stock.ready.len() + stock.recheck.len(),
+            harvests: stock.harvests,
+            rebuilds: stock.rebuilds,
             packets,
+            threads: schedule.figures(),
         }
     }
 }
@@ -59,8 +51,9 @@ impl fmt::Debug for Engine {
         if self.forked() {
             return f.write_str("Port of the parent process");
         }
-        let shared = self.lock();
-        let slots: Vec<_> = (0..shared.slots.highest())
+        let state = self.lock();
+        let State { schedule, stock } = &*state;
+        let slots: Vec<_> = (0..stock.slots.highest())
             .filter_map(|index| self.nodes.slots.find(index).map(|slot| (index, slot)))
             .filter(|(_, slot)| slot.word().is_live())
             .map(|(index, slot)| (index, slot.descriptor(), slot.word()))
@@ -68,10 +61,10 @@ impl fmt::Debug for Engine {
         f.debug_struct("Port")
             .field("backend", &self.backend.name())
             .field("limit", &self.limit)
-            .field("phase", &shared.phase)
-            .field("queued", &shared.ready.nodes(&self.nodes))
-            .field("to_be_checked", &shared.recheck.nodes(&self.nodes))
-            .field("seats", &shared.seats)
+            .field("phase", &stock.phase)
+            .field("queued", &stock.ready.nodes(&self.nodes))
+            .field("to_be_checked", &stock.recheck.nodes(&self.nodes))
+            .field("schedule", schedule)
             .field("slots", &slots)
             .finish()
     }

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use super::{BEGIN, Engine, Member, Shared};
-use crate::state::queue::{Fifo, NIL, Node};
-use crate::state::seats::{SeatNumber, Status};
+use super::{BEGIN, Engine, Member, State, Stock};
+use crate::detection::BlockDetection;
+use crate::state::queue::{NIL, Node};
+use crate::state::schedule::{SeatNumber, Wake};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 use crate::sys::backend::ThreadHandle;
 
@@ -52,11 +53,6 @@ pub(crate) struct Seat {
     /// The thread was seen asleep and is not counted; it says so itself when it is awake again.
     /// Set under the lock only.
     pub(super) presumed_blocked: AtomicBool,
-    /// The thread was handed more than it can look at at once, and may still have some of it.
-    /// Changed under the lock only.
-    pub(super) loaded: AtomicBool,
-    /// The thread's switches are recorded. Changed under the lock only.
-    pub(super) observed: AtomicBool,
     /// The seat was given up. Changed under the lock only.
     pub(super) left: AtomicBool,
     pub(super) counts: Counts,
@@ -122,12 +118,13 @@ impl Engine {
     /// The calling thread takes a seat.
     pub(crate) fn join(&self) -> Arc<Seat> {
         let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
-        let observed = self.observes_all && thread.observe();
-        if self.detects() {
+        let is_observed = self.observes_all && thread.observe();
+        if self.detection != BlockDetection::Announced {
             thread.prepare();
         }
-        let mut shared = self.lock();
-        let number = shared.seats.join();
+        let mut state = self.lock();
+        // It does whatever it does first after this.
+        let number = state.schedule.join(is_observed, BEGIN.wrapping_sub(1));
         let seat = Arc::new(Seat {
             number,
             chain: AtomicU32::new(NIL),
@@ -136,68 +133,48 @@ impl Engine {
             shares: AtomicU32::new(BEGIN),
             emptied: AtomicU32::new(NIL),
             progress: AtomicU32::new(BEGIN),
-            loaded: AtomicBool::new(false),
             presumed_blocked: AtomicBool::new(false),
-            observed: AtomicBool::new(false),
             left: AtomicBool::new(false),
             counts: Counts::default(),
         });
-        if shared.members.len() <= number {
-            shared.members.resize_with(number + 1, || None);
-            shared.seen.resize(number + 1, 0);
+        let members = &mut state.stock.members;
+        if members.len() <= number {
+            members.resize_with(number + 1, || None);
         }
-        shared.crew.seat(number);
-        if observed {
-            Self::count_observed(&mut shared, &seat);
-        }
-        shared.seen[number] = BEGIN.wrapping_sub(1);
-        shared.members[number] = Some(Member { seat: Arc::clone(&seat), thread });
+        members[number] = Some(Member { seat: Arc::clone(&seat), thread });
         seat
     }
 
     /// The thread of `seat` leaves the port: it exits, or waits on another one. Packets that it had
     /// not looked at go back to the front of the queue.
     pub(crate) fn leave(&self, seat: &Seat) {
-        let mut shared = self.lock();
+        let mut state = self.lock();
         if seat.left.swap(true, Relaxed) {
             return;
         }
-        self.take_back(&mut shared, seat);
-        self.give_back_emptied(&mut shared, seat);
-        if seat.observed.swap(false, Relaxed) {
-            shared.sleepers.observed -= 1;
-        }
-        shared.seats.leave(seat.number);
-        shared.crew.rest(seat.number);
-        shared.members[seat.number] = None;
-        let mut former = shared.former;
-        former.add(&seat.counts);
-        shared.former = former;
-        let notice = self.relieve(&mut shared);
-        let ended = self.end_if_over(&mut shared);
-        drop(shared);
+        let State { schedule, stock } = &mut *state;
+        self.take_chain_back(stock, seat);
+        self.give_back_emptied(stock, seat);
+        stock.members[seat.number] = None;
+        stock.former.add(&seat.counts);
+        let wake = schedule.leave(seat.number, &self.stage(stock, seat));
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(self.end_if_over(state));
         self.notify(notice);
-        self.notify_all(ended);
     }
 
     /// The thread of `seat` says that it is about to block; false if it is not counted anyway.
     pub(crate) fn begin_blocking(&self, seat: &Seat) -> bool {
-        let mut shared = self.lock();
+        let mut state = self.lock();
         if seat.left.load(Relaxed) {
             return false;
         }
-        if shared.seats.status(seat.number) == Status::FoundAsleep {
-            // It was, and is not: from here on it is the thread that says so.
-            seat.presumed_blocked.store(false, Relaxed);
-            shared.seats.unblock(seat.number);
-        }
-        if !shared.seats.block(seat.number, true) {
+        let State { schedule, stock } = &mut *state;
+        let Some(wake) = schedule.block(seat.number, &mut self.stage(stock, seat)) else {
             return false;
-        }
-        shared.crew.rest(seat.number);
-        self.take_back(&mut shared, seat);
-        let notice = self.relieve(&mut shared);
-        drop(shared);
+        };
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(state);
         self.notify(notice);
         true
     }
@@ -208,9 +185,9 @@ impl Engine {
             return;
         }
         seat.advance();
-        let mut shared = self.lock();
+        let mut state = self.lock();
         if !seat.left.load(Relaxed) {
-            shared.seats.unblock(seat.number);
+            state.schedule.unblock(seat.number);
         }
     }
 
@@ -220,84 +197,19 @@ impl Engine {
         if self.forked() {
             return;
         }
-        let mut shared = self.lock();
+        let mut state = self.lock();
         seat.presumed_blocked.store(false, Relaxed);
         if !seat.left.load(Relaxed) {
-            shared.seats.unblock(seat.number);
-        }
-    }
-
-    /// A seat has become free: another thread searches, if there may be something to find.
-    pub(super) fn relieve(&self, shared: &mut Shared) -> Option<Notice> {
-        let quiet = shared.ready.is_empty() && shared.recheck.is_empty();
-        if quiet && shared.seats.polling() > 0 {
-            return None;
-        }
-        match shared.seats.call() {
-            Some(seat) => Some(Self::notice(shared, seat)),
-            None => Self::look_after(shared),
+            state.schedule.unblock(seat.number);
         }
     }
 
     /// The calling thread goes off to user code: another one is called if it leaves too much
     /// behind, or looks after the port from now on.
-    pub(super) fn depart(&self, shared: &mut Shared) -> Option<Notice> {
-        let left = shared.ready.len();
-        if left > 0 && shared.seats.idle() > 0 && !shared.seats.has_room() {
-            self.glance(shared);
-        }
-        let many = shared.crew.is_worth_a_wake(left, shared.seats.at_work())
-            || (left > 0 && shared.ready.begins_with_post());
-        self.depart_calling(shared, many)
-    }
-
-    /// The calling thread goes off to user code, and calls another one if that is `wanted`.
-    #[inline]
-    pub(super) fn depart_calling(&self, shared: &mut Shared, wanted: bool) -> Option<Notice> {
-        if wanted && let Some(seat) = shared.seats.call() {
-            return Some(Self::notice(shared, seat));
-        }
-        Self::look_after(shared)
-    }
-
-    /// Makes sure that an idle thread looks after what running threads leave undone.
-    #[inline]
-    pub(super) fn look_after(shared: &mut Shared) -> Option<Notice> {
-        if shared.seats.idle() == 0
-            || Self::is_attended(shared)
-            || shared.seats.watching().is_some()
-        {
-            return None;
-        }
-        let seat = shared.seats.appoint()?;
-        shared.due = None;
-        shared.patient = true;
-        Some(Self::notice(shared, seat))
-    }
-
-    /// Whether somebody is in the kernel's wait, and nothing else is left to be done.
-    #[inline]
-    pub(super) fn is_attended(shared: &Shared) -> bool {
-        shared.seats.polling() > 0 && Self::is_quiet(shared)
-    }
-
-    /// Whether every packet found so far is being handled.
-    #[inline]
-    pub(super) fn is_quiet(shared: &Shared) -> bool {
-        shared.ready.is_empty() && shared.recheck.is_empty() && shared.loaded == 0
-    }
-
-    pub(super) fn notice(shared: &mut Shared, seat: SeatNumber) -> Notice {
-        shared.wakes += 1;
-        let polling = shared.seats.is_polling(seat);
-        let member = shared.members[seat].as_ref().expect("an idle seat has a member");
-        Notice { thread: Arc::clone(&member.thread), polling }
-    }
-
-    pub(super) fn notify_all(&self, notices: Vec<Notice>) {
-        for notice in notices {
-            self.notify(Some(notice));
-        }
+    pub(super) fn depart(&self, state: &mut State) -> Option<Notice> {
+        let State { schedule, stock } = state;
+        let wake = schedule.depart(&mut self.stage(stock, None));
+        wake.map(|wake| stock.notice(wake))
     }
 
     #[inline]
@@ -316,29 +228,6 @@ impl Engine {
         }
     }
 
-    /// Takes back what a seat was handed and has not looked at.
-    #[inline]
-    pub(super) fn take_back(&self, shared: &mut Shared, seat: &Seat) -> bool {
-        if seat.loaded.load(Relaxed) {
-            seat.loaded.store(false, Relaxed);
-            shared.loaded -= 1;
-        }
-        // Only under the lock is anything put there.
-        seat.chain.load(Relaxed) != NIL && self.take_chain_back(shared, seat)
-    }
-
-    #[inline(never)]
-    fn take_chain_back(&self, shared: &mut Shared, seat: &Seat) -> bool {
-        let head = seat.chain.swap(NIL, AcqRel);
-        if head == NIL {
-            return false;
-        }
-        let rest = Fifo::from_chain(&self.nodes, head);
-        shared.ready.prepend(&self.nodes, rest);
-        Self::tell_collectors(shared);
-        true
-    }
-
     /// The thread of `seat` does not want the packets that it has not looked at: they go back to
     /// the front of the queue.
     #[inline]
@@ -346,20 +235,31 @@ impl Engine {
         if seat.chain.load(Relaxed) == NIL || self.forked() {
             return;
         }
-        let mut shared = self.lock();
-        let notice =
-            if self.take_back(&mut shared, seat) { self.depart(&mut shared) } else { None };
-        drop(shared);
+        let mut state = self.lock();
+        let State { schedule, stock } = &mut *state;
+        let gave_back = schedule.take_back(seat.number, &mut self.stage(stock, seat));
+        let notice = if gave_back { self.depart(&mut state) } else { None };
+        drop(state);
         self.notify(notice);
     }
 
-    pub(super) fn take_back_all(&self, shared: &mut Shared) {
-        for number in 0..shared.members.len() {
-            let Some(member) = &shared.members[number] else { continue };
-            if shared.seats.status(number) != Status::Given {
-                let seat = Arc::clone(&member.seat);
-                self.take_back(shared, &seat);
+    /// What any thread was handed and has not looked at goes back to the front of the queue, except for
+    /// packets that are on their way.
+    pub(super) fn take_back_all(&self, state: &mut State) {
+        let State { schedule, stock } = state;
+        for number in 0..stock.members.len() {
+            if stock.members[number].is_some() && !schedule.is_given(number) {
+                schedule.take_back(number, &mut self.stage(stock, None));
             }
         }
+    }
+}
+
+impl Stock {
+    /// What it takes to wake a thread.
+    #[inline]
+    pub(super) fn notice(&self, wake: Wake) -> Notice {
+        let member = self.members[wake.seat].as_ref().expect("an idle seat has a member");
+        Notice { thread: Arc::clone(&member.thread), polling: wake.polling }
     }
 }

@@ -1,11 +1,10 @@
 //! Measures how long a thread has had its share of packets, and says how many it should take.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
+use super::Engine;
 use super::seat::Seat;
-use super::{Engine, Shared};
-use crate::state::advice::{AWAY, Advice, LOOK};
+use crate::state::schedule::{Advice, LOOK, nanoseconds};
 
 /// One share in so many is measured: a look at the clock costs as much as a packet.
 pub(super) const SAMPLED: u32 = 32;
@@ -14,10 +13,8 @@ impl Engine {
     /// As if every packet so far had taken so long: for models in which no time passes.
     #[cfg(test)]
     #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
-    pub(crate) fn expect(&self, packet: Duration) {
-        let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);
-        let mut shared = self.lock();
-        (0..100).for_each(|_| shared.crew.note(packet));
+    pub(crate) fn expect(&self, packet: std::time::Duration) {
+        self.lock().schedule.expect(packet);
     }
 
     /// `seat` has been handed so many packets.
@@ -28,12 +25,6 @@ impl Engine {
             seat.begun.store(nanoseconds(self.backend.now()), Relaxed);
             seat.share.store(u32::try_from(packets).unwrap_or(u32::MAX), Relaxed);
         }
-    }
-
-    /// What the threads of this port take at a time, if they cannot give it back, is changed by `how`.
-    pub(super) fn advise(&self, shared: &mut Shared, now: Duration, how: fn(&mut Advice, u64)) {
-        how(&mut shared.advice, nanoseconds(now));
-        self.advised.store(shared.advice.room(), Relaxed);
     }
 
     /// How many packets a thread takes at a time if it cannot give any back.
@@ -47,15 +38,13 @@ impl Engine {
         if self.forked() {
             return usize::MAX;
         }
-        let now = nanoseconds(self.backend.now());
-        if now < self.advise_at.load(Relaxed) {
+        let now = self.backend.now();
+        if nanoseconds(now) < self.advise_at.load(Relaxed) {
             return advised as usize;
         }
-        self.advise_at.store(now + LOOK, Relaxed);
-        let mut shared = self.lock();
-        let Shared { advice, crew, .. } = &mut *shared;
-        advice.look(now, || crew.absent(now, AWAY) > 0);
-        let advised = advice.room();
+        self.advise_at.store(nanoseconds(now) + LOOK, Relaxed);
+        let mut state = self.lock();
+        let advised = state.schedule.advise(now);
         self.advised.store(advised, Relaxed);
         advised as usize
     }
@@ -70,8 +59,4 @@ impl Engine {
         let took = nanoseconds(self.backend.now()).saturating_sub(begun);
         Some(took / u64::from(seat.share.load(Relaxed).max(1)))
     }
-}
-
-pub(super) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

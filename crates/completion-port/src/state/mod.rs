@@ -3,11 +3,9 @@
 //! Facts and times come in as arguments; what is to be done comes back as a value. The tables in
 //! ARCHITECTURE.md are the specification of [`slot`] and [`seats`]; the model checker runs both.
 
-pub(crate) mod advice;
 pub(crate) mod arena;
-pub(crate) mod crew;
 pub(crate) mod facts;
 pub(crate) mod queue;
-pub(crate) mod seats;
+pub(crate) mod schedule;
 pub(crate) mod slot;
 pub(crate) mod table;

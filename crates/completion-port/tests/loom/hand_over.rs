@@ -43,7 +43,7 @@ fn spawn<T: 'static>(
 
 /// Waits until so many threads are on the list of those to be released.
 fn until_idle(engine: &Engine, threads: usize) {
-    while engine.snapshot().idle != threads {
+    while engine.snapshot().threads.idle != threads {
         thread::yield_now();
     }
 }
@@ -51,7 +51,10 @@ fn until_idle(engine: &Engine, threads: usize) {
 #[track_caller]
 fn assert_nobody_counted(engine: &Engine) {
     let left = engine.snapshot();
-    assert_eq!((left.running, left.blocked, left.idle, left.queued), (0, 0, 0, 0));
+    assert_eq!(
+        (left.threads.running, left.threads.blocked, left.threads.idle, left.queued),
+        (0, 0, 0, 0)
+    );
 }
 
 /// The calling thread runs with a message; it is the one that may fall asleep.
@@ -104,8 +107,8 @@ fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
             fake.asleep.store(false, SeqCst);
             assert!(next(&engine, &seat).is_none());
             let now = engine.snapshot();
-            assert_eq!((now.running, now.blocked, now.queued), (1, 0, 0));
-            assert!(now.blocks_found > 0);
+            assert_eq!((now.threads.running, now.threads.blocked, now.queued), (1, 0, 0));
+            assert!(now.threads.blocks_found > 0);
             engine.leave(&seat);
             assert_nobody_counted(&engine);
         });
@@ -136,7 +139,7 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
             poster.join().unwrap();
             assert_eq!(mine + other.join().unwrap(), 1);
             assert_nobody_counted(&engine);
-            engine.snapshot().blocks_found
+            engine.snapshot().threads.blocks_found
         });
     }
 }
@@ -162,7 +165,7 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
             engine.close();
             assert_eq!(mine + other.join().unwrap(), 2);
             assert_nobody_counted(&engine);
-            engine.snapshot().blocks_found
+            engine.snapshot().threads.blocks_found
         });
     }
 }
@@ -201,7 +204,7 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             engine.close();
             other.join().unwrap();
             assert_nobody_counted(&engine);
-            engine.snapshot().blocks_found
+            engine.snapshot().threads.blocks_found
         });
     }
 }
@@ -235,7 +238,7 @@ fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
         others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(taken.load(SeqCst), 3);
         assert_nobody_counted(&engine);
-        engine.snapshot().blocks_found
+        engine.snapshot().threads.blocks_found
     });
 }
 

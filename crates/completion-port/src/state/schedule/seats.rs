@@ -31,6 +31,16 @@ pub(crate) enum Status {
     Given,
 }
 
+/// What is known of the thread of a seat.
+#[derive(Debug)]
+struct Place {
+    status: Status,
+    /// How often threads had come to wait when it last went off.
+    arrivals_before: u64,
+    /// When it last began to sleep in a wait, in beginnings.
+    since: u64,
+}
+
 /// The threads at one port.
 #[derive(Debug)]
 pub(crate) struct Seats {
@@ -40,16 +50,14 @@ pub(crate) struct Seats {
     running: usize,
     searching: usize,
     called: usize,
-    /// How often threads have come to wait, and how often until each thread last went off.
+    /// How often threads have come to wait.
     arrivals: u64,
-    arrivals_before: Vec<u64>,
     /// Threads that are blocked without having said so.
     presumed: usize,
-    statuses: Vec<Status>,
+    places: Vec<Place>,
     /// Who waits, the newest last.
     idle: Vec<SeatNumber>,
-    /// When each seat's thread last began to sleep in a wait: a number that counts such beginnings.
-    since: Vec<u64>,
+    /// How often threads have begun to sleep in a wait.
     beginnings: u64,
     /// Who is in the kernel's wait.
     polling: Vec<SeatNumber>,
@@ -66,11 +74,9 @@ impl Seats {
             searching: 0,
             called: 0,
             arrivals: 0,
-            arrivals_before: Vec::new(),
             presumed: 0,
-            statuses: Vec::new(),
+            places: Vec::new(),
             idle: Vec::new(),
-            since: Vec::new(),
             beginnings: 0,
             polling: Vec::new(),
             watching: None,
@@ -79,17 +85,15 @@ impl Seats {
 
     /// A place for one more thread.
     pub(crate) fn join(&mut self) -> SeatNumber {
-        let vacant = self.statuses.iter().position(|status| *status == Status::Vacant);
+        let vacant = self.places.iter().position(|place| place.status == Status::Vacant);
         let number = vacant.unwrap_or_else(|| {
-            self.statuses.push(Status::Vacant);
-            self.since.push(0);
-            self.arrivals_before.push(0);
+            self.places.push(Place { status: Status::Vacant, arrivals_before: 0, since: 0 });
             // So that going idle never allocates.
-            self.idle.reserve(self.statuses.len());
-            self.polling.reserve(self.statuses.len());
-            self.statuses.len() - 1
+            self.idle.reserve(self.places.len());
+            self.polling.reserve(self.places.len());
+            self.places.len() - 1
         });
-        self.statuses[number] = Status::Away;
+        self.places[number].status = Status::Away;
         self.seated += 1;
         number
     }
@@ -97,7 +101,7 @@ impl Seats {
     /// The thread of `seat` has gone for good.
     pub(crate) fn leave(&mut self, seat: SeatNumber) {
         self.stop_counting(seat);
-        self.statuses[seat] = Status::Vacant;
+        self.places[seat].status = Status::Vacant;
         self.seated -= 1;
         if self.watching == Some(seat) {
             self.watching = None;
@@ -106,11 +110,11 @@ impl Seats {
 
     #[inline]
     pub(crate) fn status(&self, seat: SeatNumber) -> Status {
-        self.statuses[seat]
+        self.places[seat].status
     }
 
     pub(crate) fn statuses(&self) -> impl Iterator<Item = (SeatNumber, Status)> + '_ {
-        self.statuses.iter().copied().enumerate()
+        self.places.iter().map(|place| place.status).enumerate()
     }
 
     /// Threads that are counted against the concurrency value.
@@ -138,7 +142,7 @@ impl Seats {
     /// The same without the thread of `seat`, which is in a wait.
     #[inline]
     pub(crate) fn others_at_work(&self, seat: SeatNumber) -> usize {
-        self.at_work() - usize::from(self.statuses[seat] == Status::Searching)
+        self.at_work() - usize::from(self.places[seat].status == Status::Searching)
     }
 
     /// Threads that could be released beside the one that asks, which is about to run itself.
@@ -148,7 +152,7 @@ impl Seats {
         if self.others_at_work(seat) + 1 >= self.limit {
             return 0;
         }
-        let me = usize::from(self.statuses[seat] == Status::Idle);
+        let me = usize::from(self.places[seat].status == Status::Idle);
         self.idle.len() - me
     }
 
@@ -161,9 +165,10 @@ impl Seats {
     #[inline]
     pub(crate) fn arrive(&mut self, seat: SeatNumber) -> bool {
         self.stop_counting(seat);
-        self.statuses[seat] = Status::Searching;
         self.searching += 1;
-        let others_came = self.arrivals != self.arrivals_before[seat];
+        let place = &mut self.places[seat];
+        place.status = Status::Searching;
+        let others_came = self.arrivals != place.arrivals_before;
         self.arrivals += 1;
         others_came
     }
@@ -175,7 +180,8 @@ impl Seats {
         if self.watching == Some(seat) {
             self.watching = None;
         }
-        match self.statuses[seat] {
+        let place = &mut self.places[seat];
+        match place.status {
             Status::Given => {}
             Status::Searching => {
                 self.searching -= 1;
@@ -183,8 +189,8 @@ impl Seats {
             }
             _ => self.running += 1,
         }
-        self.statuses[seat] = Status::Running;
-        self.arrivals_before[seat] = self.arrivals;
+        place.status = Status::Running;
+        place.arrivals_before = self.arrivals;
     }
 
     /// The thread of `seat` is told that there will be no more packets.
@@ -193,7 +199,7 @@ impl Seats {
         if self.watching == Some(seat) {
             self.watching = None;
         }
-        self.statuses[seat] = Status::Away;
+        self.places[seat].status = Status::Away;
     }
 
     /// Threads that were seen asleep without having said so, and may be awake again.
@@ -205,21 +211,22 @@ impl Seats {
     /// The thread of `seat` is about to sleep in the wait.
     #[inline]
     pub(crate) fn rest(&mut self, seat: SeatNumber) {
-        if self.statuses[seat] == Status::Searching {
-            self.statuses[seat] = Status::Idle;
+        let place = &mut self.places[seat];
+        if place.status == Status::Searching {
+            place.status = Status::Idle;
             self.searching -= 1;
-            self.idle.push(seat);
             self.beginnings += 1;
-            self.since[seat] = self.beginnings;
+            place.since = self.beginnings;
+            self.idle.push(seat);
         }
     }
 
     /// The thread of `seat` was called and is here now.
     pub(crate) fn answer(&mut self, seat: SeatNumber) {
-        if self.statuses[seat] == Status::Called {
+        if self.places[seat].status == Status::Called {
             self.called -= 1;
             self.searching += 1;
-            self.statuses[seat] = Status::Searching;
+            self.places[seat].status = Status::Searching;
         }
     }
 
@@ -236,7 +243,7 @@ impl Seats {
     pub(crate) fn call_anyway(&mut self) -> Option<SeatNumber> {
         let seat = self.idle.pop()?;
         self.called += 1;
-        self.statuses[seat] = Status::Called;
+        self.places[seat].status = Status::Called;
         Some(seat)
     }
 
@@ -248,7 +255,7 @@ impl Seats {
         }
         let seat = self.idle.pop()?;
         self.running += 1;
-        self.statuses[seat] = Status::Given;
+        self.places[seat].status = Status::Given;
         Some(seat)
     }
 
@@ -266,8 +273,8 @@ impl Seats {
     /// Whether everybody in the kernel's wait began to wait before the thread of `seat`, which is in a
     /// wait. The kernel releases who came to it last, which is then the newest here as well.
     pub(crate) fn is_newest_poller(&self, seat: SeatNumber) -> bool {
-        self.statuses[seat] != Status::Idle
-            || self.polling.iter().all(|other| self.since[*other] < self.since[seat])
+        self.places[seat].status != Status::Idle
+            || self.polling.iter().all(|other| self.places[*other].since < self.places[seat].since)
     }
 
     /// The thread of `seat` enters the kernel's wait.
@@ -293,16 +300,16 @@ impl Seats {
 
     /// Whether the thread of `seat` was taken off the list and is not here yet.
     pub(crate) fn is_awaited(&self, seat: SeatNumber) -> bool {
-        matches!(self.statuses[seat], Status::Called | Status::Given)
+        matches!(self.places[seat].status, Status::Called | Status::Given)
     }
 
     /// The thread of `seat`, which is in a wait, is here in the place of `absent`, which is awaited and
     /// goes back to where it was in the list.
-    pub(crate) fn stand_in(&mut self, seat: SeatNumber, absent: SeatNumber) {
+    pub(crate) fn adopt_wakeup(&mut self, seat: SeatNumber, absent: SeatNumber) {
         self.unlist(seat);
         self.searching -= 1;
-        self.statuses[seat] = std::mem::replace(&mut self.statuses[absent], Status::Idle);
-        let before = |other: &SeatNumber| self.since[*other] < self.since[absent];
+        self.places[seat].status = std::mem::replace(&mut self.places[absent].status, Status::Idle);
+        let before = |other: &SeatNumber| self.places[*other].since < self.places[absent].since;
         let place = self.idle.partition_point(before);
         self.idle.insert(place, absent);
     }
@@ -332,28 +339,28 @@ impl Seats {
 
     /// A running thread blocks. False if it is not counted anyway.
     pub(crate) fn block(&mut self, seat: SeatNumber, announced: bool) -> bool {
-        if self.statuses[seat] != Status::Running {
+        if self.places[seat].status != Status::Running {
             return false;
         }
         self.running -= 1;
         self.presumed += usize::from(!announced);
-        self.statuses[seat] = if announced { Status::Blocked } else { Status::FoundAsleep };
+        self.places[seat].status = if announced { Status::Blocked } else { Status::FoundAsleep };
         true
     }
 
     /// A blocked thread runs again; the limit may be exceeded by that.
     pub(crate) fn unblock(&mut self, seat: SeatNumber) {
-        let status = self.statuses[seat];
+        let status = self.places[seat].status;
         if matches!(status, Status::Blocked | Status::FoundAsleep) {
             self.presumed -= usize::from(status == Status::FoundAsleep);
             self.running += 1;
-            self.statuses[seat] = Status::Running;
+            self.places[seat].status = Status::Running;
         }
     }
 
     #[inline]
     fn stop_counting(&mut self, seat: SeatNumber) {
-        match self.statuses[seat] {
+        match self.places[seat].status {
             Status::Running | Status::Given => self.running -= 1,
             Status::Called => self.called -= 1,
             Status::Idle => {
@@ -368,14 +375,14 @@ impl Seats {
 
     #[inline]
     fn unlist(&mut self, seat: SeatNumber) {
-        if self.statuses[seat] == Status::Idle {
+        if self.places[seat].status == Status::Idle {
             if self.idle.last() == Some(&seat) {
                 self.idle.pop();
             } else {
                 self.idle.retain(|other| *other != seat);
             }
             self.searching += 1;
-            self.statuses[seat] = Status::Searching;
+            self.places[seat].status = Status::Searching;
         }
     }
 }

@@ -81,6 +81,16 @@ pub(crate) struct View {
     pub(crate) handed: u64,
 }
 
+/// What is known of the thread of a seat.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hand {
+    /// Since when it has been busy, and has always found more than one packet.
+    busy_since: Option<u64>,
+    /// When it last took packets, if there was another thread then, and another one at work or several
+    /// packets.
+    took_at: Option<u64>,
+}
+
 /// The policy of a port, guarded by its lock.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -91,14 +101,10 @@ pub(crate) struct Crew {
     limit: usize,
     /// How many threads come to work by the two rules.
     size: usize,
-    /// Since when the thread of each seat has been busy, and has always found more than one packet.
-    busy_since: Vec<Option<u64>>,
+    hands: Vec<Hand>,
     /// A packet that was left in the queue, by the number of packets that had been handed out when its turn
     /// has come, and when it was seen there.
     stands: Option<(u64, u64)>,
-    /// When the thread of each seat last took packets, if there was another thread then, and another one at
-    /// work or several packets.
-    took_at: Vec<Option<u64>>,
     /// When several threads were last at work and left something.
     busy_at: Option<u64>,
     trial: Trial,
@@ -142,9 +148,8 @@ impl Crew {
             packet: 8_000,
             limit,
             size: limit,
-            busy_since: Vec::new(),
+            hands: Vec::new(),
             stands: None,
-            took_at: Vec::new(),
             busy_at: None,
             trial: Trial::Pause { until: None },
             pause: PAUSES[0],
@@ -166,36 +171,33 @@ impl Crew {
 
     /// There is a seat of this number, whose thread is not at work.
     pub(crate) fn seat(&mut self, seat: usize) {
-        if self.busy_since.len() <= seat {
-            self.busy_since.resize(seat + 1, None);
-            self.took_at.resize(seat + 1, None);
+        if self.hands.len() <= seat {
+            self.hands.resize(seat + 1, Hand::default());
         }
-        self.busy_since[seat] = None;
-        self.took_at[seat] = None;
+        self.rest(seat);
     }
 
     /// The thread of `seat` is not at work: it has found nothing to do, or sleeps, or is gone.
     #[inline]
     pub(crate) fn rest(&mut self, seat: usize) {
-        self.busy_since[seat] = None;
-        self.took_at[seat] = None;
+        self.hands[seat] = Hand::default();
     }
 
     /// How many threads that are at work have not come back for longer than `least`, so that they are not
     /// expected to take anything soon.
     pub(crate) fn absent(&self, now: u64, least: u64) -> usize {
-        let is_absent = |took: &Option<u64>| took.is_some_and(|took| now > took + least);
-        self.took_at.iter().filter(|took| is_absent(took)).count()
+        let is_absent = |hand: &&Hand| hand.took_at.is_some_and(|took| now > took + least);
+        self.hands.iter().filter(is_absent).count()
     }
 
     /// When what the thread of `seat` took, if it took several packets, is to go to an idle one.
     pub(crate) fn overdue_at(&self, seat: usize) -> u64 {
-        self.took_at[seat].map_or(u64::MAX, |took| took + OVERDUE)
+        self.hands[seat].took_at.map_or(u64::MAX, |took| took + OVERDUE)
     }
 
     /// Whether it is. When a thread took it that was the only one is not known: from now on it is.
     pub(crate) fn is_overdue(&mut self, seat: usize, now: u64) -> bool {
-        self.took_at[seat].get_or_insert(now);
+        self.hands[seat].took_at.get_or_insert(now);
         now >= self.overdue_at(seat)
     }
 
@@ -235,7 +237,7 @@ impl Crew {
         let others = others - self.absent(now, OVERDUE).min(others);
         others >= self.size
             && self.standing(queued, others) <= SOON
-            && self.took_at[seat].is_some_and(|took| now.saturating_sub(took) <= SOON)
+            && self.hands[seat].took_at.is_some_and(|took| now.saturating_sub(took) <= SOON)
     }
 
     /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `polling` others and
@@ -259,36 +261,32 @@ impl Crew {
             && polling + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
-    /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where
-    /// time matters.
+    /// What the thread of `seat` takes, which is the only one that may run.
     #[inline]
-    pub(crate) fn divide(&mut self, seat: usize, view: View, now: impl FnOnce() -> u64) -> Portion {
-        if view.threads <= 1 {
-            // Not known, since it would cost a look at the clock.
-            self.took_at[seat] = None;
-            return Portion { packets: view.queued.min(view.room), call: false };
-        }
-        self.divide_among_several(seat, view, now)
+    pub(crate) fn take_alone(&mut self, seat: usize, queued: usize, room: usize) -> usize {
+        // When is not known, since it would cost a look at the clock.
+        self.hands[seat].took_at = None;
+        queued.min(room)
     }
 
-    fn divide_among_several(
-        &mut self,
-        seat: usize,
-        view: View,
-        now: impl FnOnce() -> u64,
-    ) -> Portion {
+    /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where time
+    /// matters.
+    pub(crate) fn divide(&mut self, seat: usize, view: View, now: impl FnOnce() -> u64) -> Portion {
         let View { queued, room, others, helpers, threads, handed } = view;
+        if threads <= 1 {
+            return Portion { packets: self.take_alone(seat, queued, room), call: false };
+        }
         let is_more = queued > 1;
         if !is_more {
-            self.busy_since[seat] = None;
+            self.hands[seat].busy_since = None;
             self.stands = None;
             if others == 0 {
-                self.took_at[seat] = None;
+                self.hands[seat].took_at = None;
                 return Portion { packets: queued.min(room), call: false };
             }
         }
         let now = now();
-        self.took_at[seat] = Some(now);
+        self.hands[seat].took_at = Some(now);
         // Of what is queued nothing falls to a thread that does not come back.
         let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
@@ -309,7 +307,7 @@ impl Crew {
             self.stands = None;
         }
         if portion.call {
-            self.busy_since[seat] = None;
+            self.hands[seat].busy_since = None;
         }
         portion
     }
@@ -361,7 +359,7 @@ impl Crew {
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
-        let since = *self.busy_since[seat].get_or_insert(now);
+        let since = *self.hands[seat].busy_since.get_or_insert(now);
         now.saturating_sub(since) >= long_enough
     }
 

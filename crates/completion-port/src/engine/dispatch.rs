@@ -1,0 +1,152 @@
+//! From what a thread was handed to the packets that its caller sees.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::seat::Seat;
+use super::{Engine, Token, token};
+use crate::interest::Events;
+use crate::state::queue::{Links, NIL, Node, POSTED};
+use crate::state::slot::{Slot, Turn};
+use crate::sync::AtomicU64;
+
+/// A packet whose turn has come. The caller owns what it names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taken<'e> {
+    /// The key is the caller's, in its cell, until it is put back.
+    Ready(&'e Slot, Token, Events),
+    /// The key is to be cloned, then [`Engine::cloned`] called.
+    Notified(Token, Events),
+    /// The message is to be moved out, then [`Engine::free_post`] called.
+    Posted(u32),
+    /// The key is to be moved out, then [`Engine::free`] called.
+    Removed(Token),
+    /// The key is to be dropped, then [`Engine::free`] called.
+    Gone(Token),
+}
+
+impl Engine {
+    /// The next packet of those that `seat` has been handed, if it is of the common kind: the number of
+    /// its slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
+    /// if none was taken: [`Engine::next`] goes on with it.
+    #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
+    #[inline(always)]
+    pub(crate) fn next_ready(&self, seat: &Seat) -> Result<(u32, &Slot, Events), Node> {
+        let node = seat.first();
+        if node & POSTED != 0 {
+            // A message, or none.
+            return Err(NIL);
+        }
+        let slot = self.slot(node);
+        if !seat.takes(node, &slot.link) {
+            return Err(NIL);
+        }
+        let events = slot.hand().ok_or(node)?;
+        count(&seat.counts.ready);
+        Ok((node, slot, events))
+    }
+
+    /// The next packet of those that `seat` has been handed, if it is a posted message: its cell. The
+    /// message is to be moved out, then [`Engine::free_post`] called.
+    #[inline]
+    pub(crate) fn next_posted(&self, seat: &Seat) -> Option<u32> {
+        let node = seat.first();
+        if node & POSTED == 0 || node == NIL {
+            return None;
+        }
+        let cell = node & !POSTED;
+        if !seat.takes(node, self.nodes.posts.at(cell)) {
+            return None;
+        }
+        count(&seat.counts.posted);
+        Some(cell)
+    }
+
+    /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
+    /// if it was taken already; `NIL` otherwise.
+    pub(crate) fn next(&self, seat: &Seat, first: Node) -> Option<Taken<'_>> {
+        self.next_by(seat, first, |_, slot| slot.take())
+    }
+
+    /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
+    /// calling thread's then.
+    pub(crate) fn next_by(
+        &self,
+        seat: &Seat,
+        mut first: Node,
+        mut turn: impl FnMut(u32, &Slot) -> Turn,
+    ) -> Option<Taken<'_>> {
+        loop {
+            let node = match std::mem::replace(&mut first, NIL) {
+                NIL => self.next_node(seat)?,
+                first => first,
+            };
+            if node & POSTED != 0 {
+                count(&seat.counts.posted);
+                return Some(Taken::Posted(node & !POSTED));
+            }
+            let slot = self.slot(node);
+            // Before its turn, behind which the slot may be given up at any time.
+            let name = token(node, slot.word().generation());
+            loop {
+                match turn(node, slot) {
+                    Turn::Held(events) => {
+                        count(&seat.counts.ready);
+                        return Some(Taken::Ready(slot, name, events));
+                    }
+                    Turn::Cloned(events) => {
+                        count(&seat.counts.notified);
+                        return Some(Taken::Notified(name, events));
+                    }
+                    Turn::Check if self.check_one(node) => {}
+                    last => match self.end_turn(seat, name, last) {
+                        // The turn has called user code that forked, and this is the child: what is behind
+                        // the node is the parent's.
+                        None if self.forked() => return None,
+                        None => break,
+                        taken => return taken,
+                    },
+                }
+            }
+        }
+    }
+
+    /// What there is for the caller in a turn that is not about what is ready.
+    #[cold]
+    fn end_turn(&self, seat: &Seat, name: Token, turn: Turn) -> Option<Taken<'_>> {
+        match turn {
+            Turn::Removed => {
+                count(&seat.counts.removed);
+                Some(Taken::Removed(name))
+            }
+            Turn::Gone => Some(Taken::Gone(name)),
+            Turn::Collect => {
+                self.announce_collected();
+                None
+            }
+            // Given back, by the turn or by the check.
+            _ => None,
+        }
+    }
+
+    /// Takes the first node off what `seat` has been handed.
+    fn next_node(&self, seat: &Seat) -> Option<Node> {
+        if seat.presumed_blocked.load(Relaxed) {
+            self.awake(seat);
+        }
+        loop {
+            let node = match seat.chain.load(Acquire) {
+                NIL => return None,
+                node => node,
+            };
+            if seat.takes(node, self.nodes.link(node)) {
+                return Some(node);
+            }
+        }
+    }
+}
+
+#[inline]
+fn count(counter: &AtomicU64) {
+    // Only the seat's own thread writes it.
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}

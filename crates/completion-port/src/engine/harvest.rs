@@ -1,0 +1,320 @@
+//! Asking the kernel for edges, with and without sleeping there; and the replacement of kernel sets that are
+//! full of what is no longer registered.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use super::seat::Seat;
+use super::{Engine, State, Stock, token, token_parts};
+use crate::state::facts::{Edge, Probe};
+use crate::state::queue::{Fifo, Node, Row};
+use crate::state::schedule::{Query, USUAL_EDGES};
+use crate::state::slot::{Delivery, Next};
+use crate::sync::{MutexGuard, barrier_behind_exchange};
+use crate::trace::trace;
+
+/// What a thread brings to a wait: room to work in.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(super) edges: Vec<Edge>,
+    pub(super) probes: Vec<Probe>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) queries: Vec<Query>,
+    /// The kernel had as many edges as there was room for when it was last asked: it may have more.
+    pub(super) is_filled: bool,
+}
+
+/// Edges that a thread that is alone asks the kernel for at once, at most.
+const MOST_EDGES: usize = 1024;
+
+/// Edges of given-up registrations before the kernel's set is thought to be full of them.
+const STALE_EDGES: usize = 1024;
+
+/// What it takes to harvest a set, more or less.
+const MOMENT: Duration = Duration::from_micros(50);
+
+impl Scratch {
+    /// The usual room.
+    pub(crate) fn new() -> Self {
+        Self::with_room(USUAL_EDGES)
+    }
+
+    /// Room for so many edges at once.
+    pub(crate) fn with_room(edges: usize) -> Self {
+        Self {
+            edges: Vec::with_capacity(edges),
+            probes: Vec::with_capacity(edges),
+            nodes: Vec::with_capacity(edges),
+            queries: Vec::new(),
+            is_filled: false,
+        }
+    }
+
+    /// Makes room for twice as many edges, if that is not too many.
+    pub(super) fn grow(&mut self) {
+        let wanted = (2 * self.edges.capacity()).min(MOST_EDGES);
+        self.edges.clear();
+        self.edges.reserve_exact(wanted);
+    }
+
+    /// Makes the room for edges the usual one.
+    #[cold]
+    fn shrink(&mut self) {
+        self.edges.clear();
+        self.edges.shrink_to(USUAL_EDGES);
+    }
+}
+
+/// What the kernel has reported: the nodes that the calling thread owns by that, how many edges were of
+/// registrations that have ended, and whether a wake has been used up.
+pub(super) struct Harvest {
+    pub(super) ready: Fifo,
+    pub(super) recheck: Fifo,
+    pub(super) strays: usize,
+    pub(super) woken: bool,
+}
+
+/// A thread sleeps in the kernel's wait, for at most so long (`None`: no limit).
+#[derive(Clone, Copy)]
+struct Sleep(Option<Duration>);
+
+impl Stock {
+    /// Whether most of what the kernel's sets report is of registrations that have ended.
+    pub(super) fn is_full_of_strays(&self) -> bool {
+        self.stale > STALE_EDGES.max(self.slots.in_use())
+    }
+
+    /// The set is being harvested.
+    pub(super) fn begin_harvest(&mut self, set: usize) {
+        self.harvesting[set] = true;
+        self.harvests += 1;
+    }
+
+    /// What a harvest of this set has brought is queued.
+    #[inline]
+    pub(super) fn end_harvest(&mut self, engine: &Engine, set: usize, harvest: Harvest) {
+        let Harvest { ready, recheck, strays, woken: _ } = harvest;
+        self.harvesting[set] = false;
+        self.stale += strays;
+        self.ready.append(&engine.nodes, ready);
+        self.recheck.append(&engine.nodes, recheck);
+        self.tell_collectors();
+    }
+}
+
+impl Engine {
+    /// Asks the kernel for edges without waiting, and without the lock. Of several sets that no thread
+    /// harvests, `all` of them or the next one: where many threads run, each asks in its turn.
+    pub(super) fn ask<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        all: bool,
+    ) -> MutexGuard<'e, State> {
+        scratch.is_filled = false;
+        let sets = self.harvests.len();
+        let first = state.stock.next_set;
+        for set in (first..first + sets).map(|set| set % sets) {
+            // Of a single set each edge goes to one of those that ask.
+            if sets > 1 && state.stock.harvesting[set] {
+                continue;
+            }
+            state.stock.next_set = (set + 1) % sets;
+            state = self.look(state, seat, scratch, set, None);
+            if !all {
+                break;
+            }
+        }
+        state
+    }
+
+    /// Enters the kernel's wait, for at most `timeout`, without the lock.
+    pub(super) fn doze<'e>(
+        &'e self,
+        state: MutexGuard<'e, State>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, State> {
+        scratch.is_filled = false;
+        if self.harvests.len() == 1 {
+            return self.look(state, seat, scratch, 0, Some(Sleep(timeout)));
+        }
+        self.doze_by_several_sets(state, seat, scratch, timeout)
+    }
+
+    #[inline(never)]
+    fn doze_by_several_sets<'e>(
+        &'e self,
+        state: MutexGuard<'e, State>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, State> {
+        drop(state);
+        let ready = self.backend.doze(timeout);
+        let mut state = self.lock();
+        state.schedule.end_polling(seat.number);
+        self.note_poll(&mut state, seat);
+        let mut in_vain = ready != 0;
+        for set in (0..self.harvests.len()).filter(|set| ready & 1 << set != 0) {
+            if !state.stock.harvesting[set] {
+                in_vain = false;
+                state = self.look(state, seat, scratch, set, None);
+            }
+        }
+        if in_vain {
+            // What is there is being harvested, and is found again until that is done.
+            state = self.sleep(state, seat, |thread| thread.park(Some(MOMENT)));
+        }
+        state
+    }
+
+    /// Asks the kernel for the edges of one set, without the lock; if there is only that one, the thread may
+    /// `sleep` there. Of several sets each is asked by one thread at a time, which the caller has made sure of.
+    fn look<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        set: usize,
+        sleep: Option<Sleep>,
+    ) -> MutexGuard<'e, State> {
+        let State { schedule, stock } = &mut *state;
+        stock.begin_harvest(set);
+        // One thread replaces the sets; until it has, no other one sleeps there.
+        let is_full = !stock.rebuilding && stock.is_full_of_strays();
+        stock.rebuilding |= is_full;
+        if scratch.edges.capacity() > USUAL_EDGES && schedule.may_run() > 1 {
+            scratch.shrink();
+        }
+        drop(state);
+        if is_full {
+            self.replace_sets();
+        }
+        let timeout = sleep.map_or(Some(Duration::ZERO), |Sleep(timeout)| timeout);
+        let harvest = self.harvest(set, scratch, timeout);
+        let mut state = self.lock();
+        if self.harvests.len() == 1 {
+            if sleep.is_some() {
+                state.schedule.end_polling(seat.number);
+            }
+            self.note_poll(&mut state, seat);
+        }
+        let woken = harvest.woken;
+        state.stock.end_harvest(self, set, harvest);
+        if woken { self.answer_wake(state, seat) } else { state }
+    }
+
+    /// The thread of `seat` knows what the kernel has to report.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn note_poll(&self, state: &mut State, seat: &Seat) {
+        let State { schedule, stock } = state;
+        if let Some((watchdog, late)) = schedule.polled(seat.number, &self.stage(stock, seat))
+            && let Some(member) = &stock.members[watchdog]
+        {
+            member.thread.postpone(late);
+        }
+    }
+
+    /// A wake has brought the thread of `seat` out of the kernel's wait.
+    #[inline(never)]
+    fn answer_wake<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State>,
+        seat: &Seat,
+    ) -> MutexGuard<'e, State> {
+        let State { schedule, stock } = &mut *state;
+        let is_another_due = schedule.woken(seat.number, &mut self.stage(stock, seat));
+        if !is_another_due {
+            return state;
+        }
+        drop(state);
+        self.backend.wake();
+        self.lock()
+    }
+
+    /// Asks the kernel for the edges of one set, without the lock, and notes each in its slot.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(super) fn harvest(
+        &self,
+        set: usize,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> Harvest {
+        // Whoever arms a slot after having read from its descriptor must either see this number, or
+        // have read before the kernel looks.
+        let number = &self.harvests[set];
+        let harvest = number.fetch_add(1, SeqCst).wrapping_add(1);
+        barrier_behind_exchange();
+        let woken = self.backend.harvest(set, &mut scratch.edges, timeout);
+        let found = scratch.edges.len() + usize::from(woken);
+        scratch.is_filled |= found >= scratch.edges.capacity();
+        let mut ready = Row::new();
+        let mut recheck = Row::new();
+        let mut strays = 0;
+        for edge in &scratch.edges {
+            let (index, generation) = token_parts(edge.token);
+            let Some(slot) = self.nodes.slots.find(index) else {
+                strays += 1;
+                continue;
+            };
+            let newest = || number.load(SeqCst);
+            if slot.queue(generation, edge.facts, harvest, newest) {
+                ready.push(index, &slot.link);
+                continue;
+            }
+            match slot.deliver(generation, edge.facts, harvest, newest) {
+                Delivery::Noted(Next::Queue) => ready.push(index, &slot.link),
+                Delivery::Noted(Next::Recheck) => recheck.push(index, &slot.link),
+                Delivery::Noted(_) => {}
+                Delivery::Stale => strays += 1,
+            }
+        }
+        Harvest { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
+    }
+
+    /// The kernel's sets are full of strays.
+    #[cold]
+    fn replace_sets(&self) {
+        let rebuilt = self.rebuild();
+        let mut state = self.lock();
+        let stock = &mut state.stock;
+        stock.rebuilding = false;
+        // Also if the sets could not be replaced: tried again after as many more.
+        stock.stale = 0;
+        stock.rebuilds += u64::from(rebuilt);
+        drop(state);
+        // The calling thread is about to harvest, and counts as doing so: a subscriber's panic must not
+        // get in between.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            trace!(
+                port = self.number,
+                replaced = rebuilt,
+                "the kernel's set was full of stale entries"
+            );
+        }));
+    }
+
+    /// Replaces the kernel's set by one that has only the live registrations.
+    #[cold]
+    fn rebuild(&self) -> bool {
+        let highest = self.lock().stock.slots.highest();
+        let _alone = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut live = (0..highest).filter_map(|index| {
+            let slot = self.nodes.slots.find(index)?;
+            let word = slot.word();
+            let wanted = word.is_live() && !word.is_removing();
+            // A number that was closed and given out again is not this registration's any more.
+            let wanted = wanted && (!word.is_borrowed() || self.backend.watches(slot.descriptor()));
+            wanted.then(|| (slot.descriptor(), token(index, word.generation())))
+        });
+        // Refused for want of a descriptor or of memory: the old set goes on, stale edges included.
+        self.backend.rebuild(&mut live).is_ok()
+    }
+}

@@ -1,0 +1,160 @@
+//! What the schedule sees of this port.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::time::Duration;
+
+use super::seat::Seat;
+use super::{Engine, Phase, Stock};
+use crate::detection::BlockDetection;
+use crate::state::facts::Presence;
+use crate::state::queue::{Fifo, Links, NIL};
+use crate::state::schedule::{Scene, SeatNumber};
+
+/// The port, as the thread of a seat sees it that has the lock.
+pub(super) struct Stage<'a> {
+    engine: &'a Engine,
+    stock: &'a mut Stock,
+    /// The thread's own seat. One that has none takes nothing.
+    own: Option<&'a Seat>,
+}
+
+impl Engine {
+    #[inline]
+    pub(super) fn stage<'a>(
+        &'a self,
+        stock: &'a mut Stock,
+        own: impl Into<Option<&'a Seat>>,
+    ) -> Stage<'a> {
+        Stage { engine: self, stock, own: own.into() }
+    }
+
+    /// What `seat` was handed and its thread has not looked at goes back to the front of the queue. False if
+    /// there was nothing.
+    #[inline]
+    pub(super) fn take_chain_back(&self, stock: &mut Stock, seat: &Seat) -> bool {
+        // Only under the lock is anything put there.
+        seat.chain.load(Relaxed) != NIL && self.take_links_back(stock, seat)
+    }
+
+    #[inline(never)]
+    fn take_links_back(&self, stock: &mut Stock, seat: &Seat) -> bool {
+        let head = seat.chain.swap(NIL, AcqRel);
+        if head == NIL {
+            return false;
+        }
+        let rest = Fifo::from_chain(&self.nodes, head);
+        stock.ready.prepend(&self.nodes, rest);
+        stock.tell_collectors();
+        true
+    }
+}
+
+impl Stage<'_> {
+    fn seat(&self, seat: SeatNumber) -> &Seat {
+        &self.stock.members[seat].as_ref().expect("a thread at the port is a member").seat
+    }
+}
+
+impl Scene for Stage<'_> {
+    #[inline]
+    fn now(&self) -> Duration {
+        self.engine.backend.now()
+    }
+
+    #[inline]
+    fn ready(&self) -> usize {
+        self.stock.ready.len()
+    }
+
+    #[inline]
+    fn begins_with_post(&self) -> bool {
+        self.stock.ready.begins_with_post()
+    }
+
+    #[inline]
+    fn unchecked(&self) -> usize {
+        self.stock.recheck.len()
+    }
+
+    #[inline]
+    fn posts(&self) -> usize {
+        self.stock.posts.in_use()
+    }
+
+    #[inline]
+    fn registered(&self) -> usize {
+        self.stock.slots.in_use()
+    }
+
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.stock.is_over()
+    }
+
+    #[inline]
+    fn takes_edges(&self) -> bool {
+        matches!(self.stock.phase, Phase::Open | Phase::ShuttingDown)
+    }
+
+    #[inline]
+    fn sets(&self) -> usize {
+        self.engine.harvests.len()
+    }
+
+    #[inline]
+    fn is_replacing(&self) -> bool {
+        self.stock.rebuilding
+    }
+
+    fn is_full_of_strays(&self) -> bool {
+        self.stock.is_full_of_strays()
+    }
+
+    fn detects(&self) -> bool {
+        self.engine.detection != BlockDetection::Announced
+    }
+
+    fn progress(&self, seat: SeatNumber) -> u32 {
+        self.seat(seat).progress()
+    }
+
+    fn presence(&self, seat: SeatNumber) -> Option<Presence> {
+        self.stock.members[seat].as_ref().and_then(|member| member.thread.glance())
+    }
+
+    fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool) {
+        self.seat(seat).presumed_blocked.store(asleep, Relaxed);
+    }
+
+    #[inline]
+    fn take(&mut self, packets: usize) {
+        let Some(own) = self.own else { return };
+        let chain = self.stock.ready.split(&self.engine.nodes, packets);
+        self.engine.begin_share(own, chain.len());
+        own.chain.store(chain.into_chain(), Release);
+    }
+
+    #[inline]
+    fn give(&mut self, seat: SeatNumber) {
+        let nodes = &self.engine.nodes;
+        let first = self.stock.ready.pop(nodes).expect("the queue is not empty");
+        nodes.link(first).store(NIL, Relaxed);
+        self.seat(seat).chain.store(first, Release);
+    }
+
+    fn take_back(&mut self, seat: SeatNumber) -> bool {
+        let Some(member) = &self.stock.members[seat] else { return false };
+        let seat = std::sync::Arc::clone(&member.seat);
+        self.engine.take_chain_back(self.stock, &seat)
+    }
+
+    fn adopt(&mut self, from: SeatNumber) {
+        let Some(own) = self.own else { return };
+        // Nothing, unless the thread was handed a packet.
+        own.chain.store(self.seat(from).chain.swap(NIL, AcqRel), Release);
+    }
+
+    fn advise(&mut self, room: u32) {
+        self.engine.advised.store(room, Relaxed);
+    }
+}

@@ -1,0 +1,747 @@
+//! Which thread does what: the one place that decides which thread takes packets, how the others sleep, which
+//! one is woken, and which one looks after the port.
+//!
+//! Nothing here calls the system or sleeps. Each thing that happens at the port is a method of
+//! [`Schedule`], called with the port's lock held; what the schedule has to know of the port it asks its
+//! [`Scene`]; what is to be done comes back as a value. A thread in a wait asks [`Schedule::next`] again and
+//! again, and does what that says.
+
+mod advice;
+mod crew;
+mod seats;
+mod sleepers;
+mod watchdog;
+
+use std::time::Duration;
+
+use self::advice::AWAY;
+pub(crate) use self::advice::{Advice, LOOK};
+use self::crew::{Crew, Portion, View};
+use self::seats::Seats;
+pub(crate) use self::seats::{SeatNumber, Status};
+use self::sleepers::Sleepers;
+use self::watchdog::{STUCK, Watchdog};
+use super::facts::Presence;
+
+/// What the schedule sees of a port, and does to its queue. No method calls the system, except that the clock
+/// may be read.
+pub(crate) trait Scene {
+    /// The time by the clock of the back end.
+    fn now(&self) -> Duration;
+
+    /// Packets in the queue.
+    fn ready(&self) -> usize;
+
+    /// Whether the first of them was posted.
+    fn begins_with_post(&self) -> bool;
+
+    /// Registrations that the kernel has to be asked about before they can be queued.
+    fn unchecked(&self) -> usize;
+
+    /// Cells that hold a posted message, or have not been given back yet.
+    fn posts(&self) -> usize;
+
+    /// Registrations.
+    fn registered(&self) -> usize;
+
+    /// Whether the port has ended: no wait brings anything any more.
+    fn is_over(&self) -> bool;
+
+    /// Whether the port still takes what the kernel reports.
+    fn takes_edges(&self) -> bool;
+
+    /// Over how many kernel sets the registrations are spread.
+    fn sets(&self) -> usize;
+
+    /// Whether the kernel's sets are being replaced; and whether they should be, since most of what they
+    /// report is of registrations that have ended.
+    fn is_replacing(&self) -> bool;
+    fn is_full_of_strays(&self) -> bool;
+
+    /// Whether threads that sleep without saying so are to be found.
+    fn detects(&self) -> bool;
+
+    /// A number that moves on with each packet and each wait of the thread of `seat`.
+    fn progress(&self, seat: SeatNumber) -> u32;
+
+    /// Whether the thread of `seat` sleeps, as far as that can be told without a call.
+    fn presence(&self, seat: SeatNumber) -> Option<Presence>;
+
+    /// The thread of `seat` is thought to be asleep from now on, or awake.
+    fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool);
+
+    /// Puts so many packets of the queue into the hands of the thread in whose wait this is.
+    fn take(&mut self, packets: usize);
+
+    /// Puts the first packet of the queue into the hands of the idle thread of `seat`.
+    fn give(&mut self, seat: SeatNumber);
+
+    /// What the thread of `seat` was handed and has not come to goes back to the front of the queue. False
+    /// if there was nothing.
+    fn take_back(&mut self, seat: SeatNumber) -> bool;
+
+    /// A thread that cannot give packets back takes at most so many at a time from now on.
+    fn advise(&mut self, room: u32);
+
+    /// What the thread of `from` was handed while it slept goes to the thread in whose wait this is.
+    fn adopt(&mut self, from: SeatNumber);
+}
+
+/// Edges that the kernel is asked for at once where several threads may run, which would wait for each other's,
+/// and at first by one that is alone.
+pub(crate) const USUAL_EDGES: usize = 64;
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// The thread has been handed packets.
+    Packets,
+    /// The time is over.
+    TimedOut,
+    /// The port is closed and nothing is left in it.
+    Closed,
+}
+
+/// What a thread in a wait does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It returns to its caller, and wakes another thread if there is one for it to wake.
+    Return(Waited, Option<Wake>),
+    /// It asks the kernel about registrations that are only remembered.
+    Check,
+    /// It asks the kernel for edges without waiting: `all` sets, or the next one; after having made room for
+    /// more edges at once, if it is to `grow`.
+    Ask { all: bool, grow: bool },
+    /// It asks the system about another thread, and passes the answer to [`Schedule::answer`].
+    Query(Query),
+    /// It sleeps in the kernel's wait for edges, for at most so long.
+    Poll(Option<Duration>),
+    /// It sleeps until another thread wakes it, for at most so long.
+    Park(Option<Duration>),
+    /// It sleeps until another thread wakes it, or until a time that other threads may put off, but not
+    /// beyond `last`.
+    Nap { until: Duration, last: Option<Duration> },
+}
+
+/// Another thread to be woken once the lock is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Wake {
+    pub(crate) seat: SeatNumber,
+    /// It sleeps in the kernel's wait; otherwise it is parked.
+    pub(crate) polling: bool,
+}
+
+/// A question to the system about the thread of `seat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Query {
+    pub(crate) seat: SeatNumber,
+    /// It runs and has not moved on from this; otherwise it was found asleep.
+    pub(crate) stuck_at: Option<u32>,
+}
+
+/// What a thread remembers during a wait.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    me: SeatNumber,
+    room: usize,
+    deadline: Option<Duration>,
+    /// It has come, and looks after the port first.
+    is_new: bool,
+    /// It was called to search, and has found nothing so far.
+    called: bool,
+    /// It leaves the port to those at work.
+    rests: bool,
+    /// The number of questions to the kernel when it came, or last began anew.
+    asked: u32,
+    /// How often it asked once more for what there was no room for.
+    further: usize,
+    looking: Looking,
+}
+
+impl Turn {
+    /// The thread of `me` comes to wait for at most `room` packets, until `deadline` (`None`: no limit).
+    #[inline]
+    pub(crate) fn new(me: SeatNumber, room: usize, deadline: Option<Duration>) -> Self {
+        Self {
+            me,
+            room,
+            deadline,
+            is_new: false,
+            called: false,
+            rests: false,
+            asked: 0,
+            further: 0,
+            looking: Looking::No,
+        }
+    }
+}
+
+/// How far a thread is that looks after the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looking {
+    No,
+    /// It asks about threads that do not move, then goes on with what follows a look.
+    Stuck {
+        now: Duration,
+        is_first: bool,
+        asks: bool,
+    },
+    /// It asks about threads that were found asleep, then ends the look.
+    Asleep {
+        now: Duration,
+        is_first: bool,
+    },
+    /// The same before packets are handed out; nothing follows.
+    BeforeTaking,
+}
+
+/// The threads of a port, and what decides about them.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    seats: Seats,
+    crew: Crew,
+    advice: Advice,
+    watchdog: Watchdog,
+    sleepers: Sleepers,
+    /// Seats whose threads were handed several packets, and may still have some.
+    loaded: Vec<bool>,
+    loads: usize,
+    /// How often the kernel was asked for edges; wraps.
+    asked: u32,
+    /// Packets handed out so far.
+    handed: u64,
+    wakes: u64,
+    spurious: u64,
+}
+
+/// Numbers for statistics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) running: usize,
+    pub(crate) idle: usize,
+    pub(crate) blocked: usize,
+    pub(crate) wakes: u64,
+    pub(crate) spurious: u64,
+    pub(crate) blocks_found: u64,
+}
+
+impl Schedule {
+    /// That of a port which lets `limit` threads run at once. `begin` is where counters that wrap begin.
+    pub(crate) fn new(limit: usize, begin: u32) -> Self {
+        Self {
+            seats: Seats::new(limit),
+            crew: Crew::new(limit),
+            advice: Advice::new(),
+            watchdog: Watchdog::default(),
+            sleepers: Sleepers::default(),
+            loaded: Vec::new(),
+            loads: 0,
+            asked: begin,
+            handed: 0,
+            wakes: 0,
+            spurious: 0,
+        }
+    }
+
+    // ---- what threads do ----
+
+    /// A thread takes a seat. It counts as one that has moved on from `progress` when it next does anything.
+    pub(crate) fn join(&mut self, is_observed: bool, progress: u32) -> SeatNumber {
+        let seat = self.seats.join();
+        if self.loaded.len() <= seat {
+            self.loaded.resize(seat + 1, false);
+        }
+        self.watchdog.seat(seat, progress);
+        self.crew.seat(seat);
+        self.sleepers.seat(seat);
+        if is_observed {
+            self.sleepers.observe(seat);
+        }
+        seat
+    }
+
+    /// The thread of `seat` has gone for good; what it had not come to is in the queue again.
+    pub(crate) fn leave(&mut self, seat: SeatNumber, scene: &impl Scene) -> Option<Wake> {
+        self.unload(seat);
+        self.sleepers.seat(seat);
+        self.seats.leave(seat);
+        self.crew.rest(seat);
+        self.relieve(scene)
+    }
+
+    /// The thread of `turn` comes to wait, and has nothing in its hands: what was left has been taken back.
+    /// `packet` is what each of its packets took, if that was measured, in nanoseconds.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(crate) fn arrive(
+        &mut self,
+        turn: &mut Turn,
+        packet: Option<u64>,
+        queries: &mut Vec<Query>,
+        scene: &mut impl Scene,
+    ) {
+        if let Some(packet) = packet {
+            self.crew.note(packet);
+        }
+        self.unload(turn.me);
+        turn.rests = self.seats.arrive(turn.me);
+        if self.loads > 0 {
+            // A thread has a share that it may be stuck with, and perhaps none is idle to watch. Most
+            // likely it was preempted, which would last for a millisecond or more.
+            let now = scene.now();
+            if self.watchdog.is_stale(now, STUCK) {
+                turn.is_new = true;
+                self.begin_look(turn, now, queries, scene);
+                return;
+            }
+        }
+        self.begin(turn, scene);
+    }
+
+    /// The port has been looked after. The thread leaves it to those at work if others have come since it
+    /// went off, and if they soon come again.
+    #[inline]
+    fn begin(&self, turn: &mut Turn, scene: &impl Scene) {
+        turn.asked = self.asked;
+        if turn.rests {
+            let queued = scene.ready() + scene.unchecked();
+            let others = self.seats.others_at_work(turn.me);
+            turn.rests = scene.posts() == 0
+                && self.crew.leaves(turn.me, queued, others, || nanoseconds(scene.now()));
+        }
+    }
+
+    /// The thread of `seat` says that it is about to block. `None` if it is not counted anyway; otherwise
+    /// what it had not come to is in the queue again.
+    pub(crate) fn block(
+        &mut self,
+        seat: SeatNumber,
+        scene: &mut impl Scene,
+    ) -> Option<Option<Wake>> {
+        if self.seats.status(seat) == Status::FoundAsleep {
+            // It was, and is not: from here on it is the thread that says so.
+            self.found_awake(seat, scene);
+        }
+        if !self.seats.block(seat, true) {
+            return None;
+        }
+        self.crew.rest(seat);
+        self.take_back(seat, scene);
+        Some(self.relieve(scene))
+    }
+
+    /// The thread of `seat` blocks no longer.
+    pub(crate) fn unblock(&mut self, seat: SeatNumber) {
+        self.seats.unblock(seat);
+    }
+
+    /// Whether the thread of `seat` is counted as one that runs.
+    pub(crate) fn is_running(&self, seat: SeatNumber) -> bool {
+        self.seats.status(seat) == Status::Running
+    }
+
+    /// Whether the thread of `seat` was handed a packet while it slept, and has not woken up yet.
+    pub(crate) fn is_given(&self, seat: SeatNumber) -> bool {
+        self.seats.status(seat) == Status::Given
+    }
+
+    /// What the thread of `seat` was handed and has not come to goes back to the front of the queue.
+    #[inline]
+    pub(crate) fn take_back(&mut self, seat: SeatNumber, scene: &mut impl Scene) -> bool {
+        self.unload(seat);
+        scene.take_back(seat)
+    }
+
+    #[inline]
+    fn unload(&mut self, seat: SeatNumber) {
+        if self.loaded[seat] {
+            self.loaded[seat] = false;
+            self.loads -= 1;
+        }
+    }
+
+    // ---- what happens to the queue ----
+
+    /// A packet was put at the end of the queue by a thread that does not take it.
+    #[inline]
+    pub(crate) fn queued(&mut self, scene: &mut impl Scene) -> Option<Wake> {
+        if !self.seats.has_room() && self.seats.idle() > 0 {
+            self.scan(scene);
+        }
+        if self.seats.presumed_blocked() > 0 {
+            // A thread that was found asleep may run again. The one that comes for the packet looks first.
+            return self.call().or_else(|| self.look_after(scene));
+        }
+        match self.seats.give() {
+            Some(seat) => {
+                scene.give(seat);
+                self.handed += 1;
+                Some(self.wake(seat))
+            }
+            None => self.look_after(scene),
+        }
+    }
+
+    /// Something that has to be checked was left to the next wait, or packets were left in the queue for
+    /// which no wake is worth it.
+    #[inline]
+    pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
+        if self.seats.idle() == 0 || self.is_attended(scene) || self.seats.watching().is_some() {
+            return None;
+        }
+        let seat = self.seats.appoint()?;
+        self.watchdog.is_appointed(true);
+        Some(self.wake(seat))
+    }
+
+    /// The calling thread goes off to user code, and calls another one if it leaves too much behind.
+    pub(crate) fn depart(&mut self, scene: &mut impl Scene) -> Option<Wake> {
+        let left = scene.ready();
+        if left > 0 && self.seats.idle() > 0 && !self.seats.has_room() {
+            self.scan(scene);
+        }
+        let is_much = self.crew.is_worth_a_wake(left, self.seats.at_work());
+        self.depart_calling(is_much || left > 0 && scene.begins_with_post(), scene)
+    }
+
+    /// The calling thread goes off to user code, and calls another one if that is `wanted`.
+    #[inline]
+    pub(crate) fn depart_calling(&mut self, wanted: bool, scene: &impl Scene) -> Option<Wake> {
+        let called = if wanted { self.call() } else { None };
+        called.or_else(|| self.look_after(scene))
+    }
+
+    /// The port has ended: the next one of the threads that still wait.
+    pub(crate) fn dismiss(&mut self) -> Option<Wake> {
+        let seat = self.seats.call_anyway()?;
+        Some(self.wake(seat))
+    }
+
+    /// A seat has become free: another thread searches, if there may be something to find.
+    fn relieve(&mut self, scene: &impl Scene) -> Option<Wake> {
+        let is_quiet = scene.ready() == 0 && scene.unchecked() == 0;
+        if is_quiet && self.seats.polling() > 0 {
+            return None;
+        }
+        self.call().or_else(|| self.look_after(scene))
+    }
+
+    fn call(&mut self) -> Option<Wake> {
+        let seat = self.seats.call()?;
+        Some(self.wake(seat))
+    }
+
+    fn wake(&mut self, seat: SeatNumber) -> Wake {
+        self.wakes += 1;
+        Wake { seat, polling: self.seats.is_polling(seat) }
+    }
+
+    /// Whether a thread is in the kernel's wait, and nothing else is left to be done.
+    #[inline]
+    fn is_attended(&self, scene: &impl Scene) -> bool {
+        self.seats.polling() > 0 && self.is_quiet(scene)
+    }
+
+    /// Whether every packet found so far is being handled.
+    #[inline]
+    fn is_quiet(&self, scene: &impl Scene) -> bool {
+        scene.ready() == 0 && scene.unchecked() == 0 && self.loads == 0
+    }
+
+    // ---- a thread in a wait ----
+
+    /// What the thread of `turn` does next. `queries` is room for
+    /// questions, empty at first. `is_filled`: the kernel had as many edges as there was room for.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(crate) fn next(
+        &mut self,
+        turn: &mut Turn,
+        queries: &mut Vec<Query>,
+        is_filled: bool,
+        scene: &mut impl Scene,
+    ) -> Action {
+        let me = turn.me;
+        loop {
+            if turn.looking != Looking::No {
+                if let Some(action) = self.go_on_looking(turn, queries, scene) {
+                    return action;
+                }
+                if std::mem::take(&mut turn.is_new) {
+                    self.begin(turn, scene);
+                }
+            }
+            if self.seats.status(me) == Status::Given {
+                self.seats.run(me);
+                return Action::Return(Waited::Packets, self.depart(scene));
+            }
+            if self.seats.status(me) == Status::Called {
+                self.seats.answer(me);
+                turn.called = true;
+                turn.rests = false;
+                if self.seats.watching() == Some(me) {
+                    self.watchdog.defers = false;
+                }
+            }
+            if scene.is_over() {
+                self.seats.dismiss(me);
+                return Action::Return(Waited::Closed, None);
+            }
+            // What there is to find, here and with the kernel, is left to the threads that run.
+            let leaves = turn.rests
+                || self.watchdog.defers
+                    && self.seats.watching() == Some(me)
+                    && self.seats.running() > 0
+                    && !self.crew.is_long();
+            let takes = self.seats.has_room() && !leaves;
+            if takes && scene.unchecked() > 0 {
+                return Action::Check;
+            }
+            if takes && scene.ready() > 0 {
+                self.recount(scene);
+                if !self.seats.has_room() {
+                    continue;
+                }
+                if self.may_requery(scene) {
+                    self.begin_requery(queries, scene);
+                    turn.looking = Looking::BeforeTaking;
+                    continue;
+                }
+                // Packets that were left over must neither hide what is true by now nor go before it
+                // for ever: the kernel is asked once in each wait.
+                if self.asked == turn.asked && self.may_ask(scene) {
+                    return self.ask(self.seats.running() == 0, false);
+                }
+                // Where others may run, the next thread that comes finds what the kernel has left.
+                if is_filled
+                    && self.seats.may_run() == 1
+                    && self.may_ask_further(turn, turn.room, scene)
+                {
+                    return self.ask(true, true);
+                }
+                return Action::Return(Waited::Packets, self.claim(turn, scene));
+            }
+            if std::mem::take(&mut turn.called) {
+                self.spurious += 1;
+            }
+            let can_poll = self.may_poll(me, scene);
+            let attended =
+                if can_poll && !leaves { self.is_quiet(scene) } else { self.is_attended(scene) };
+            if !attended && self.seats.watching().is_none() {
+                self.seats.watch(me);
+                self.watchdog.is_appointed(turn.rests || !can_poll);
+            }
+            let watches = self.seats.watching() == Some(me);
+            let now = if turn.deadline.is_some() || watches { scene.now() } else { Duration::ZERO };
+            let left = turn.deadline.map(|deadline| deadline.saturating_sub(now));
+            if left == Some(Duration::ZERO) {
+                if leaves {
+                    // It is this thread's last chance to find something, here or with the kernel.
+                    self.watchdog.defers = false;
+                    turn.rests = false;
+                    turn.asked = self.asked;
+                    continue;
+                }
+                let asks =
+                    self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, scene);
+                if can_poll && self.seats.polling() == 0 && asks {
+                    return self.ask(true, false);
+                }
+                self.seats.run(me);
+                return Action::Return(Waited::TimedOut, self.depart(scene));
+            }
+            let mut due = None;
+            if watches {
+                if self.watchdog.is_due(now) {
+                    turn.rests = false;
+                    self.begin_look(turn, now, queries, scene);
+                    continue;
+                }
+                due = Some(self.next_look(now, scene));
+            }
+            self.seats.rest(me);
+            self.crew.rest(me);
+            if can_poll && !leaves {
+                let mut timeout = left;
+                if let Some(due) = due {
+                    // What it finds there it takes itself.
+                    self.watchdog.defers = false;
+                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due.saturating_sub(now)));
+                }
+                self.asked = self.asked.wrapping_add(1);
+                self.seats.begin_polling(me);
+                return Action::Poll(timeout);
+            }
+            turn.rests = false;
+            return match due {
+                None => Action::Park(left),
+                Some(until) => Action::Nap { until, last: turn.deadline },
+            };
+        }
+    }
+
+    /// The thread takes its share of what is queued. Which other thread it wakes.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn claim(&mut self, turn: &Turn, scene: &mut impl Scene) -> Option<Wake> {
+        let me = turn.me;
+        let (queued, room, threads) = (scene.ready(), turn.room, self.seats.may_run());
+        let Portion { packets, call } = if threads <= 1 {
+            Portion { packets: self.crew.take_alone(me, queued, room), call: false }
+        } else {
+            let others = self.seats.others_at_work(me);
+            let helpers = self.seats.helpers(me);
+            let view = View { queued, room, others, helpers, threads, handed: self.handed };
+            self.crew.divide(me, view, || nanoseconds(scene.now()))
+        };
+        scene.take(packets);
+        self.handed += packets as u64;
+        if packets > 1 {
+            self.loaded[me] = true;
+            self.loads += 1;
+        }
+        self.seats.run(me);
+        if scene.ready() > 0 && self.seats.idle() > 0 && !self.seats.has_room() {
+            self.scan(scene);
+        }
+        self.depart_calling(call || scene.begins_with_post(), scene)
+    }
+
+    /// Whether a thread that is not to sleep there asks the kernel for edges.
+    #[inline]
+    pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
+        scene.registered() > 0 && self.seats.polling() == 0 && scene.takes_edges()
+    }
+
+    /// A thread that has packets to put at the end of the queue asks the kernel for edges first, if it may: all
+    /// sets, or the next one.
+    #[inline]
+    pub(crate) fn asks(&mut self, scene: &impl Scene) -> Option<bool> {
+        if !self.may_ask(scene) {
+            return None;
+        }
+        self.asked = self.asked.wrapping_add(1);
+        Some(self.seats.running() == 0)
+    }
+
+    #[inline]
+    fn ask(&mut self, all: bool, grow: bool) -> Action {
+        self.asked = self.asked.wrapping_add(1);
+        Action::Ask { all, grow }
+    }
+
+    /// Whether the kernel, which may have had more to tell than there was room for, is asked once more, to
+    /// have so many packets.
+    #[cold]
+    fn may_ask_further(&self, turn: &mut Turn, packets: usize, scene: &impl Scene) -> bool {
+        let is_short = scene.ready() + scene.unchecked() < packets;
+        turn.further += 1;
+        is_short && turn.further <= most_further(scene) && self.may_ask(scene)
+    }
+
+    /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
+    ///
+    /// A set that is about to be replaced takes no more threads, since one that sleeps in the old set hears
+    /// nothing of the new one. The kernel releases the thread that came to it last; so only the newest comes
+    /// to it.
+    #[inline]
+    fn may_poll(&self, me: SeatNumber, scene: &impl Scene) -> bool {
+        if self.seats.polling() == 0 {
+            return self.seats.has_room() && !scene.is_replacing();
+        }
+        self.may_join(me, scene)
+    }
+
+    #[inline(never)]
+    fn may_join(&self, me: SeatNumber, scene: &impl Scene) -> bool {
+        let polling = self.seats.polling();
+        let running = self.seats.running();
+        let searching = self.seats.others_at_work(me) - running;
+        scene.sets() == 1
+            && self.crew.may_join(polling, running, searching, || nanoseconds(scene.now()))
+            && self.seats.is_newest_poller(me)
+            && !scene.is_replacing()
+            && !scene.is_full_of_strays()
+    }
+
+    /// Threads that sleep in the kernel's wait.
+    pub(crate) fn polling(&self) -> usize {
+        self.seats.polling()
+    }
+
+    /// How many threads may run at once, as far as there are any.
+    pub(crate) fn may_run(&self) -> usize {
+        self.seats.may_run()
+    }
+
+    /// The thread of `me` has come out of the kernel's wait.
+    #[inline]
+    pub(crate) fn end_polling(&mut self, me: SeatNumber) {
+        self.seats.end_polling(me);
+    }
+
+    /// A wake has brought the thread of `me` out of the kernel's wait. Of several threads that sleep there the
+    /// kernel chooses: if this one was not meant it adopts the wake of one that was. Whether another one is
+    /// due there.
+    #[inline(never)]
+    pub(crate) fn woken(&mut self, me: SeatNumber, scene: &mut impl Scene) -> bool {
+        if !self.seats.is_awaited(me)
+            && let Some(meant) = self.seats.awaited()
+        {
+            self.seats.adopt_wakeup(me, meant);
+            scene.adopt(meant);
+        }
+        if let Some(watching) = self.seats.watching()
+            && watching != me
+            && !self.watchdog.has_begun()
+            && self.seats.is_polling(watching)
+        {
+            // The wake was meant for a thread that was to look after the port. That is for this one to
+            // do, or to see to when it goes off.
+            self.seats.resign();
+        }
+        // Two wakes may be one to the kernel.
+        self.seats.awaited().is_some()
+    }
+
+    // ---- what others ask ----
+
+    /// How many packets a thread takes at a time if it cannot give any back.
+    pub(crate) fn advise(&mut self, now: Duration) -> u32 {
+        let now = nanoseconds(now);
+        let Self { advice, crew, .. } = self;
+        advice.look(now, || crew.absent(now, AWAY) > 0);
+        advice.room()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let is_blocked =
+            |(_, status): &(_, Status)| matches!(status, Status::Blocked | Status::FoundAsleep);
+        Figures {
+            running: self.seats.running(),
+            idle: self.seats.idle(),
+            blocked: self.seats.statuses().filter(is_blocked).count(),
+            wakes: self.wakes,
+            spurious: self.spurious,
+            blocks_found: self.sleepers.found(),
+        }
+    }
+
+    /// As if every packet so far had taken so long: for models in which no time passes.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
+    pub(crate) fn expect(&mut self, packet: Duration) {
+        (0..100).for_each(|_| self.crew.note(nanoseconds(packet)));
+    }
+}
+
+/// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
+/// found once, unless something happens to it meanwhile.
+pub(crate) fn most_further(scene: &impl Scene) -> usize {
+    scene.registered() / USUAL_EDGES + scene.sets()
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

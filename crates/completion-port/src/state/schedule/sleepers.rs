@@ -1,0 +1,186 @@
+//! Which of the threads that are counted sleep without having said so.
+//!
+//! Two ways: the scheduler's own records of a thread that is *observed*, which are read without a call by
+//! every thread that comes to the port and by the watchdog; and, for the others, a question to the system,
+//! about threads that have made no progress since the last look.
+
+use std::time::Duration;
+
+use super::seats::{SeatNumber, Status};
+use super::watchdog::TICK;
+use super::{Query, Scene, Schedule, nanoseconds};
+use crate::state::facts::Presence;
+
+/// A thread that sleeps no longer than this keeps its seat: to wake another one costs as much.
+const GRACE: Duration = Duration::from_micros(100);
+
+/// For so long after a thread was found asleep, others are thought likely to follow.
+const LIKELY: Duration = Duration::from_millis(100);
+
+/// What is known of threads that sleep.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers {
+    /// Seats whose threads are observed, and how many there are.
+    observed: Vec<bool>,
+    observers: usize,
+    /// When one was last found asleep.
+    found_at: Option<Duration>,
+    /// When the system was last asked about those that were found asleep.
+    asked_at: Duration,
+    /// How many were found asleep so far.
+    found: u64,
+    /// When the first of those that had just begun to sleep at the last scan will have slept for long enough.
+    due: Option<Duration>,
+}
+
+impl Sleepers {
+    /// The thread of this seat is not observed: it is another one from now on, or gone.
+    pub(super) fn seat(&mut self, seat: SeatNumber) {
+        if self.observed.len() <= seat {
+            self.observed.resize(seat + 1, false);
+        }
+        self.observers -= usize::from(std::mem::take(&mut self.observed[seat]));
+    }
+
+    /// The thread of `seat` is observed.
+    pub(super) fn observe(&mut self, seat: SeatNumber) {
+        self.observers += usize::from(!std::mem::replace(&mut self.observed[seat], true));
+    }
+
+    pub(super) fn found(&self) -> u64 {
+        self.found
+    }
+}
+
+impl Schedule {
+    /// How long the watchdog may look away, or leave the port to the threads that run: less than usual where
+    /// they have been found to sleep.
+    pub(super) fn until_next_look(&self, now: Duration) -> Duration {
+        let Sleepers { observers, found_at, due, .. } = self.sleepers;
+        let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
+        if !is_likely {
+            return TICK;
+        }
+        due.filter(|due| now < *due).map_or(TICK / 4, |due| (due - now).min(TICK / 4))
+    }
+
+    /// Stops counting the running threads whose records say that they sleep.
+    #[inline]
+    pub(super) fn scan(&mut self, scene: &mut impl Scene) {
+        if self.sleepers.observers > 0 {
+            self.scan_all(scene);
+        }
+    }
+
+    #[inline(never)]
+    fn scan_all(&mut self, scene: &mut impl Scene) {
+        let mut now = None;
+        self.sleepers.due = None;
+        for seat in 0..self.loaded.len() {
+            if self.seats.status(seat) != Status::Running {
+                continue;
+            }
+            let Some(Presence::Asleep { since }) = scene.presence(seat) else { continue };
+            let now = *now.get_or_insert_with(|| scene.now());
+            if now.saturating_sub(since) >= GRACE {
+                self.found_asleep(seat, now, scene);
+            } else {
+                let due = since + GRACE;
+                self.sleepers.due = Some(self.sleepers.due.map_or(due, |first| first.min(due)));
+            }
+        }
+    }
+
+    fn found_asleep(&mut self, seat: SeatNumber, now: Duration, scene: &mut impl Scene) {
+        if self.seats.block(seat, false) {
+            self.crew.rest(seat);
+            self.take_back(seat, scene);
+            scene.presume_asleep(seat, true);
+            self.sleepers.found_at = Some(now);
+            self.sleepers.found += 1;
+            self.advice.lower(nanoseconds(now));
+            scene.advise(self.advice.room());
+        }
+    }
+
+    /// The thread of `seat`, if it was found asleep, is awake.
+    pub(super) fn found_awake(&mut self, seat: SeatNumber, scene: &mut impl Scene) {
+        scene.presume_asleep(seat, false);
+        self.seats.unblock(seat);
+    }
+
+    /// Counts those again that were found asleep and whose records say that they are awake. A thread that
+    /// has come back to the port has said so itself.
+    #[inline]
+    pub(super) fn recount(&mut self, scene: &mut impl Scene) {
+        if self.seats.presumed_blocked() > 0 && self.sleepers.observers > 0 {
+            self.recount_all(scene);
+        }
+    }
+
+    #[inline(never)]
+    fn recount_all(&mut self, scene: &mut impl Scene) {
+        for seat in 0..self.loaded.len() {
+            if self.seats.status(seat) == Status::FoundAsleep
+                && scene.presence(seat) == Some(Presence::Awake)
+            {
+                self.found_awake(seat, scene);
+            }
+        }
+    }
+
+    /// Whether it is time to ask the system again about those that were found asleep.
+    #[inline]
+    pub(super) fn may_requery(&mut self, scene: &impl Scene) -> bool {
+        self.seats.presumed_blocked() > 0 && self.may_requery_now(scene)
+    }
+
+    #[inline(never)]
+    fn may_requery_now(&mut self, scene: &impl Scene) -> bool {
+        let now = scene.now();
+        if now < self.sleepers.asked_at + TICK {
+            return false;
+        }
+        self.sleepers.asked_at = now;
+        true
+    }
+
+    /// The questions about those that were found asleep and have no records.
+    #[inline(never)]
+    pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, scene: &mut impl Scene) {
+        self.recount(scene);
+        if self.seats.presumed_blocked() == 0 {
+            return;
+        }
+        for seat in 0..self.loaded.len() {
+            if self.seats.status(seat) == Status::FoundAsleep && scene.presence(seat).is_none() {
+                queries.push(Query { seat, stuck_at: None });
+            }
+        }
+    }
+
+    /// The answer to `query`: whether the thread sleeps, if the system tells. `is_observed`: it is from now
+    /// on.
+    pub(crate) fn answer(
+        &mut self,
+        query: Query,
+        asleep: Option<bool>,
+        is_observed: bool,
+        scene: &mut impl Scene,
+    ) {
+        let Query { seat, stuck_at } = query;
+        if is_observed {
+            self.sleepers.observe(seat);
+        }
+        match (stuck_at, asleep) {
+            (Some(progress), Some(true)) if scene.progress(seat) == progress => {
+                let now = scene.now();
+                self.found_asleep(seat, now, scene);
+            }
+            (None, Some(false)) if self.seats.status(seat) == Status::FoundAsleep => {
+                self.found_awake(seat, scene);
+            }
+            _ => {}
+        }
+    }
+}

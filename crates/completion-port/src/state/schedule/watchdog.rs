@@ -1,0 +1,263 @@
+//! The watchdog: the idle thread that looks after the port, so that it is never deaf. A thread that comes to
+//! wait looks as well where threads may be stuck.
+
+use std::time::Duration;
+
+use super::seats::{SeatNumber, Status};
+use super::{Action, Looking, Query, Scene, Schedule, Turn, nanoseconds};
+
+/// How long an idle thread lets a port go unattended.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// A thread that has had several packets for so long without coming to the next one is stuck, or preempted: a
+/// thread that comes to wait looks after the others so often.
+pub(super) const STUCK: Duration = Duration::from_micros(150);
+
+/// How soon the second look follows the first one of a watch.
+const SOON: Duration = Duration::from_micros(250);
+
+/// What the watchdog remembers. Which thread it is, the seats know.
+#[derive(Debug, Default)]
+pub(super) struct Watchdog {
+    /// The progress of each seat at the last look.
+    seen: Vec<u32>,
+    /// When the watchdog looks next; `None` if it has not begun.
+    due: Option<Duration>,
+    /// The watch was put off, or began with what another thread had seen before: `seen` is older than it.
+    is_outdated: bool,
+    /// When a thread last looked, and when it also asked the system about threads that do not move.
+    last_look: Duration,
+    last_query: Duration,
+    /// When a thread other than the watchdog was last in the kernel's wait, if that is of interest still.
+    last_poll: Option<Duration>,
+    /// It leaves the port to the threads that run, since they come back by themselves.
+    pub(super) defers: bool,
+    /// How many packets had been handed out at the last look, and how many together with those in the queue.
+    handed: u64,
+    queued: u64,
+}
+
+impl Watchdog {
+    /// There is a seat of this number, whose thread moves on from `progress` with whatever it does.
+    pub(super) fn seat(&mut self, seat: SeatNumber, progress: u32) {
+        if self.seen.len() <= seat {
+            self.seen.resize(seat + 1, 0);
+        }
+        self.seen[seat] = progress;
+    }
+
+    /// A thread is the watchdog from now on, and has not begun. It may leave the port to others, or not.
+    pub(super) fn is_appointed(&mut self, defers: bool) {
+        self.due = None;
+        self.defers = defers;
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.due.is_some()
+    }
+
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    /// Whether no thread has looked for so long.
+    pub(super) fn is_stale(&self, now: Duration, time: Duration) -> bool {
+        now >= self.last_look + time
+    }
+}
+
+impl Schedule {
+    /// When the watchdog looks next. Progress is noted if the watch begins now.
+    pub(super) fn next_look(&mut self, now: Duration, scene: &impl Scene) -> Duration {
+        if let Some(due) = self.watchdog.due {
+            return due;
+        }
+        let tick = self.until_next_look(now);
+        let begins = self.watchdog.is_stale(now, tick);
+        if begins {
+            for (seat, _) in self.seats.statuses().filter(|(_, it)| *it != Status::Vacant) {
+                self.watchdog.seen[seat] = scene.progress(seat);
+            }
+            self.watchdog.last_look = now;
+            self.watchdog.last_poll = None;
+        }
+        // Otherwise another thread has noted it not long ago. Where the watch often changes hands, no
+        // thread would ever be found stuck if each began anew.
+        self.watchdog.is_outdated = !begins;
+        let due = self.no_later_than_overdue(self.watchdog.last_look + tick);
+        self.watchdog.due = Some(due);
+        due
+    }
+
+    /// This time, or sooner, when what a thread holds is to go to another one that may run.
+    fn no_later_than_overdue(&self, due: Duration) -> Duration {
+        if self.loads == 0 || !self.seats.has_room() {
+            return due;
+        }
+        let loaded = (0..self.loaded.len()).filter(|seat| self.loaded[*seat]);
+        let overdue = loaded.map(|seat| Duration::from_nanos(self.crew.overdue_at(seat))).min();
+        overdue.map_or(due, |overdue| overdue.min(due))
+    }
+
+    /// The thread of `turn`, which is the watchdog or has come to wait, looks after the port: what stuck
+    /// threads hold, and which of those that are counted sleep.
+    #[inline(never)]
+    pub(super) fn begin_look(
+        &mut self,
+        turn: &mut Turn,
+        now: Duration,
+        queries: &mut Vec<Query>,
+        scene: &mut impl Scene,
+    ) {
+        let watchdog = &mut self.watchdog;
+        // First: a thread that comes while this one looks without the lock must not look at once.
+        watchdog.last_look = now;
+        let asks = now >= watchdog.last_query + TICK;
+        if asks {
+            watchdog.last_query = now;
+        }
+        // The first look of a watch, or the first one after it was put off: most of those that are stuck
+        // have moved since they were seen. The second look tells, and asks about them.
+        let is_first = std::mem::take(&mut watchdog.is_outdated) && watchdog.is_due(now);
+        if is_first {
+            watchdog.last_query = watchdog.last_query.min((now + SOON).saturating_sub(TICK));
+        }
+        self.scan(scene);
+        for seat in 0..self.loaded.len() {
+            if self.seats.status(seat) == Status::Vacant {
+                continue;
+            }
+            let progress = scene.progress(seat);
+            let is_stuck = std::mem::replace(&mut self.watchdog.seen[seat], progress) == progress;
+            let is_late = self.loaded[seat] && self.crew.is_overdue(seat, nanoseconds(now));
+            let is_wanted = is_late && self.seats.has_room();
+            if self.seats.status(seat) != Status::Running || !(is_stuck || is_wanted) {
+                continue;
+            }
+            let gave_back = self.take_back(seat, scene);
+            if is_late && !gave_back {
+                self.advice.suspect(nanoseconds(now));
+                scene.advise(self.advice.room());
+            }
+            if is_stuck && asks && scene.detects() && scene.presence(seat).is_none() {
+                queries.push(Query { seat, stuck_at: Some(progress) });
+            }
+        }
+        turn.looking = Looking::Stuck { now, is_first, asks };
+    }
+
+    /// The thread of `turn` goes on looking, and does this next; `None` once it has done.
+    #[inline(never)]
+    pub(super) fn go_on_looking(
+        &mut self,
+        turn: &mut Turn,
+        queries: &mut Vec<Query>,
+        scene: &mut impl Scene,
+    ) -> Option<Action> {
+        loop {
+            if let Some(query) = queries.pop() {
+                return Some(Action::Query(query));
+            }
+            match std::mem::replace(&mut turn.looking, Looking::No) {
+                Looking::Stuck { now, is_first, asks } => {
+                    if asks {
+                        self.begin_requery(queries, scene);
+                    } else {
+                        self.recount(scene);
+                    }
+                    turn.looking = Looking::Asleep { now, is_first };
+                }
+                Looking::Asleep { now, is_first } => return self.end_look(now, is_first, scene),
+                Looking::BeforeTaking | Looking::No => return None,
+            }
+        }
+    }
+
+    /// What follows from a look: when the next one is, and whether the port is left to the threads that run.
+    fn end_look(
+        &mut self,
+        now: Duration,
+        is_first: bool,
+        scene: &mut impl Scene,
+    ) -> Option<Action> {
+        let tick = self.until_next_look(now);
+        let due = now + if is_first { tick.min(SOON) } else { tick };
+        // A thread that came out of the kernel's wait not long ago, and runs, is left to come back for it. If
+        // that is nearly a tick ago it is not worth another look.
+        let runs = self.seats.running() > 0;
+        let polled = self.watchdog.last_poll;
+        let polled = polled.filter(|polled| runs && now + tick / 4 <= *polled + tick);
+        self.watchdog.last_poll = polled;
+        if runs && polled.is_none() {
+            let found = scene.ready() + scene.registered();
+            self.crew.was_unattended(self.handed + found as u64);
+        }
+        // Nor is it if something is still queued that was so at the last look.
+        let is_overdue = self.is_overdue(scene);
+        // A watchdog in the kernel's wait takes what it finds there itself.
+        let polls = self.seats.watching().is_some_and(|watching| self.seats.is_polling(watching));
+        self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
+        let due = polled.map_or(due, |polled| due.min(polled + tick));
+        self.watchdog.due = Some(self.no_later_than_overdue(due));
+        let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
+        if self.seats.has_room() {
+            // From here this thread takes what is queued, or enters the kernel's wait if none is in it; it
+            // goes on watching as long as there is something going on.
+            if is_calm && self.is_quiet(scene) {
+                self.seats.resign();
+            }
+            return None;
+        }
+        self.may_ask(scene).then(|| self.ask(true, false))
+    }
+
+    /// The thread of `me` comes from the kernel's wait, or has asked without waiting, and knows of every set;
+    /// what it has found is not queued yet. A watchdog need not look for what there is no need to look at:
+    /// which one may sleep on, and until when.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(crate) fn polled(
+        &mut self,
+        me: SeatNumber,
+        scene: &impl Scene,
+    ) -> Option<(SeatNumber, Duration)> {
+        let watching = self.seats.watching().filter(|watching| *watching != me)?;
+        self.polled_for(watching, scene)
+    }
+
+    #[inline(never)]
+    fn polled_for(
+        &mut self,
+        watching: SeatNumber,
+        scene: &impl Scene,
+    ) -> Option<(SeatNumber, Duration)> {
+        let now = scene.now();
+        self.watchdog.last_poll = Some(now);
+        let tick = self.until_next_look(now);
+        let late = now + tick;
+        let is_worth_it = self.watchdog.due.is_some_and(|due| due + tick / 2 <= late);
+        (is_worth_it && self.puts_off(watching, late, scene)).then_some((watching, late))
+    }
+
+    /// The watchdog need not look before `due`, if the calling thread, which has come to wait, is the only
+    /// one that there is to look after, and nothing has been left undone.
+    fn puts_off(&mut self, watching: SeatNumber, due: Duration, scene: &impl Scene) -> bool {
+        let others = self.seats.running() + self.seats.presumed_blocked() + self.loads;
+        if others > 0
+            || self.seats.is_polling(watching)
+            || scene.unchecked() > 0
+            || self.is_overdue(scene)
+        {
+            return false;
+        }
+        self.watchdog.due = Some(due);
+        self.watchdog.is_outdated = true;
+        true
+    }
+
+    /// Whether something is queued that was so the last time that this was asked.
+    fn is_overdue(&mut self, scene: &impl Scene) -> bool {
+        let queued = self.handed + scene.ready() as u64;
+        self.handed < std::mem::replace(&mut self.watchdog.queued, queued)
+    }
+}
