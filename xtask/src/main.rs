@@ -1,5 +1,7 @@
-//! Chores of the workspace: `cargo xtask install --prefix DIR` builds the C library and installs it.
+//! Chores of the workspace: `cargo xtask install --prefix DIR` builds the C library and installs it,
+//! `cargo xtask api` lists the public interface.
 
+mod api;
 mod install;
 
 use std::process::ExitCode;
@@ -13,15 +15,26 @@ enum Chore {
     /// Build libcompletion_port and install it: the shared and the static library, completion_port_close.o,
     /// the headers and the pkg-config files completion_port, completion_port_compat and completion_port_close
     Install(install::Places),
+    /// List the public interface of completion-port, or compare or update its docs/API.txt. Ends with 2 if
+    /// this toolchain's rustdoc cannot tell it
+    Api(api::Todo),
 }
 
 fn main() -> ExitCode {
-    let Chore::Install(places) = Chore::parse();
-    match install::install(&places) {
+    let done = match Chore::parse() {
+        Chore::Install(places) => {
+            install::install(&places).map_err(|error| (1, format!("cannot install: {error}")))
+        }
+        Chore::Api(todo) => api::api(&todo).map_err(|failure| {
+            let code = if matches!(failure, api::Failure::Unsupported(_)) { 2 } else { 1 };
+            (code, failure.to_string())
+        }),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cannot install: {error}");
-            ExitCode::FAILURE
+        Err((code, said)) => {
+            eprintln!("{said}");
+            ExitCode::from(code)
         }
     }
 }
