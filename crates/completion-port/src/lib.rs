@@ -146,6 +146,7 @@
 //!
 //! `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources, shown below as modules,
 //! have the contract, rule by rule, what holds on which system, and how it compares with what there is.
+//! `docs/STALLS.md` says what to look at when a server stalls, and what each line of a port's dump means.
 
 mod batch;
 mod by_number;
@@ -192,6 +193,11 @@ pub mod _platform {
 #[cfg(doc)]
 pub mod _compare {
     #![doc = include_str!("../docs/COMPARE.md")]
+}
+
+#[cfg(doc)]
+pub mod _stalls {
+    #![doc = include_str!("../docs/STALLS.md")]
 }
 
 /// The README's examples, compiled and run with the other documentation tests.

@@ -854,7 +854,7 @@ impl<K, M> Drop for Port<K, M> {
 }
 
 impl<K, M> fmt::Debug for Port<K, M> {
-    /// The slots, the threads and the queue, for hunting stalls.
+    /// The slots, the threads and the queue, for hunting stalls; `docs/STALLS.md` explains each line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.engine.fmt(f)
     }

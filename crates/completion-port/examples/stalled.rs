@@ -1,0 +1,92 @@
+//! A server that stands still in three ways at once, and what its port tells about that: the dump that
+//! docs/STALLS.md explains.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{
+    Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration, Stats,
+};
+
+enum Job {
+    /// Sleeps until there is an answer, and does not say so to the port.
+    Fetch(mpsc::Receiver<u64>),
+    Add,
+}
+
+/// What a client asks its handler to do wrong.
+const KEEP: u8 = b'k';
+const PARK: u8 = b'p';
+
+fn serve(port: &Port<UnixStream, Job>) {
+    let mut batch = Batch::new();
+    let mut kept = Vec::new();
+    let mut byte = [0];
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            match packet {
+                Packet::Ready(mut ready) => {
+                    match ready.key_mut().read(&mut byte) {
+                        // The token is put aside and never armed: nothing is reported any more.
+                        Ok(1) if byte[0] == KEEP => kept.push(ready),
+                        // Nothing enables this registration again.
+                        Ok(1) if byte[0] == PARK => drop(ready.park()),
+                        _ => drop(ready.rearm()),
+                    }
+                }
+                Packet::Posted(Job::Fetch(answer)) => drop(answer.recv()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Waits until the port is as it should be, for ten seconds at most.
+fn until(port: &Port<UnixStream, Job>, is_so: impl Fn(&Stats) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so(&port.stats()) {
+        assert!(Instant::now() < deadline, "{port:#?}");
+        thread::yield_now();
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // One thread may run, and a handler that sleeps is not found out.
+    let port = Port::<UnixStream, Job>::builder()
+        .concurrency(1)
+        .block_detection(BlockDetection::Announced)
+        .build()?;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (near, far) = UnixStream::pair()?;
+        port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
+        clients.push(near);
+    }
+    thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
+        for _ in 0..2 {
+            scope.spawn(|| serve(&port));
+        }
+        clients[0].write_all(&[KEEP, b'x'])?;
+        clients[1].write_all(&[PARK, b'x'])?;
+        until(&port, |stats| stats.packets.ready == 2 && stats.parked == 2);
+
+        // One thread sleeps in its handler; a message and a socket wait for the other one.
+        let (answer, question) = mpsc::channel();
+        port.post(Job::Fetch(question))?;
+        until(&port, |stats| stats.packets.posted == 1);
+        port.post(Job::Add)?;
+        clients[2].write_all(b"x")?;
+        until(&port, |stats| stats.queued == 2);
+        println!("{port:#?}");
+        println!("{:#?}", port.stats());
+
+        answer.send(1)?;
+        until(&port, |stats| stats.packets.posted == 2);
+        // A shutdown would wait for the key that its handler has put aside.
+        port.close();
+        Ok(())
+    })
+}

@@ -1,0 +1,53 @@
+//! `docs/STALLS.md` explains each line of what a port tells about itself.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+
+use completion_port::Port;
+
+fn page() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/STALLS.md")).unwrap()
+}
+
+/// The names in front of a colon, in their order.
+fn labels(dump: &str) -> Vec<&str> {
+    dump.lines()
+        .filter_map(|line| Some(line.trim_start().split_once(": ")?.0))
+        .filter(|label| label.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .collect()
+}
+
+/// The first block of the page that begins with that word is a dump of today's, and each of its lines is
+/// explained.
+fn is_explained(dump: &str, word: &str) {
+    let page = page();
+    let begin = page.find(&format!("```text\n{word} {{\n")).unwrap() + "```text\n".len();
+    let shown = &page[begin..begin + page[begin..].find("```").unwrap()];
+    let labels_of_today = labels(dump);
+    assert!(labels_of_today.len() > 10, "{dump}");
+    assert_eq!(
+        labels(shown),
+        labels_of_today,
+        "left: docs/STALLS.md; `cargo run --example stalled` prints what belongs there"
+    );
+    for label in labels_of_today {
+        let explained = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .any(|line| line.contains(&format!("`{label}`")));
+        assert!(explained, "docs/STALLS.md does not explain the line `{label}` of {word}");
+    }
+}
+
+#[test]
+fn each_line_of_a_dump_is_explained() {
+    is_explained(&format!("{:#?}", Port::<()>::new().unwrap()), "Port");
+}
+
+#[test]
+fn each_line_of_the_statistics_is_explained() {
+    // `ready` and the other kinds of packets stand in the row of `packets`.
+    is_explained(&format!("{:#?}", Port::<()>::new().unwrap().stats()), "Stats");
+}
