@@ -132,6 +132,7 @@ fn beside_one_that_asks(
 }
 
 on_every_system! {
+    /// Rule 16.
     fn a_number_that_names_nothing_costs_no_memory(system: &System) {
         let port = system.port::<usize, usize>(1);
         let before = peak_memory();
@@ -145,6 +146,7 @@ on_every_system! {
         assert!(peak_memory().saturating_sub(before) < 256 * 1024);
     }
 
+    /// Rule 19.
     fn a_one_shot_packet_without_a_token_leaves_the_registration_disabled(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -163,6 +165,7 @@ on_every_system! {
         assert!(matches!(packet, Some(Packet::Removed(removed, 7)) if removed == id), "{packet:?}");
     }
 
+    /// Rule 20.
     fn what_is_left_unread_is_reported_again_unless_a_hint_denies_it(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -180,6 +183,7 @@ on_every_system! {
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
+    /// Rule 20.
     fn a_hint_is_ignored_if_more_came_since_the_packet(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -197,6 +201,7 @@ on_every_system! {
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
+    /// Rule 20.
     fn a_hint_hides_nothing_that_was_found_after_it(system: &System) {
         for terms in [ONCE, Terms::new(Interest::IN, false, false)] {
             let port = system.port::<usize, usize>(1);
@@ -217,6 +222,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 12.
     fn a_persistent_registration_may_become_one_shot_and_back(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -233,6 +239,7 @@ on_every_system! {
         assert!(next(&port).is_some());
     }
 
+    /// Rule 30.
     fn what_is_forgotten_makes_no_packet_and_frees_its_number(system: &System) {
         let (port, other) = (system.port::<usize, usize>(1), system.port::<usize, usize>(1));
         let (near, far) = system.tcp_pair();
@@ -250,6 +257,7 @@ on_every_system! {
         assert_eq!(next(&other), Some((id, Events::IN, 8)));
     }
 
+    /// Rule 30.
     fn what_is_forgotten_while_it_is_queued_is_not_reported(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -280,6 +288,7 @@ on_every_system! {
         assert_eq!(port.forget(removed).unwrap_err().kind(), ErrorKind::NotRegistered);
     }
 
+    /// Rule 31.
     fn an_abandoned_port_ends_every_wait_and_leaves_what_is_queued(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, usize>(4);
@@ -308,6 +317,7 @@ on_every_system! {
         assert!(other.is_current(id));
     }
 
+    /// Rule 31.
     fn an_abandoned_port_hands_out_nothing_that_is_queued(system: &System) {
         let port = system.port::<usize, usize>(1);
         for message in 0..3 {
@@ -320,6 +330,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap_err().kind(), ErrorKind::Closed);
     }
 
+    /// Rule 29.
     fn a_key_is_cloned_before_its_packet_is_taken(system: &System) {
         let port = system.port::<Counted, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -343,6 +354,7 @@ on_every_system! {
         assert_eq!(port.wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
     }
 
+    /// Rule 29.
     fn a_panic_while_a_one_shot_key_is_cloned_loses_no_packet(system: &System) {
         let port = system.port::<Fragile, usize>(1);
         let (near, far) = system.tcp_pair();
@@ -358,6 +370,7 @@ on_every_system! {
         assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
     }
 
+    /// Rule 40.
     fn whether_a_packet_is_queued_can_be_asked_without_taking_it(system: &System) {
         let port = system.port::<usize, usize>(1);
         let has = || port.has_packets(&mut Batch::new()).unwrap();
@@ -416,6 +429,7 @@ on_every_system! {
         assert_eq!(error.kind(), ErrorKind::Closed);
     }
 
+    /// Rule 40.
     fn packets_are_queued_though_every_seat_is_taken(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, usize>(1);
@@ -436,6 +450,7 @@ on_every_system! {
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
+    /// Rule 40.
     fn a_packet_behind_what_nobody_asked_for_is_seen_at_once(system: &System) {
         let _alone = with_many_descriptors();
         let port = system.port::<usize, usize>(1);
@@ -449,6 +464,7 @@ on_every_system! {
         assert_eq!(next(&port).map(|(_, _, key)| key), Some(299));
     }
 
+    /// Rule 40.
     fn a_packet_behind_many_that_came_to_nothing_is_seen_by_a_later_call(system: &System) {
         let _alone = with_many_descriptors();
         let port = system.port::<usize, usize>(1);
@@ -472,6 +488,7 @@ on_every_system! {
         assert!(!has());
     }
 
+    /// Rule 40.
     fn who_asks_sees_what_is_left_in_its_own_iterator(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, usize>(1);
@@ -502,8 +519,9 @@ on_every_system! {
         assert_eq!(has().unwrap_err().kind(), ErrorKind::Closed);
     }
 
-    /// One thread waits without limit, and another one asks: it may find an edge that the first one is
-    /// about to sleep for. Nothing else ever happens; on a simulated kernel no time passes, either.
+    /// Rule 40: one thread waits without limit, and another one asks: it may find an edge that the
+    /// first one is about to sleep for. Nothing else ever happens; on a simulated kernel no time
+    /// passes, either.
     fn who_asks_for_packets_takes_no_edge_from_a_thread_that_waits(system: &System) {
         system.several_threads_wait();
         for is_watched in [false, true] {
@@ -527,7 +545,7 @@ on_every_system! {
         }
     }
 
-    /// The same of a wake, which is what a thread in the kernel's wait hears of a message.
+    /// Rule 40: the same of a wake, which is what a thread in the kernel's wait hears of a message.
     fn who_asks_for_packets_uses_up_no_wake_of_a_thread_that_waits(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, usize>(1);
@@ -536,7 +554,8 @@ on_every_system! {
         beside_one_that_asks(system, &port, 300, |_| 1, |round| port.post(round).unwrap());
     }
 
-    /// A clone that was made for a packet which turned out to be none of the registration's condition.
+    /// Rule 29: a clone that was made for a packet which turned out to be none of the
+    /// registration's condition.
     fn a_panic_while_a_superfluous_clone_is_dropped_loses_nothing(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Watched, usize>(1);
@@ -589,7 +608,7 @@ on_every_system! {
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
     }
 
-    /// The same, and the key is waited for by a thread that removes it meanwhile.
+    /// Rule 29: the same, and the key is waited for by a thread that removes it meanwhile.
     fn a_panic_while_a_superfluous_clone_is_dropped_keeps_nobody_waiting(system: &System) {
         system.several_threads_wait();
         let ledger = Ledger::default();
@@ -627,6 +646,7 @@ on_every_system! {
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
     }
 
+    /// Rule 20.
     fn with_many_takers_and_enablers_no_message_is_lost(system: &System) {
         system.several_threads_wait();
         const SOCKETS: usize = 8;
@@ -683,7 +703,7 @@ on_every_system! {
     }
 }
 
-/// A read stops at the urgent mark, and is short although more lies behind it.
+/// Rule 20: a read stops at the urgent mark, and is short although more lies behind it.
 #[test]
 fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
     let on = System::native();
@@ -710,8 +730,8 @@ fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
     }
 }
 
-/// What a port itself is made of. A simulated kernel's ports have no descriptors; in a process of its own,
-/// in which no other test opens any.
+/// Rule 16: what a port itself is made of. A simulated kernel's ports have no descriptors; in a
+/// process of its own, in which no other test opens any.
 #[test]
 fn the_ports_own_descriptors_are_refused_epoll() {
     if !in_a_process_of_its_own("by_number::the_ports_own_descriptors_are_refused_epoll") {

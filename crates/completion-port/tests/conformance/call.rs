@@ -36,6 +36,7 @@ fn now(on: &System, start: Instant) -> Duration {
 on_every_system! {
     // ---- rule 1 --------------------------------------------------------------------------------
 
+    /// Rule 1.
     fn a_change_is_in_force_for_the_wait_of_the_same_call(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -63,6 +64,7 @@ on_every_system! {
         assert_eq!(report(&port, system), Events::IN);
     }
 
+    /// Rule 1.
     fn changes_are_applied_in_the_order_they_were_added(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -99,6 +101,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 1.
     fn every_kind_of_change_fits_into_one_call(system: &System) {
         let port = port_on(system);
         let pairs: Vec<_> = (0..7).map(|_| system.unix_pair()).collect();
@@ -164,6 +167,7 @@ on_every_system! {
         assert_eq!(changes.refused().count(), 0);
     }
 
+    /// Rule 1.
     fn at_most_as_many_packets_are_taken_as_there_is_room_for(system: &System) {
         let port = port_on(system);
         for message in 0..10 {
@@ -177,6 +181,7 @@ on_every_system! {
         assert_eq!(taken(&mut batch), []);
     }
 
+    /// Rule 1.
     fn a_batch_may_have_room_for_any_number(system: &System) {
         let port = port_on(system);
         let mut grown = Batch::new();
@@ -194,6 +199,7 @@ on_every_system! {
 
     // ---- rule 2 --------------------------------------------------------------------------------
 
+    /// Rule 2.
     fn a_batch_without_room_applies_the_changes_and_takes_nothing(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -210,6 +216,7 @@ on_every_system! {
         assert_eq!(report(&port, system), Events::IN);
     }
 
+    /// Rule 2.
     fn a_call_with_neither_changes_nor_room_does_nothing(system: &System) {
         let port = port_on(system);
         port.post(7).unwrap();
@@ -225,6 +232,7 @@ on_every_system! {
 
     // ---- rule 3 --------------------------------------------------------------------------------
 
+    /// Rule 3.
     fn a_failed_call_changes_nothing_and_keeps_every_change(system: &System) {
         let closed = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -253,6 +261,7 @@ on_every_system! {
         assert_eq!(changes.refused().next().unwrap().into_parts().1, Some("twice"));
     }
 
+    /// Rule 3.
     fn each_change_has_a_result_of_its_own_and_what_is_refused_comes_back(system: &System) {
         let port = port_on(system);
         let elsewhere = port_on(system);
@@ -305,6 +314,7 @@ on_every_system! {
         assert!(changes.results().is_empty());
     }
 
+    /// Rule 3.
     fn a_token_that_is_refused_in_a_batch_gives_its_key_back(system: &System) {
         let port = port_on(system);
         let other = port_on(system);
@@ -327,6 +337,7 @@ on_every_system! {
 
     // ---- rule 4 --------------------------------------------------------------------------------
 
+    /// Rule 4.
     fn a_timeout_is_an_empty_batch_and_the_changes_were_applied(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -346,6 +357,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 4.
     fn a_wait_without_time_takes_what_is_there(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.unix_pair();
@@ -359,6 +371,7 @@ on_every_system! {
 
     // ---- rule 45 -------------------------------------------------------------------------------
 
+    /// Rule 45.
     fn a_call_in_which_a_change_was_refused_does_not_sleep(system: &System) {
         system.several_threads_wait();
         let port = port_on(system);
@@ -402,6 +415,7 @@ on_every_system! {
         assert_eq!(port.process(&mut changes, &mut batch, None).unwrap().count(), 0);
     }
 
+    /// Rule 45.
     fn changes_that_are_refused_again_and_again_do_not_spin(system: &System) {
         const ROUNDS: u32 = 5;
         let port = port_on(system);
@@ -427,6 +441,7 @@ on_every_system! {
         assert_eq!(messages(packets), [7]);
     }
 
+    /// Rule 45.
     fn refusals_of_one_thread_or_port_do_not_make_another_call_sleep(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let (ours, _theirs) = system.tcp_pair();
@@ -445,6 +460,7 @@ on_every_system! {
 
     // ---- rule 5 --------------------------------------------------------------------------------
 
+    /// Rule 5.
     fn one_wait_takes_packets_of_every_kind_in_the_order_they_were_queued(system: &System) {
         let port = port_on(system);
         let (first, _one) = system.unix_pair();
@@ -474,6 +490,7 @@ on_every_system! {
 
     // ---- rule 6 --------------------------------------------------------------------------------
 
+    /// Rule 6.
     fn a_thread_registers_while_another_waits(system: &System) {
         system.several_threads_wait();
         for through_process in [false, true] {
@@ -503,6 +520,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 6.
     fn what_is_ready_when_it_is_registered_reaches_a_thread_that_waits(system: &System) {
         system.several_threads_wait();
         let port = port_on(system);
@@ -520,6 +538,7 @@ on_every_system! {
         });
     }
 
+    /// Rule 6.
     fn changes_of_one_thread_reach_the_wait_of_another(system: &System) {
         system.several_threads_wait();
         let port = port_on(system);
@@ -553,6 +572,7 @@ on_every_system! {
         });
     }
 
+    /// Rule 6.
     fn a_batch_goes_to_one_thread_whole(system: &System) {
         system.several_threads_wait();
         let port: Port<&str, u32> = system.port(2);
@@ -573,6 +593,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
     }
 
+    /// Rule 6.
     fn packets_that_a_stuck_thread_has_not_come_to_are_taken_by_another(system: &System) {
         system.several_threads_wait();
         let port: Port<&str, u32> = system.port(2);
@@ -617,6 +638,7 @@ on_every_system! {
         });
     }
 
+    /// Rule 6.
     fn what_a_batch_has_left_when_it_is_dropped_is_still_first_in_the_queue(system: &System) {
         let port = port_on(system);
         for message in 0..5 {
@@ -634,6 +656,7 @@ on_every_system! {
 
     // ---- rule 7 --------------------------------------------------------------------------------
 
+    /// Rule 7.
     fn a_wait_never_ends_early(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.unix_pair();
@@ -652,6 +675,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 7.
     fn a_wait_that_finds_what_nobody_asked_for_goes_on(system: &System) {
         system.several_threads_wait();
         let port = port_on(system);
@@ -665,6 +689,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 7.
     fn a_wait_longer_than_the_clock_can_show_has_no_limit(system: &System) {
         system.several_threads_wait();
         let port = port_on(system);
@@ -805,7 +830,7 @@ fn wait_under_fire(port: &Port<&str, u32>, timeout: Option<Duration>) -> Vec<(Ve
     })
 }
 
-/// The simulated kernel has no signals.
+/// Rule 7: the simulated kernel has no signals.
 #[test]
 fn signals_do_not_end_a_wait_without_a_limit_on_epoll() {
     let port: Port<&str, u32> = System::native().port(2);
@@ -815,7 +840,7 @@ fn signals_do_not_end_a_wait_without_a_limit_on_epoll() {
     assert_eq!(seen, [1, 2]);
 }
 
-/// The simulated kernel has no signals.
+/// Rule 7: the simulated kernel has no signals.
 #[test]
 fn signals_do_not_end_a_wait_before_its_time_on_epoll() {
     let port: Port<&str, u32> = System::native().port(2);
@@ -901,7 +926,7 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
     });
 }
 
-/// Rules 4, 7 and 39: whatever the clock shows next. The clock of the real system is not set by anybody.
+/// Rule 7 (see also 4 and 39): whatever the clock shows next. The clock of the real system is not set by anybody.
 #[test]
 fn a_clock_that_jumps_loses_nothing_sim() {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);

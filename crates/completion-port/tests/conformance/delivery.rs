@@ -196,6 +196,7 @@ impl<K, M> Drop for Closes<'_, K, M> {
 on_every_system! {
     // ---- rule 17 -------------------------------------------------------------------------------
 
+    /// Rule 17.
     fn at_most_one_packet_of_a_registration_is_queued(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -211,6 +212,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 17.
     fn the_queue_is_bounded_by_the_number_of_registrations(system: &System) {
         let port = port_on(system);
         let pairs: Vec<_> = (0..100).map(|_| system.unix_pair()).collect();
@@ -228,6 +230,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 17.
     fn what_becomes_true_while_a_packet_is_queued_is_in_it(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -239,7 +242,7 @@ on_every_system! {
         }
     }
 
-    /// The kernel is asked between the two conditions, since another socket is armed.
+    /// Rule 17: the kernel is asked between the two conditions, since another socket is armed.
     fn a_condition_that_is_found_while_a_packet_is_queued_is_merged(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -258,6 +261,7 @@ on_every_system! {
 
     // ---- rule 18 -------------------------------------------------------------------------------
 
+    /// Rule 18.
     fn a_persistent_level_registration_repeats_as_long_as_the_condition_holds(system: &System) {
         for pair in READERS {
             let port = port_on(system);
@@ -276,6 +280,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 18.
     fn several_threads_hold_packets_of_one_persistent_level_registration(system: &System) {
         system.several_threads_wait();
         let port: Port<&str, u32> = system.port(2);
@@ -301,6 +306,7 @@ on_every_system! {
 
     // ---- rule 19 -------------------------------------------------------------------------------
 
+    /// Rule 19.
     fn one_shot_level_reports_once_until_enabled_again(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -316,6 +322,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 12.
     fn a_key_stays_where_it_lies_until_its_registration_ends(system: &System) {
         let port = system.port::<[u64; 100], ()>(1);
         let (ours, theirs) = system.tcp_pair();
@@ -340,6 +347,7 @@ on_every_system! {
         assert_eq!(port.remove_and_wait(id, None).unwrap()[99], 6);
     }
 
+    /// Rule 19.
     fn a_one_shot_packet_disables_the_registration_wholly(system: &System) {
         for trigger in [ONE_SHOT_LEVEL, ONE_SHOT_EDGE] {
             let port = port_on(system);
@@ -359,6 +367,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 19.
     fn a_spent_one_shot_is_still_registered(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -378,6 +387,7 @@ on_every_system! {
 
     // ---- rule 20 -------------------------------------------------------------------------------
 
+    /// Rule 20.
     fn a_level_registration_reports_at_once_what_holds_already(system: &System) {
         for trigger in [ONE_SHOT_LEVEL, PERSISTENT_LEVEL] {
             for pair in READERS {
@@ -395,6 +405,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_level_registration_armed_with_data_left_reports_at_once(system: &System) {
         for pair in STREAMS {
             let port = port_on(system);
@@ -412,6 +423,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_level_packet_is_never_delivered_for_data_that_was_read(system: &System) {
         for pair in READERS {
             for hint in [false, true] {
@@ -452,6 +464,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_level_packet_that_became_untrue_before_it_is_armed_is_not_delivered(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -466,6 +479,7 @@ on_every_system! {
         assert_eq!(report(&port, system), Events::IN);
     }
 
+    /// Rule 20.
     fn room_that_was_filled_again_is_not_reported(system: &System) {
         for hint in [false, true] {
             let port = port_on(system);
@@ -485,6 +499,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_drained_hint_is_ignored_if_more_came_since_the_packet(system: &System) {
         for pair in READERS {
             for found in [false, true] {
@@ -508,6 +523,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_full_hint_is_ignored_if_there_was_room_since_the_packet(system: &System) {
         for found in [false, true] {
             let port = port_on(system);
@@ -529,6 +545,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_drained_hint_does_not_hide_the_end_of_a_stream(system: &System) {
         for (interest, end) in [
             (Interest::IN, Events::IN),
@@ -554,6 +571,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 20.
     fn a_wrong_hint_costs_no_more_than_a_delay_until_more_arrives(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -568,6 +586,7 @@ on_every_system! {
         assert_eq!(ours.read_within(system.soon(), 8), b"somemore");
     }
 
+    /// Rule 20.
     fn several_threads_never_get_a_level_packet_with_nothing_to_read(system: &System) {
         system.several_threads_wait();
         let pairs = [system.tcp_pair(), system.unix_pair(), system.unix_pair()];
@@ -615,6 +634,7 @@ on_every_system! {
 
     // ---- rule 21 -------------------------------------------------------------------------------
 
+    /// Rule 21.
     fn an_edge_registration_reports_each_arrival_after_draining(system: &System) {
         for trigger in [ONE_SHOT_EDGE, PERSISTENT_EDGE] {
             for pair in READERS {
@@ -635,6 +655,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn an_edge_registration_does_not_repeat_what_still_holds(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -646,6 +667,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 21.
     fn a_rise_while_the_edge_packet_is_held_is_reported_when_it_is_armed(system: &System) {
         for pair in READERS {
             for found in [false, true] {
@@ -673,6 +695,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn a_rise_while_the_edge_packet_is_queued_is_reported(system: &System) {
         for trigger in [ONE_SHOT_EDGE, PERSISTENT_EDGE] {
             for pair in READERS {
@@ -690,6 +713,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn a_rise_while_a_persistent_edge_packet_is_handled_makes_another(system: &System) {
         for pair in READERS {
             let port = port_on(system);
@@ -706,6 +730,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn an_edge_of_room_is_reported_after_the_buffer_was_full(system: &System) {
         for trigger in [ONE_SHOT_EDGE, PERSISTENT_EDGE] {
             let port = port_on(system);
@@ -722,6 +747,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn a_rise_that_was_found_and_not_taken_is_reported_when_it_is_enabled_again(system: &System) {
         for pair in READERS {
             for disable in [false, true] {
@@ -747,6 +773,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn an_edge_that_a_packet_did_not_report_is_left_for_the_next_filter(system: &System) {
         for pair in STREAMS {
             let port = port_on(system);
@@ -761,8 +788,9 @@ on_every_system! {
         }
     }
 
-    /// A handler that has read the question now asks for room to answer, which there was all the time:
-    /// whatever was known of it before, and however often the kernel was asked about the rest.
+    /// Rule 21: a handler that has read the question now asks for room to answer, which there was
+    /// all the time: whatever was known of it before, and however often the kernel was asked about
+    /// the rest.
     fn an_edge_that_nobody_asked_about_is_reported_to_who_asks_later(system: &System) {
         for trigger in TRIGGERS {
             for pair in STREAMS {
@@ -804,7 +832,7 @@ on_every_system! {
         }
     }
 
-    /// Drained to `WouldBlock` after every packet, nothing is ever left lying.
+    /// Rule 21: drained to `WouldBlock` after every packet, nothing is ever left lying.
     fn no_rising_edge_is_lost_between_a_writer_and_a_reader(system: &System) {
         const COUNT: usize = 3000;
         for trigger in [ONE_SHOT_EDGE, PERSISTENT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_LEVEL] {
@@ -837,6 +865,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn enabling_says_what_holds_whatever_the_trigger(system: &System) {
         let both = Interest::IN | Interest::OUT;
         for before in TRIGGERS {
@@ -867,6 +896,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn a_token_armed_without_a_hint_is_told_what_holds_whatever_the_trigger(system: &System) {
         for trigger in [OneShot::Level, OneShot::Edge] {
             let port = port_on(system);
@@ -892,6 +922,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 21.
     fn room_is_told_of_at_each_arming_unless_a_hint_denies_it(system: &System) {
         for trigger in [OneShot::Level, OneShot::Edge] {
             let port = port_on(system);
@@ -914,6 +945,7 @@ on_every_system! {
 
     // ---- rule 22 -------------------------------------------------------------------------------
 
+    /// Rule 22.
     fn edge_one_shot_reports_once_until_enabled_again(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -941,6 +973,7 @@ on_every_system! {
 
     // ---- rule 23 -------------------------------------------------------------------------------
 
+    /// Rule 23.
     fn in_means_that_there_is_something_to_read(system: &System) {
         for trigger in TRIGGERS {
             for pair in READERS {
@@ -964,8 +997,8 @@ on_every_system! {
         }
     }
 
-    /// Counters of a port and of its threads begin shortly before they wrap: what is reported before, at and
-    /// after that is no other.
+    /// Rule 20: counters of a port and of its threads begin shortly before they wrap: what is
+    /// reported before, at and after that is no other.
     fn what_is_reported_does_not_depend_on_how_much_was_before(system: &System) {
         const ROUNDS: usize = 700;
         let (ours, theirs) = system.unix_pair();
@@ -996,8 +1029,8 @@ on_every_system! {
         }
     }
 
-    /// On the real system a client for whom there is no room may take itself for connected; the listener hears
-    /// of it once the client sends.
+    /// Rule 23: on the real system a client for whom there is no room may take itself for
+    /// connected; the listener hears of it once the client sends.
     fn every_connection_is_reported_though_the_backlog_overflows(system: &System) {
         const CLIENTS: usize = 4;
         let port = system.port::<usize, u32>(1);
@@ -1028,6 +1061,7 @@ on_every_system! {
         });
     }
 
+    /// Rule 23.
     fn in_of_a_listener_means_that_there_is_a_connection_to_accept(system: &System) {
         let kinds: [Pair; 2] = [
             |system| (system.tcp_listener(8), system.tcp_fresh()),
@@ -1058,6 +1092,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 23.
     fn out_means_that_there_is_room_to_write(system: &System) {
         let writers: [Pair; 3] = [
             System::tcp_pair,
@@ -1091,6 +1126,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 23.
     fn out_means_that_a_connect_is_done(system: &System) {
         for trigger in TRIGGERS {
             // Registered before the connect.
@@ -1111,6 +1147,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 23.
     fn only_what_is_asked_for_is_reported(system: &System) {
         for trigger in TRIGGERS {
             for pair in STREAMS {
@@ -1144,6 +1181,7 @@ on_every_system! {
 
     // ---- rule 24 -------------------------------------------------------------------------------
 
+    /// Rule 24.
     fn the_end_of_a_stream_with_nothing_left_to_read_is_hangup_alone(system: &System) {
         for trigger in TRIGGERS {
             for pair in [System::tcp_pair as Pair, System::unix_pair, System::pipe] {
@@ -1161,6 +1199,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_half_closed_stream_is_hung_up_and_can_be_written_to(system: &System) {
         for trigger in TRIGGERS {
             for pair in STREAMS {
@@ -1176,6 +1215,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn the_end_of_a_stream_with_data_left_is_in_and_hangup_in_one_packet(system: &System) {
         for trigger in TRIGGERS {
             for pair in STREAMS {
@@ -1203,6 +1243,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_pipe_whose_writer_is_gone_hangs_up_and_keeps_its_data(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1221,6 +1262,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_pipe_whose_reader_is_gone_is_out_and_err(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1235,6 +1277,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn who_asked_only_for_in_is_told_in_at_the_end(system: &System) {
         for trigger in TRIGGERS {
             for closed in [false, true] {
@@ -1252,6 +1295,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn hangup_is_reported_only_if_it_was_requested(system: &System) {
         for trigger in TRIGGERS {
             for pair in STREAMS {
@@ -1277,6 +1321,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_reset_connection_is_hung_up_with_an_error(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1288,6 +1333,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_datagram_socket_is_never_hung_up(system: &System) {
         for trigger in TRIGGERS {
             for pair in [System::udp_pair as Pair, System::unix_datagram_pair] {
@@ -1325,6 +1371,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn the_own_shutdown_of_the_reading_half_is_not_the_end_of_the_peer(system: &System) {
         let readers = Interest::IN | Interest::HANGUP;
         for trigger in TRIGGERS {
@@ -1367,6 +1414,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_stream_whose_own_halves_are_both_shut_is_out_alone(system: &System) {
         for trigger in TRIGGERS {
             for interest in [Interest::NONE, Interest::IN | Interest::HANGUP, Interest::ALL] {
@@ -1389,6 +1437,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn the_end_of_the_peer_is_remembered_whatever_is_shut_after_it(system: &System) {
         for trigger in TRIGGERS {
             for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
@@ -1405,6 +1454,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_unix_stream_does_not_tell_whose_end_it_is(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1415,6 +1465,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_listener_that_is_shut_is_hung_up(system: &System) {
         let both = Interest::IN | Interest::HANGUP;
         for trigger in TRIGGERS {
@@ -1457,6 +1508,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_listener_of_a_unix_socket_that_is_shut_is_hung_up(system: &System) {
         for trigger in TRIGGERS {
             for (interest, expected) in [
@@ -1479,6 +1531,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 24.
     fn a_listener_that_was_never_ready_is_shut_in_silence(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1494,6 +1547,7 @@ on_every_system! {
 
     // ---- rule 25 -------------------------------------------------------------------------------
 
+    /// Rule 25.
     fn a_refused_connect_is_an_error_and_not_out(system: &System) {
         for trigger in TRIGGERS {
             for interest in [
@@ -1526,6 +1580,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 27.
     fn a_reset_connection_is_out_and_err_until_its_error_is_fetched(system: &System) {
         let both = Interest::IN | Interest::OUT;
         for trigger in TRIGGERS {
@@ -1552,6 +1607,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 25.
     fn a_reset_of_a_connection_that_was_never_seen_alive_is_err_alone(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1567,6 +1623,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 25.
     fn errors_are_reported_whatever_was_asked_for(system: &System) {
         for trigger in TRIGGERS {
             for interest in [
@@ -1590,6 +1647,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 25.
     fn the_error_of_a_datagram_socket_is_fetched_by_a_read_and_then_over(system: &System) {
         for trigger in [ONE_SHOT_LEVEL, PERSISTENT_LEVEL] {
             let port = port_on(system);
@@ -1610,6 +1668,7 @@ on_every_system! {
 
     // ---- rule 26 -------------------------------------------------------------------------------
 
+    /// Rule 26.
     fn a_fresh_stream_is_silent(system: &System) {
         for trigger in TRIGGERS {
             for fresh in [System::tcp_fresh, System::unix_fresh] {
@@ -1625,6 +1684,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 26.
     fn a_fresh_stream_leaves_nothing_sticky(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1643,6 +1703,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 26.
     fn after_a_refused_connect_a_stream_is_fresh_again_and_may_connect(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1671,6 +1732,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 26.
     fn a_udp_socket_is_out_at_once(system: &System) {
         for trigger in TRIGGERS {
             for interest in [Interest::OUT, Interest::IN | Interest::OUT, Interest::ALL] {
@@ -1686,6 +1748,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 26.
     fn a_unix_client_is_reported_when_it_is_enabled_after_its_connect(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -1707,6 +1770,7 @@ on_every_system! {
 
     // ---- rule 27 -------------------------------------------------------------------------------
 
+    /// Rule 27.
     fn an_error_that_nobody_asked_about_is_told_once_at_each_enabling(system: &System) {
         for trigger in TRIGGERS {
             for before in [false, true] {
@@ -1730,6 +1794,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 27.
     fn a_hangup_that_nobody_asked_about_is_told_once_at_each_enabling(system: &System) {
         for trigger in TRIGGERS {
             for pair in [System::unix_pair as Pair, System::pipe] {
@@ -1748,6 +1813,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 27.
     fn an_error_that_stays_does_not_repeat_for_who_asked_for_something_else(system: &System) {
         // A pipe without a reader, to somebody who waits for data.
         let port = port_on(system);
@@ -1773,7 +1839,8 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// To a registration that is not enabled in between: each error that comes after the last was fetched.
+    /// Rule 27: to a registration that is not enabled in between: each error that comes after the
+    /// last was fetched.
     fn a_later_error_is_told_again_to_who_asked_for_something_else(system: &System) {
         for trigger in [PERSISTENT_LEVEL, PERSISTENT_EDGE] {
             let port = port_on(system);
@@ -1790,6 +1857,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 27.
     fn a_hangup_counts_as_in_and_out_as_far_as_they_were_requested(system: &System) {
         for (interest, expected) in [
             (Interest::IN, Events::IN),
@@ -1819,6 +1887,7 @@ on_every_system! {
 
     // ---- rule 28 -------------------------------------------------------------------------------
 
+    /// Rule 28.
     fn readiness_is_raised_for_what_no_operation_took(system: &System) {
         for pair in READERS {
             let port = port_on(system);
@@ -1835,7 +1904,7 @@ on_every_system! {
     }
 }
 
-/// The simulated sockets cannot block.
+/// Rule 20: the simulated sockets cannot block.
 #[test]
 fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
     testkit::run(System::native, |system| {
@@ -1888,7 +1957,7 @@ fn send_urgent(socket: &Socket) {
     assert_eq!(sent, 1, "{}", io::Error::last_os_error());
 }
 
-/// There is no urgent data in the simulated kernel.
+/// Rule 20: there is no urgent data in the simulated kernel.
 #[test]
 fn urgent_data_alone_is_no_condition_epoll() {
     testkit::run(System::native, |system| {
@@ -1916,7 +1985,7 @@ fn urgent_data_alone_is_no_condition_epoll() {
     });
 }
 
-/// A read stops at the mark; what is behind it is reported.
+/// Rule 20: a read stops at the mark; what is behind it is reported.
 #[test]
 fn what_is_around_an_urgent_mark_is_reported_epoll() {
     testkit::run(System::native, |system| {
@@ -1944,7 +2013,7 @@ fn what_is_around_an_urgent_mark_is_reported_epoll() {
     });
 }
 
-/// Descriptors cannot be sent over simulated sockets.
+/// Rule 20: descriptors cannot be sent over simulated sockets.
 #[test]
 fn what_is_left_behind_a_sent_descriptor_is_reported_epoll() {
     testkit::run(System::native, |system| {

@@ -34,7 +34,7 @@ fn spin(time: Duration) {
     }
 }
 
-/// What is found out once for a process may be half found out when a child is forked.
+/// Rule 32: what is found out once for a process may be half found out when a child is forked.
 #[test]
 fn a_child_may_make_a_port_while_its_parent_makes_its_first_epoll() {
     if !in_a_process_of_its_own(
@@ -154,7 +154,8 @@ fn token_of<'p>(port: &'p Port<Forking, u32>, batch: &mut Batch) -> Ready<'p, Fo
     }
 }
 
-/// A child that leaves a block, and gives up packets, tokens, changes, its seat and the port itself.
+/// Rule 32: a child that leaves a block, and gives up packets, tokens, changes, its seat and the
+/// port itself.
 #[test]
 fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
     if !in_a_process_of_its_own("forks::a_child_gives_up_whatever_it_has_of_its_parents_port_epoll")
@@ -206,8 +207,8 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
     });
 }
 
-/// A child that is forked while the library calls the user's code: when that returns it is the child who is
-/// in the library.
+/// Rule 32: a child that is forked while the library calls the user's code: when that returns it is
+/// the child who is in the library.
 #[test]
 fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     if !in_a_process_of_its_own(
@@ -252,7 +253,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     });
 }
 
-/// What stands behind the packet for which the key was cloned is the parent's as well.
+/// Rule 32: what stands behind the packet for which the key was cloned is the parent's as well.
 #[test]
 fn a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll() {
     if !in_a_process_of_its_own(

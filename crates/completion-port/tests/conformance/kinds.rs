@@ -58,6 +58,7 @@ fn is_welcome(what: &OwnedFd, fill: impl Fn(), drain: impl Fn()) {
     }
 }
 
+/// Rule 16.
 #[test]
 fn an_epoll_set_is_welcome_epoll() {
     // SAFETY: epoll_create1(2) demands nothing of memory.
@@ -73,6 +74,7 @@ fn an_epoll_set_is_welcome_epoll() {
     is_welcome(&set, || write(&member, &1_u64.to_ne_bytes()), || _ = read(&member));
 }
 
+/// Rule 16.
 #[test]
 fn an_inotify_descriptor_is_welcome_epoll() {
     // SAFETY: inotify_init1(2) demands nothing of memory.
@@ -91,8 +93,8 @@ fn an_inotify_descriptor_is_welcome_epoll() {
     is_welcome(&watch, open, || _ = read(&watch));
 }
 
-/// A signal of the process is told by any thread's question; in a child with one thread, since all threads
-/// must have blocked it.
+/// Rule 16: a signal of the process is told by any thread's question; in a child with one thread,
+/// since all threads must have blocked it.
 #[test]
 fn a_signalfd_is_welcome_epoll() {
     if !in_a_process_of_its_own("kinds::a_signalfd_is_welcome_epoll") {
@@ -203,6 +205,7 @@ impl Rings {
     }
 }
 
+/// Rule 16.
 #[test]
 fn an_io_uring_is_welcome_epoll() {
     match Rings::new() {
@@ -229,6 +232,7 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (owned(program), owned(user))
 }
 
+/// Rule 16.
 #[test]
 fn a_terminal_is_welcome_and_hangs_up_epoll() {
     let (program, user) = terminal();

@@ -312,7 +312,7 @@ fn in_a_supply_no_packet_stands_for_long_beside_an_idle_thread_sim() {
     faults.assert_none();
 }
 
-/// Rules 37 and 39: when the supply ends all threads go idle, and make no call; and what comes then, one
+/// Rule 39 (see also 37): when the supply ends all threads go idle, and make no call; and what comes then, one
 /// packet at a time, is always handled by the same thread.
 #[test]
 fn with_the_work_done_all_are_idle_and_a_single_packet_takes_one_of_them_sim() {

@@ -61,6 +61,7 @@ impl AsFd for Number {
 on_every_system! {
     // ---- rule 8 --------------------------------------------------------------------------------
 
+    /// Rule 8.
     fn each_change_is_one_operation_on_one_registration(system: &System) {
         let port = port_on(system);
         let (first, one) = system.unix_pair();
@@ -83,6 +84,7 @@ on_every_system! {
 
     // ---- rule 9 --------------------------------------------------------------------------------
 
+    /// Rule 9.
     fn every_trigger_reports_in_its_own_kind_of_packet(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -106,6 +108,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 9.
     fn a_registration_may_change_from_any_trigger_to_any_other(system: &System) {
         for former in TRIGGERS {
             for latter in TRIGGERS {
@@ -134,6 +137,7 @@ on_every_system! {
 
     // ---- rule 10 -------------------------------------------------------------------------------
 
+    /// Rule 10.
     fn a_filter_of_nothing_reports_only_an_error(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -148,6 +152,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 10.
     fn a_removal_is_reported_whatever_was_asked_for(system: &System) {
         for trigger in TRIGGERS {
             for interest in [Interest::NONE, Interest::IN, Interest::HANGUP] {
@@ -163,6 +168,7 @@ on_every_system! {
 
     // ---- rule 11 -------------------------------------------------------------------------------
 
+    /// Rule 11.
     fn a_descriptor_is_registered_once_on_its_port(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -188,6 +194,7 @@ on_every_system! {
         assert_eq!(port.stats().registered, 1);
     }
 
+    /// Rule 11.
     fn a_refusal_names_the_registration_that_is_there(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let (ours, theirs) = system.tcp_pair();
@@ -213,6 +220,7 @@ on_every_system! {
         assert_eq!(port.register(closed).unwrap_err().error().registration(), None);
     }
 
+    /// Rule 11.
     fn a_socket_is_found_by_its_registration(system: &System) {
         let end = Instant::now() + system.soon();
         loop {
@@ -245,6 +253,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 11.
     fn a_descriptor_is_registered_on_one_port_of_the_process(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let (ours, theirs) = system.tcp_pair();
@@ -267,6 +276,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 11.
     fn a_dropped_port_frees_its_descriptors(system: &System) {
         let (ours, theirs) = system.tcp_pair();
         let port = port_on(system);
@@ -278,6 +288,7 @@ on_every_system! {
         assert_eq!(*ready(&other, system).key(), "elsewhere");
     }
 
+    /// Rule 11.
     fn an_ended_registration_frees_its_descriptor(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let (ours, theirs) = system.tcp_pair();
@@ -297,6 +308,7 @@ on_every_system! {
         assert_quiet(&other, system);
     }
 
+    /// Rule 11.
     fn a_duplicate_is_another_descriptor(system: &System) {
         for same_port in [true, false] {
             let (port, other) = (port_on(system), port_on(system));
@@ -323,6 +335,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 11.
     fn a_number_that_was_closed_and_given_out_again_is_free(system: &System) {
         let end = Instant::now() + system.soon();
         loop {
@@ -346,6 +359,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 11.
     fn of_two_ports_that_claim_a_descriptor_at_once_one_gets_it(system: &System) {
         let ports = [port_on(system), port_on(system)];
         let (ours, _theirs) = system.tcp_pair();
@@ -374,6 +388,7 @@ on_every_system! {
 
     // ---- rule 12 -------------------------------------------------------------------------------
 
+    /// Rule 12.
     fn enabling_again_overwrites_filter_and_trigger(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -391,6 +406,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 12.
     fn a_spent_one_shot_is_armed_again_by_its_handler(system: &System) {
         for trigger in [OneShot::Level, OneShot::Edge] {
             let port = port_on(system);
@@ -417,6 +433,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 12.
     fn a_parked_one_shot_is_armed_again_by_its_name(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -429,6 +446,7 @@ on_every_system! {
         assert_eq!((held.id(), *held.key(), held.events()), (id, "ours", Events::IN));
     }
 
+    /// Rule 12.
     fn a_held_registration_is_armed_by_its_handler_alone(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -444,6 +462,7 @@ on_every_system! {
         assert_eq!(report(&port, system), Events::IN);
     }
 
+    /// Rule 12.
     fn the_key_stays_the_one_given_at_creation(system: &System) {
         let port: Port<Vec<u8>, u32> = system.port(1);
         let (ours, theirs) = system.tcp_pair();
@@ -472,6 +491,7 @@ on_every_system! {
         assert_eq!(*ready(&port, system).key(), [9]);
     }
 
+    /// Rule 12.
     fn enabling_cuts_a_queued_packet_to_the_new_filter(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -486,6 +506,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 12.
     fn enabling_takes_a_queued_packet_back_if_nothing_of_it_is_left(system: &System) {
         for trigger in TRIGGERS {
             for latter in TRIGGERS {
@@ -506,6 +527,7 @@ on_every_system! {
 
     // ---- rule 13 -------------------------------------------------------------------------------
 
+    /// Rule 13.
     fn a_disabled_registration_reports_nothing_until_it_is_enabled(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -527,6 +549,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 13.
     fn disabling_drops_a_packet_that_nobody_has_taken(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -542,6 +565,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 13.
     fn disabling_keeps_the_registration_and_its_key(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -556,6 +580,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 13.
     fn disabling_a_held_registration_changes_nothing(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -570,6 +595,7 @@ on_every_system! {
 
     // ---- rule 14 -------------------------------------------------------------------------------
 
+    /// Rule 14.
     fn removing_makes_one_packet_and_it_is_the_last(system: &System) {
         for trigger in TRIGGERS {
             for disabled in [false, true] {
@@ -588,6 +614,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 14.
     fn nothing_comes_after_the_packet_of_a_removal(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -608,6 +635,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 14.
     fn a_spent_one_shot_can_be_removed(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -619,6 +647,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 14.
     fn removing_twice_makes_one_packet(system: &System) {
         let port = port_on(system);
         let (ours, _theirs) = system.tcp_pair();
@@ -630,6 +659,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 14.
     fn what_is_not_registered_cannot_be_changed(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let sockets: Vec<_> = (0..3).map(|_| system.tcp_pair()).collect();
@@ -664,6 +694,7 @@ on_every_system! {
         assert_eq!(report(&port, system), Events::IN);
     }
 
+    /// Rule 14.
     fn a_name_is_never_given_out_twice(system: &System) {
         let port = port_on(system);
         let event = system.event();
@@ -678,6 +709,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 14.
     fn what_is_being_removed_cannot_be_enabled(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -695,6 +727,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 14.
     fn removing_a_held_registration_waits_for_its_handler(system: &System) {
         for park in [false, true] {
             let port = port_on(system);
@@ -716,6 +749,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 14.
     fn a_removed_key_that_its_handler_keeps_makes_no_packet(system: &System) {
         for keep in [false, true] {
             let port = port_on(system);
@@ -737,6 +771,7 @@ on_every_system! {
 
     // ---- rule 15 -------------------------------------------------------------------------------
 
+    /// Rule 15.
     fn a_registration_that_no_change_names_stays_as_it_is(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -755,6 +790,7 @@ on_every_system! {
 
     // ---- rule 16 -------------------------------------------------------------------------------
 
+    /// Rule 16.
     fn a_socket_may_be_of_any_kind_and_in_any_state(system: &System) {
         for trigger in TRIGGERS {
             let (tcp, peer) = system.tcp_pair();
@@ -798,6 +834,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 16.
     fn pipes_and_counters_are_welcome(system: &System) {
         let port = port_on(system);
         let (reader, writer) = system.pipe();
@@ -816,6 +853,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 16.
     fn a_key_may_own_its_descriptor(system: &System) {
         for pair in READERS {
             let port: Port<Socket, u32> = system.port(1);
@@ -835,6 +873,7 @@ on_every_system! {
         }
     }
 
+    /// Rule 16.
     fn what_cannot_be_watched_is_refused(system: &System) {
         let port = port_on(system);
         let file = system.regular_file();
@@ -848,6 +887,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
+    /// Rule 16.
     fn a_closed_descriptor_is_refused(system: &System) {
         let port = port_on(system);
         let number = Number(closed_number());
@@ -864,6 +904,7 @@ on_every_system! {
         assert_eq!(*ready(&port, system).key(), "event");
     }
 
+    /// Rule 16.
     fn an_error_keeps_the_code_of_the_system_and_its_kind(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let (file, number) = (system.regular_file(), Number(closed_number()));
@@ -889,6 +930,7 @@ on_every_system! {
         assert!(within.is_on_another_port());
     }
 
+    /// Rule 3.
     fn a_closed_port_gives_back_what_it_refuses(system: &System) {
         let port: Port<Arc<str>, u32> = system.port(1);
         let (ours, theirs) = system.tcp_pair();
@@ -921,7 +963,7 @@ on_every_system! {
     }
 }
 
-/// The simulated sockets cannot block.
+/// Rule 16: the simulated sockets cannot block.
 #[test]
 fn a_blocking_socket_is_welcome_on_epoll() {
     testkit::run(System::native, |system| {
@@ -939,7 +981,7 @@ fn a_blocking_socket_is_welcome_on_epoll() {
     });
 }
 
-/// There are no timers and processes in the simulated kernel.
+/// Rule 16: there are no timers and processes in the simulated kernel.
 #[test]
 fn a_timerfd_is_welcome_on_epoll() {
     let system = System::native();
@@ -966,7 +1008,7 @@ fn a_timerfd_is_welcome_on_epoll() {
     }
 }
 
-/// There are no timers and processes in the simulated kernel.
+/// Rule 16: there are no timers and processes in the simulated kernel.
 #[test]
 fn a_pidfd_is_welcome_on_epoll() {
     let system = System::native();
@@ -1000,7 +1042,8 @@ fn owned(number: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// A directory and a device without a way to be watched; the simulated kernel has a file only.
+/// Rule 16: a directory and a device without a way to be watched; the simulated kernel has a file
+/// only.
 #[test]
 fn directories_and_devices_are_refused_on_epoll() {
     let port = port_on(&System::native());
@@ -1012,7 +1055,7 @@ fn directories_and_devices_are_refused_on_epoll() {
     }
 }
 
-/// A real kernel cannot be made to run out of watches or memory without harm to others.
+/// Rule 16: a real kernel cannot be made to run out of watches or memory without harm to others.
 #[test]
 fn a_lack_of_watches_or_memory_is_told_and_may_pass_on_sim() {
     testkit::run(System::simulated, |system| {
@@ -1053,7 +1096,7 @@ impl Checks {
     }
 }
 
-/// The simulated kernel lives in the memory of one process.
+/// Rules 3 and 32: the simulated kernel lives in the memory of one process.
 #[test]
 fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
     if !in_a_process_of_its_own(
@@ -1111,7 +1154,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
     });
 }
 
-/// The simulated kernel lives in the memory of one process.
+/// Rules 3 and 32: the simulated kernel lives in the memory of one process.
 #[test]
 fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
     if !in_a_process_of_its_own(
@@ -1142,7 +1185,7 @@ fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
     });
 }
 
-/// The simulated kernel lives in the memory of one process.
+/// Rules 3 and 32: the simulated kernel lives in the memory of one process.
 #[test]
 fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
     if !in_a_process_of_its_own("registration::a_forked_child_may_make_a_port_of_its_own_on_epoll")
@@ -1170,7 +1213,7 @@ fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
     });
 }
 
-/// Only the real system has a limit of descriptors; the child has it to itself.
+/// Rule 3: only the real system has a limit of descriptors; the child has it to itself.
 #[test]
 fn a_port_that_finds_no_descriptor_left_is_refused_on_epoll() {
     if !in_a_process_of_its_own(

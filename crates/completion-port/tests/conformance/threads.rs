@@ -1550,7 +1550,7 @@ pub(crate) fn each_block_is_noticed(
     });
 }
 
-/// Rules 6 and 39: however long ago anybody has looked, because the watch was put off, who has had his packets
+/// Rule 39 (see also 6): however long ago anybody has looked, because the watch was put off, who has had his packets
 /// for some microseconds keeps them, and his seat.
 #[test]
 fn who_has_just_come_is_neither_robbed_nor_replaced_though_the_watch_was_put_off_sim() {
