@@ -1,8 +1,9 @@
 //! Chores of the workspace: `cargo xtask install --prefix DIR` builds the C library and installs it,
-//! `cargo xtask api` lists the public interface.
+//! `cargo xtask api` lists the public interface, `cargo xtask semantics` names the tests of each rule.
 
 mod api;
 mod install;
+mod semantics;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,9 @@ enum Chore {
     /// List the public interface of completion-port, or compare or update its docs/API.txt. Ends with 2 if
     /// this toolchain's rustdoc cannot tell it
     Api(api::Todo),
+    /// Write the column of docs/SEMANTICS.md anew that names the tests of each rule: those whose documentation
+    /// begins with it, as in `/// Rule 36: ...`
+    Semantics,
 }
 
 fn main() -> ExitCode {
@@ -25,6 +29,8 @@ fn main() -> ExitCode {
         Chore::Install(places) => {
             install::install(&places).map_err(|error| (1, format!("cannot install: {error}")))
         }
+        Chore::Semantics => semantics::semantics()
+            .map_err(|error| (1, format!("cannot write docs/SEMANTICS.md: {error}"))),
         Chore::Api(todo) => api::api(&todo).map_err(|failure| {
             let code = if matches!(failure, api::Failure::Unsupported(_)) { 2 } else { 1 };
             (code, failure.to_string())

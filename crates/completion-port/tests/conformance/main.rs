@@ -1,7 +1,7 @@
 //! The contract, rule by rule, on every back end that the machine has.
 //!
-//! `docs/SEMANTICS.md` has a row for each rule, which names its claims here; `table` checks that the
-//! table and the claims agree.
+//! `docs/SEMANTICS.md` has a row for each rule. The documentation of each claim here begins with its rule,
+//! and `cargo xtask semantics` writes the claims into the row; `table` checks that it has been done.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,8 +1,12 @@
 //! `docs/SEMANTICS.md` and the claims in this folder agree.
 
+mod claims;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+
+use claims::{Claim, claims, claims_of, generate, rule_of};
 
 /// The rules of the sections that this library implements, by number. (Those from 41 to 44 are about
 /// overlapped operations.)
@@ -13,39 +17,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The claims of this folder, as `module::claim`.
-fn claims() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir(root().join("tests/conformance")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|ending| ending != "rs") {
-            continue;
-        }
-        let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        if module == "main" || module == "table" {
-            continue;
-        }
-        let mut is_test = false;
-        for line in fs::read_to_string(&path).unwrap().lines() {
-            let line = line.trim();
-            if line == "#[test]" {
-                is_test = true;
-            }
-            let Some(rest) = line.strip_prefix("fn ") else { continue };
-            let name: String =
-                rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            // A claim of `on_every_system!` takes the system, one of `detection` the rung, a plain
-            // test nothing.
-            let arguments = ["(system: &System)", "(rung: &Rung<'_>)"];
-            let is_claim = arguments.iter().any(|arguments| rest.contains(arguments));
-            // A macro's own tests have no name before it is used.
-            if (is_claim && line.ends_with('{') || is_test) && !name.is_empty() {
-                found.insert(format!("{module}::{name}"));
-            }
-            is_test = false;
-        }
-    }
-    found
+fn paper() -> String {
+    fs::read_to_string(root().join("docs/SEMANTICS.md")).unwrap()
 }
 
 struct Row {
@@ -55,29 +28,27 @@ struct Row {
 
 /// The rows of the table: number, ..., claims in back-quotes in the last column.
 fn rows() -> Vec<Row> {
-    let text = fs::read_to_string(root().join("docs/SEMANTICS.md")).unwrap();
-    text.lines()
-        .filter_map(|line| {
-            let cells: Vec<_> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
-            let rule = cells.first()?.parse().ok()?;
-            let claims = cells.last()?.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-            Some(Row { rule, claims })
-        })
-        .collect()
+    let row = |line: &str| {
+        let last = line.trim().trim_matches('|').rsplit('|').next()?;
+        let claims = last.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        Some(Row { rule: rule_of(line)?, claims })
+    };
+    paper().lines().filter_map(row).collect()
 }
 
 #[test]
-fn every_rule_has_a_row_with_a_claim() {
+fn every_rule_has_one_row_with_a_claim() {
     let rows = rows();
     for rule in RULES.filter(|rule| !LATER.contains(rule)) {
-        let claimed = rows.iter().any(|row| row.rule == rule && !row.claims.is_empty());
-        assert!(claimed, "rule {rule} of docs/SEMANTICS.md names no test");
+        let named: Vec<_> = rows.iter().filter(|row| row.rule == rule).collect();
+        assert_eq!(named.len(), 1, "rows of rule {rule} in docs/SEMANTICS.md");
+        assert!(!named[0].claims.is_empty(), "no test names rule {rule} of docs/SEMANTICS.md");
     }
 }
 
 #[test]
 fn every_claim_that_the_table_names_exists() {
-    let claims = claims();
+    let claims: BTreeSet<_> = claims(root()).unwrap().into_iter().map(|claim| claim.name).collect();
     assert!(claims.len() > 40, "the claims were not found");
     for row in rows() {
         for claim in row.claims {
@@ -89,7 +60,54 @@ fn every_claim_that_the_table_names_exists() {
 #[test]
 fn every_claim_belongs_to_a_rule() {
     let named: BTreeSet<_> = rows().into_iter().flat_map(|row| row.claims).collect();
-    for claim in claims() {
-        assert!(named.contains(&claim), "`{claim}` stands in no row of docs/SEMANTICS.md");
+    for claim in claims(root()).unwrap() {
+        let name = claim.name;
+        assert!(named.contains(&name), "`{name}` stands in no row of docs/SEMANTICS.md");
     }
+}
+
+#[test]
+fn the_table_has_the_rules_that_the_claims_name() {
+    let made = generate(&paper(), &claims(root()).unwrap()).unwrap();
+    for (line, wanted) in paper().lines().zip(made.lines()) {
+        assert_eq!(line, wanted, "`cargo xtask semantics` writes the column of the tests anew");
+    }
+    assert_eq!(paper(), made);
+}
+
+#[test]
+fn a_claim_names_its_rules_at_the_beginning_of_its_documentation() {
+    let rules = |documentation: &str| {
+        let source =
+            format!("/// {documentation}\n#[cfg(x)]\nfn f(system: &System) {{\n}}\nfn g() {{");
+        let claims = claims_of("m", &source);
+        assert_eq!(claims.len(), 1, "{documentation}");
+        assert_eq!(claims[0].name, "m::f");
+        claims[0].rules.clone()
+    };
+    assert_eq!(rules("Rule 7."), [7]);
+    assert_eq!(rules("Rule 7: and so on, as rule 8 says."), [7]);
+    assert_eq!(rules("Rule 7 (see also 4 and 39): and so on."), [7]);
+    assert_eq!(rules("Rule 7, where 8 is not meant."), [7]);
+    assert_eq!(rules("Rules 4, 7 and 39: and so on."), [4, 7, 39]);
+    assert_eq!(rules("Rules 4 and\n/// 39: and so on."), [4, 39]);
+    assert!(rules("As rule 7 says.").is_empty());
+    assert!(rules("Rule seven.").is_empty());
+}
+
+#[test]
+fn the_documentation_of_another_function_is_not_that_of_a_claim() {
+    let claims = claims_of("m", "/// Rule 7.\nfn helper() {}\n\n#[test]\nfn f() {");
+    assert_eq!(claims, [Claim { name: "m::f".to_owned(), rules: Vec::new() }]);
+    assert!(generate("| 7 | a | b |\n", &claims).unwrap_err().contains("`m::f`"));
+}
+
+#[test]
+fn only_the_last_column_is_made_anew() {
+    let claim = |name: &str, rules: &[u32]| Claim { name: name.to_owned(), rules: rules.to_vec() };
+    let claims = [claim("m::b", &[1]), claim("m::a", &[1, 2])];
+    let paper = "# A\n| rule | tests |\n|---|---|\n| 1 | `x` | `m::old` |\n| 2 | y |  |\n| C 2 | z | `c.c` |\n";
+    let made = "# A\n| rule | tests |\n|---|---|\n| 1 | `x` | `m::b`, `m::a` |\n| 2 | y | `m::a` |\n| C 2 | z | `c.c` |\n";
+    assert_eq!(generate(paper, &claims).unwrap(), made);
+    assert!(generate(paper, &[claim("m::a", &[3])]).unwrap_err().contains("rule 3"));
 }
