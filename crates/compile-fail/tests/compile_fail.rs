@@ -17,5 +17,5 @@ fn what_the_rules_forbid_does_not_compile() {
         );
         return;
     }
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+    trybuild::TestCases::new().compile_fail("tests/cases/*.rs");
 }
