@@ -64,7 +64,7 @@ impl fmt::Debug for Engine {
             .field("phase", &stock.phase)
             .field("queued", &stock.ready.nodes(&self.nodes))
             .field("to_be_checked", &stock.recheck.nodes(&self.nodes))
-            .field("schedule", schedule)
+            .field("seats", schedule.seats())
             .field("slots", &slots)
             .finish()
     }

@@ -12,6 +12,7 @@ mod seats;
 mod sleepers;
 mod watchdog;
 
+use std::fmt;
 use std::time::Duration;
 
 use self::advice::AWAY;
@@ -713,6 +714,11 @@ impl Schedule {
         let Self { advice, crew, .. } = self;
         advice.look(now, || crew.absent(now, AWAY) > 0);
         advice.room()
+    }
+
+    /// The threads and what they do, for hunting stalls.
+    pub(crate) fn seats(&self) -> &dyn fmt::Debug {
+        &self.seats
     }
 
     pub(crate) fn figures(&self) -> Figures {

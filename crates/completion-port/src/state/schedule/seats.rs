@@ -3,6 +3,8 @@
 //! Every method is called with the engine's lock held. Nothing here sleeps or wakes anybody: what is
 //! to be done comes back as a value.
 
+use std::fmt;
+
 /// A thread's place at the port.
 pub(crate) type SeatNumber = usize;
 
@@ -32,13 +34,19 @@ pub(crate) enum Status {
 }
 
 /// What is known of the thread of a seat.
-#[derive(Debug)]
 struct Place {
     status: Status,
     /// How often threads had come to wait when it last went off.
     arrivals_before: u64,
     /// When it last began to sleep in a wait, in beginnings.
     since: u64,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, arrivals_before, since } = self;
+        write!(f, "{status:?} arrivals_before {arrivals_before} since {since}")
+    }
 }
 
 /// The threads at one port.
