@@ -152,10 +152,10 @@ impl PortBuilder {
         self
     }
 
-    /// Over how many kernel sets the descriptors are spread; rounded up to a power of two, at most 64.
-    /// 0, which is the usual setting, means one for every eight processors.
+    /// Over how many kernel sets the descriptors are spread; rounded up to a power of two, at most 64. The
+    /// usual setting, and what 0 means, is one.
     ///
-    /// A model with measured costs says that one set feeds some thirty processors if a handler takes five
+    /// Several sets have not been measured on a machine that would need them. A model with measured costs says that one set feeds some thirty processors if a handler takes five
     /// microseconds, and more than a hundred if it takes twenty. With one set several threads can sleep
     /// in the kernel while handlers take long, which answers sooner; with several sets one does. Each
     /// further set costs a descriptor. Packets of descriptors in different sets, found at the same time,
@@ -173,11 +173,9 @@ impl PortBuilder {
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
     /// the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
-        let sets = match self.kernel_sets {
-            0 => processors().div_ceil(8),
-            given => given,
-        };
-        let backend = sys::native(sets.min(64).next_power_of_two())
+        // Of zero the next power is one.
+        let sets = self.kernel_sets.min(64).next_power_of_two();
+        let backend = sys::native(sets)
             .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend)
     }
