@@ -10,6 +10,8 @@ mod advice;
 mod crew;
 mod seats;
 mod sleepers;
+#[cfg(test)]
+mod tests;
 mod watchdog;
 
 use std::fmt;

@@ -1,0 +1,886 @@
+//! A port without threads, clock or kernel: what the engine does with a schedule, one lock section at a time.
+//!
+//! Each virtual thread is what it does now, and [`Rig::step`] lets it do the next thing. So a test has every
+//! interleaving that real threads could have, and says itself which one it wants.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
+
+use super::super::watchdog::TICK;
+use super::super::{Action, Query, Scene, Schedule, SeatNumber, Status, Turn, Waited, Wake};
+use crate::state::facts::Presence;
+
+/// Something to be handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet {
+    pub(super) number: u32,
+    pub(super) posted: bool,
+}
+
+/// What a thread keeps during a wait, beside its seat.
+#[derive(Debug)]
+pub(super) struct Wait {
+    turn: Turn,
+    queries: Vec<Query>,
+    is_filled: bool,
+}
+
+/// What the kernel has told a thread that has not had the lock since.
+#[derive(Debug)]
+pub(super) struct Harvest {
+    edges: Vec<Packet>,
+    woken: bool,
+    /// The thread comes from the kernel's wait.
+    slept: bool,
+}
+
+/// What a virtual thread does.
+#[derive(Debug)]
+pub(super) enum Does {
+    /// It has left its seat.
+    Gone,
+    /// It is in user code.
+    Out,
+    /// It asks the schedule next.
+    Looks(Wait),
+    /// It has asked about remembered registrations, and these are ready.
+    Checks(Wait, Vec<Packet>),
+    /// It asks the kernel for edges; these come behind them.
+    Asks(Wait, Vec<Packet>),
+    Returns(Wait, Harvest, Vec<Packet>),
+    /// The system has answered this about the thread that came to that seat so many threads ago.
+    Answers(Wait, Query, u32, bool),
+    Polls(Wait, Option<Duration>),
+    Parks(Wait, Option<Duration>),
+    Naps(Wait, Duration, Option<Duration>),
+}
+
+impl Does {
+    pub(super) fn sleeps(&self) -> bool {
+        matches!(self, Self::Polls(..) | Self::Parks(..) | Self::Naps(..))
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !matches!(self, Self::Gone | Self::Out)
+    }
+
+    /// When it ends by itself, if it is a sleep.
+    pub(super) fn until(&self) -> Option<Duration> {
+        match self {
+            Self::Polls(_, until) | Self::Parks(_, until) => *until,
+            Self::Naps(_, until, last) => Some(last.map_or(*until, |last| last.min(*until))),
+            _ => None,
+        }
+    }
+}
+
+/// A virtual thread. Its number is that of its seat.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) does: Does,
+    pub(super) hand: VecDeque<Packet>,
+    /// How its last wait ended.
+    pub(super) waited: Option<Waited>,
+    progress: u32,
+    /// How many threads had this seat before.
+    generation: u32,
+    /// Since when it sleeps in user code.
+    pub(super) asleep: Option<Duration>,
+    /// The schedule thinks so.
+    pub(super) presumed: bool,
+    has_records: bool,
+    pub(super) token: bool,
+    /// It has said that it blocks.
+    pub(super) blocks: bool,
+    /// When it last came to the list of idle threads.
+    listed: u64,
+}
+
+/// What is to be woken once the lock is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    Thread(SeatNumber),
+    Kernel,
+}
+
+/// All of the port that is not the schedule.
+#[derive(Debug)]
+pub(super) struct Fake {
+    pub(super) now: Duration,
+    pub(super) queue: VecDeque<Packet>,
+    pub(super) unchecked: Vec<Packet>,
+    /// What the kernel has to tell, in order, and how much of it at once.
+    pub(super) kernel: VecDeque<Packet>,
+    pub(super) edges: usize,
+    pub(super) eventfd: bool,
+    pub(super) threads: Vec<Thread>,
+    pub(super) taken: Vec<Packet>,
+    pub(super) registered: usize,
+    pub(super) closed: bool,
+    pub(super) abandoned: bool,
+    /// The system tells whether a thread sleeps, and keeps records of one that was found asleep.
+    pub(super) detects: bool,
+    pub(super) observes: bool,
+    pub(super) advised: Option<u32>,
+    own: Option<SeatNumber>,
+    /// So many packets went from the queue into hands, for good or not.
+    handed: u64,
+    found: u64,
+}
+
+impl Scene for Fake {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn ready(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn begins_with_post(&self) -> bool {
+        self.queue.front().is_some_and(|packet| packet.posted)
+    }
+
+    fn unchecked(&self) -> usize {
+        self.unchecked.len()
+    }
+
+    fn posts(&self) -> usize {
+        let hands = self.threads.iter().flat_map(|thread| &thread.hand);
+        self.queue.iter().chain(hands).filter(|packet| packet.posted).count()
+    }
+
+    fn registered(&self) -> usize {
+        self.registered
+    }
+
+    fn is_over(&self) -> bool {
+        self.abandoned || self.closed && self.queue.is_empty() && self.unchecked.is_empty()
+    }
+
+    fn takes_edges(&self) -> bool {
+        !self.closed
+    }
+
+    fn sets(&self) -> usize {
+        1
+    }
+
+    fn is_replacing(&self) -> bool {
+        false
+    }
+
+    fn is_full_of_strays(&self) -> bool {
+        false
+    }
+
+    fn detects(&self) -> bool {
+        self.detects
+    }
+
+    fn progress(&self, seat: SeatNumber) -> u32 {
+        self.threads[seat].progress
+    }
+
+    fn presence(&self, seat: SeatNumber) -> Option<Presence> {
+        let thread = &self.threads[seat];
+        let presence = thread.asleep.map_or(Presence::Awake, |since| Presence::Asleep { since });
+        thread.has_records.then_some(presence)
+    }
+
+    fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool) {
+        self.threads[seat].presumed = asleep;
+        self.found += u64::from(asleep);
+    }
+
+    fn take(&mut self, packets: usize) {
+        let own = &mut self.threads[self.own.expect("a thread takes")];
+        assert!(own.hand.is_empty(), "what it had is in the queue");
+        let Does::Gone = own.does else { panic!("the thread is in a step") };
+        assert!((1..=self.queue.len()).contains(&packets));
+        own.hand.extend(self.queue.drain(..packets));
+        self.handed += packets as u64;
+    }
+
+    fn give(&mut self, seat: SeatNumber) {
+        let first = self.queue.pop_front().expect("the queue is not empty");
+        assert!(self.threads[seat].hand.is_empty(), "an idle thread has nothing");
+        self.threads[seat].hand.push_back(first);
+        self.handed += 1;
+    }
+
+    fn take_back(&mut self, seat: SeatNumber) -> bool {
+        let hand = mem::take(&mut self.threads[seat].hand);
+        hand.iter().rev().for_each(|packet| self.queue.push_front(*packet));
+        !hand.is_empty()
+    }
+
+    fn advise(&mut self, room: u32) {
+        self.advised = Some(room);
+    }
+
+    fn adopt(&mut self, from: SeatNumber) {
+        let hand = mem::take(&mut self.threads[from].hand);
+        let own = self.own.expect("a thread adopts");
+        assert_ne!(own, from);
+        assert!(self.threads[own].hand.is_empty(), "a thread that was not meant has nothing");
+        self.threads[own].hand = hand;
+    }
+}
+
+/// A port: the schedule, and what the engine does with it.
+#[derive(Debug)]
+pub(super) struct Rig {
+    pub(super) schedule: Schedule,
+    pub(super) port: Fake,
+    /// Wakes that have been decided on, and not made yet.
+    pub(super) notices: Vec<Notice>,
+    /// Wakes are made when a test says so, and not at once.
+    pub(super) delays: bool,
+    limit: usize,
+    put_in: u32,
+    wakes: u64,
+    lists: u64,
+}
+
+impl Rig {
+    /// A port that lets `limit` threads run, with registrations, and with `threads` that have just joined.
+    pub(super) fn new(limit: usize, threads: usize) -> Self {
+        let port = Fake {
+            now: Duration::from_secs(10),
+            queue: VecDeque::new(),
+            unchecked: Vec::new(),
+            kernel: VecDeque::new(),
+            edges: 64,
+            eventfd: false,
+            threads: Vec::new(),
+            taken: Vec::new(),
+            registered: 8,
+            closed: false,
+            abandoned: false,
+            detects: true,
+            observes: false,
+            advised: None,
+            own: None,
+            handed: 0,
+            found: 0,
+        };
+        // Counters that wrap do so soon.
+        let schedule = Schedule::new(limit, u32::MAX - 2);
+        let mut rig = Self {
+            schedule,
+            port,
+            limit,
+            notices: Vec::new(),
+            delays: false,
+            put_in: 0,
+            wakes: 0,
+            lists: 0,
+        };
+        (0..threads).for_each(|_| {
+            rig.join();
+        });
+        rig
+    }
+
+    // ---- what threads do ----
+
+    pub(super) fn join(&mut self) -> SeatNumber {
+        let seat = self.schedule.join(false, u32::MAX - 1);
+        let threads = &mut self.port.threads;
+        let generation = threads.get(seat).map_or(0, |before| before.generation + 1);
+        let thread = Thread {
+            does: Does::Out,
+            hand: VecDeque::new(),
+            waited: None,
+            progress: u32::MAX,
+            generation,
+            asleep: None,
+            presumed: false,
+            has_records: false,
+            token: false,
+            blocks: false,
+            listed: 0,
+        };
+        if seat == threads.len() {
+            threads.push(thread);
+        } else {
+            assert!(matches!(threads[seat].does, Does::Gone), "the seat is taken");
+            threads[seat] = thread;
+        }
+        seat
+    }
+
+    fn advance_progress(&mut self, seat: SeatNumber) {
+        let thread = &mut self.port.threads[seat];
+        assert!(thread.asleep.is_none(), "it sleeps");
+        thread.progress = thread.progress.wrapping_add(1);
+    }
+
+    /// The thread of `seat` comes to wait.
+    pub(super) fn wait(&mut self, seat: SeatNumber, room: usize, timeout: Option<Duration>) {
+        assert!(matches!(self.port.threads[seat].does, Does::Out));
+        self.advance_progress(seat);
+        self.port.threads[seat].presumed = false;
+        self.port.threads[seat].blocks = false;
+        self.port.take_back(seat);
+        self.port.own = Some(seat);
+        let deadline = timeout.map(|timeout| self.port.now + timeout);
+        let mut wait =
+            Wait { turn: Turn::new(seat, room, deadline), queries: Vec::new(), is_filled: false };
+        self.schedule.arrive(&mut wait.turn, None, &mut wait.queries, &mut self.port);
+        self.port.threads[seat].does = Does::Looks(wait);
+        self.check();
+    }
+
+    /// The thread of `seat` does the next thing of its wait. False if it sleeps, or is in none.
+    pub(super) fn step(&mut self, seat: SeatNumber) -> bool {
+        let before = self.statuses();
+        let running = self.schedule.seats.running();
+        let (mut adopts, mut exceeds) = (false, false);
+        let does = mem::replace(&mut self.port.threads[seat].does, Does::Gone);
+        let does = match does {
+            it @ (Does::Out | Does::Gone) => {
+                self.port.threads[seat].does = it;
+                return false;
+            }
+            Does::Looks(wait) => {
+                let does = self.look(seat, wait);
+                let thread = &mut self.port.threads[seat];
+                if matches!(does, Does::Out) {
+                    match (thread.waited.expect("it has ended"), before[seat]) {
+                        (Waited::TimedOut, _) => exceeds = true,
+                        (Waited::Packets, Status::Given) => {}
+                        (Waited::Packets, _) => {
+                            let running = self.schedule.seats.running();
+                            assert!(
+                                running <= self.limit,
+                                "{running} run that were handed packets"
+                            );
+                        }
+                        (Waited::Closed, _) => {}
+                    }
+                    let is_handed = thread.waited == Some(Waited::Packets);
+                    assert_eq!(!thread.hand.is_empty(), is_handed, "what it says is what it has");
+                }
+                does
+            }
+            Does::Checks(wait, ready) => {
+                self.port.own = Some(seat);
+                if !ready.is_empty() && self.schedule.asks(&self.port).is_some() {
+                    Does::Asks(wait, ready)
+                } else {
+                    self.port.queue.extend(ready);
+                    Does::Looks(wait)
+                }
+            }
+            Does::Asks(mut wait, ready) => {
+                let harvest = self.harvest(&mut wait, false);
+                Does::Returns(wait, harvest, ready)
+            }
+            Does::Returns(wait, Harvest { edges, woken, slept }, ready) => {
+                adopts = woken;
+                if slept {
+                    self.schedule.end_polling(seat);
+                }
+                if let Some((watchdog, late)) = self.schedule.polled(seat, &self.port) {
+                    let thread = &mut self.port.threads[watchdog];
+                    if let Does::Naps(_, until, _) = &mut thread.does
+                        && !thread.token
+                    {
+                        *until = late;
+                    }
+                }
+                self.port.queue.extend(edges);
+                self.port.own = Some(seat);
+                if woken && self.schedule.woken(seat, &mut self.port) {
+                    self.notify(Notice::Kernel);
+                }
+                self.port.queue.extend(ready);
+                Does::Looks(wait)
+            }
+            Does::Answers(wait, query, generation, asleep) => {
+                let other = &mut self.port.threads[query.seat];
+                if !matches!(other.does, Does::Gone) && other.generation == generation {
+                    let is_observed = query.stuck_at.is_some() && asleep && self.port.observes;
+                    other.has_records |= is_observed;
+                    self.port.own = None;
+                    self.schedule.answer(query, Some(asleep), is_observed, &mut self.port);
+                }
+                Does::Looks(wait)
+            }
+            Does::Polls(mut wait, until) => {
+                let is_over = until.is_some_and(|until| until <= self.port.now);
+                if self.port.kernel.is_empty() && !self.port.eventfd && !is_over {
+                    self.port.threads[seat].does = Does::Polls(wait, until);
+                    return false;
+                }
+                let harvest = self.harvest(&mut wait, true);
+                Does::Returns(wait, harvest, Vec::new())
+            }
+            it @ (Does::Parks(..) | Does::Naps(..)) => {
+                let is_over = it.until().is_some_and(|until| until <= self.port.now);
+                let thread = &mut self.port.threads[seat];
+                if !mem::take(&mut thread.token) && !is_over {
+                    thread.does = it;
+                    return false;
+                }
+                awake(it)
+            }
+        };
+        self.port.threads[seat].does = does;
+        self.compare(&before, running, exceeds, adopts);
+        if self.schedule.seats.status(seat) == Status::Idle
+            && self.port.threads[seat].does.sleeps()
+            && before[seat] != Status::Idle
+        {
+            self.lists += 1;
+            self.port.threads[seat].listed = self.lists;
+        }
+        self.check();
+        true
+    }
+
+    /// The thread of `seat` is not woken, and comes out of its sleep all the same.
+    pub(super) fn stir(&mut self, seat: SeatNumber) {
+        let thread = &mut self.port.threads[seat];
+        if matches!(thread.does, Does::Parks(..) | Does::Naps(..)) {
+            thread.token = false;
+            thread.does = awake(mem::replace(&mut thread.does, Does::Gone));
+            // The token of a wake that is under way is one more.
+            if self.schedule.seats.is_awaited(seat) {
+                self.notices.retain(|notice| *notice != Notice::Thread(seat));
+            }
+            self.check();
+        }
+    }
+
+    fn look(&mut self, seat: SeatNumber, mut wait: Wait) -> Does {
+        self.port.own = Some(seat);
+        let Wait { turn, queries, is_filled } = &mut wait;
+        match self.schedule.next(turn, queries, *is_filled, &mut self.port) {
+            Action::Return(waited, wake) => {
+                assert!(!self.schedule.seats.is_polling(seat));
+                let thread = &mut self.port.threads[seat];
+                thread.waited = Some(waited);
+                thread.does = Does::Out;
+                self.wake(wake);
+                self.end_if_over();
+                Does::Out
+            }
+            Action::Check => {
+                let ready = mem::take(&mut self.port.unchecked);
+                assert!(!ready.is_empty(), "there is nothing to check");
+                Does::Checks(wait, ready)
+            }
+            Action::Ask { .. } => Does::Asks(wait, Vec::new()),
+            Action::Query(query) => {
+                let other = &self.port.threads[query.seat];
+                let asleep = other.asleep.is_some() || other.does.sleeps();
+                Does::Answers(wait, query, other.generation, asleep)
+            }
+            Action::Poll(timeout) => {
+                let until = timeout.map(|timeout| self.port.now + timeout);
+                Does::Polls(wait, until)
+            }
+            Action::Park(timeout) => {
+                let until = timeout.map(|timeout| self.port.now + timeout);
+                Does::Parks(wait, until)
+            }
+            Action::Nap { until, last } => Does::Naps(wait, until, last),
+        }
+    }
+
+    fn harvest(&mut self, wait: &mut Wait, slept: bool) -> Harvest {
+        let most = self.port.kernel.len().min(self.port.edges);
+        let edges: Vec<_> = self.port.kernel.drain(..most).collect();
+        let woken = mem::take(&mut self.port.eventfd);
+        wait.is_filled = edges.len() + usize::from(woken) >= self.port.edges;
+        Harvest { edges, woken, slept }
+    }
+
+    /// The thread of `seat` handles the next of its packets, if there is one.
+    pub(super) fn take_packet(&mut self, seat: SeatNumber) -> Option<u32> {
+        assert!(matches!(self.port.threads[seat].does, Does::Out));
+        if mem::take(&mut self.port.threads[seat].presumed) {
+            let before = self.statuses();
+            let running = self.schedule.seats.running();
+            self.schedule.unblock(seat);
+            self.compare(&before, running, false, false);
+        }
+        let packet = self.port.threads[seat].hand.pop_front()?;
+        self.advance_progress(seat);
+        self.port.taken.push(packet);
+        self.check();
+        Some(packet.number)
+    }
+
+    pub(super) fn give_back(&mut self, seat: SeatNumber) {
+        self.event(|schedule, port| {
+            schedule.take_back(seat, port).then(|| schedule.depart(port)).flatten()
+        });
+    }
+
+    /// The thread of `seat` says that it blocks. False if it is not counted anyway.
+    pub(super) fn block(&mut self, seat: SeatNumber) -> bool {
+        let mut is_counted = false;
+        self.event(|schedule, port| {
+            let blocked = schedule.block(seat, port);
+            is_counted = blocked.is_some();
+            blocked.flatten()
+        });
+        self.port.threads[seat].blocks = is_counted;
+        is_counted
+    }
+
+    pub(super) fn unblock(&mut self, seat: SeatNumber) {
+        self.advance_progress(seat);
+        self.port.threads[seat].blocks = false;
+        self.event(|schedule, _| {
+            schedule.unblock(seat);
+            None
+        });
+    }
+
+    /// The thread of `seat` goes to sleep in user code without a word; or wakes up again.
+    pub(super) fn nod(&mut self, seat: SeatNumber, asleep: bool) {
+        let thread = &mut self.port.threads[seat];
+        thread.asleep = match thread.asleep {
+            since @ Some(_) if asleep => since,
+            _ => asleep.then_some(self.port.now),
+        };
+    }
+
+    /// There are records of the thread of `seat` from now on.
+    pub(super) fn observe(&mut self, seat: SeatNumber) {
+        self.port.threads[seat].has_records = true;
+        self.schedule.sleepers.observe(seat);
+    }
+
+    pub(super) fn leave(&mut self, seat: SeatNumber) {
+        assert!(matches!(self.port.threads[seat].does, Does::Out));
+        self.port.threads[seat].does = Does::Gone;
+        self.port.take_back(seat);
+        self.event(|schedule, port| schedule.leave(seat, port));
+        self.end_if_over();
+        self.check();
+    }
+
+    // ---- what happens to the port ----
+
+    fn packet(&mut self, posted: bool) -> Packet {
+        self.put_in += 1;
+        Packet { number: self.put_in, posted }
+    }
+
+    /// A message is posted. Which seat is woken, if one is.
+    pub(super) fn post(&mut self) -> Option<Wake> {
+        let packet = self.packet(true);
+        self.port.queue.push_back(packet);
+        self.event(|schedule, port| schedule.queued(port))
+    }
+
+    /// Packets that no thread was woken for are found in the queue.
+    pub(super) fn put(&mut self, packets: usize) {
+        for _ in 0..packets {
+            let packet = self.packet(false);
+            self.port.queue.push_back(packet);
+        }
+    }
+
+    /// A message is in the queue already that a thread posted when all seats were taken.
+    pub(super) fn put_message(&mut self) {
+        let packet = self.packet(true);
+        self.port.queue.push_back(packet);
+    }
+
+    /// The kernel has so much more to tell.
+    pub(super) fn edge(&mut self, packets: usize) {
+        for _ in 0..packets {
+            let packet = self.packet(false);
+            self.port.kernel.push_back(packet);
+        }
+    }
+
+    /// A thread leaves it to the next wait to ask about a registration.
+    pub(super) fn remember(&mut self) {
+        let packet = self.packet(false);
+        self.port.unchecked.push(packet);
+        self.event(|schedule, port| schedule.look_after(port));
+    }
+
+    pub(super) fn close(&mut self) {
+        self.port.closed = true;
+        // The kernel is not asked any more, and what it has is not a packet.
+        self.put_in -= u32::try_from(self.port.kernel.len()).unwrap();
+        let lost: Vec<_> = self.port.kernel.drain(..).collect();
+        self.port.taken.extend(&lost);
+        self.put_in += u32::try_from(lost.len()).unwrap();
+        self.end_if_over();
+        self.check();
+    }
+
+    pub(super) fn abandon(&mut self) {
+        self.port.abandoned = true;
+        self.close();
+    }
+
+    fn end_if_over(&mut self) {
+        if self.port.is_over() {
+            while let Some(wake) = self.schedule.dismiss() {
+                self.wake(Some(wake));
+            }
+        }
+    }
+
+    /// Something that a thread does which has no part in a wait.
+    fn event(
+        &mut self,
+        event: impl FnOnce(&mut Schedule, &mut Fake) -> Option<Wake>,
+    ) -> Option<Wake> {
+        let before = self.statuses();
+        let running = self.schedule.seats.running();
+        self.port.own = None;
+        let wake = event(&mut self.schedule, &mut self.port);
+        self.wake(wake);
+        self.compare(&before, running, false, false);
+        self.check();
+        wake
+    }
+
+    fn wake(&mut self, wake: Option<Wake>) {
+        let Some(Wake { seat, polling }) = wake else { return };
+        self.wakes += 1;
+        assert_eq!(polling, self.schedule.seats.is_polling(seat));
+        self.notify(if polling { Notice::Kernel } else { Notice::Thread(seat) });
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
+        if !self.delays {
+            self.deliver();
+        }
+    }
+
+    /// Makes all wakes that have been decided on.
+    pub(super) fn deliver(&mut self) {
+        for notice in mem::take(&mut self.notices) {
+            match notice {
+                Notice::Kernel => self.port.eventfd = true,
+                Notice::Thread(seat) => self.port.threads[seat].token = true,
+            }
+        }
+    }
+
+    // ---- driving ----
+
+    /// Lets the thread of `seat` go on until it sleeps or returns.
+    pub(super) fn run(&mut self, seat: SeatNumber) {
+        for _ in 0..1_000 {
+            if !self.step(seat) {
+                return;
+            }
+        }
+        panic!("a thread does not come to an end: {self:#?}");
+    }
+
+    /// The thread of `seat` waits, and goes on until it sleeps or returns.
+    pub(super) fn run_wait(&mut self, seat: SeatNumber) {
+        self.wait(seat, 64, None);
+        self.run(seat);
+    }
+
+    /// Makes all wakes, and lets every thread go on until none can.
+    pub(super) fn settle(&mut self) {
+        loop {
+            self.deliver();
+            let mut moved = false;
+            for seat in 0..self.port.threads.len() {
+                moved |= self.port.threads[seat].does.waits() && self.step(seat);
+                self.run(seat);
+            }
+            if !moved && self.notices.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Time goes by, and sleepers see it.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.port.now += time;
+        self.settle();
+    }
+
+    // ---- what holds ----
+
+    pub(super) fn status(&self, seat: SeatNumber) -> Status {
+        self.schedule.seats.status(seat)
+    }
+
+    pub(super) fn statuses(&self) -> Vec<Status> {
+        self.schedule.seats.statuses().map(|(_, status)| status).collect()
+    }
+
+    /// What a change of statuses must be like.
+    fn compare(&self, before: &[Status], running: usize, exceeds: bool, adopts: bool) {
+        let blocked = |statuses: &[Status]| {
+            let is = |it: &&Status| matches!(it, Status::Blocked | Status::FoundAsleep);
+            statuses.iter().filter(is).count()
+        };
+        let after = self.statuses();
+        let most = self.limit.max(running);
+        let resumed = blocked(before).saturating_sub(blocked(&after)) + usize::from(exceeds);
+        let runs = self.schedule.seats.running();
+        assert!(runs <= most + resumed, "{runs} run of {most}, {before:?} {after:?}");
+        if adopts || self.port.is_over() {
+            return;
+        }
+        // The newest idle thread first.
+        let listed = |seat: usize| self.port.threads[seat].listed;
+        let idle = |seat: &usize| after[*seat] == Status::Idle && before[*seat] == Status::Idle;
+        for seat in 0..before.len() {
+            if before[seat] == Status::Idle && matches!(after[seat], Status::Called | Status::Given)
+            {
+                let newest = (0..before.len()).filter(idle).map(listed).max();
+                assert!(
+                    newest < Some(listed(seat)),
+                    "{seat} was not the newest: {before:?} {after:?}"
+                );
+            }
+        }
+    }
+
+    /// Whether the thread of `seat` is awake in a wait, or will be: a wake is under way for it.
+    fn is_on_its_way(&self, seat: SeatNumber) -> bool {
+        let thread = &self.port.threads[seat];
+        match &thread.does {
+            Does::Gone | Does::Out => false,
+            Does::Polls(..) => self.port.eventfd || self.notices.contains(&Notice::Kernel),
+            Does::Parks(..) | Does::Naps(..) => {
+                thread.token || self.notices.contains(&Notice::Thread(seat))
+            }
+            _ => true,
+        }
+    }
+
+    /// What holds whenever no thread has the lock.
+    #[track_caller]
+    pub(super) fn check(&self) {
+        self.check_packets();
+        self.check_threads();
+        self.check_figures();
+        self.check_attendance();
+    }
+
+    #[track_caller]
+    fn check_packets(&self) {
+        let Fake { queue, unchecked, kernel, taken, threads, .. } = &self.port;
+        let mut all: Vec<u32> = Vec::new();
+        let mut add = |packets: &mut dyn Iterator<Item = &Packet>| {
+            all.extend(packets.map(|packet| packet.number));
+        };
+        add(&mut queue.iter().chain(unchecked).chain(kernel).chain(taken));
+        for thread in threads {
+            add(&mut thread.hand.iter());
+            match &thread.does {
+                Does::Checks(_, ready) | Does::Asks(_, ready) => add(&mut ready.iter()),
+                Does::Returns(_, harvest, ready) => add(&mut harvest.edges.iter().chain(ready)),
+                _ => {}
+            }
+        }
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(1..=self.put_in), "of {}: {all:?}", self.put_in);
+        assert_eq!(self.schedule.handed, self.port.handed);
+    }
+
+    #[track_caller]
+    fn check_threads(&self) {
+        let Schedule { seats, loaded, .. } = &self.schedule;
+        let kernel_wakes = self.port.eventfd
+            || self.notices.contains(&Notice::Kernel)
+            || self.port.threads.iter().any(
+                |thread| matches!(&thread.does, Does::Returns(_, harvest, _) if harvest.woken),
+            );
+        for (seat, thread) in self.port.threads.iter().enumerate() {
+            let status = seats.status(seat);
+            let fits = match &thread.does {
+                Does::Gone => status == Status::Vacant,
+                Does::Out => matches!(
+                    status,
+                    Status::Away | Status::Running | Status::Blocked | Status::FoundAsleep
+                ),
+                does => {
+                    matches!(status, Status::Idle | Status::Called | Status::Given)
+                        || status == Status::Searching && !does.sleeps()
+                }
+            };
+            assert!(fits, "{seat} is {status:?}, and does {:?}", thread.does);
+            let polls = match &thread.does {
+                Does::Polls(..) => true,
+                Does::Returns(_, harvest, _) => harvest.slept,
+                _ => false,
+            };
+            assert_eq!(seats.is_polling(seat), polls, "{seat} does {:?}", thread.does);
+            if seats.is_awaited(seat) {
+                let comes = match &thread.does {
+                    Does::Polls(..) => kernel_wakes,
+                    _ => self.is_on_its_way(seat),
+                };
+                assert!(comes, "{seat} is {status:?}, and no wake is under way for it");
+            }
+            if loaded[seat] {
+                assert_eq!(status, Status::Running, "{seat} has several packets");
+            }
+            assert!(thread.hand.is_empty() || matches!(status, Status::Running | Status::Given));
+            assert_eq!(thread.presumed, status == Status::FoundAsleep);
+            assert!(!thread.blocks || status == Status::Blocked);
+        }
+    }
+
+    #[track_caller]
+    fn check_figures(&self) {
+        let statuses = self.statuses();
+        let count = |of: &[Status]| statuses.iter().filter(|it| of.contains(it)).count();
+        let Schedule { seats, loaded, loads, .. } = &self.schedule;
+        let figures = self.schedule.figures();
+        let counted = count(&[Status::Running, Status::Given]);
+        assert_eq!(figures.running, counted);
+        assert_eq!(figures.idle, count(&[Status::Idle]));
+        assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
+        assert_eq!(seats.presumed_blocked(), count(&[Status::FoundAsleep]));
+        assert_eq!(seats.at_work(), counted + count(&[Status::Searching, Status::Called]));
+        assert_eq!(seats.polling(), (0..statuses.len()).filter(|it| seats.is_polling(*it)).count());
+        assert_eq!(*loads, loaded.iter().filter(|it| **it).count());
+        assert_eq!(figures.wakes, self.wakes);
+        assert!(figures.spurious <= figures.wakes);
+        assert_eq!(figures.blocks_found, self.port.found);
+    }
+
+    /// While threads are idle, something is found within a millisecond, wherever it is.
+    #[track_caller]
+    fn check_attendance(&self) {
+        let Schedule { seats, .. } = &self.schedule;
+        let threads = self.port.threads.len();
+        if seats.idle() == 0 || (0..threads).any(|seat| self.is_on_its_way(seat)) {
+            return;
+        }
+        if self.schedule.is_attended(&self.port) {
+            return;
+        }
+        let Some(watchdog) = seats.watching() else {
+            panic!("no thread looks after the port: {self:#?}");
+        };
+        let until =
+            self.port.threads[watchdog].does.until().expect("the watchdog sleeps for a time");
+        assert!(until <= self.port.now + TICK, "the watchdog sleeps too long: {self:#?}");
+    }
+}
+
+/// A parked thread is awake.
+fn awake(does: Does) -> Does {
+    match does {
+        Does::Parks(wait, _) | Does::Naps(wait, _, _) => Does::Looks(wait),
+        it => unreachable!("{it:?}"),
+    }
+}

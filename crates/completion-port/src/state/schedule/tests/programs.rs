@@ -1,0 +1,220 @@
+//! Random programs of a few threads.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::Status;
+use super::super::Waited;
+use super::super::watchdog::TICK;
+use super::driver::{Does, Rig};
+
+/// What happens next. Threads are counted anew after each of them; what cannot happen does not.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Join,
+    Wait(usize, usize, Option<u64>),
+    Step(usize),
+    Stir(usize),
+    Take(usize),
+    GiveBack(usize),
+    Block(usize),
+    Unblock(usize),
+    Nod(usize),
+    Rise(usize),
+    Leave(usize),
+    Post,
+    Edge(usize),
+    Remember(usize),
+    Deliver,
+    /// So many microseconds go by.
+    Pass(u64),
+    /// All threads in a wait go on until none can.
+    Settle,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let thread = 0_usize..4;
+    let room = prop_oneof![Just(1_usize), Just(2), Just(64)];
+    let timeout = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(300)), 1 => Just(Some(5_000))];
+    let time = prop_oneof![2 => 1_u64..50, 2 => 50_u64..400, 1 => 400_u64..3_000];
+    prop_oneof![
+        1 => Just(Event::Join),
+        8 => (thread.clone(), room, timeout).prop_map(|(it, room, time)| Event::Wait(it, room, time)),
+        20 => thread.clone().prop_map(Event::Step),
+        1 => thread.clone().prop_map(Event::Stir),
+        5 => thread.clone().prop_map(Event::Take),
+        1 => thread.clone().prop_map(Event::GiveBack),
+        1 => thread.clone().prop_map(Event::Block),
+        1 => thread.clone().prop_map(Event::Unblock),
+        1 => thread.clone().prop_map(Event::Nod),
+        2 => thread.clone().prop_map(Event::Rise),
+        1 => thread.clone().prop_map(Event::Leave),
+        4 => Just(Event::Post),
+        4 => (1_usize..5).prop_map(Event::Edge),
+        1 => thread.prop_map(Event::Remember),
+        6 => Just(Event::Deliver),
+        4 => time.prop_map(Event::Pass),
+        3 => Just(Event::Settle),
+    ]
+}
+
+/// What a port is like, for a program.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    limit: usize,
+    threads: usize,
+    /// What a packet is thought to take, in microseconds.
+    packet: u64,
+    detects: bool,
+    observes: bool,
+    /// How many edges the kernel tells at once.
+    edges: usize,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
+    let edges = prop_oneof![Just(2_usize), Just(64)];
+    (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges).prop_map(
+        |(limit, threads, packet, detects, observes, edges)| {
+            let observes = detects && observes;
+            Setting { limit, threads, packet, detects, observes, edges }
+        },
+    )
+}
+
+fn rig(setting: Setting) -> Rig {
+    let mut rig = Rig::new(setting.limit, setting.threads);
+    rig.schedule.expect(Duration::from_micros(setting.packet));
+    rig.port.detects = setting.detects;
+    rig.port.observes = setting.observes;
+    rig.port.edges = setting.edges;
+    rig.delays = true;
+    rig
+}
+
+/// Whether the thread of `seat` is in user code, and does what it wants.
+fn acts(rig: &Rig, seat: usize) -> bool {
+    rig.port.threads.get(seat).is_some_and(|thread| {
+        matches!(thread.does, Does::Out) && thread.asleep.is_none() && !thread.blocks
+    })
+}
+
+fn apply(rig: &mut Rig, event: Event, threads: usize) {
+    match event {
+        Event::Join => {
+            let gone = rig.port.threads.iter().any(|thread| matches!(thread.does, Does::Gone));
+            if gone || rig.port.threads.len() < threads {
+                rig.join();
+            }
+        }
+        Event::Wait(seat, room, timeout) if acts(rig, seat) => {
+            rig.wait(seat, room, timeout.map(Duration::from_micros));
+        }
+        Event::Step(seat) if seat < rig.port.threads.len() => {
+            rig.step(seat);
+        }
+        Event::Stir(seat) if seat < rig.port.threads.len() => rig.stir(seat),
+        Event::Take(seat) if acts(rig, seat) => {
+            rig.take_packet(seat);
+        }
+        Event::GiveBack(seat) if acts(rig, seat) => rig.give_back(seat),
+        Event::Block(seat) if acts(rig, seat) => {
+            rig.block(seat);
+        }
+        Event::Unblock(seat) if rig.port.threads.get(seat).is_some_and(|it| it.blocks) => {
+            rig.unblock(seat);
+        }
+        Event::Nod(seat) if acts(rig, seat) => rig.nod(seat, true),
+        Event::Rise(seat) if seat < rig.port.threads.len() => rig.nod(seat, false),
+        Event::Leave(seat) if acts(rig, seat) => rig.leave(seat),
+        Event::Post => {
+            rig.post();
+        }
+        Event::Edge(packets) => rig.edge(packets),
+        Event::Remember(seat) if acts(rig, seat) && rig.status(seat) == Status::Running => {
+            rig.remember();
+        }
+        Event::Deliver => rig.deliver(),
+        Event::Pass(time) => rig.port.now += Duration::from_micros(time),
+        Event::Settle => rig.settle(),
+        _ => {}
+    }
+}
+
+/// No thread in user code does anything any more. What the idle ones may take, they have soon taken.
+fn everything_is_taken(rig: &mut Rig) {
+    rig.settle();
+    (0..12).for_each(|_| rig.pass(TICK));
+    let idle = rig.schedule.seats.idle();
+    let is_left = !rig.port.queue.is_empty() || !rig.port.kernel.is_empty();
+    if idle > 0 && rig.schedule.seats.has_room() {
+        assert!(!is_left && rig.port.unchecked.is_empty(), "something is left: {rig:#?}");
+        assert_eq!(
+            rig.schedule.loads, 0,
+            "a thread keeps packets that it does not handle: {rig:#?}"
+        );
+    }
+    if idle > 0 && is_left && rig.port.detects {
+        let is_missed = |seat: &usize| {
+            rig.status(*seat) == Status::Running && rig.port.threads[*seat].asleep.is_some()
+        };
+        let missed = (0..rig.port.threads.len()).find(is_missed);
+        assert_eq!(missed, None, "a thread sleeps, and counts: {rig:#?}");
+    }
+}
+
+/// Threads handle what they have, and wait; the port is closed, and they learn it.
+fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
+    if closed_first {
+        rig.close();
+    }
+    for round in 0..100 {
+        for seat in 0..rig.port.threads.len() {
+            rig.nod(seat, false);
+            if rig.port.threads[seat].blocks {
+                rig.unblock(seat);
+            }
+            if acts(rig, seat) {
+                while rig.take_packet(seat).is_some() {}
+                if rig.port.threads[seat].waited != Some(Waited::Closed) {
+                    rig.wait(seat, 2, None);
+                }
+            }
+        }
+        rig.pass(TICK);
+        if round == 50 && !closed_first {
+            assert!(rig.port.queue.is_empty() && rig.port.kernel.is_empty(), "{rig:#?}");
+            rig.close();
+        }
+    }
+    for (seat, thread) in rig.port.threads.iter().enumerate() {
+        if !matches!(thread.does, Does::Gone) {
+            assert_eq!(rig.status(seat), Status::Away, "{rig:#?}");
+            assert_eq!(thread.waited, Some(Waited::Closed), "{rig:#?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 4_000, ..ProptestConfig::default() })]
+
+    /// Whatever happens, in whatever order threads get the lock: what [`Rig::check`] says holds after each
+    /// step, what is left is soon taken, and a port that ends dismisses its threads.
+    #[test]
+    fn whatever_happens_nothing_is_lost_and_no_port_is_deaf(
+        setting in setting(),
+        events in prop::collection::vec(event(), 1..150),
+        closed_first in any::<bool>(),
+    ) {
+        let mut rig = rig(setting);
+        for event in events {
+            apply(&mut rig, event, setting.threads);
+        }
+        everything_is_taken(&mut rig);
+        let any = rig.port.threads.iter().any(|thread| !matches!(thread.does, Does::Gone));
+        if any {
+            all_are_dismissed(&mut rig, closed_first);
+        }
+    }
+}
