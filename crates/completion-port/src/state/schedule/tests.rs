@@ -519,6 +519,39 @@ fn a_thread_that_was_found_asleep_counts_again_before_packets_are_handed_out() {
 }
 
 #[test]
+fn records_are_read_each_time_and_the_system_is_asked_once_in_a_tick() {
+    for observes in [false, true] {
+        let mut rig = found_asleep(observes);
+        take_one(&mut rig, 1);
+        rig.nod(0, false);
+        rig.put(1);
+        rig.run_wait(1);
+        let (first, second) = (rig.status(0), rig.status(1));
+        if observes {
+            assert_eq!((first, second), (Status::Running, Status::Idle));
+        } else {
+            assert_eq!((first, second), (Status::FoundAsleep, Status::Running));
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_only_looks_calls_one_for_what_it_has_found() {
+    for found in [true, false] {
+        let mut rig = rig(2, 2, SHORT);
+        rig.run_wait(0);
+        rig.run_wait(1);
+        rig.edge(1);
+        rig.settle();
+        assert!(is_out(&rig, 0) && naps(&rig, 1));
+        rig.edge(usize::from(found));
+        rig.begin_peek();
+        rig.end_peek();
+        assert_eq!(rig.status(1), if found { Status::Called } else { Status::Idle });
+    }
+}
+
+#[test]
 fn a_thread_that_was_found_asleep_and_says_that_it_blocks_is_its_own_witness() {
     let mut rig = found_asleep(true);
     rig.nod(0, false);

@@ -123,6 +123,8 @@ pub(super) struct Fake {
     pub(super) detects: bool,
     pub(super) observes: bool,
     pub(super) advised: Option<u32>,
+    /// What a thread without a seat was told by the kernel: packets, and that there is a wake.
+    pub(super) peek: Option<(Vec<Packet>, bool)>,
     own: Option<SeatNumber>,
     /// So many packets went from the queue into hands, for good or not.
     handed: u64,
@@ -156,7 +158,8 @@ impl Scene for Fake {
     }
 
     fn is_over(&self) -> bool {
-        self.abandoned || self.closed && self.queue.is_empty() && self.unchecked.is_empty()
+        let is_empty = self.queue.is_empty() && self.unchecked.is_empty() && self.peek.is_none();
+        self.abandoned || self.closed && is_empty
     }
 
     fn takes_edges(&self) -> bool {
@@ -262,6 +265,7 @@ impl Rig {
             detects: true,
             observes: false,
             advised: None,
+            peek: None,
             own: None,
             handed: 0,
             found: 0,
@@ -610,6 +614,34 @@ impl Rig {
         self.event(|schedule, port| schedule.look_after(port));
     }
 
+    /// A thread that takes nothing begins to ask the kernel whether there is something to find.
+    pub(super) fn begin_peek(&mut self) {
+        if self.port.peek.is_some() || self.port.is_over() {
+            return;
+        }
+        let mut peek = (Vec::new(), false);
+        if self.schedule.may_ask(&self.port) {
+            let most = self.port.kernel.len().min(self.port.edges);
+            peek = (self.port.kernel.drain(..most).collect(), mem::take(&mut self.port.eventfd));
+        }
+        self.port.peek = Some(peek);
+        self.check();
+    }
+
+    /// It has the answer.
+    pub(super) fn end_peek(&mut self) {
+        let Some((edges, woken)) = self.port.peek.take() else { return };
+        let found = !edges.is_empty();
+        self.port.queue.extend(edges);
+        if woken && self.schedule.polling() > 0 {
+            // A thread that the wake was meant for has come to the kernel's wait meanwhile.
+            self.notify(Notice::Kernel);
+        }
+        self.event(|schedule, port| schedule.depart_calling(found, port));
+        self.end_if_over();
+        self.check();
+    }
+
     pub(super) fn close(&mut self) {
         self.port.closed = true;
         // The kernel is not asked any more, and what it has is not a packet.
@@ -694,6 +726,7 @@ impl Rig {
     /// Makes all wakes, and lets every thread go on until none can.
     pub(super) fn settle(&mut self) {
         loop {
+            self.end_peek();
             self.deliver();
             let mut moved = false;
             for seat in 0..self.port.threads.len() {
@@ -756,12 +789,19 @@ impl Rig {
         let thread = &self.port.threads[seat];
         match &thread.does {
             Does::Gone | Does::Out => false,
-            Does::Polls(..) => self.port.eventfd || self.notices.contains(&Notice::Kernel),
+            Does::Polls(..) => self.is_kernel_woken(),
             Does::Parks(..) | Does::Naps(..) => {
                 thread.token || self.notices.contains(&Notice::Thread(seat))
             }
             _ => true,
         }
+    }
+
+    /// Whether a thread in the kernel's wait is about to come out of it by a wake.
+    fn is_kernel_woken(&self) -> bool {
+        self.port.eventfd
+            || self.notices.contains(&Notice::Kernel)
+            || self.port.peek.as_ref().is_some_and(|(_, woken)| *woken)
     }
 
     /// What holds whenever no thread has the lock.
@@ -781,6 +821,9 @@ impl Rig {
             all.extend(packets.map(|packet| packet.number));
         };
         add(&mut queue.iter().chain(unchecked).chain(kernel).chain(taken));
+        if let Some((edges, _)) = &self.port.peek {
+            add(&mut edges.iter());
+        }
         for thread in threads {
             add(&mut thread.hand.iter());
             match &thread.does {
@@ -797,8 +840,7 @@ impl Rig {
     #[track_caller]
     fn check_threads(&self) {
         let Schedule { seats, loaded, .. } = &self.schedule;
-        let kernel_wakes = self.port.eventfd
-            || self.notices.contains(&Notice::Kernel)
+        let kernel_wakes = self.is_kernel_woken()
             || self.port.threads.iter().any(
                 |thread| matches!(&thread.does, Does::Returns(_, harvest, _) if harvest.woken),
             );

@@ -26,6 +26,8 @@ enum Event {
     Post,
     Edge(usize),
     Remember(usize),
+    BeginPeek,
+    EndPeek,
     Deliver,
     /// So many microseconds go by.
     Pass(u64),
@@ -53,6 +55,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Post),
         4 => (1_usize..5).prop_map(Event::Edge),
         1 => thread.prop_map(Event::Remember),
+        1 => Just(Event::BeginPeek),
+        1 => Just(Event::EndPeek),
         6 => Just(Event::Deliver),
         4 => time.prop_map(Event::Pass),
         3 => Just(Event::Settle),
@@ -135,6 +139,8 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
         Event::Remember(seat) if acts(rig, seat) && rig.status(seat) == Status::Running => {
             rig.remember();
         }
+        Event::BeginPeek => rig.begin_peek(),
+        Event::EndPeek => rig.end_peek(),
         Event::Deliver => rig.deliver(),
         Event::Pass(time) => rig.port.now += Duration::from_micros(time),
         Event::Settle => rig.settle(),
