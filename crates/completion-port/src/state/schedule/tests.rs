@@ -212,6 +212,44 @@ fn packets_left_behind_that_are_worth_a_wake_call_a_thread() {
 }
 
 #[test]
+fn a_thread_that_goes_off_with_what_it_was_given_calls_one_for_what_it_leaves() {
+    for (packet, posted, called) in
+        [(SHORT, false, false), (SHORT, true, true), (LONG, false, true), (LONG, true, true)]
+    {
+        let mut rig = rig(2, 2, packet);
+        rig.run_wait(0);
+        rig.run_wait(1);
+        rig.post();
+        if posted {
+            rig.put_message();
+        } else {
+            rig.put(1);
+        }
+        rig.run(1);
+        assert_eq!(hand(&rig, 1), [1]);
+        let status = if called { Status::Called } else { Status::Idle };
+        assert_eq!(rig.status(0), status, "{packet:?}, {posted}");
+    }
+}
+
+#[test]
+fn a_thread_that_gives_back_what_it_has_calls_one_for_it() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.put(2);
+    rig.run_wait(0);
+    assert_eq!(rig.take_packet(0), Some(1));
+    rig.run_wait(1);
+    rig.schedule.expect(LONG);
+    rig.give_back(0);
+    assert_eq!((rig.status(1), queue(&rig)), (Status::Called, vec![2]));
+    rig.run(1);
+    assert_eq!(hand(&rig, 1), [2]);
+    let wakes = rig.schedule.figures().wakes;
+    rig.give_back(0);
+    assert_eq!(rig.schedule.figures().wakes, wakes, "it has nothing");
+}
+
+#[test]
 fn a_post_that_is_left_behind_calls_a_thread() {
     for posted in [true, false] {
         let mut rig = rig(4, 2, SHORT);
@@ -304,6 +342,19 @@ fn a_wake_that_brings_another_thread_out_is_adopted_with_its_packet() {
     assert_eq!(rig.post().map(|wake| wake.seat), Some(1), "in its place");
     rig.run(1);
     assert_eq!(hand(&rig, 1), [2]);
+}
+
+#[test]
+fn a_thread_whose_wake_was_adopted_is_the_newest_again() {
+    let mut rig = rig(3, 3, LONG);
+    (0..3).for_each(|seat| rig.run_wait(seat));
+    assert_eq!(rig.post().map(|wake| wake.seat), Some(2));
+    rig.run(0);
+    assert_eq!(hand(&rig, 0), [1]);
+    let wakes = [rig.post(), rig.post()].map(|wake| wake.map(|wake| wake.seat));
+    assert_eq!(wakes, [Some(2), Some(1)]);
+    rig.settle();
+    assert_eq!((hand(&rig, 2), hand(&rig, 1)), (vec![2], vec![3]));
 }
 
 #[test]

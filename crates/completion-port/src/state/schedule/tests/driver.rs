@@ -3,6 +3,7 @@
 //! Each virtual thread is what it does now, and [`Rig::step`] lets it do the next thing. So a test has every
 //! interleaving that real threads could have, and says itself which one it wants.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
@@ -129,6 +130,8 @@ pub(super) struct Fake {
     /// So many packets went from the queue into hands, for good or not.
     handed: u64,
     found: u64,
+    /// How often a thread in one step has asked what is queued: once too often if it goes round in circles.
+    asked: Cell<u32>,
 }
 
 impl Scene for Fake {
@@ -137,6 +140,8 @@ impl Scene for Fake {
     }
 
     fn ready(&self) -> usize {
+        self.asked.set(self.asked.get() + 1);
+        assert!(self.asked.get() < 1_000, "a thread goes round in circles: {self:#?}");
         self.queue.len()
     }
 
@@ -269,6 +274,7 @@ impl Rig {
             own: None,
             handed: 0,
             found: 0,
+            asked: Cell::new(0),
         };
         // Counters that wrap do so soon.
         let schedule = Schedule::new(limit, u32::MAX - 2);
@@ -725,7 +731,7 @@ impl Rig {
 
     /// Makes all wakes, and lets every thread go on until none can.
     pub(super) fn settle(&mut self) {
-        loop {
+        for _ in 0..1_000 {
             self.end_peek();
             self.deliver();
             let mut moved = false;
@@ -737,6 +743,7 @@ impl Rig {
                 return;
             }
         }
+        panic!("threads wake each other for ever: {self:#?}");
     }
 
     /// Time goes by, and sleepers see it.
@@ -807,6 +814,7 @@ impl Rig {
     /// What holds whenever no thread has the lock.
     #[track_caller]
     pub(super) fn check(&self) {
+        self.port.asked.set(0);
         self.check_packets();
         self.check_threads();
         self.check_figures();
