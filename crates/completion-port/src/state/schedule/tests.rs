@@ -97,29 +97,65 @@ fn a_thread_takes_no_more_than_it_has_room_for() {
     assert_eq!((hand(&rig, 0), queue(&rig)), (vec![1, 2], vec![3]));
 }
 
-/// Thread 1 has taken a packet beside thread 0, and comes back after so long. Thread 2 searches.
-fn comes_back_to_a_full_crew(after: Duration) -> Rig {
+/// Thread 1 has taken a packet beside thread 0, and comes back after so long to wait for 200 µs. Thread 2 searches,
+/// and a packet is queued.
+fn comes_back_to_a_full_crew(after: Duration, posted: bool) -> Rig {
     let mut rig = rig(2, 3, SHORT);
     take_one(&mut rig, 0);
     take_one(&mut rig, 1);
-    rig.put(1);
+    if posted {
+        rig.put_message();
+    } else {
+        rig.put(1);
+    }
     rig.wait(2, 64, None);
     rig.port.now += after;
-    rig.wait(1, 64, None);
+    rig.wait(1, 64, Some(200 * MICROSECOND));
     rig.run(1);
     rig
 }
 
 #[test]
 fn a_thread_that_soon_comes_back_leaves_the_port_to_a_full_crew() {
-    let mut rig = comes_back_to_a_full_crew(50 * MICROSECOND);
+    let mut rig = comes_back_to_a_full_crew(50 * MICROSECOND, false);
     assert_eq!(rig.status(1), Status::Idle);
     assert_eq!(queue(&rig).len(), 1);
     assert!(naps(&rig, 1), "the kernel's wait is left alone, too");
     rig.run(2);
     assert!(is_out(&rig, 2));
-    let rig = comes_back_to_a_full_crew(101 * MICROSECOND);
-    assert_eq!(rig.status(1), Status::Running, "the others are not expected back soon");
+    let rig = comes_back_to_a_full_crew(101 * MICROSECOND, false);
+    assert_eq!(rig.status(1), Status::Running, "it does not come back that soon");
+    let rig = comes_back_to_a_full_crew(50 * MICROSECOND, true);
+    assert_eq!(rig.status(1), Status::Running, "a message waits for no thread");
+}
+
+#[test]
+fn a_thread_that_leaves_the_port_to_others_takes_what_is_left_when_its_time_is_over() {
+    let mut rig = comes_back_to_a_full_crew(50 * MICROSECOND, false);
+    rig.port.now += 200 * MICROSECOND;
+    rig.run(1);
+    assert_eq!((rig.port.threads[1].waited, hand(&rig, 1)), (Some(Waited::Packets), vec![3]));
+}
+
+#[test]
+fn the_kernel_is_asked_once_in_each_wait_also_if_packets_are_left() {
+    let mut rig = rig(1, 1, SHORT);
+    rig.put(1);
+    rig.edge(1);
+    rig.run_wait(0);
+    assert_eq!(hand(&rig, 0), [1, 2]);
+}
+
+#[test]
+fn a_thread_that_is_alone_asks_again_for_what_there_was_no_room_for() {
+    for (limit, handed) in [(1, 4), (2, 2)] {
+        let mut rig = rig(limit, 2, SHORT);
+        rig.port.edges = 2;
+        rig.run_wait(0);
+        rig.edge(5);
+        rig.run(0);
+        assert_eq!(hand(&rig, 0).len(), handed, "limit {limit}");
+    }
 }
 
 #[test]
@@ -500,6 +536,51 @@ fn a_thread_whose_records_say_that_it_sleeps_loses_its_seat_to_a_post() {
 }
 
 #[test]
+fn what_a_thread_holds_that_is_found_asleep_goes_to_the_one_in_its_place() {
+    let mut rig = rig(1, 2, SHORT);
+    rig.put(3);
+    rig.run_wait(0);
+    rig.take_packet(0);
+    rig.run_wait(1);
+    rig.observe(0);
+    rig.nod(0, true);
+    rig.port.now += 100 * MICROSECOND;
+    rig.post();
+    rig.run(1);
+    assert_eq!(hand(&rig, 0), []);
+    assert_eq!([hand(&rig, 1), queue(&rig)].concat(), [2, 3, 4], "it goes before what came later");
+}
+
+#[test]
+fn a_thread_that_moves_while_the_system_is_asked_keeps_its_seat() {
+    for moves in [true, false] {
+        let mut rig = rig(1, 2, SHORT);
+        rig.run_wait(0);
+        rig.put(2);
+        rig.edge(1);
+        rig.run(0);
+        rig.take_packet(0);
+        rig.run_wait(1);
+        rig.nod(0, true);
+        let asked = (0..10).any(|_| {
+            rig.port.now += TICK / 4;
+            (0..4).any(|_| {
+                rig.step(1);
+                matches!(rig.port.threads[1].does, Does::Answers(..))
+            })
+        });
+        assert!(asked);
+        if moves {
+            rig.nod(0, false);
+            assert!(rig.block(0));
+            rig.unblock(0);
+        }
+        rig.step(1);
+        assert_eq!(rig.status(0), if moves { Status::Running } else { Status::FoundAsleep });
+    }
+}
+
+#[test]
 fn a_thread_that_leaves_something_finds_those_asleep() {
     let mut rig = rig(2, 3, LONG);
     take_one(&mut rig, 0);
@@ -811,5 +892,93 @@ fn the_only_thread_that_runs_puts_the_watch_off_when_it_comes_back() {
         rig.run_wait(0);
         assert!(is_out(&rig, 0) && naps(&rig, 1));
         assert_eq!(until(&rig), left * MICROSECOND, "after {time} µs");
+    }
+}
+
+#[test]
+fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_wait() {
+    let mut rig = rig(3, 3, SHORT);
+    take_one(&mut rig, 2);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    assert!(is_out(&rig, 0) && naps(&rig, 1));
+    rig.take_packet(0);
+    rig.pass(600 * MICROSECOND);
+    rig.edge(1);
+    rig.run_wait(0);
+    assert_eq!(hand(&rig, 0).len(), 1);
+    let until = |rig: &Rig| rig.port.threads[1].does.until().unwrap() - rig.port.now;
+    assert_eq!(until(&rig), 400 * MICROSECOND, "thread 2 may be stuck: the watch is not put off");
+    rig.take_packet(0);
+    rig.edge(1);
+    rig.pass(400 * MICROSECOND);
+    assert!(naps(&rig, 1) && rig.port.kernel.len() == 1, "thread 0 soon comes back for it");
+    assert_eq!(until(&rig), 600 * MICROSECOND, "a tick after thread 0 was there");
+    rig.pass(600 * MICROSECOND);
+    assert_eq!(hand(&rig, 1).len(), 1);
+}
+
+#[test]
+fn a_watch_ends_when_a_tick_has_brought_nothing() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    rig.take_packet(0);
+    rig.pass(TICK);
+    // A packet was handed out since the last look.
+    assert!(polls(&rig, 1));
+    assert_eq!(rig.schedule.seats.watching(), Some(1));
+    assert_eq!(rig.port.threads[1].does.until(), Some(rig.port.now + TICK));
+    rig.pass(TICK);
+    assert!(polls(&rig, 1));
+    assert_eq!(rig.schedule.seats.watching(), None);
+    assert_eq!(rig.port.threads[1].does.until(), None);
+}
+
+#[test]
+fn a_watchdog_that_is_called_leaves_nothing_to_others() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    assert!(is_out(&rig, 0) && naps(&rig, 1));
+    rig.take_packet(0);
+    rig.put(1);
+    rig.put_message();
+    rig.wait(0, 1, None);
+    rig.run(0);
+    assert_eq!(rig.status(1), Status::Called);
+    rig.run(1);
+    assert_eq!(hand(&rig, 1), [3]);
+}
+
+#[test]
+fn what_a_thread_has_not_looked_at_since_the_watch_began_is_taken_back_at_its_first_tick() {
+    let mut rig = rig(1, 2, SHORT);
+    rig.put(1);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.pass(TICK - MICROSECOND);
+    assert_eq!(hand(&rig, 0), [1]);
+    rig.pass(MICROSECOND);
+    assert_eq!(hand(&rig, 0), []);
+}
+
+#[test]
+fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_asleep() {
+    for (leaves, after, tick) in [(false, 80, TICK / 4), (false, 100, TICK), (true, 80, TICK)] {
+        let mut rig = found_asleep(true);
+        if leaves {
+            rig.nod(0, false);
+            rig.leave(0);
+        }
+        rig.port.now += after * TICK;
+        rig.run_wait(2);
+        assert_eq!(rig.port.threads[2].does.until(), Some(rig.port.now + tick), "{leaves} {after}");
     }
 }

@@ -571,6 +571,7 @@ impl Rig {
     pub(super) fn leave(&mut self, seat: SeatNumber) {
         assert!(matches!(self.port.threads[seat].does, Does::Out));
         self.port.threads[seat].does = Does::Gone;
+        self.port.threads[seat].presumed = false;
         self.port.take_back(seat);
         self.event(|schedule, port| schedule.leave(seat, port));
         self.end_if_over();
@@ -872,6 +873,7 @@ impl Rig {
                 _ => false,
             };
             assert_eq!(seats.is_polling(seat), polls, "{seat} does {:?}", thread.does);
+            assert!(seats.watching() != Some(seat) || thread.does.waits(), "{seat} watches");
             if seats.is_awaited(seat) {
                 let comes = match &thread.does {
                     Does::Polls(..) => kernel_wakes,

@@ -33,6 +33,8 @@ enum Event {
     Pass(u64),
     /// All threads in a wait go on until none can.
     Settle,
+    /// A millisecond goes by, and they go on.
+    Tick,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -49,7 +51,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => thread.clone().prop_map(Event::GiveBack),
         1 => thread.clone().prop_map(Event::Block),
         1 => thread.clone().prop_map(Event::Unblock),
-        1 => thread.clone().prop_map(Event::Nod),
+        3 => thread.clone().prop_map(Event::Nod),
         2 => thread.clone().prop_map(Event::Rise),
         1 => thread.clone().prop_map(Event::Leave),
         4 => Just(Event::Post),
@@ -60,6 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
         6 => Just(Event::Deliver),
         4 => time.prop_map(Event::Pass),
         3 => Just(Event::Settle),
+        3 => Just(Event::Tick),
     ]
 }
 
@@ -113,6 +116,9 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
             }
         }
         Event::Wait(seat, room, timeout) if acts(rig, seat) => {
+            if rig.port.observes {
+                rig.observe(seat);
+            }
             rig.wait(seat, room, timeout.map(Duration::from_micros));
         }
         Event::Step(seat) if seat < rig.port.threads.len() => {
@@ -144,6 +150,7 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
         Event::Deliver => rig.deliver(),
         Event::Pass(time) => rig.port.now += Duration::from_micros(time),
         Event::Settle => rig.settle(),
+        Event::Tick => rig.pass(TICK),
         _ => {}
     }
 }
