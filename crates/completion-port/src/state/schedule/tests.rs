@@ -177,9 +177,25 @@ fn no_thread_enters_the_kernels_wait_while_all_seats_are_taken() {
 
 #[test]
 fn several_threads_sleep_in_the_kernels_wait_while_packets_are_long() {
-    let mut rig = rig(2, 3, LONG);
-    (0..3).for_each(|seat| rig.run_wait(seat));
-    assert!(polls(&rig, 0) && polls(&rig, 1) && parks(&rig, 2));
+    for sets in [1, 2] {
+        let mut rig = rig(2, 3, LONG);
+        rig.port.sets = sets;
+        (0..3).for_each(|seat| rig.run_wait(seat));
+        assert!(polls(&rig, 0) && parks(&rig, 2));
+        assert_eq!(polls(&rig, 1), sets == 1, "of several sets each is asked by one thread");
+    }
+}
+
+#[test]
+fn no_thread_enters_the_kernels_wait_while_its_sets_are_replaced() {
+    let mut rig = rig(2, 2, LONG);
+    rig.port.replacing = true;
+    rig.run_wait(0);
+    rig.run_wait(1);
+    assert!(naps(&rig, 0) && parks(&rig, 1));
+    rig.port.replacing = false;
+    rig.pass(TICK);
+    assert!(polls(&rig, 0));
 }
 
 #[test]

@@ -118,6 +118,9 @@ pub(super) struct Fake {
     pub(super) threads: Vec<Thread>,
     pub(super) taken: Vec<Packet>,
     pub(super) registered: usize,
+    pub(super) sets: usize,
+    /// A thread replaces the kernel's sets.
+    pub(super) replacing: bool,
     pub(super) closed: bool,
     pub(super) abandoned: bool,
     /// The system tells whether a thread sleeps, and keeps records of one that was found asleep.
@@ -172,11 +175,11 @@ impl Scene for Fake {
     }
 
     fn sets(&self) -> usize {
-        1
+        self.sets
     }
 
     fn is_replacing(&self) -> bool {
-        false
+        self.replacing
     }
 
     fn is_full_of_strays(&self) -> bool {
@@ -265,6 +268,8 @@ impl Rig {
             threads: Vec::new(),
             taken: Vec::new(),
             registered: 8,
+            sets: 1,
+            replacing: false,
             closed: false,
             abandoned: false,
             detects: true,

@@ -28,6 +28,8 @@ enum Event {
     Remember(usize),
     BeginPeek,
     EndPeek,
+    /// A thread begins to replace the kernel's sets, or has done.
+    Replace(bool),
     Deliver,
     /// So many microseconds go by.
     Pass(u64),
@@ -59,6 +61,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => thread.prop_map(Event::Remember),
         1 => Just(Event::BeginPeek),
         1 => Just(Event::EndPeek),
+        1 => any::<bool>().prop_map(Event::Replace),
         6 => Just(Event::Deliver),
         4 => time.prop_map(Event::Pass),
         3 => Just(Event::Settle),
@@ -77,15 +80,17 @@ struct Setting {
     observes: bool,
     /// How many edges the kernel tells at once.
     edges: usize,
+    sets: usize,
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
     let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
     let edges = prop_oneof![Just(2_usize), Just(64)];
-    (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges).prop_map(
-        |(limit, threads, packet, detects, observes, edges)| {
+    let sets = prop_oneof![3 => Just(1_usize), 1 => Just(2)];
+    (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges, sets).prop_map(
+        |(limit, threads, packet, detects, observes, edges, sets)| {
             let observes = detects && observes;
-            Setting { limit, threads, packet, detects, observes, edges }
+            Setting { limit, threads, packet, detects, observes, edges, sets }
         },
     )
 }
@@ -96,6 +101,7 @@ fn rig(setting: Setting) -> Rig {
     rig.port.detects = setting.detects;
     rig.port.observes = setting.observes;
     rig.port.edges = setting.edges;
+    rig.port.sets = setting.sets;
     rig.delays = true;
     rig
 }
@@ -147,6 +153,7 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
         }
         Event::BeginPeek => rig.begin_peek(),
         Event::EndPeek => rig.end_peek(),
+        Event::Replace(begins) => rig.port.replacing = begins,
         Event::Deliver => rig.deliver(),
         Event::Pass(time) => rig.port.now += Duration::from_micros(time),
         Event::Settle => rig.settle(),
@@ -157,6 +164,7 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
 
 /// No thread in user code does anything any more. What the idle ones may take, they have soon taken.
 fn everything_is_taken(rig: &mut Rig) {
+    rig.port.replacing = false;
     rig.settle();
     (0..12).for_each(|_| rig.pass(TICK));
     let idle = rig.schedule.seats.idle();
