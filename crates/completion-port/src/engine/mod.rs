@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind, Operation};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
-use crate::state::schedule::{Advice, Schedule};
+use crate::state::schedule::{Advice, SAMPLED, Schedule};
 use crate::state::slot::{GENERATION, Removal, Slot};
 use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard};
@@ -56,7 +56,7 @@ pub(crate) fn token_parts(token: Token) -> (u32, u32) {
 
 /// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. A wrap that every
 /// run comes through is one that works.
-const BEGIN: u32 = 0_u32.wrapping_sub(10 * share::SAMPLED);
+const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
 
 /// Whether the port takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Engine;
 use super::seat::Seat;
-use crate::state::schedule::{Advice, LOOK, nanoseconds};
-
-/// One share in so many is measured: a look at the clock costs as much as a packet.
-pub(super) const SAMPLED: u32 = 32;
+use crate::state::schedule::{Advice, LOOK, SAMPLED, nanoseconds};
 
 impl Engine {
     /// As if every packet so far had taken so long: for models in which no time passes.

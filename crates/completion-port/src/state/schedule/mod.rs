@@ -94,6 +94,9 @@ pub(crate) trait Scene {
 /// and at first by one that is alone.
 pub(crate) const USUAL_EDGES: usize = 64;
 
+/// One share in so many is measured: a look at the clock costs as much as a packet.
+pub(crate) const SAMPLED: u32 = 32;
+
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {

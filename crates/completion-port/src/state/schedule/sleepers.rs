@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
-use super::{Query, Scene, Schedule, nanoseconds};
-use crate::state::facts::Presence;
+use super::{Presence, Query, Scene, Schedule, nanoseconds};
 
 /// A thread that sleeps no longer than this keeps its seat: to wake another one costs as much.
 const GRACE: Duration = Duration::from_micros(100);
