@@ -1,24 +1,34 @@
 //! What the port would do on a machine with many processors: a simulation with measured costs.
 //!
 //! No thread runs here; the figures are a calculation, and are worth what its assumptions are worth
-//! (see [`costs`]). What is simulated is what decides over many processors: the one lock, the kernel
-//! sets that one thread at a time harvests, who claims how much, and who is woken. What is left out:
-//! the network, other users of the machine, more threads than processors, and the bandwidth of
-//! memory.
+//! (see [`costs`]). What decides is the port's own schedule, compiled in here. What is simulated is
+//! what it decides about: processors with a thread each, the one lock, the kernel's sets, sleeps and
+//! wakes. What is left out: the network, other users of the machine, more threads than processors,
+//! handlers that sleep, and the bandwidth of memory.
 
 mod costs;
-#[path = "../../completion-port/src/state/schedule/crew.rs"]
-#[allow(dead_code, reason = "no handler of the model keeps a thread for long")]
-mod crew;
-#[path = "../../completion-port/src/state/schedule/seats.rs"]
-#[allow(dead_code, reason = "the port's own rules, of which the model has no use for some")]
-mod seats;
+mod facts {
+    //! What the system tells of a thread that is observed. None is in the model.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[allow(dead_code, reason = "the schedule knows it")]
+    pub(crate) enum Presence {
+        Awake,
+        Asleep { since: std::time::Duration },
+    }
+}
+#[path = "../../completion-port/src/state/schedule/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the port's own, of which the model has no use for some"
+)]
+mod schedule;
 mod simulation;
 
 use clap::Args;
 
 use self::costs::Costs;
-use self::simulation::{Claim, Outcome, Search, Setup, simulate};
+use self::simulation::{Outcome, Setup, simulate};
 use crate::table::align;
 
 #[derive(Clone, Debug, Args)]
@@ -42,12 +52,6 @@ pub(crate) struct Options {
     /// From an answer to the next request, on the average, in microseconds
     #[arg(long, value_name = "US", default_value_t = 10)]
     think: u16,
-    /// How much a thread takes of what is queued
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Claim::Part])]
-    claim: Vec<Claim>,
-    /// Whom a thread asks that looks without sleeping, if there are several sets
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Search::Own])]
-    search: Vec<Search>,
     /// What it costs to fetch a cache line from another processor of the socket, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = Costs::default().near)]
     near: u64,
@@ -68,9 +72,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", default_value_t = 40,
         value_parser = clap::value_parser!(u16).range(1..))]
     time: u16,
-    /// Look for the number of processors that a port can feed, instead; and calculate how many there
-    /// are when nothing but a full set, or nothing but the lock with two sections for eight packets,
-    /// is the limit
+    /// Look for the number of processors that a port can feed, instead
     #[arg(long)]
     saturation: bool,
 }
@@ -82,8 +84,6 @@ const MOST: usize = 512;
 /// How many processors a port can feed: as many as do at least such a part each of what one alone
 /// does.
 const FED: [f64; 2] = [0.9, 0.5];
-/// Packets for each claim, where the limit of the lock is calculated.
-const EACH: u64 = 8;
 
 /// Prints the tables.
 pub(crate) fn run(options: &Options) {
@@ -96,14 +96,12 @@ pub(crate) fn run(options: &Options) {
 struct Variant {
     handler: u16,
     connections: u16,
-    claim: Claim,
-    search: Search,
     sets: u16,
 }
 
 impl Options {
     fn setup(&self, cores: usize, variant: Variant) -> Setup {
-        let Variant { handler, connections, claim, search, sets } = variant;
+        let Variant { handler, connections, sets } = variant;
         let costs = Costs {
             near: self.near,
             far: self.far,
@@ -120,8 +118,6 @@ impl Options {
             connections: cores * usize::from(connections),
             handler: u64::from(handler) * 1_000,
             think: u64::from(self.think) * 1_000,
-            claim,
-            search,
             costs,
             // A parked thread may take a tick of a millisecond until it takes part.
             warm_up: duration / 2,
@@ -133,12 +129,8 @@ impl Options {
         let mut variants = Vec::new();
         for &handler in &self.handler {
             for &connections in &self.connections {
-                for &claim in &self.claim {
-                    for &search in &self.search {
-                        let variant = |&sets| Variant { handler, connections, claim, search, sets };
-                        variants.extend(self.sets.iter().map(variant));
-                    }
-                }
+                let variant = |&sets| Variant { handler, connections, sets };
+                variants.extend(self.sets.iter().map(variant));
             }
         }
         variants
@@ -157,13 +149,14 @@ fn outcomes(options: &Options) -> String {
             "cores",
             "handler",
             "each",
-            "claim",
-            "search",
             "sets",
             "of ideal",
             "of conserving",
             "lock",
             "busiest set",
+            "for lock",
+            "for set",
+            "asleep",
             "packets/claim",
             "wakes/1000",
             "p50",
@@ -192,15 +185,9 @@ fn outcomes(options: &Options) -> String {
     align(rows, 0)
 }
 
-fn named(variant: Variant) -> [String; 5] {
-    let Variant { handler, connections, claim, search, sets } = variant;
-    [
-        format!("{handler} us"),
-        connections.to_string(),
-        format!("{claim:?}").to_lowercase(),
-        format!("{search:?}").to_lowercase(),
-        sets.to_string(),
-    ]
+fn named(variant: Variant) -> [String; 3] {
+    let Variant { handler, connections, sets } = variant;
+    [format!("{handler} us"), connections.to_string(), sets.to_string()]
 }
 
 /// The part of the processors' time in which handlers would run, if no processor idled while a packet
@@ -212,12 +199,15 @@ fn conserving(setup: &Setup) -> f64 {
     setup.handler as f64 / each * (supply / setup.cores as f64).min(1.0)
 }
 
-fn shown(setup: &Setup, outcome: &Outcome) -> [String; 8] {
+fn shown(setup: &Setup, outcome: &Outcome) -> [String; 11] {
     [
         percent(outcome.efficiency),
         percent(outcome.efficiency / conserving(setup)),
         percent(outcome.lock),
         percent(outcome.set),
+        percent(outcome.for_lock),
+        percent(outcome.for_set),
+        percent(outcome.asleep),
         format!("{:.1}", outcome.share),
         format!("{:.1}", outcome.wakes * 1000.0),
         microseconds(outcome.p50),
@@ -234,13 +224,12 @@ fn microseconds(nanoseconds: f64) -> String {
 }
 
 fn saturation(options: &Options) -> String {
-    let mut head = vec!["handler", "each", "claim", "search", "sets"];
+    let mut head = vec!["handler", "each", "sets"];
     let parts: Vec<String> =
         FED.iter().map(|part| format!("{} of one alone", percent(*part))).collect();
     for part in &parts {
         head.extend([part.as_str(), "lock", "busiest set"]);
     }
-    head.extend(["limit of the sets", "limit of the lock"]);
     let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for variant in options.variants() {
         let setup = |cores| options.setup(cores, variant);
@@ -252,9 +241,6 @@ fn saturation(options: &Options) -> String {
             row.push(cores.map_or_else(|| format!(">= {MOST}"), |cores| cores.to_string()));
             row.extend([percent(there.lock), percent(there.set)]);
         }
-        let Setup { costs, handler, sets, .. } = setup(1);
-        row.push((costs.packet(handler) * sets as u64 / costs.harvested()).to_string());
-        row.push((costs.packet(handler) * EACH / (2 * costs.locked())).to_string());
         rows.push(row);
     }
     align(rows, 0)
@@ -292,8 +278,6 @@ mod tests {
             connections: 16 * cores,
             handler: 5_000,
             think: 10_000,
-            claim: Claim::Part,
-            search: Search::Own,
             costs: Costs::default(),
             warm_up: 5_000_000,
             duration: 20_000_000,
@@ -314,7 +298,7 @@ mod tests {
             let expected = batch * setup.duration / cycle;
             assert!(outcome.handled.abs_diff(expected) <= batch, "{outcome:?}, not {expected}");
             assert_eq!(outcome.share, 16.0);
-            let busy = costs.harvest + batch * (costs.event + costs.deliver);
+            let busy = costs.harvest + batch * costs.event;
             assert!((outcome.set - busy as f64 / cycle as f64).abs() < 0.01, "{outcome:?}");
             let lock = (2 * costs.section) as f64 / cycle as f64;
             assert!((outcome.lock - lock).abs() < 0.01, "{outcome:?}");
@@ -332,14 +316,10 @@ mod tests {
     #[test]
     fn nobody_does_more_than_processors_can() {
         for (cores, sets) in [(1, 1), (2, 2), (8, 1), (32, 4)] {
-            for claim in [Claim::Whole, Claim::Part] {
-                for search in [Search::Top, Search::Own] {
-                    let outcome = simulate(Setup { claim, search, ..setup(cores, sets) });
-                    let parts = [outcome.efficiency, outcome.lock, outcome.set];
-                    assert!(parts.iter().all(|part| *part > 0.0 && *part <= 1.0), "{outcome:?}");
-                    assert!(outcome.p99 >= outcome.p50, "{outcome:?}");
-                }
-            }
+            let outcome = simulate(setup(cores, sets));
+            let parts = [outcome.efficiency, outcome.lock, outcome.set];
+            assert!(parts.iter().all(|part| *part > 0.0 && *part <= 1.0), "{outcome:?}");
+            assert!(outcome.p99 >= outcome.p50, "{outcome:?}");
         }
     }
 
@@ -354,20 +334,16 @@ mod tests {
 
     #[test]
     fn at_most_a_part_is_claimed() {
-        let part = Setup { claim: Claim::Part, handler: 20_000, ..setup(8, 1) };
-        let whole = Setup { claim: Claim::Whole, ..part };
-        let (part, whole) = (simulate(part), simulate(whole));
+        let outcome = simulate(Setup { handler: 20_000, ..setup(8, 1) });
         // 128 connections on 8 processors: never more than 16.
-        assert!(part.share <= 16.0 && part.share < whole.share, "{part:?} {whole:?}");
-        assert!(part.p99 < whole.p99, "{part:?} {whole:?}");
+        assert!(outcome.share <= 16.0, "{outcome:?}");
     }
 
-    /// Nothing is lost to a policy that keeps no processor idle for long where neither the lock nor the
-    /// set is full.
+    /// Little is lost where threads seldom meet at the lock or at the set.
     #[test]
     fn processors_do_not_idle_while_packets_stand() {
         for (cores, each, handler) in
-            [(2, 4, 5), (2, 16, 2), (8, 4, 20), (8, 16, 5), (32, 4, 20), (64, 16, 20)]
+            [(2, 4, 5), (2, 16, 2), (8, 1, 20), (8, 4, 20), (8, 16, 20), (32, 4, 20)]
         {
             let setup = Setup {
                 connections: each * cores,
@@ -407,11 +383,8 @@ mod tests {
         let parse = |line: &str| <Line as clap::Parser>::parse_from(line.split(' ')).options;
         let options = parse("model --cores 1,2 --handler 5,20 --sets 1,2 --time 2");
         assert_eq!(outcomes(&options).lines().count(), 1 + 2 * 2 * 2);
-        let options = parse("model --handler 1 --sets 1 --claim part --time 2 --saturation");
+        let options = parse("model --handler 1 --sets 1 --time 2 --saturation");
         let text = saturation(&options);
         assert_eq!(text.lines().count(), 2, "{text}");
-        // What the calculation says: (20 + 80 + 1000 + 25) / (94 + 15 + 72 + 5), and
-        // 8 x 1125 / (2 x 280).
-        assert!(text.trim_end().ends_with("  6                 16"), "{text}");
     }
 }

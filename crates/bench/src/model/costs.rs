@@ -99,16 +99,6 @@ impl Costs {
         self.event + self.deliver + self.near * (self.event_percent + self.deliver_percent) / 100
     }
 
-    /// The part of the one that harvests, if it finds as much as it has room for.
-    pub(crate) fn harvested(&self) -> u64 {
-        self.delivered() + self.harvest / 64
-    }
-
-    /// A section under a lock that another processor of the socket had last.
-    pub(crate) fn locked(&self) -> u64 {
-        self.section + self.section_lines * self.near
-    }
-
     /// What it costs `processor` to fetch a line that `owner` wrote last.
     pub(crate) fn line(&self, owner: usize, processor: usize) -> u64 {
         if owner == processor {

@@ -6,38 +6,17 @@
 mod kernel;
 mod port;
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::costs::Costs;
-use super::crew::Crew;
-use super::seats::Seats;
+use super::schedule::{Query, Schedule, Turn, USUAL_EDGES, Wake};
 use crate::histogram::Histogram;
-
-/// Events that a harvest brings at most, and packets that a wait has room for.
-const ROOM: usize = 64;
 
 const AT_ONCE: u64 = 0;
 const NEVER: u64 = u64::MAX;
-
-/// How much a thread takes of what is queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Claim {
-    /// What the port gives it
-    Part,
-    /// All, up to its room
-    Whole,
-}
-
-/// Whom a thread asks that looks without sleeping, if there are several sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Search {
-    /// The next set that nobody harvests, as the port does
-    Own,
-    /// The set that watches the others, then each that is ready and that nobody harvests
-    Top,
-}
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +29,6 @@ pub(crate) struct Setup {
     pub(crate) handler: u64,
     /// From an answer to the next request of its connection: the mean of an exponential distribution.
     pub(crate) think: u64,
-    pub(crate) claim: Claim,
-    pub(crate) search: Search,
     pub(crate) costs: Costs,
     /// What is not counted, since the port has to get going first.
     pub(crate) warm_up: u64,
@@ -68,6 +45,11 @@ pub(crate) struct Outcome {
     /// was harvested.
     pub(crate) lock: f64,
     pub(crate) set: f64,
+    /// The parts of the processors' time in which threads wait for the lock, wait for a set, and sleep for
+    /// want of packets.
+    pub(crate) for_lock: f64,
+    pub(crate) for_set: f64,
+    pub(crate) asleep: f64,
     /// From the arrival of a request until its handler begins, in nanoseconds.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
@@ -84,23 +66,25 @@ struct Packet {
     from: usize,
 }
 
-/// What a thread does next.
+/// What a thread does next. Times are when it stops sleeping by itself.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Begins a wait.
     Enter,
-    /// Is back from being parked.
-    Return,
-    /// Asks the set that watches the others; sleeps there until then.
+    /// Goes on with its wait.
+    Resume,
+    /// Sleeps until then in the set that watches the others.
     Doze { until: u64 },
     /// Asks a set for events; sleeps there until then.
     Harvest { set: usize, until: u64 },
-    /// Queues what it found, and looks into further sets.
-    Merge { set: Option<usize> },
-    /// Sleeps until then, or until it is woken.
-    Park { until: u64 },
-    /// Wakes another thread.
-    Notify { seat: usize, polls: bool },
+    /// Looks into the sets that were found ready.
+    Dozed,
+    /// Queues what it found; it may have slept for that, and been woken by another thread.
+    Harvested { set: usize, slept: bool, woken: bool },
+    /// Sleeps until then, or until it is woken; a nap may be made longer.
+    Park { until: u64, naps: bool },
+    /// Wakes another thread, and goes off to its packets.
+    Notify(Wake),
     /// Turns to the next of its packets.
     Handle,
 }
@@ -109,7 +93,10 @@ enum Step {
 enum Sleep {
     Awake,
     Parked,
+    Naps,
     InKernel,
+    /// Woken, and not there yet.
+    Woken,
 }
 
 #[derive(Debug)]
@@ -120,25 +107,25 @@ struct Thread {
     sleep: Sleep,
     /// Its next parking returns at once.
     token: bool,
-    /// It is wanted, and is not to sleep in the kernel's wait.
-    notified: bool,
     /// The times for which it has to wake those who sleep for the lock.
     debt: u64,
     chain: VecDeque<Packet>,
     found: Vec<Packet>,
-    /// Ready sets that it has not looked into yet.
+    /// Sets that it is to look into.
     sets: u64,
-    /// The set that it asks next, and how many it has asked in this wait, with [`Search::Own`].
-    next_set: usize,
-    tried: usize,
-    patient: bool,
-    /// It has come back, and leaves the port to the others until it is woken.
-    rests: bool,
-    asked: u64,
-    loaded: bool,
-    shares: u64,
-    /// When it was handed how many packets, if that is timed.
+    /// Moves on with each packet and each wait.
+    progress: u32,
+    shares: u32,
+    /// When it was handed how many packets, if that is timed, and how long each one took.
     timed: Option<(u64, u64)>,
+    measured: Option<u64>,
+}
+
+/// What a thread brings to a wait.
+#[derive(Debug)]
+struct Waiting {
+    turn: Turn,
+    queries: Vec<Query>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +149,8 @@ struct KernelSet {
     ready: VecDeque<usize>,
     /// Stands in the list of the set that watches the others.
     listed: bool,
+    /// A thread is at it.
+    harvested: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,11 +160,15 @@ enum Event {
     Turn(usize, u64),
 }
 
+#[derive(Default)]
 struct Counters {
     handled: u64,
     claims: u64,
     claimed: u64,
     wakes: u64,
+    for_lock: u64,
+    for_set: u64,
+    asleep: u64,
 }
 
 pub(crate) struct Simulation {
@@ -186,21 +179,25 @@ pub(crate) struct Simulation {
     dice: u64,
     threads: Vec<Thread>,
     connections: Vec<Connection>,
+    /// What each thread brings to its wait.
+    waiting: Vec<Waiting>,
     // What the lock guards.
     lock: Serial,
-    seats: Seats,
+    schedule: Schedule,
     queue: VecDeque<Packet>,
-    asked: u64,
-    harvesting: Vec<bool>,
-    loaded: usize,
-    due: Option<u64>,
-    crew: Crew,
-    handed: u64,
-    handed_seen: u64,
+    next_set: usize,
+    /// What the present section has cost beside what each one costs.
+    spent: Cell<u64>,
     // The kernel.
     sets: Vec<KernelSet>,
     top: Serial,
+    /// Threads in the kernel's wait, the one that came last at the end.
+    in_kernel: Vec<usize>,
+    /// A thread in the kernel's wait was to be woken, and none has noticed yet.
+    rung: bool,
     // What is counted.
+    idle: usize,
+    idle_since: u64,
     delays: Histogram,
     counters: Counters,
 }
@@ -221,20 +218,16 @@ impl Simulation {
             turn: 0,
             sleep: Sleep::Awake,
             token: false,
-            notified: false,
             debt: 0,
             chain: VecDeque::new(),
             found: Vec::new(),
             sets: 0,
-            next_set: 0,
-            tried: 0,
-            patient: true,
-            rests: false,
-            asked: 0,
-            loaded: false,
+            progress: 0,
             shares: 0,
             timed: None,
+            measured: None,
         };
+        let waiting = |me| Waiting { turn: Turn::new(me, USUAL_EDGES, None), queries: Vec::new() };
         let mut this = Self {
             setup,
             now: 0,
@@ -243,29 +236,28 @@ impl Simulation {
             dice: 0x9e37_79b9_7f4a_7c15,
             threads: (0..setup.cores).map(|_| thread()).collect(),
             connections: vec![Connection { arrived: 0, owner: 0 }; setup.connections],
+            waiting: (0..setup.cores).map(waiting).collect(),
             lock: Serial::default(),
-            seats: Seats::new(setup.cores),
+            schedule: Schedule::new(setup.cores, 0),
             queue: VecDeque::new(),
-            asked: 0,
-            harvesting: vec![false; setup.sets],
-            loaded: 0,
-            due: None,
-            crew: Crew::new(setup.cores),
-            handed: 0,
-            handed_seen: 0,
+            next_set: 0,
+            spent: Cell::new(0),
             sets: (0..setup.sets).map(|_| KernelSet::default()).collect(),
             top: Serial::default(),
+            in_kernel: Vec::new(),
+            rung: false,
+            idle: 0,
+            idle_since: 0,
             delays: Histogram::default(),
-            counters: Counters { handled: 0, claims: 0, claimed: 0, wakes: 0 },
+            counters: Counters::default(),
         };
         for connection in 0..setup.connections {
             let first = this.thinks();
             this.note(first, Event::Arrival(connection));
         }
         for thread in 0..setup.cores {
-            let seat = this.seats.join();
+            let seat = this.schedule.join(false, 0);
             debug_assert_eq!(seat, thread);
-            this.crew.seat(seat);
             this.turn_to(thread, Step::Enter, 0);
         }
         this
@@ -285,12 +277,20 @@ impl Simulation {
             }
         }
         self.now = end;
+        self.count_idle(0);
+    }
+
+    /// One processor more idles from now on, or one less, or as many as before.
+    fn count_idle(&mut self, change: isize) {
+        self.counters.asleep += self.idle as u64 * (self.now - self.idle_since);
+        self.idle = self.idle.wrapping_add_signed(change);
+        self.idle_since = self.now;
     }
 
     /// Counts from here on.
     fn forget(&mut self) {
         self.delays.clear();
-        self.counters = Counters { handled: 0, claims: 0, claimed: 0, wakes: 0 };
+        self.counters = Counters::default();
         self.lock.busy = 0;
         self.sets.iter_mut().for_each(|set| set.serial.busy = 0);
     }
@@ -298,12 +298,15 @@ impl Simulation {
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn outcome(&self) -> Outcome {
         let duration = self.setup.duration as f64;
-        let Counters { handled, claims, claimed, wakes } = self.counters;
+        let Counters { handled, claims, claimed, wakes, for_lock, for_set, asleep } = self.counters;
+        let processors = duration * self.setup.cores as f64;
         let busiest = self.sets.iter().map(|set| set.serial.busy).max().unwrap_or(0);
         Outcome {
             handled,
-            efficiency: (handled * self.setup.handler) as f64
-                / (duration * self.setup.cores as f64),
+            efficiency: (handled * self.setup.handler) as f64 / processors,
+            for_lock: for_lock as f64 / processors,
+            for_set: for_set as f64 / processors,
+            asleep: asleep as f64 / processors,
             lock: self.lock.busy as f64 / duration,
             set: busiest as f64 / duration,
             p50: self.delays.per_mille(500).unwrap_or(0.0),
@@ -334,16 +337,22 @@ impl Simulation {
         let it = &mut self.threads[thread];
         it.turn += 1;
         it.step = step;
-        it.sleep = sleep;
         let turn = it.turn;
+        if std::mem::replace(&mut it.sleep, sleep) == Sleep::Awake {
+            self.count_idle(1);
+        }
+        if sleep == Sleep::InKernel {
+            self.in_kernel.push(thread);
+        }
         if until != NEVER {
-            self.note(until + self.setup.costs.latency, Event::Turn(thread, turn));
+            let end = until.max(self.now) + self.setup.costs.latency;
+            self.note(end, Event::Turn(thread, turn));
         }
     }
 
     fn wake(&mut self, thread: usize) {
         let step = self.threads[thread].step;
-        self.threads[thread].sleep = Sleep::Awake;
+        self.threads[thread].sleep = Sleep::Woken;
         self.turn_to(thread, step, self.now + self.setup.costs.latency);
     }
 
@@ -364,61 +373,43 @@ impl Simulation {
     // ---- the threads ----
 
     fn step(&mut self, thread: usize) {
-        self.threads[thread].sleep = Sleep::Awake;
+        if std::mem::replace(&mut self.threads[thread].sleep, Sleep::Awake) != Sleep::Awake {
+            self.in_kernel.retain(|sleeper| *sleeper != thread);
+            self.count_idle(-1);
+        }
         match self.threads[thread].step {
             Step::Enter => self.enter(thread),
-            Step::Return => {
-                self.threads[thread].rests = false;
-                if let Some(begin) = self.acquire(thread) {
-                    self.decide_and_release(thread, begin);
-                }
-            }
+            Step::Resume => self.resume(thread),
             Step::Doze { until } => self.doze(thread, until),
+            Step::Dozed => self.dozed(thread),
             Step::Harvest { set, until } => self.harvest(thread, set, until),
-            Step::Merge { set } => self.merge(thread, set),
-            Step::Park { until } => {
+            Step::Harvested { set, slept, woken } => self.harvested(thread, set, slept, woken),
+            Step::Park { until, naps } => {
                 if std::mem::take(&mut self.threads[thread].token) {
-                    self.turn_to(thread, Step::Return, self.now);
+                    self.turn_to(thread, Step::Resume, self.now);
                 } else {
-                    self.fall_asleep(thread, Sleep::Parked, Step::Return, until);
+                    let sleep = if naps { Sleep::Naps } else { Sleep::Parked };
+                    self.fall_asleep(thread, sleep, Step::Resume, until);
                 }
             }
-            Step::Notify { seat, polls } => {
-                let cost = self.notify(seat, polls);
+            Step::Notify(wake) => {
+                self.counters.wakes += 1;
+                let cost = self.notify(wake);
                 self.turn_to(thread, Step::Handle, self.now + cost);
             }
             Step::Handle => self.handle(thread),
         }
     }
 
-    fn notify(&mut self, seat: usize, polls: bool) -> u64 {
-        let costs = self.setup.costs;
-        let it = &mut self.threads[seat];
-        match (polls, it.sleep) {
-            (true, Sleep::InKernel) => {
-                self.wake(seat);
-                costs.wake_kernel
-            }
-            (true, _) => {
-                it.notified = true;
-                0
-            }
-            (false, Sleep::Parked) => {
-                self.wake(seat);
-                costs.wake
-            }
-            (false, _) => {
-                it.token = true;
-                costs.tell
-            }
-        }
-    }
-
     fn handle(&mut self, thread: usize) {
         let costs = self.setup.costs;
-        let Some(packet) = self.threads[thread].chain.pop_front() else {
+        let thread_at = &mut self.threads[thread];
+        let Some(packet) = thread_at.chain.pop_front() else {
+            let timed = thread_at.timed.take();
+            thread_at.measured = timed.map(|(since, packets)| (self.now - since) / packets);
             return self.turn_to(thread, Step::Enter, self.now);
         };
+        thread_at.progress = thread_at.progress.wrapping_add(1);
         let it = &mut self.connections[packet.connection];
         let line = costs.line(it.owner, thread);
         it.owner = thread;
@@ -439,38 +430,32 @@ mod tests {
     /// Each connection has one request under way, or one to come: it is in one place at a time.
     #[test]
     fn no_request_is_lost_or_doubled() {
-        for (cores, sets, search) in
-            [(1, 1, Search::Top), (8, 1, Search::Top), (8, 4, Search::Top), (32, 4, Search::Own)]
-        {
-            for claim in [Claim::Whole, Claim::Part] {
-                let mut simulation = Simulation::new(Setup {
-                    cores,
-                    sets,
-                    connections: 16 * cores,
-                    handler: 5_000,
-                    think: 30_000,
-                    claim,
-                    search,
-                    costs: Costs::default(),
-                    warm_up: 0,
-                    duration: 0,
+        for (cores, sets) in [(1, 1), (8, 1), (8, 4), (32, 4)] {
+            let mut simulation = Simulation::new(Setup {
+                cores,
+                sets,
+                connections: 16 * cores,
+                handler: 5_000,
+                think: 30_000,
+                costs: Costs::default(),
+                warm_up: 0,
+                duration: 0,
+            });
+            for end in (1..40).map(|turn| turn * 77_777) {
+                simulation.run_until(end);
+                let events = simulation.calendar.iter().filter_map(|entry| match entry.0.2 {
+                    Event::Arrival(connection) => Some(connection),
+                    Event::Turn(..) => None,
                 });
-                for end in (1..40).map(|turn| turn * 77_777) {
-                    simulation.run_until(end);
-                    let events = simulation.calendar.iter().filter_map(|entry| match entry.0.2 {
-                        Event::Arrival(connection) => Some(connection),
-                        Event::Turn(..) => None,
-                    });
-                    let in_kernel = simulation.sets.iter().flat_map(|set| &set.ready).copied();
-                    let at_threads =
-                        simulation.threads.iter().flat_map(|it| it.found.iter().chain(&it.chain));
-                    let in_port = simulation.queue.iter().chain(at_threads).map(|it| it.connection);
-                    let mut places: Vec<usize> = events.chain(in_kernel).chain(in_port).collect();
-                    places.sort_unstable();
-                    assert_eq!(places, (0..16 * cores).collect::<Vec<_>>(), "at {end}");
-                }
-                assert!(simulation.counters.handled > 300, "{}", simulation.counters.handled);
+                let in_kernel = simulation.sets.iter().flat_map(|set| &set.ready).copied();
+                let at_threads =
+                    simulation.threads.iter().flat_map(|it| it.found.iter().chain(&it.chain));
+                let in_port = simulation.queue.iter().chain(at_threads).map(|it| it.connection);
+                let mut places: Vec<usize> = events.chain(in_kernel).chain(in_port).collect();
+                places.sort_unstable();
+                assert_eq!(places, (0..16 * cores).collect::<Vec<_>>(), "at {end}");
             }
+            assert!(simulation.counters.handled > 300, "{}", simulation.counters.handled);
         }
     }
 }

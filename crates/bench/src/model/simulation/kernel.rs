@@ -1,6 +1,7 @@
-//! The network and the kernel: what arrives, and who is told of it.
+//! The network and the kernel: which requests arrive, and which thread learns of them.
 
-use super::{AT_ONCE, Packet, ROOM, Serial, Simulation, Sleep, Step};
+use super::{AT_ONCE, Packet, Serial, Simulation, Sleep, Step};
+use crate::model::schedule::{USUAL_EDGES, Wake};
 
 impl Simulation {
     pub(super) fn arrive(&mut self, connection: usize) {
@@ -8,18 +9,37 @@ impl Simulation {
         let set = &mut self.sets[connection % self.setup.sets];
         set.ready.push_back(connection);
         set.listed = true;
-        // Whoever sleeps in the kernel is woken by the network, at nobody's expense here.
-        let sleeps = |thread: &usize| {
-            self.threads[*thread].sleep == Sleep::InKernel && self.seats.is_polling(*thread)
-        };
-        if let Some(sleeper) = (0..self.threads.len()).find(sleeps) {
-            self.wake(sleeper);
+        // At no thread's expense: the network wakes it.
+        self.release_sleeper();
+    }
+
+    /// The kernel releases the thread that came to its wait last. Whether there was one.
+    fn release_sleeper(&mut self) -> bool {
+        let sleeper = self.in_kernel.pop();
+        sleeper.into_iter().for_each(|thread| self.wake(thread));
+        sleeper.is_some()
+    }
+
+    /// Wakes another thread. What that costs.
+    pub(super) fn notify(&mut self, wake: Wake) -> u64 {
+        let costs = self.setup.costs;
+        if wake.polling {
+            self.rung = true;
+            return if self.release_sleeper() { costs.wake_kernel } else { costs.tell };
         }
+        let it = &mut self.threads[wake.seat];
+        if matches!(it.sleep, Sleep::Parked | Sleep::Naps) {
+            self.wake(wake.seat);
+            return costs.wake;
+        }
+        it.token = true;
+        costs.tell
     }
 
     pub(super) fn doze(&mut self, thread: usize, until: u64) {
+        let step = Step::Doze { until };
         if self.top.free_at > self.now {
-            return self.turn_to(thread, Step::Doze { until }, self.top.free_at);
+            return self.turn_to(thread, step, self.top.free_at);
         }
         let costs = self.setup.costs;
         let mut end = self.now + costs.empty;
@@ -36,29 +56,29 @@ impl Simulation {
             ready |= u64::from(set.listed) << number;
         }
         self.top = Serial { free_at: end, owner: thread, busy: 0 };
-        self.threads[thread].sets = ready;
-        if ready == 0 && self.may_sleep(thread, until) {
-            let step = Step::Doze { until: AT_ONCE };
+        if ready == 0 && !std::mem::take(&mut self.rung) && until > self.now {
             return self.fall_asleep(thread, Sleep::InKernel, step, until);
         }
-        self.turn_to(thread, Step::Merge { set: None }, end);
+        self.threads[thread].sets = ready;
+        self.turn_to(thread, Step::Dozed, end);
     }
 
     pub(super) fn harvest(&mut self, thread: usize, set: usize, until: u64) {
         let costs = self.setup.costs;
-        let may_sleep = self.may_sleep(thread, until);
+        let step = Step::Harvest { set, until };
         let kernel = &mut self.sets[set];
         if kernel.serial.free_at > self.now {
             let at = kernel.serial.free_at;
-            return self.turn_to(thread, Step::Harvest { set, until }, at);
+            self.counters.for_set += at - self.now;
+            return self.turn_to(thread, step, at);
         }
-        let count = kernel.ready.len().min(ROOM);
-        if count == 0 && may_sleep {
-            let step = Step::Harvest { set, until: AT_ONCE };
+        let woken = self.setup.sets == 1 && std::mem::take(&mut self.rung);
+        let count = kernel.ready.len().min(USUAL_EDGES - usize::from(woken));
+        if count == 0 && !woken && until > self.now {
             return self.fall_asleep(thread, Sleep::InKernel, step, until);
         }
         let mut spent = if count == 0 { costs.empty } else { costs.harvest };
-        spent += costs.line(kernel.serial.owner, thread);
+        spent += costs.line(kernel.serial.owner, thread) + u64::from(woken) * costs.event;
         let mut delivery = 0;
         for connection in kernel.ready.drain(..count) {
             let it = &mut self.connections[connection];
@@ -70,11 +90,10 @@ impl Simulation {
         }
         kernel.serial.free_at = self.now + spent;
         kernel.serial.owner = thread;
-        kernel.serial.busy += spent + delivery;
-        self.turn_to(thread, Step::Merge { set: Some(set) }, self.now + spent + delivery);
-    }
-
-    fn may_sleep(&self, thread: usize, until: u64) -> bool {
-        until > self.now && !self.threads[thread].notified
+        // Of several sets each is one thread's until it has noted what it has found.
+        kernel.serial.busy += if self.setup.sets == 1 { spent } else { spent + delivery };
+        let slept = until != AT_ONCE;
+        let end = self.now + spent + delivery;
+        self.turn_to(thread, Step::Harvested { set, slept, woken }, end);
     }
 }

@@ -1,275 +1,308 @@
-//! What the port does under its lock: the rules by which a thread searches, takes its share, wakes
-//! another one, and sleeps.
+//! The port: what its schedule sees, and how a thread does what the schedule says.
 //!
-//! They are those of the port, as far as they matter while no handler blocks, nothing is posted or
-//! removed, and there are no more threads than may run.
+//! The schedule is the port's own. A thread does the same as in the port's engine, as far as it matters
+//! while nothing is posted or removed.
 
-use super::{AT_ONCE, Claim, NEVER, Packet, ROOM, Search, Serial, Simulation, Step};
-use crate::model::crew::{Portion, View};
-use crate::model::seats::Status;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::time::Duration;
 
-/// How long a parked thread lets the port go unattended.
-const TICK: u64 = 1_000_000;
-/// One share in so many is timed.
-const SAMPLED: u64 = 8;
+use super::{
+    AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Sleep, Step, Thread, Waiting,
+};
+use crate::model::facts::Presence;
+use crate::model::schedule::{
+    Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES, nanoseconds,
+};
 
-/// What a thread does after its look at the port.
-enum Decision {
-    Take(Option<(usize, bool)>, u64),
-    Ask(u64),
-    Park(u64),
+/// How long a thread leaves sets alone that others harvest.
+const MOMENT: u64 = 50_000;
+
+/// The simulated port, as the thread sees it that has the lock.
+struct Stage<'a> {
+    setup: &'a Setup,
+    now: u64,
+    queue: &'a mut VecDeque<Packet>,
+    threads: &'a mut [Thread],
+    counters: &'a mut Counters,
+    own: usize,
+    /// What it costs to follow links and to look at other threads.
+    spent: &'a Cell<u64>,
+}
+
+impl Stage<'_> {
+    fn spend(&self, time: u64) {
+        self.spent.set(self.spent.get() + time);
+    }
+}
+
+impl Scene for Stage<'_> {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
+
+    fn ready(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn begins_with_post(&self) -> bool {
+        false
+    }
+
+    fn unchecked(&self) -> usize {
+        0
+    }
+
+    fn posts(&self) -> usize {
+        0
+    }
+
+    fn registered(&self) -> usize {
+        self.setup.connections
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn takes_edges(&self) -> bool {
+        true
+    }
+
+    fn sets(&self) -> usize {
+        self.setup.sets
+    }
+
+    fn is_replacing(&self) -> bool {
+        false
+    }
+
+    fn is_full_of_strays(&self) -> bool {
+        false
+    }
+
+    fn detects(&self) -> bool {
+        false
+    }
+
+    fn progress(&self, seat: SeatNumber) -> u32 {
+        self.spend(self.setup.costs.line(seat, self.own));
+        self.threads[seat].progress
+    }
+
+    fn presence(&self, _: SeatNumber) -> Option<Presence> {
+        None
+    }
+
+    fn presume_asleep(&mut self, _: SeatNumber, _: bool) {}
+
+    fn take(&mut self, share: usize) {
+        let costs = self.setup.costs;
+        let link = |packet: &Packet| {
+            costs.link + costs.line(packet.from, self.own) * costs.link_percent / 100
+        };
+        // A queue that is taken whole is not walked through.
+        if share < self.queue.len() {
+            self.spend(self.queue.iter().take(share).map(link).sum());
+        }
+        let it = &mut self.threads[self.own];
+        it.chain.extend(self.queue.drain(..share));
+        if it.shares.is_multiple_of(SAMPLED) {
+            it.timed = Some((self.now, share as u64));
+        }
+        it.shares += 1;
+        self.counters.claims += 1;
+        self.counters.claimed += share as u64;
+    }
+
+    fn give(&mut self, seat: SeatNumber) {
+        self.threads[seat].chain.extend(self.queue.pop_front());
+    }
+
+    fn take_back(&mut self, seat: SeatNumber) -> bool {
+        let chain = &mut self.threads[seat].chain;
+        let had_any = !chain.is_empty();
+        while let Some(packet) = chain.pop_back() {
+            self.queue.push_front(packet);
+        }
+        had_any
+    }
+
+    fn advise(&mut self, _: u32) {
+        // The threads of the model can give packets back.
+    }
+
+    fn adopt(&mut self, from: SeatNumber) {
+        self.threads[self.own].chain = std::mem::take(&mut self.threads[from].chain);
+    }
 }
 
 impl Simulation {
     /// When the thread gets the lock; `None` if it has to sleep for it first.
-    pub(super) fn acquire(&mut self, thread: usize) -> Option<u64> {
+    fn acquire(&mut self, thread: usize) -> Option<u64> {
         let Serial { free_at, owner, .. } = self.lock;
         if free_at > self.now + self.setup.costs.spin {
             let it = &mut self.threads[owner];
             it.debt += self.setup.costs.wake;
             let step = self.threads[thread].step;
-            self.turn_to(thread, step, free_at + self.setup.costs.latency);
+            let woken = free_at + self.setup.costs.latency;
+            self.counters.for_lock += woken - self.now;
+            self.turn_to(thread, step, woken);
             return None;
         }
-        Some(free_at.max(self.now))
+        let begin = free_at.max(self.now);
+        self.counters.for_lock += begin - self.now;
+        Some(begin)
     }
 
-    /// When the thread, which got the lock at `begin`, is rid of it, having spent so much time on links.
-    fn release(&mut self, thread: usize, begin: u64, links: u64) -> u64 {
+    /// The thread, which got the lock at `begin`, gives it up, and then does `step`.
+    fn release(&mut self, thread: usize, begin: u64, step: Step) {
         let costs = self.setup.costs;
         let fetched = costs.section_lines * costs.line(self.lock.owner, thread);
-        let end = begin + costs.section + fetched + links;
+        let end = begin + costs.section + fetched + self.spent.take();
         self.lock.busy += end - begin;
         self.lock.free_at = end;
         self.lock.owner = thread;
-        end
+        self.turn_to(thread, step, end);
     }
 
+    /// Something happens at the port by the thread, which has the lock since `begin`.
+    fn decide<R>(
+        &mut self,
+        thread: usize,
+        begin: u64,
+        event: impl FnOnce(&mut Schedule, &mut Waiting, &mut Stage<'_>) -> R,
+    ) -> R {
+        let Self { setup, queue, threads, counters, spent, .. } = self;
+        let own = thread;
+        let mut stage = Stage { setup, now: begin, queue, threads, counters, own, spent };
+        event(&mut self.schedule, &mut self.waiting[thread], &mut stage)
+    }
+
+    /// The thread begins a wait.
     pub(super) fn enter(&mut self, thread: usize) {
         let Some(begin) = self.acquire(thread) else { return };
         let it = &mut self.threads[thread];
-        it.tried = 0;
-        it.patient = true;
-        it.asked = self.asked;
-        if let Some((since, packets)) = it.timed.take() {
-            self.crew.note((self.now - since) / packets);
-        }
-        if std::mem::take(&mut it.loaded) {
-            self.loaded -= 1;
-        }
-        let others_came = self.seats.arrive(thread);
-        let others = self.seats.others_at_work(thread);
-        self.threads[thread].rests =
-            others_came && self.crew.leaves(thread, self.queue.len(), others, || begin);
-        self.decide_and_release(thread, begin);
+        it.progress = it.progress.wrapping_add(1);
+        let packet = it.measured.take();
+        self.decide(thread, begin, |schedule, Waiting { turn, queries }, stage| {
+            *turn = Turn::new(thread, USUAL_EDGES, None);
+            schedule.arrive(turn, packet, queries, stage);
+        });
+        self.go_on(thread, begin);
     }
 
-    pub(super) fn merge(&mut self, thread: usize, set: Option<usize>) {
+    /// The thread goes on with its wait.
+    pub(super) fn resume(&mut self, thread: usize) {
+        if let Some(begin) = self.acquire(thread) {
+            self.go_on(thread, begin);
+        }
+    }
+
+    /// The thread, which has the lock since `begin`, does what the schedule says.
+    fn go_on(&mut self, thread: usize, begin: u64) {
+        let end =
+            |timeout: Option<Duration>| timeout.map_or(NEVER, |time| begin + nanoseconds(time));
+        let step = loop {
+            // There is nothing to ask the kernel further for: each edge is a packet, and there is no more
+            // room for packets than for edges.
+            let is_filled = false;
+            let action =
+                self.decide(thread, begin, |schedule, Waiting { turn, queries }, stage| {
+                    schedule.next(turn, queries, is_filled, stage)
+                });
+            break match action {
+                Action::Return(_, None) => Step::Handle,
+                Action::Return(_, Some(wake)) => Step::Notify(wake),
+                Action::Check | Action::Query(_) => unreachable!("nothing has to be looked at"),
+                Action::Ask { all, .. } => {
+                    self.threads[thread].sets = u64::MAX;
+                    let set = self.next_set(thread);
+                    if !all {
+                        self.threads[thread].sets = 0;
+                    }
+                    let Some(set) = set else { continue };
+                    Step::Harvest { set, until: AT_ONCE }
+                }
+                Action::Poll(timeout) if self.setup.sets > 1 => Step::Doze { until: end(timeout) },
+                Action::Poll(timeout) => Step::Harvest { set: 0, until: end(timeout) },
+                Action::Park(timeout) => Step::Park { until: end(timeout), naps: false },
+                Action::Nap { until, .. } => Step::Park { until: nanoseconds(until), naps: true },
+            };
+        };
+        self.release(thread, begin, step);
+    }
+
+    /// The next one of the sets that the thread is to look into, which it harvests from now on. Of several
+    /// sets each is harvested by one thread at a time.
+    fn next_set(&mut self, thread: usize) -> Option<usize> {
+        let (sets, first) = (self.setup.sets, self.next_set);
+        for set in (first..first + sets).map(|set| set % sets) {
+            let mask = 1 << set;
+            let is_wanted = self.threads[thread].sets & mask != 0;
+            self.threads[thread].sets &= !mask;
+            if is_wanted && (sets == 1 || !self.sets[set].harvested) {
+                self.sets[set].harvested = true;
+                self.next_set = (set + 1) % sets;
+                return Some(set);
+            }
+        }
+        None
+    }
+
+    /// The thread looks into the next set, if there is another one for it, or goes on with its wait.
+    fn look_further(&mut self, thread: usize, begin: u64) {
+        match self.next_set(thread) {
+            Some(set) => self.release(thread, begin, Step::Harvest { set, until: AT_ONCE }),
+            None => self.go_on(thread, begin),
+        }
+    }
+
+    /// The thread, which has the lock since `begin`, knows what the kernel has to report; it may have
+    /// `slept` for that.
+    fn polled(&mut self, thread: usize, begin: u64, slept: bool) {
+        let put_off = self.decide(thread, begin, |schedule, _, stage| {
+            if slept {
+                schedule.end_polling(thread);
+            }
+            schedule.polled(thread, stage)
+        });
+        if let Some((watchdog, late)) = put_off
+            && self.threads[watchdog].sleep == Sleep::Naps
+        {
+            self.spent.set(self.spent.get() + self.setup.costs.tell);
+            let step = self.threads[watchdog].step;
+            self.fall_asleep(watchdog, Sleep::Naps, step, nanoseconds(late));
+        }
+    }
+
+    /// The thread has slept in the set that watches the others.
+    pub(super) fn dozed(&mut self, thread: usize) {
         let Some(begin) = self.acquire(thread) else { return };
-        if let Some(set) = set {
-            self.harvesting[set] = false;
-        }
-        if self.seats.is_polling(thread) {
-            self.seats.end_polling(thread);
-        }
-        self.queue.extend(self.threads[thread].found.drain(..));
-        let sets = &mut self.threads[thread].sets;
-        while *sets != 0 {
-            let next = sets.trailing_zeros() as usize;
-            *sets &= *sets - 1;
-            if !std::mem::replace(&mut self.harvesting[next], true) {
-                let end = self.release(thread, begin, 0);
-                return self.turn_to(thread, Step::Harvest { set: next, until: AT_ONCE }, end);
+        self.polled(thread, begin, true);
+        let found = self.threads[thread].sets != 0;
+        match self.next_set(thread) {
+            Some(set) => self.release(thread, begin, Step::Harvest { set, until: AT_ONCE }),
+            // What is there is being harvested, and is found again until that is done.
+            None if found => {
+                self.release(thread, begin, Step::Park { until: begin + MOMENT, naps: false });
             }
-        }
-        self.decide_and_release(thread, begin);
-    }
-
-    pub(super) fn decide_and_release(&mut self, thread: usize, begin: u64) {
-        match self.decide(thread, begin) {
-            Decision::Take(notice, links) => {
-                let end = self.release(thread, begin, links);
-                let next = match notice {
-                    Some((seat, polls)) => Step::Notify { seat, polls },
-                    None => Step::Handle,
-                };
-                self.turn_to(thread, next, end);
-            }
-            Decision::Ask(until) => {
-                let Some(step) = self.ask(thread, until) else {
-                    // Nobody but others who are at it already: what is queued is taken.
-                    return self.decide_and_release(thread, begin);
-                };
-                let end = self.release(thread, begin, 0);
-                self.turn_to(thread, step, end);
-            }
-            Decision::Park(until) => {
-                let end = self.release(thread, begin, 0);
-                self.turn_to(thread, Step::Park { until }, end);
-            }
+            None => self.go_on(thread, begin),
         }
     }
 
-    fn ask(&mut self, thread: usize, until: u64) -> Option<Step> {
-        self.asked += 1;
+    /// The thread queues what it found in a set; it may have `slept` for that, and been `woken`.
+    pub(super) fn harvested(&mut self, thread: usize, set: usize, slept: bool, woken: bool) {
+        let Some(begin) = self.acquire(thread) else { return };
         if self.setup.sets == 1 {
-            if until != AT_ONCE {
-                self.poll(thread);
-            } else if self.harvesting[0] {
-                return None;
-            }
-            self.harvesting[0] = true;
-            return Some(Step::Harvest { set: 0, until });
+            self.polled(thread, begin, slept);
         }
-        if self.setup.search == Search::Own {
-            let it = &mut self.threads[thread];
-            while it.tried < self.setup.sets {
-                let set = (thread + it.next_set) % self.setup.sets;
-                it.next_set += 1;
-                it.tried += 1;
-                if !std::mem::replace(&mut self.harvesting[set], true) {
-                    return Some(Step::Harvest { set, until: AT_ONCE });
-                }
-            }
-            if until == AT_ONCE {
-                return None;
-            }
+        self.sets[set].harvested = false;
+        self.queue.extend(self.threads[thread].found.drain(..));
+        if woken {
+            let again = self.decide(thread, begin, |it, _, stage| it.woken(thread, stage));
+            debug_assert!(!again, "one thread at a time is called");
         }
-        if until != AT_ONCE {
-            self.poll(thread);
-        }
-        Some(Step::Doze { until })
-    }
-
-    fn poll(&mut self, thread: usize) {
-        self.seats.begin_polling(thread);
-        self.threads[thread].notified = false;
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty() && self.loaded == 0
-    }
-
-    fn is_attended(&self) -> bool {
-        self.seats.polling() > 0 && self.is_quiet()
-    }
-
-    /// As many as may run, of whom some sleep in the kernel, if packets are long.
-    fn may_poll(&self, thread: usize, now: u64) -> bool {
-        let others = self.seats.polling();
-        let running = self.seats.running();
-        let searching = self.seats.others_at_work(thread) - running;
-        let may_join = || self.crew.may_join(others, running, searching, || now);
-        others == 0 || self.setup.sets == 1 && may_join()
-    }
-
-    fn decide(&mut self, thread: usize, now: u64) -> Decision {
-        loop {
-            if self.seats.status(thread) == Status::Called {
-                self.seats.answer(thread);
-                self.threads[thread].rests = false;
-            }
-            // As many threads as may run: whoever waits has room.
-            debug_assert!(self.seats.has_room());
-            let rests = self.threads[thread].rests;
-            if !self.queue.is_empty() && !rests {
-                if self.asked == self.threads[thread].asked && self.seats.polling() == 0 {
-                    return Decision::Ask(AT_ONCE);
-                }
-                let (links, call) = self.claim(thread, now);
-                return Decision::Take(self.depart(call), links);
-            }
-            let can_poll = self.may_poll(thread, now);
-            let is_attended = if can_poll { self.is_quiet() } else { self.is_attended() };
-            if !is_attended && self.seats.watching().is_none() {
-                self.seats.watch(thread);
-                self.due = None;
-                self.threads[thread].patient = rests || !can_poll;
-            }
-            let mut until = NEVER;
-            let mut yields = rests;
-            if self.seats.watching() == Some(thread) {
-                let due = self.due.unwrap_or(now + TICK);
-                if due <= now {
-                    self.tick(now);
-                    self.threads[thread].patient = false;
-                    self.threads[thread].rests = false;
-                    continue;
-                }
-                self.due = Some(due);
-                until = due;
-                yields |= self.threads[thread].patient && !self.crew.is_long();
-            }
-            self.seats.rest(thread);
-            self.crew.rest(thread);
-            if can_poll && !yields {
-                self.threads[thread].patient = false;
-                return Decision::Ask(until);
-            }
-            return Decision::Park(until);
-        }
-    }
-
-    fn tick(&mut self, now: u64) {
-        self.due = Some(now + TICK);
-        let is_calm = self.handed == self.handed_seen;
-        self.handed_seen = self.handed;
-        if self.is_quiet() && is_calm {
-            self.seats.resign();
-        }
-    }
-
-    /// The thread takes its share. What following the links costs, and whether it calls another one.
-    fn claim(&mut self, thread: usize, now: u64) -> (u64, bool) {
-        let queued = self.queue.len();
-        let view = View {
-            queued,
-            room: ROOM,
-            others: self.seats.others_at_work(thread),
-            helpers: self.seats.helpers(thread),
-            threads: self.setup.cores,
-            handed: self.handed,
-        };
-        let Portion { packets, call } = self.crew.divide(thread, view, || now);
-        let share = match self.setup.claim {
-            Claim::Part => packets,
-            Claim::Whole => queued.min(ROOM),
-        };
-        let costs = self.setup.costs;
-        let link = |packet: &Packet| {
-            costs.link + costs.line(packet.from, thread) * costs.link_percent / 100
-        };
-        // A queue that is taken whole is not walked through.
-        let links = if share < queued { self.queue.iter().take(share).map(link).sum() } else { 0 };
-        let it = &mut self.threads[thread];
-        it.chain.extend(self.queue.drain(..share));
-        if it.shares.is_multiple_of(SAMPLED) {
-            it.timed = Some((now, share as u64));
-        }
-        it.shares += 1;
-        if share > 1 {
-            it.loaded = true;
-            self.loaded += 1;
-        }
-        self.handed += share as u64;
-        self.counters.claims += 1;
-        self.counters.claimed += share as u64;
-        self.seats.run(thread);
-        (links, call)
-    }
-
-    /// Who is to be woken, now that a thread goes off to its packets.
-    fn depart(&mut self, call: bool) -> Option<(usize, bool)> {
-        let seat = if call { self.seats.call() } else { None };
-        let seat = seat.or_else(|| {
-            if self.is_attended() || self.seats.watching().is_some() {
-                return None;
-            }
-            let seat = self.seats.appoint()?;
-            self.due = None;
-            Some(seat)
-        })?;
-        self.counters.wakes += 1;
-        Some((seat, self.seats.is_polling(seat)))
+        self.look_further(thread, begin);
     }
 }
