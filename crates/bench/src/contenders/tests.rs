@@ -129,11 +129,17 @@ fn every_message_is_performed_once() {
     each(|server| {
         let mut client = connect(server);
         let burst: Vec<u8> = (0..4).flat_map(|n| message(Work::Sleep(5_000), n)).collect();
-        let began = Instant::now();
-        client.write_all(&burst).unwrap();
-        assert_eq!(receive(&mut client, burst.len()), burst);
-        let took = began.elapsed();
-        assert!(took >= Duration::from_millis(20) && took < Duration::from_millis(40), "{took:?}");
+        let times = (0..20).map(|_| {
+            let began = Instant::now();
+            client.write_all(&burst).unwrap();
+            assert_eq!(receive(&mut client, burst.len()), burst);
+            let took = began.elapsed();
+            assert!(took >= Duration::from_millis(20), "{took:?}");
+            took
+        });
+        // Twice would always take longer; once may, on a busy machine.
+        let longest = times.take_while(|took| *took >= Duration::from_millis(40)).count();
+        assert!(longest < 20, "a message is performed more than once");
     });
 }
 

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
+use super::super::super::facts::Presence;
 use super::super::watchdog::TICK;
 use super::super::{Action, Query, Scene, Schedule, SeatNumber, Status, Turn, Waited, Wake};
-use crate::state::facts::Presence;
 
 /// Something to be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
