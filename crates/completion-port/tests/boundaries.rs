@@ -72,6 +72,14 @@ fn a_back_end_imports_no_other_and_nothing_above_the_seam() {
 }
 
 #[test]
+fn the_seam_names_no_system_and_the_engine_no_back_end() {
+    for part in ["sys/backend.rs", "sys/host.rs", "sys/reactor.rs", "sys/thread.rs"] {
+        assert_absent(part, &["libc", "std::os", "linux::", "sim::", "unsafe"]);
+    }
+    assert_absent("engine", &["sys::linux", "sys::sim", "std::os", "libc"]);
+}
+
+#[test]
 fn the_target_system_is_named_in_one_place() {
     for (name, code) in sources("") {
         assert!(

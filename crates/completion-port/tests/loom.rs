@@ -22,15 +22,18 @@ mod error;
 mod hand_over;
 #[path = "../src/interest.rs"]
 mod interest;
-#[path = "../src/sys/backend.rs"]
-mod seam;
 #[path = "../src/state/mod.rs"]
 mod state;
 #[path = "../src/trace.rs"]
 mod trace;
 
+/// The seam; the back end is [`Handle`].
+#[path = "../src/sys"]
 mod sys {
-    pub(crate) use crate::seam as backend;
+    pub(crate) mod backend;
+    pub(crate) mod host;
+    pub(crate) mod reactor;
+    pub(crate) mod thread;
 }
 
 /// What `src/sync.rs` is to the library.
@@ -60,10 +63,12 @@ use detection::BlockDetection;
 use engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
 use error::{ErrorKind, Operation};
 use interest::{Events, Interest};
-use seam::{Backend, Origin, ThreadHandle};
 use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use state::slot::{Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
 use state::table::Descriptors;
+use sys::host::{Host, Origin};
+use sys::reactor::Reactor;
+use sys::thread::Thread;
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     explore_within(3, model);
@@ -748,7 +753,7 @@ impl LoomThread {
     }
 }
 
-impl ThreadHandle for LoomThread {
+impl Thread for LoomThread {
     fn park(&self, timeout: Option<Duration>) {
         let mut token = self.token.lock().unwrap();
         if !*token {
@@ -836,12 +841,9 @@ impl Fake {
     }
 }
 
-impl Backend for Handle {
+impl Reactor for Handle {
     fn name(&self) -> &'static str {
         "fake"
-    }
-    fn descriptors(&self) -> &Descriptors {
-        &self.0.descriptors
     }
     fn attach(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
         self.0.state.lock().unwrap().token = token;
@@ -918,10 +920,13 @@ impl Backend for Handle {
     fn rebuild(&self, _live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
         Ok(())
     }
+}
+
+impl Host for Handle {
     fn now(&self) -> Duration {
         self.0.time()
     }
-    fn this_thread(&self) -> Box<dyn ThreadHandle> {
+    fn this_thread(&self) -> Box<dyn Thread> {
         Box::new(LoomThread {
             thread: thread::current().id(),
             token: loom::sync::Mutex::new(false),
@@ -938,6 +943,9 @@ impl Backend for Handle {
     }
     fn origin(&self) -> Origin {
         Origin::by_number()
+    }
+    fn descriptors(&self) -> &Descriptors {
+        &self.0.descriptors
     }
 }
 

@@ -31,7 +31,9 @@ use crate::state::schedule::{Advice, SAMPLED, Schedule};
 use crate::state::slot::{GENERATION, Removal, Slot};
 use crate::state::table::Holder;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard};
-use crate::sys::backend::{Backend, Origin, ThreadHandle};
+use crate::sys::backend::Backend;
+use crate::sys::host::Origin;
+use crate::sys::thread::Thread;
 use seat::Tally;
 
 pub(crate) use crate::state::schedule::Waited;
@@ -75,7 +77,7 @@ enum Phase {
 #[derive(Clone)]
 struct Member {
     seat: Arc<Seat>,
-    thread: Arc<dyn ThreadHandle>,
+    thread: Arc<dyn Thread>,
 }
 
 /// What the lock guards.
@@ -105,7 +107,7 @@ struct Stock {
     /// `recheck`, stands in no list meanwhile.
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`, to be told of what may be the key that they wait for.
-    collectors: Vec<Arc<dyn ThreadHandle>>,
+    collectors: Vec<Arc<dyn Thread>>,
     harvests: u64,
     rebuilds: u64,
     former: Tally,

@@ -12,7 +12,7 @@ use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder as _};
 use crate::sync::{AtomicU32, barrier, fence};
-use crate::sys::backend::ThreadHandle;
+use crate::sys::thread::Thread;
 use crate::trace::trace;
 
 impl Engine {
@@ -326,7 +326,7 @@ impl Engine {
         }
         let (index, _) = token_parts(name);
         let deadline = timeout.and_then(|timeout| self.backend.now().checked_add(timeout));
-        let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
+        let thread: Arc<dyn Thread> = self.backend.this_thread().into();
         let mut state = self.lock();
         state.stock.collectors.push(Arc::clone(&thread));
         let outcome = loop {

@@ -9,7 +9,7 @@ use crate::detection::BlockDetection;
 use crate::state::queue::{NIL, Node};
 use crate::state::schedule::{SeatNumber, Wake};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
-use crate::sys::backend::ThreadHandle;
+use crate::sys::thread::Thread;
 
 /// Packets that a seat has taken, by kind.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl fmt::Debug for Seat {
 /// Somebody to be woken, once the lock is given up.
 #[must_use]
 pub(super) struct Notice {
-    thread: Arc<dyn ThreadHandle>,
+    thread: Arc<dyn Thread>,
     /// In the kernel's wait rather than parked.
     polling: bool,
 }
@@ -117,7 +117,7 @@ pub(super) struct Notice {
 impl Engine {
     /// The calling thread takes a seat.
     pub(crate) fn join(&self) -> Arc<Seat> {
-        let thread: Arc<dyn ThreadHandle> = self.backend.this_thread().into();
+        let thread: Arc<dyn Thread> = self.backend.this_thread().into();
         let is_observed = self.observes_all && thread.observe();
         if self.detection != BlockDetection::Announced {
             thread.prepare();

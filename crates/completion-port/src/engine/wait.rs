@@ -10,7 +10,7 @@ use super::{Engine, Phase, State};
 use crate::detection::BlockDetection;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
-use crate::sys::backend::ThreadHandle;
+use crate::sys::thread::Thread;
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
@@ -71,7 +71,7 @@ impl Engine {
         &'e self,
         state: MutexGuard<'e, State>,
         seat: &Seat,
-        how: impl FnOnce(&dyn ThreadHandle),
+        how: impl FnOnce(&dyn Thread),
     ) -> MutexGuard<'e, State> {
         let member = state.stock.members[seat.number].as_ref().expect("a thread that waits sits");
         let thread = Arc::clone(&member.thread);

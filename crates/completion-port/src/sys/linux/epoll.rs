@@ -13,10 +13,11 @@ use super::clock;
 use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::table::Descriptors;
-use crate::sys::backend::{
-    Backend, Descriptor, Edge, Facts, Fault, Kind, Origin, Probe, ThreadHandle,
-};
+use crate::sys::host::{Host, Origin};
+use crate::sys::reactor::Reactor;
+use crate::sys::thread::Thread;
 
 /// The token of the eventfd, which no slot has.
 const WAKE: u64 = u64::MAX;
@@ -292,13 +293,9 @@ impl Epoll {
     }
 }
 
-impl Backend for Epoll {
+impl Reactor for Epoll {
     fn name(&self) -> &'static str {
         "epoll"
-    }
-
-    fn descriptors(&self) -> &Descriptors {
-        self.process.descriptors()
     }
 
     fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
@@ -458,12 +455,14 @@ impl Backend for Epoll {
         }
         outcome
     }
+}
 
+impl Host for Epoll {
     fn now(&self) -> Duration {
         clock::now()
     }
 
-    fn this_thread(&self) -> Box<dyn ThreadHandle> {
+    fn this_thread(&self) -> Box<dyn Thread> {
         Box::new(Current::new(self.process))
     }
 
@@ -474,5 +473,9 @@ impl Backend for Epoll {
 
     fn origin(&self) -> Origin {
         self.process.origin()
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.process.descriptors()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use crate::state::table::Descriptors;
-use crate::sys::backend::Origin;
+use crate::sys::host::Origin;
 
 /// What belongs to one process. Made once in a process, and never freed.
 struct Belongings {

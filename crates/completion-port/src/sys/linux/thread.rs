@@ -11,7 +11,8 @@ use std::time::Duration;
 use super::blocked::Switches;
 use super::clock::{self, Timer};
 use super::process::Process;
-use crate::sys::backend::{Presence, ThreadHandle};
+use crate::state::facts::Presence;
+use crate::sys::thread::Thread;
 
 /// The calling thread.
 ///
@@ -78,7 +79,7 @@ fn stat_of(thread: libc::c_long) -> io::Result<Arc<File>> {
     File::open(format!("/proc/self/task/{thread}/stat")).map(Arc::new)
 }
 
-impl ThreadHandle for Current {
+impl Thread for Current {
     fn park(&self, timeout: Option<Duration>) {
         let mut state = self.state();
         if !state.token {

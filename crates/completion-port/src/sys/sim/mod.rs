@@ -60,8 +60,9 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::error::ErrorKind;
+use crate::state::facts::Descriptor;
 use crate::state::table::Descriptors;
-use crate::sys::backend::{Backend, Descriptor};
+use crate::sys::backend::Backend;
 
 mod calls;
 mod datagram;

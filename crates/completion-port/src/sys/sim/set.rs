@@ -9,10 +9,11 @@ use std::time::Duration;
 use super::objects::{FileId, Objects};
 use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::table::Descriptors;
-use crate::sys::backend::{
-    Backend, Descriptor, Edge, Facts, Fault, Kind, Origin, Presence, Probe, ThreadHandle,
-};
+use crate::sys::host::{Host, Origin};
+use crate::sys::reactor::Reactor;
+use crate::sys::thread::Thread;
 
 /// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
 type Place = (FileId, Descriptor);
@@ -30,7 +31,7 @@ pub(super) struct Set {
     entries: BTreeMap<Place, Entry>,
     /// To be looked at, oldest first. A place without a listed entry is passed over.
     listed: VecDeque<Place>,
-    /// [`Backend::wake`] was called and no harvest has ended by it.
+    /// [`Reactor::wake`] was called and no harvest has ended by it.
     pub(super) woken: bool,
 }
 
@@ -184,13 +185,9 @@ fn is_open(descriptor: Descriptor) -> bool {
     std::fs::symlink_metadata(format!("/proc/self/fd/{descriptor}")).is_ok()
 }
 
-impl Backend for Simulated {
+impl Reactor for Simulated {
     fn name(&self) -> &'static str {
         "sim"
-    }
-
-    fn descriptors(&self) -> &Descriptors {
-        self.kernel.descriptors()
     }
 
     fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
@@ -337,14 +334,16 @@ impl Backend for Simulated {
         self.kernel.publish(state);
         Ok(())
     }
+}
 
+impl Host for Simulated {
     fn now(&self) -> Duration {
         let mut state = self.kernel.lock();
         state.calls.now += 1;
         state.clock
     }
 
-    fn this_thread(&self) -> Box<dyn ThreadHandle> {
+    fn this_thread(&self) -> Box<dyn Thread> {
         Box::new(SimulatedThread {
             kernel: self.kernel.clone(),
             thread: thread::current().id(),
@@ -363,6 +362,10 @@ impl Backend for Simulated {
 
     fn origin(&self) -> Origin {
         self.origin
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.kernel.descriptors()
     }
 }
 
@@ -383,7 +386,7 @@ struct SimulatedThread {
     observed: AtomicBool,
 }
 
-impl ThreadHandle for SimulatedThread {
+impl Thread for SimulatedThread {
     fn park(&self, timeout: Option<Duration>) {
         let mut state = self.kernel.lock();
         state.calls.park += 1;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{Kernel, Socket};
 use crate::error::ErrorKind;
-use crate::sys::backend::{Backend, Descriptor, Edge, Facts, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, Facts, Kind, Probe};
+use crate::sys::backend::Backend;
 
 /// Real time for another thread to do its part.
 const SOON: Duration = Duration::from_secs(10);
