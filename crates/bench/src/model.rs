@@ -13,9 +13,12 @@ mod facts {
     #[allow(dead_code, reason = "the schedule knows it")]
     pub(crate) enum Presence {
         Awake,
-        Asleep { since: std::time::Duration },
+        Asleep { since: super::moment::Moment },
     }
 }
+#[path = "../../completion-port/src/state/moment.rs"]
+#[allow(dead_code, reason = "the model calculates with nanoseconds")]
+mod moment;
 #[path = "../../completion-port/src/state/schedule/mod.rs"]
 #[allow(
     dead_code,

@@ -5,7 +5,6 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
-use std::time::Duration;
 
 use crate::cells::Cell;
 use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token, token_parts};
@@ -14,6 +13,7 @@ use crate::interest::{Events, Interest, OneShot};
 use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::{Port, Store};
 use crate::registration::Id;
+use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot, Turn};
 
@@ -387,7 +387,7 @@ pub struct Packets<'b, 'p, K, M> {
     port: &'p Port<K, M>,
     scratch: &'b mut Scratch,
     room: usize,
-    deadline: Option<Duration>,
+    deadline: Option<Moment>,
     seat: Option<Rc<Membership>>,
     /// Whether there was a packet, or the wait is over without one.
     settled: bool,
@@ -406,7 +406,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         port: &'p Port<K, M>,
         scratch: &'b mut Scratch,
         room: usize,
-        deadline: Option<Duration>,
+        deadline: Option<Moment>,
         seat: Rc<Membership>,
         waited: Waited,
     ) -> Self {

@@ -17,6 +17,7 @@ use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
 use crate::registration::{Id, Owner, Registration};
+use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Mode};
 use crate::stats::{PacketCounts, Stats};
 use crate::sys;
@@ -577,12 +578,12 @@ impl<K, M> Port<K, M> {
     fn take_and_tell<'b, 'p>(
         &'p self,
         batch: &'b mut Batch,
-        deadline: Option<Duration>,
+        deadline: Option<Moment>,
         all_were_refused: bool,
     ) -> Packets<'b, 'p, K, M> {
         let seat = take_seat(&self.store.engine);
         let tells = !all_were_refused || seat.hears_of_refusal();
-        let deadline = if tells { Some(Duration::ZERO) } else { deadline };
+        let deadline = if tells { Some(Moment::ZERO) } else { deadline };
         let (packets, _) = self.take(batch, deadline);
         if all_were_refused {
             seat.has_heard_of_refusal();
@@ -590,7 +591,7 @@ impl<K, M> Port<K, M> {
         packets
     }
 
-    fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Duration>> {
+    fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Moment>> {
         if self.store.engine.forked() {
             return Err(Error::new(Operation::Wait, ErrorKind::Forked));
         }
@@ -601,7 +602,7 @@ impl<K, M> Port<K, M> {
     fn take<'b, 'p>(
         &'p self,
         batch: &'b mut Batch,
-        deadline: Option<Duration>,
+        deadline: Option<Moment>,
     ) -> (Packets<'b, 'p, K, M>, Waited) {
         let room = batch.capacity();
         if room == 0 {

@@ -1,4 +1,4 @@
-//! The one place where durations become what a system takes, and back.
+//! The one place where durations become what a system takes.
 //!
 //! Rounding is upwards: a wait may be late, never early. What is too long for the system's type is
 //! cut to the longest it has; the caller looks at the clock again.
@@ -19,16 +19,14 @@ pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// The time that a clock shows, which is never negative.
-pub(crate) fn duration(time: libc::timespec) -> Duration {
-    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanoseconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn duration(time: libc::timespec) -> Duration {
+        Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+    }
 
     fn any_duration() -> impl Strategy<Value = Duration> {
         prop_oneof![

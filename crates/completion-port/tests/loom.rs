@@ -64,6 +64,7 @@ use engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
 use error::{ErrorKind, Operation};
 use interest::{Events, Interest};
 use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
+use state::moment::Moment;
 use state::slot::{Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
 use state::table::Descriptors;
 use sys::host::{Host, Origin};
@@ -768,12 +769,12 @@ impl Thread for LoomThread {
         }
         *token = false;
     }
-    fn nap(&self, until: Duration, last: Option<Duration>) {
+    fn nap(&self, until: Moment, last: Option<Moment>) {
         let until = last.map_or(until, |last| until.min(last));
-        self.park(Some(until.saturating_sub(self.fake.time())));
+        self.park(Some(until.since(self.fake.time())));
     }
     /// Who naps here comes back early.
-    fn postpone(&self, _: Duration) {}
+    fn postpone(&self, _: Moment) {}
     fn unpark(&self) {
         *self.token.lock().unwrap() = true;
         self.given.notify_one();
@@ -789,7 +790,7 @@ impl Thread for LoomThread {
         if !self.observed.load(SeqCst) {
             return None;
         }
-        let asleep = Presence::Asleep { since: Duration::ZERO };
+        let asleep = Presence::Asleep { since: Moment::ZERO };
         Some(if self.is_asleep() { asleep } else { Presence::Awake })
     }
 }
@@ -824,8 +825,8 @@ impl Fake {
         thread::yield_now();
     }
 
-    fn time(&self) -> Duration {
-        Duration::from_micros(self.microseconds.load(SeqCst))
+    fn time(&self) -> Moment {
+        Moment::ZERO + Duration::from_micros(self.microseconds.load(SeqCst))
     }
 
     fn arrive(&self) {
@@ -923,7 +924,7 @@ impl Reactor for Handle {
 }
 
 impl Host for Handle {
-    fn now(&self) -> Duration {
+    fn now(&self) -> Moment {
         self.0.time()
     }
     fn this_thread(&self) -> Box<dyn Thread> {
@@ -1404,7 +1405,7 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
             let engine = Arc::clone(&engine);
             thread::spawn(move || {
                 let seat = engine.join();
-                engine.wait(&seat, &mut scratch(), 4, Some(Duration::ZERO));
+                engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO));
                 let seen = see_next(&engine, &seat);
                 engine.leave(&seat);
                 seen
@@ -1440,8 +1441,7 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
                 let mine = engine.join();
                 let mut taken = 0;
                 // A thread at work counts on the other one for a part of what there is.
-                while engine.wait(&mine, &mut scratch(), 2, Some(Duration::ZERO)) == Waited::Packets
-                {
+                while engine.wait(&mine, &mut scratch(), 2, Some(Moment::ZERO)) == Waited::Packets {
                     while next(&engine, &mine).is_some() {
                         taken += 1;
                     }

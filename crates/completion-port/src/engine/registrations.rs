@@ -345,7 +345,7 @@ impl Engine {
             // What was taken back is anybody's now, and nobody may be looking.
             let notice = self.depart(&mut state);
             self.notify(notice);
-            let left = deadline.map(|deadline| deadline.saturating_sub(self.backend.now()));
+            let left = deadline.map(|deadline| deadline.since(self.backend.now()));
             if left == Some(Duration::ZERO) {
                 break Err(failed(ErrorKind::TimedOut));
             }

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Engine;
 use super::seat::Seat;
-use crate::state::schedule::{Advice, LOOK, SAMPLED, nanoseconds};
+use crate::state::moment::Moment;
+use crate::state::schedule::{Advice, LOOK, SAMPLED};
 
 impl Engine {
     /// As if every packet so far had taken so long: for models in which no time passes.
@@ -19,7 +20,7 @@ impl Engine {
         let shares = seat.shares.load(Relaxed);
         seat.shares.store(shares.wrapping_add(1), Relaxed);
         if shares.is_multiple_of(SAMPLED) {
-            seat.begun.store(nanoseconds(self.backend.now()), Relaxed);
+            seat.begun.store(self.backend.now().nanoseconds(), Relaxed);
             seat.share.store(u32::try_from(packets).unwrap_or(u32::MAX), Relaxed);
         }
     }
@@ -36,10 +37,10 @@ impl Engine {
             return usize::MAX;
         }
         let now = self.backend.now();
-        if nanoseconds(now) < self.advise_at.load(Relaxed) {
+        if now < Moment::from_nanoseconds(self.advise_at.load(Relaxed)) {
             return advised as usize;
         }
-        self.advise_at.store(nanoseconds(now) + LOOK, Relaxed);
+        self.advise_at.store((now + LOOK).nanoseconds(), Relaxed);
         let mut state = self.lock();
         let advised = state.schedule.advise(now);
         self.advised.store(advised, Relaxed);
@@ -53,7 +54,7 @@ impl Engine {
             return None;
         }
         seat.begun.store(0, Relaxed);
-        let took = nanoseconds(self.backend.now()).saturating_sub(begun);
+        let took = self.backend.now().nanoseconds_since(Moment::from_nanoseconds(begun));
         Some(took / u64::from(seat.share.load(Relaxed).max(1)))
     }
 }

@@ -1,12 +1,12 @@
 //! What the schedule sees of this port.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Phase, Stock};
 use crate::detection::BlockDetection;
 use crate::state::facts::Presence;
+use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL};
 use crate::state::schedule::{Scene, SeatNumber};
 
@@ -57,7 +57,7 @@ impl Stage<'_> {
 
 impl Scene for Stage<'_> {
     #[inline]
-    fn now(&self) -> Duration {
+    fn now(&self) -> Moment {
         self.engine.backend.now()
     }
 

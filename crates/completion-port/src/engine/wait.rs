@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use super::harvest::Scratch;
 use super::seat::Seat;
 use super::{Engine, Phase, State};
 use crate::detection::BlockDetection;
+use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
 use crate::sys::thread::Thread;
@@ -20,7 +20,7 @@ impl Engine {
         seat: &Seat,
         scratch: &mut Scratch,
         room: usize,
-        deadline: Option<Duration>,
+        deadline: Option<Moment>,
     ) -> Waited {
         seat.advance();
         seat.presumed_blocked.store(false, Relaxed);

@@ -1,8 +1,8 @@
 //! The words in which a back end tells the engine what a kernel said.
 
 use std::fmt;
-use std::time::Duration;
 
+use super::moment::Moment;
 use crate::error::ErrorKind;
 
 /// The number by which the process names a kernel object.
@@ -148,6 +148,6 @@ pub(crate) enum Presence {
     /// It sleeps in the kernel, since that time on the back end's clock.
     Asleep {
         /// When it went to sleep.
-        since: Duration,
+        since: Moment,
     },
 }

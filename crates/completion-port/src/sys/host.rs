@@ -2,16 +2,16 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use super::thread::Thread;
 use crate::state::facts::Fault;
+use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 
 /// The process and its clock. Any thread may call it at any time.
 pub(crate) trait Host: Send + Sync {
-    /// The time since some fixed moment, on a clock that does not go back.
-    fn now(&self) -> Duration;
+    /// The time, by a clock that does not go back.
+    fn now(&self) -> Moment;
 
     /// The calling thread, as something that can be parked, unparked and looked at.
     fn this_thread(&self) -> Box<dyn Thread>;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::state::facts::Presence;
+use crate::state::moment::Moment;
 
 /// One thread that waits on a port now and then. Other threads call it as well, unless an item says that
 /// only the thread itself does.
@@ -15,12 +16,12 @@ pub(crate) trait Thread: Send + Sync {
     /// Sleeps likewise until the host's clock shows `until`. Other threads may move `until` by
     /// [`Thread::postpone`], but not beyond `last` (`None`: without a limit). Only the thread itself calls
     /// it.
-    fn nap(&self, until: Duration, last: Option<Duration>);
+    fn nap(&self, until: Moment, last: Option<Moment>);
 
     /// Moves the end of the thread's present nap to `until`, but not beyond its `last`. Has no effect if the
     /// thread is not in a nap or is being unparked. A system that has no means for it does nothing: a nap
     /// may always end early.
-    fn postpone(&self, until: Duration);
+    fn postpone(&self, until: Moment);
 
     /// Ends the thread's present `park` or `nap`, or its next one.
     fn unpark(&self);

@@ -11,9 +11,8 @@ use super::{
     AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Sleep, Step, Thread, Waiting,
 };
 use crate::model::facts::Presence;
-use crate::model::schedule::{
-    Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES, nanoseconds,
-};
+use crate::model::moment::Moment;
+use crate::model::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
 
 /// How long a thread leaves sets alone that others harvest.
 const MOMENT: u64 = 50_000;
@@ -37,8 +36,8 @@ impl Stage<'_> {
 }
 
 impl Scene for Stage<'_> {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.now)
+    fn now(&self) -> Moment {
+        Moment::from_nanoseconds(self.now)
     }
 
     fn ready(&self) -> usize {
@@ -201,8 +200,9 @@ impl Simulation {
 
     /// The thread, which has the lock since `begin`, does what the schedule says.
     fn go_on(&mut self, thread: usize, begin: u64) {
-        let end =
-            |timeout: Option<Duration>| timeout.map_or(NEVER, |time| begin + nanoseconds(time));
+        let end = |timeout: Option<Duration>| {
+            timeout.map_or(NEVER, |time| (Moment::from_nanoseconds(begin) + time).nanoseconds())
+        };
         let step = loop {
             // There is nothing to ask the kernel further for: each edge is a packet, and there is no more
             // room for packets than for edges.
@@ -227,7 +227,7 @@ impl Simulation {
                 Action::Poll(timeout) if self.setup.sets > 1 => Step::Doze { until: end(timeout) },
                 Action::Poll(timeout) => Step::Harvest { set: 0, until: end(timeout) },
                 Action::Park(timeout) => Step::Park { until: end(timeout), naps: false },
-                Action::Nap { until, .. } => Step::Park { until: nanoseconds(until), naps: true },
+                Action::Nap { until, .. } => Step::Park { until: until.nanoseconds(), naps: true },
             };
         };
         self.release(thread, begin, step);
@@ -272,7 +272,7 @@ impl Simulation {
         {
             self.spent.set(self.spent.get() + self.setup.costs.tell);
             let step = self.threads[watchdog].step;
-            self.fall_asleep(watchdog, Sleep::Naps, step, nanoseconds(late));
+            self.fall_asleep(watchdog, Sleep::Naps, step, late.nanoseconds());
         }
     }
 

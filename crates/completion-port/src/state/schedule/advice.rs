@@ -4,18 +4,23 @@
 //! into memory of its own does not. So it takes a single packet at a time where that has happened lately,
 //! and step by step more again where it has not.
 
+use std::time::Duration;
+
+use super::Moment;
+
 /// The highest limit. Each one is four times the one before.
 const MOST: u32 = 64;
 
-/// For so long, in nanoseconds, no thread has been found asleep or stuck: the limit rises. Four times as long
+/// For so long no thread has been found asleep or stuck: the limit rises. Four times as long
 /// whenever that was too soon, but not longer than the second number; and as at first if nothing has
 /// happened for that long.
-const CALM: [u64; 2] = [1_000_000_000, 64_000_000_000];
+const CALM: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
 
 /// So often it is asked whether one is stuck still, at most.
-pub(crate) const LOOK: u64 = 1_000_000;
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// Whoever does not come back for so long, in nanoseconds, is stuck, and not just preempted.
+/// A thread that does not come back for so long, in nanoseconds as the crew counts them, is stuck, and not
+/// just preempted.
 pub(crate) const AWAY: u64 = 6_000_000;
 
 /// What a thread takes, at most. Guarded by the port's lock.
@@ -23,9 +28,9 @@ pub(crate) const AWAY: u64 = 6_000_000;
 pub(crate) struct Advice {
     room: u32,
     /// When a thread was last found asleep or stuck, or the limit was last raised.
-    at: u64,
+    at: Moment,
     /// How long it stays as it is; zero if it was never lowered.
-    calm: u64,
+    calm: Duration,
 }
 
 impl Advice {
@@ -33,7 +38,7 @@ impl Advice {
     pub(crate) const ALL: u32 = u32::MAX;
 
     pub(crate) fn new() -> Self {
-        Self { room: Self::ALL, at: 0, calm: 0 }
+        Self { room: Self::ALL, at: Moment::ZERO, calm: Duration::ZERO }
     }
 
     /// The limit.
@@ -42,8 +47,8 @@ impl Advice {
     }
 
     /// A thread has been found asleep.
-    pub(crate) fn lower(&mut self, now: u64) {
-        if self.calm == 0 || now.saturating_sub(self.at) >= CALM[1] {
+    pub(crate) fn lower(&mut self, now: Moment) {
+        if self.calm.is_zero() || now.since(self.at) >= CALM[1] {
             self.calm = CALM[0];
         } else if self.room > 1 {
             self.calm = (4 * self.calm).min(CALM[1]);
@@ -53,7 +58,7 @@ impl Advice {
     }
 
     /// A thread that took several packets has not come back for a while: perhaps it is stuck.
-    pub(crate) fn suspect(&mut self, now: u64) {
+    pub(crate) fn suspect(&mut self, now: Moment) {
         if self.room == Self::ALL {
             self.room = MOST;
             self.at = now;
@@ -62,8 +67,8 @@ impl Advice {
 
     /// Raises the limit if it is time to. Now and then it is asked whether a thread `is_away` with what it
     /// took; if so, the limit goes down.
-    pub(crate) fn look(&mut self, now: u64, is_away: impl FnOnce() -> bool) {
-        let calm = now.saturating_sub(self.at);
+    pub(crate) fn look(&mut self, now: Moment, is_away: impl FnOnce() -> bool) {
+        let calm = now.since(self.at);
         if calm >= LOOK && is_away() {
             self.lower(now);
         } else if calm >= self.calm.max(CALM[0]) {
@@ -77,17 +82,22 @@ impl Advice {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = CALM[0];
+    const SECOND: Duration = CALM[0];
+
+    /// So long after the beginning.
+    fn at(time: Duration) -> Moment {
+        Moment::ZERO + time
+    }
 
     #[test]
     fn the_limit_goes_down_to_one_and_back_to_none() {
         let mut advice = Advice::new();
         assert_eq!(advice.room(), Advice::ALL);
-        advice.lower(5);
-        advice.look(SECOND + 4, || false);
+        advice.lower(Moment::from_nanoseconds(5));
+        advice.look(Moment::from_nanoseconds(4) + SECOND, || false);
         assert_eq!(advice.room(), 1);
         let up = [1, 2, 3, 4, 5].map(|time| {
-            advice.look(time * SECOND + 5, || false);
+            advice.look(Moment::from_nanoseconds(5) + time * SECOND, || false);
             advice.room()
         });
         assert_eq!(up, [4, 16, 64, Advice::ALL, Advice::ALL]);
@@ -97,8 +107,8 @@ mod tests {
     fn the_limit_stays_where_threads_are_found_asleep_now_and_then() {
         let mut advice = Advice::new();
         for turn in 0..100 {
-            advice.lower(turn * SECOND);
-            advice.look(turn * SECOND + SECOND / 2, || false);
+            advice.lower(at(turn * SECOND));
+            advice.look(at(turn * SECOND + SECOND / 2), || false);
         }
         assert_eq!(advice.room(), 1);
     }
@@ -106,19 +116,19 @@ mod tests {
     #[test]
     fn the_limit_rises_later_each_time_that_it_was_too_soon() {
         let mut advice = Advice::new();
-        let mut now = 0;
+        let mut now = Moment::ZERO;
         let pauses = [(); 5].map(|()| {
             advice.lower(now);
             let lowered = now;
             while advice.room() == 1 {
-                now += SECOND;
+                now = now + SECOND;
                 advice.look(now, || false);
             }
-            (now - lowered) / SECOND
+            now.since(lowered).as_secs()
         });
         assert_eq!(pauses, [1, 4, 16, 64, 64]);
         (0..4).for_each(|_| {
-            now += CALM[1];
+            now = now + CALM[1];
             advice.look(now, || false);
         });
         assert_eq!(advice.room(), Advice::ALL);
@@ -130,17 +140,17 @@ mod tests {
     #[test]
     fn a_thread_that_may_be_stuck_is_asked_about_before_much_is_done() {
         let mut advice = Advice::new();
-        advice.suspect(0);
+        advice.suspect(Moment::ZERO);
         assert_eq!(advice.room(), MOST);
-        advice.look(LOOK - 1, || panic!("it is too soon to ask"));
-        advice.look(LOOK, || false);
+        advice.look(at(LOOK) - Duration::from_nanos(1), || panic!("it is too soon to ask"));
+        advice.look(at(LOOK), || false);
         assert_eq!(advice.room(), MOST);
-        advice.look(SECOND, || true);
+        advice.look(at(SECOND), || true);
         assert_eq!(advice.room(), 1);
-        advice.suspect(SECOND);
-        advice.look(2 * SECOND, || false);
+        advice.suspect(at(SECOND));
+        advice.look(at(2 * SECOND), || false);
         assert_eq!(advice.room(), 4, "it was known already");
-        advice.look(2 * SECOND + LOOK, || true);
+        advice.look(at(2 * SECOND + LOOK), || true);
         assert_eq!(advice.room(), 1);
     }
 }

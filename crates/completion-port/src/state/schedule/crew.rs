@@ -15,7 +15,10 @@
 //!   What follows from a trial is the *crew*: so many threads come to work by the two rules. Past the
 //!   crew one more is called only for what would stand much longer otherwise.
 //!
-//! Nothing here knows a clock or a thread. Times are nanoseconds on some clock, and come in as arguments.
+//! Nothing here knows a clock or a thread. Moments come in as arguments. Spans are nanoseconds in a `u64`, since
+//! they are multiplied and divided by numbers of packets and of threads.
+
+use super::Moment;
 
 /// From a wake until the thread runs: what the threads at work do in this time is not worth one.
 const WAKE: u64 = 25_000;
@@ -85,10 +88,10 @@ pub(crate) struct View {
 #[derive(Clone, Copy, Debug, Default)]
 struct Hand {
     /// Since when it has been busy, and has always found more than one packet.
-    busy_since: Option<u64>,
+    busy_since: Option<Moment>,
     /// When it last took packets, if there was another thread then, and another one at work or several
     /// packets.
-    took_at: Option<u64>,
+    took_at: Option<Moment>,
 }
 
 /// The policy of a port, guarded by its lock.
@@ -104,9 +107,9 @@ pub(crate) struct Crew {
     hands: Vec<Hand>,
     /// A packet that was left in the queue, by the number of packets that had been handed out when its turn
     /// has come, and when it was seen there.
-    stands: Option<(u64, u64)>,
+    stands: Option<(u64, Moment)>,
     /// When several threads were last at work and left something.
-    busy_at: Option<u64>,
+    busy_at: Option<Moment>,
     trial: Trial,
     /// How long the pause before the present or last trial was.
     pause: u64,
@@ -118,7 +121,7 @@ pub(crate) struct Crew {
 enum Trial {
     /// None before this time, which is set when there is first something to try.
     Pause {
-        until: Option<u64>,
+        until: Option<Moment>,
     },
     Running(Stretches),
 }
@@ -133,10 +136,10 @@ struct Stretches {
     threads: usize,
     /// Which of them works in this stretch, when it began, and how many pairs are over.
     which: usize,
-    begun: u64,
+    begun: Moment,
     pairs: u8,
     /// When, and with how many packets handed out, counting began; `None` before that.
-    counted_from: Option<(u64, u64)>,
+    counted_from: Option<(Moment, u64)>,
     /// What each number did so far: packets, and the time for them.
     done: [(u64, u64); 2],
 }
@@ -185,20 +188,22 @@ impl Crew {
 
     /// How many threads that are at work have not come back for longer than `least`, so that they are not
     /// expected to take anything soon.
-    pub(crate) fn absent(&self, now: u64, least: u64) -> usize {
-        let is_absent = |hand: &&Hand| hand.took_at.is_some_and(|took| now > took + least);
+    pub(crate) fn absent(&self, now: Moment, least: u64) -> usize {
+        let is_absent =
+            |hand: &&Hand| hand.took_at.is_some_and(|took| now.nanoseconds_since(took) > least);
         self.hands.iter().filter(is_absent).count()
     }
 
-    /// When what the thread of `seat` took, if it took several packets, is to go to an idle one.
-    pub(crate) fn overdue_at(&self, seat: usize) -> u64 {
-        self.hands[seat].took_at.map_or(u64::MAX, |took| took + OVERDUE)
+    /// When what the thread of `seat` took, if it took several packets, is to go to an idle one; `None` if it
+    /// is not known when that thread took it.
+    pub(crate) fn overdue_at(&self, seat: usize) -> Option<Moment> {
+        self.hands[seat].took_at.map(|took| took.after(OVERDUE))
     }
 
     /// Whether it is. When a thread took it that was the only one is not known: from now on it is.
-    pub(crate) fn is_overdue(&mut self, seat: usize, now: u64) -> bool {
-        self.hands[seat].took_at.get_or_insert(now);
-        now >= self.overdue_at(seat)
+    pub(crate) fn is_overdue(&mut self, seat: usize, now: Moment) -> bool {
+        let took = *self.hands[seat].took_at.get_or_insert(now);
+        now.nanoseconds_since(took) >= OVERDUE
     }
 
     /// How long so many packets stand, at most, if `threads` work on them.
@@ -227,7 +232,7 @@ impl Crew {
         seat: usize,
         queued: usize,
         others: usize,
-        now: impl FnOnce() -> u64,
+        now: impl FnOnce() -> Moment,
     ) -> bool {
         const SOON: u64 = STAND_IN_VAIN / 2;
         if others < self.size || self.is_long() {
@@ -237,7 +242,7 @@ impl Crew {
         let others = others - self.absent(now, OVERDUE).min(others);
         others >= self.size
             && self.standing(queued, others) <= SOON
-            && self.hands[seat].took_at.is_some_and(|took| now.saturating_sub(took) <= SOON)
+            && self.hands[seat].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
     }
 
     /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `polling` others and
@@ -250,14 +255,14 @@ impl Crew {
         polling: usize,
         running: usize,
         searching: usize,
-        now: impl FnOnce() -> u64,
+        now: impl FnOnce() -> Moment,
     ) -> bool {
         if self.is_long() {
             return polling + running < self.limit;
         }
         let Some(busy) = self.busy_at else { return false };
         let now = now();
-        now < busy + SUSTAINED
+        now < busy.after(SUSTAINED)
             && polling + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
@@ -271,7 +276,12 @@ impl Crew {
 
     /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where time
     /// matters.
-    pub(crate) fn divide(&mut self, seat: usize, view: View, now: impl FnOnce() -> u64) -> Portion {
+    pub(crate) fn divide(
+        &mut self,
+        seat: usize,
+        view: View,
+        now: impl FnOnce() -> Moment,
+    ) -> Portion {
         let View { queued, room, others, helpers, threads, handed } = view;
         if threads <= 1 {
             return Portion { packets: self.take_alone(seat, queued, room), call: false };
@@ -313,7 +323,7 @@ impl Crew {
     }
 
     /// The same for packets that are handled sooner than a thread is woken.
-    fn divide_short(&mut self, seat: usize, view: View, now: u64) -> Portion {
+    fn divide_short(&mut self, seat: usize, view: View, now: Moment) -> Portion {
         let View { queued, room, others, helpers, threads, .. } = view;
         let workers = others + 1;
         let with_help = queued.div_ceil(workers + 1);
@@ -334,11 +344,11 @@ impl Crew {
 
     /// Whether the first packet of the queue has been seen there long ago: handlers take longer than they
     /// were thought to.
-    fn has_stood(&mut self, view: View, now: u64) -> bool {
+    fn has_stood(&mut self, view: View, now: Moment) -> bool {
         let View { queued, others, handed, .. } = view;
         let most = self.patience(others + 1);
         match self.stands {
-            Some((number, since)) if handed < number => now.saturating_sub(since) > most,
+            Some((number, since)) if handed < number => now.nanoseconds_since(since) > most,
             _ => {
                 self.stands = Some((handed + queued as u64, now));
                 false
@@ -349,26 +359,26 @@ impl Crew {
     /// No thread that runs has come back for so long that each packet found now may have stood: those
     /// until so many are handed out.
     pub(crate) fn was_unattended(&mut self, handed: u64) {
-        self.stands = Some((handed, 0));
+        self.stands = Some((handed, Moment::ZERO));
     }
 
     /// Whether the thread of `seat` has been busy for long enough to call another one.
-    fn is_sustained(&mut self, seat: usize, now: u64) -> bool {
+    fn is_sustained(&mut self, seat: usize, now: Moment) -> bool {
         let long_enough = match &self.trial {
             // Which number does more is to be seen, not how soon threads come.
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
         let since = *self.hands[seat].busy_since.get_or_insert(now);
-        now.saturating_sub(since) >= long_enough
+        now.nanoseconds_since(since) >= long_enough
     }
 
     /// Goes on with the trial, or begins one. `threads` may run, as far as there are any, and so many
     /// packets have been handed out.
-    fn advance(&mut self, now: u64, threads: usize, handed: u64) {
+    fn advance(&mut self, now: Moment, threads: usize, handed: u64) {
         match &mut self.trial {
             Trial::Pause { until: None } => {
-                self.trial = Trial::Pause { until: Some(now + self.pause) };
+                self.trial = Trial::Pause { until: Some(now.after(self.pause)) };
             }
             Trial::Pause { until: Some(until) } if now < *until => {}
             Trial::Pause { .. } => self.begin(now, threads),
@@ -394,7 +404,7 @@ impl Crew {
     }
 
     /// Begins a trial: of half of the present number of threads, or of twice as many.
-    fn begin(&mut self, now: u64, threads: usize) {
+    fn begin(&mut self, now: Moment, threads: usize) {
         let before = self.size.min(threads);
         let up = before == 1 || before < threads && self.grew;
         let numbers =
@@ -416,9 +426,9 @@ impl Crew {
 
     /// Ends a trial. From now on so many threads come to work; all, if they are as many as there are,
     /// also should more threads come to the port.
-    fn end(&mut self, size: usize, threads: usize, now: u64) {
+    fn end(&mut self, size: usize, threads: usize, now: Moment) {
         self.size = if size >= threads { self.limit } else { size };
-        self.trial = Trial::Pause { until: Some(now + self.pause) };
+        self.trial = Trial::Pause { until: Some(now.after(self.pause)) };
     }
 }
 
@@ -432,8 +442,8 @@ enum Progress {
 }
 
 impl Stretches {
-    fn advance(&mut self, now: u64, handed: u64) -> Progress {
-        let since = now.saturating_sub(self.begun);
+    fn advance(&mut self, now: Moment, handed: u64) -> Progress {
+        let since = now.nanoseconds_since(self.begun);
         if since > 3 * STRETCH {
             return Progress::Void;
         }
@@ -444,12 +454,12 @@ impl Stretches {
             self.counted_from = Some((now, handed));
             return Progress::Same;
         };
-        if now.saturating_sub(from) < STRETCH - CHANGE {
+        if now.nanoseconds_since(from) < STRETCH - CHANGE {
             return Progress::Same;
         }
         let (packets, time) = &mut self.done[self.which];
         *packets += handed - at;
-        *time += now - from;
+        *time += now.nanoseconds_since(from);
         let worked = self.numbers[self.which];
         if worked == self.before {
             // The other number has had its turn first.
@@ -483,6 +493,10 @@ mod tests {
 
     const MILLISECOND: u64 = 1_000_000;
 
+    fn at(nanoseconds: u64) -> Moment {
+        Moment::from_nanoseconds(nanoseconds)
+    }
+
     /// A crew at a port with so many threads, all of which may run, where packets take `packet`.
     fn crew(threads: usize, packet: u64) -> Crew {
         let mut crew = Crew::new(threads);
@@ -498,7 +512,7 @@ mod tests {
     }
 
     fn divide(crew: &mut Crew, view: View) -> (usize, bool) {
-        let Portion { packets, call } = crew.divide(0, view, || 0);
+        let Portion { packets, call } = crew.divide(0, view, || at(0));
         (packets, call)
     }
 
@@ -542,14 +556,15 @@ mod tests {
     fn of_what_may_have_stood_for_long_each_packet_is_worth_a_wake() {
         let mut crew = crew(4, 1_000);
         crew.was_unattended(u64::MAX);
-        let mut taken = [5, 4, 1, 5].map(|queued| crew.divide(0, view(4, queued, 0), || STAND + 1));
+        let mut taken =
+            [5, 4, 1, 5].map(|queued| crew.divide(0, view(4, queued, 0), || at(STAND + 1)));
         assert_eq!(
             taken.map(|it| (it.packets, it.call)),
             [(1, true), (1, true), (1, false), (5, false)]
         );
         // Also what another thread has seen in the queue before.
         taken = [0, 0, STAND, STAND + 1]
-            .map(|now| crew.divide(0, View { room: 1, ..view(4, 5, 0) }, || now));
+            .map(|now| crew.divide(0, View { room: 1, ..view(4, 5, 0) }, || at(now)));
         assert_eq!(taken.map(|it| it.call), [false, false, false, true]);
     }
 
@@ -566,26 +581,26 @@ mod tests {
         let mut divide = |seat, others, now| {
             handed += 12;
             let view = View { helpers: 0, handed, ..view(3, 12, others) };
-            crew.divide(seat, view, || now).packets
+            crew.divide(seat, view, || at(now)).packets
         };
         assert_eq!(divide(1, 1, 0), 6);
         assert_eq!(divide(0, 1, OVERDUE), 6);
         assert_eq!(divide(0, 1, OVERDUE + 1), 12, "as if it were alone");
         assert_eq!(divide(0, 2, OVERDUE + 2), 6, "one of the others may come back");
         crew.rest(1);
-        assert_eq!(crew.absent(2 * OVERDUE, OVERDUE), 0);
+        assert_eq!(crew.absent(at(2 * OVERDUE), OVERDUE), 0);
     }
 
     #[test]
     fn nothing_is_left_to_a_thread_that_does_not_come_back() {
         let mut crew = crew(2, 1_000);
         crew.size = 1;
-        crew.divide(1, view(2, 2, 1), || 0);
-        crew.divide(0, view(2, 2, 1), || OVERDUE);
-        assert!(crew.leaves(0, 1, 1, || OVERDUE));
-        assert!(!crew.leaves(0, 1, 1, || OVERDUE + 1));
-        crew.divide(1, view(2, 2, 1), || OVERDUE + 1);
-        assert!(crew.leaves(0, 1, 1, || OVERDUE + 1));
+        crew.divide(1, view(2, 2, 1), || at(0));
+        crew.divide(0, view(2, 2, 1), || at(OVERDUE));
+        assert!(crew.leaves(0, 1, 1, || at(OVERDUE)));
+        assert!(!crew.leaves(0, 1, 1, || at(OVERDUE + 1)));
+        crew.divide(1, view(2, 2, 1), || at(OVERDUE + 1));
+        assert!(crew.leaves(0, 1, 1, || at(OVERDUE + 1)));
     }
 
     #[test]
@@ -599,7 +614,7 @@ mod tests {
     fn a_thread_that_is_never_idle_calls_one_more_after_a_while() {
         let mut crew = crew(2, 1_000);
         let called = (0..1_000).map(|turn| turn * 2_000).find(|now| {
-            let portion = crew.divide(0, view(2, 2, 0), || *now);
+            let portion = crew.divide(0, view(2, 2, 0), || at(*now));
             assert_eq!(portion.packets, if portion.call { 1 } else { 2 });
             portion.call
         });
@@ -609,7 +624,7 @@ mod tests {
     #[test]
     fn a_thread_that_rests_or_finds_a_single_packet_begins_anew() {
         for pause in [Crew::rest, |crew: &mut Crew, seat| {
-            crew.divide(seat, view(2, 1, 0), || 0);
+            crew.divide(seat, view(2, 1, 0), || at(0));
         }] {
             let mut crew = crew(2, 1_000);
             for turn in 0..1_000 {
@@ -617,7 +632,7 @@ mod tests {
                 if now % 100_000 == 0 {
                     pause(&mut crew, 0);
                 }
-                assert!(!crew.divide(0, view(2, 2, 0), || now).call, "at {now}");
+                assert!(!crew.divide(0, view(2, 2, 0), || at(now)).call, "at {now}");
             }
         }
     }
@@ -651,7 +666,7 @@ mod tests {
                 for seat in 0..self.workers {
                     let others = self.workers - 1;
                     let now = self.now;
-                    if others > 0 && self.crew.leaves(seat, self.queued, others, || now) {
+                    if others > 0 && self.crew.leaves(seat, self.queued, others, || at(now)) {
                         // Which one it is makes no difference here.
                         self.workers -= 1;
                         self.crew.rest(self.workers);
@@ -667,7 +682,7 @@ mod tests {
                         handed: self.handed,
                     };
                     let now = self.now;
-                    let portion = self.crew.divide(seat, view, || now);
+                    let portion = self.crew.divide(seat, view, || at(now));
                     self.handed += portion.packets as u64;
                     let each = self.crew.packet as f64 / (self.speed)(self.workers);
                     self.now += (portion.packets as f64 * each) as u64;
@@ -754,13 +769,14 @@ mod tests {
         let (mut now, mut handed) = (0, 0);
         let mut divide = |crew: &mut Crew, now: u64| {
             handed += 2;
-            crew.divide(0, View { handed, ..view(2, 2, 1) }, || now);
+            crew.divide(0, View { handed, ..view(2, 2, 1) }, || at(now));
         };
         let pauses = [(); 6].map(|()| {
             divide(&mut crew, now);
             let Trial::Pause { until: Some(until) } = crew.trial else {
                 panic!("{:?}", crew.trial);
             };
+            let until = until.nanoseconds();
             assert_eq!(crew.size, size);
             let pause = until - now;
             divide(&mut crew, until);
@@ -793,7 +809,7 @@ mod tests {
                     crew.was_unattended(u64::MAX);
                 }
                 let view = View { queued, room, others, helpers, threads, handed };
-                let Portion { packets, call } = crew.divide(seat, view, || now);
+                let Portion { packets, call } = crew.divide(seat, view, || at(now));
                 handed += packets as u64;
                 prop_assert!(packets >= 1 && packets <= queued.min(room));
                 prop_assert!(!call || helpers > 0);
@@ -820,8 +836,8 @@ mod tests {
         ) {
             let mut crew = crew(16, packet);
             crew.size = size;
-            crew.divide(0, view(16, 2, 1), || MILLISECOND);
-            if crew.leaves(0, queued, others, || MILLISECOND + away) {
+            crew.divide(0, view(16, 2, 1), || at(MILLISECOND));
+            if crew.leaves(0, queued, others, || at(MILLISECOND + away)) {
                 prop_assert!(others >= size);
                 prop_assert!(crew.standing(queued, others) <= STAND_IN_VAIN / 2);
                 prop_assert!(away <= STAND_IN_VAIN / 2);

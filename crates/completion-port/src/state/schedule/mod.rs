@@ -25,12 +25,13 @@ pub(crate) use self::seats::{SeatNumber, Status};
 use self::sleepers::Sleepers;
 use self::watchdog::{STUCK, Watchdog};
 use super::facts::Presence;
+use super::moment::Moment;
 
 /// What the schedule sees of a port, and does to its queue. No method calls the system, except that the clock
 /// may be read.
 pub(crate) trait Scene {
     /// The time by the clock of the back end.
-    fn now(&self) -> Duration;
+    fn now(&self) -> Moment;
 
     /// Packets in the queue.
     fn ready(&self) -> usize;
@@ -126,7 +127,7 @@ pub(crate) enum Action {
     Park(Option<Duration>),
     /// It sleeps until another thread wakes it, or until a time that other threads may put off, but not
     /// beyond `last`.
-    Nap { until: Duration, last: Option<Duration> },
+    Nap { until: Moment, last: Option<Moment> },
 }
 
 /// Another thread to be woken once the lock is given up.
@@ -151,7 +152,7 @@ pub(crate) struct Query {
 pub(crate) struct Turn {
     me: SeatNumber,
     room: usize,
-    deadline: Option<Duration>,
+    deadline: Option<Moment>,
     /// It has come, and looks after the port first.
     is_new: bool,
     /// It was called to search, and has found nothing so far.
@@ -168,7 +169,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// The thread of `me` comes to wait for at most `room` packets, until `deadline` (`None`: no limit).
     #[inline]
-    pub(crate) fn new(me: SeatNumber, room: usize, deadline: Option<Duration>) -> Self {
+    pub(crate) fn new(me: SeatNumber, room: usize, deadline: Option<Moment>) -> Self {
         Self {
             me,
             room,
@@ -189,13 +190,13 @@ enum Looking {
     No,
     /// It asks about threads that do not move, then goes on with what follows a look.
     Stuck {
-        now: Duration,
+        now: Moment,
         is_first: bool,
         asks: bool,
     },
     /// It asks about threads that were found asleep, then ends the look.
     Asleep {
-        now: Duration,
+        now: Moment,
         is_first: bool,
     },
     /// The same before packets are handed out; nothing follows.
@@ -313,8 +314,8 @@ impl Schedule {
         if turn.rests {
             let queued = scene.ready() + scene.unchecked();
             let others = self.seats.others_at_work(turn.me);
-            turn.rests = scene.posts() == 0
-                && self.crew.leaves(turn.me, queued, others, || nanoseconds(scene.now()));
+            turn.rests =
+                scene.posts() == 0 && self.crew.leaves(turn.me, queued, others, || scene.now());
         }
     }
 
@@ -539,8 +540,8 @@ impl Schedule {
                 self.watchdog.is_appointed(turn.rests || !can_poll);
             }
             let watches = self.seats.watching() == Some(me);
-            let now = if turn.deadline.is_some() || watches { scene.now() } else { Duration::ZERO };
-            let left = turn.deadline.map(|deadline| deadline.saturating_sub(now));
+            let now = if turn.deadline.is_some() || watches { scene.now() } else { Moment::ZERO };
+            let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
                     // It is this thread's last chance to find something, here or with the kernel.
@@ -573,7 +574,7 @@ impl Schedule {
                 if let Some(due) = due {
                     // What it finds there it takes itself.
                     self.watchdog.defers = false;
-                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due.saturating_sub(now)));
+                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due.since(now)));
                 }
                 self.asked = self.asked.wrapping_add(1);
                 self.seats.begin_polling(me);
@@ -599,7 +600,7 @@ impl Schedule {
             let others = self.seats.others_at_work(me);
             let helpers = self.seats.helpers(me);
             let view = View { queued, room, others, helpers, threads, handed: self.handed };
-            self.crew.divide(me, view, || nanoseconds(scene.now()))
+            self.crew.divide(me, view, || scene.now())
         };
         scene.take(packets);
         self.handed += packets as u64;
@@ -665,7 +666,7 @@ impl Schedule {
         let running = self.seats.running();
         let searching = self.seats.others_at_work(me) - running;
         scene.sets() == 1
-            && self.crew.may_join(polling, running, searching, || nanoseconds(scene.now()))
+            && self.crew.may_join(polling, running, searching, || scene.now())
             && self.seats.is_newest_poller(me)
             && !scene.is_replacing()
             && !scene.is_full_of_strays()
@@ -714,8 +715,7 @@ impl Schedule {
     // ---- what others ask ----
 
     /// How many packets a thread takes at a time if it cannot give any back.
-    pub(crate) fn advise(&mut self, now: Duration) -> u32 {
-        let now = nanoseconds(now);
+    pub(crate) fn advise(&mut self, now: Moment) -> u32 {
         let Self { advice, crew, .. } = self;
         advice.look(now, || crew.absent(now, AWAY) > 0);
         advice.room()
@@ -743,7 +743,8 @@ impl Schedule {
     #[cfg(test)]
     #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
     pub(crate) fn expect(&mut self, packet: Duration) {
-        (0..100).for_each(|_| self.crew.note(nanoseconds(packet)));
+        let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);
+        (0..100).for_each(|_| self.crew.note(packet));
     }
 }
 
@@ -751,8 +752,4 @@ impl Schedule {
 /// found once, unless something happens to it meanwhile.
 pub(crate) fn most_further(scene: &impl Scene) -> usize {
     scene.registered() / USUAL_EDGES + scene.sets()
-}
-
-pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

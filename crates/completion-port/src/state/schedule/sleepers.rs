@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
-use super::{Presence, Query, Scene, Schedule, nanoseconds};
+use super::{Moment, Presence, Query, Scene, Schedule};
 
 /// A thread that sleeps no longer than this keeps its seat: to wake another one costs as much.
 const GRACE: Duration = Duration::from_micros(100);
@@ -23,13 +23,13 @@ pub(super) struct Sleepers {
     observed: Vec<bool>,
     observers: usize,
     /// When one was last found asleep.
-    found_at: Option<Duration>,
+    found_at: Option<Moment>,
     /// When the system was last asked about those that were found asleep.
-    asked_at: Duration,
+    asked_at: Moment,
     /// How many were found asleep so far.
     found: u64,
     /// When the first of those that had just begun to sleep at the last scan will have slept for long enough.
-    due: Option<Duration>,
+    due: Option<Moment>,
 }
 
 impl Sleepers {
@@ -54,13 +54,13 @@ impl Sleepers {
 impl Schedule {
     /// How long the watchdog may look away, or leave the port to the threads that run: less than usual where
     /// they have been found to sleep.
-    pub(super) fn until_next_look(&self, now: Duration) -> Duration {
+    pub(super) fn until_next_look(&self, now: Moment) -> Duration {
         let Sleepers { observers, found_at, due, .. } = self.sleepers;
         let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
         if !is_likely {
             return TICK;
         }
-        due.filter(|due| now < *due).map_or(TICK / 4, |due| (due - now).min(TICK / 4))
+        due.filter(|due| now < *due).map_or(TICK / 4, |due| due.since(now).min(TICK / 4))
     }
 
     /// Stops counting the running threads whose records say that they sleep.
@@ -81,7 +81,7 @@ impl Schedule {
             }
             let Some(Presence::Asleep { since }) = scene.presence(seat) else { continue };
             let now = *now.get_or_insert_with(|| scene.now());
-            if now.saturating_sub(since) >= GRACE {
+            if now.since(since) >= GRACE {
                 self.found_asleep(seat, now, scene);
             } else {
                 let due = since + GRACE;
@@ -90,14 +90,14 @@ impl Schedule {
         }
     }
 
-    fn found_asleep(&mut self, seat: SeatNumber, now: Duration, scene: &mut impl Scene) {
+    fn found_asleep(&mut self, seat: SeatNumber, now: Moment, scene: &mut impl Scene) {
         if self.seats.block(seat, false) {
             self.crew.rest(seat);
             self.take_back(seat, scene);
             scene.presume_asleep(seat, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
-            self.advice.lower(nanoseconds(now));
+            self.advice.lower(now);
             scene.advise(self.advice.room());
         }
     }

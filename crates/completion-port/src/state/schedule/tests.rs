@@ -899,7 +899,7 @@ fn the_only_thread_that_runs_puts_the_watch_off_when_it_comes_back() {
     rig.run_wait(1);
     rig.edge(1);
     rig.settle();
-    let until = |rig: &Rig| rig.port.threads[1].does.until().unwrap() - rig.port.now;
+    let until = |rig: &Rig| rig.port.threads[1].does.until().unwrap().since(rig.port.now);
     assert_eq!(until(&rig), TICK);
     for (time, left) in [(400, 600), (200, 1_000)] {
         rig.port.now += time * MICROSECOND;
@@ -925,7 +925,7 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_
     rig.edge(1);
     rig.run_wait(0);
     assert_eq!(hand(&rig, 0).len(), 1);
-    let until = |rig: &Rig| rig.port.threads[1].does.until().unwrap() - rig.port.now;
+    let until = |rig: &Rig| rig.port.threads[1].does.until().unwrap().since(rig.port.now);
     assert_eq!(until(&rig), 400 * MICROSECOND, "thread 2 may be stuck: the watch is not put off");
     rig.take_packet(0);
     rig.edge(1);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::seats::{SeatNumber, Status};
-use super::{Action, Looking, Query, Scene, Schedule, Turn, nanoseconds};
+use super::{Action, Looking, Moment, Query, Scene, Schedule, Turn};
 
 /// How long an idle thread lets a port go unattended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -22,14 +22,14 @@ pub(super) struct Watchdog {
     /// The progress of each seat at the last look.
     seen: Vec<u32>,
     /// When the watchdog looks next; `None` if it has not begun.
-    due: Option<Duration>,
+    due: Option<Moment>,
     /// The watch was put off, or began with what another thread had seen before: `seen` is older than it.
     is_outdated: bool,
     /// When a thread last looked, and when it also asked the system about threads that do not move.
-    last_look: Duration,
-    last_query: Duration,
+    last_look: Moment,
+    last_query: Moment,
     /// When a thread other than the watchdog was last in the kernel's wait, if that is of interest still.
-    last_poll: Option<Duration>,
+    last_poll: Option<Moment>,
     /// It leaves the port to the threads that run, since they come back by themselves.
     pub(super) defers: bool,
     /// How many packets had been handed out at the last look, and how many together with those in the queue.
@@ -56,19 +56,19 @@ impl Watchdog {
         self.due.is_some()
     }
 
-    pub(super) fn is_due(&self, now: Duration) -> bool {
+    pub(super) fn is_due(&self, now: Moment) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
 
     /// Whether no thread has looked for so long.
-    pub(super) fn is_stale(&self, now: Duration, time: Duration) -> bool {
+    pub(super) fn is_stale(&self, now: Moment, time: Duration) -> bool {
         now >= self.last_look + time
     }
 }
 
 impl Schedule {
     /// When the watchdog looks next. Progress is noted if the watch begins now.
-    pub(super) fn next_look(&mut self, now: Duration, scene: &impl Scene) -> Duration {
+    pub(super) fn next_look(&mut self, now: Moment, scene: &impl Scene) -> Moment {
         if let Some(due) = self.watchdog.due {
             return due;
         }
@@ -90,12 +90,12 @@ impl Schedule {
     }
 
     /// This time, or sooner, when what a thread holds is to go to another one that may run.
-    fn no_later_than_overdue(&self, due: Duration) -> Duration {
+    fn no_later_than_overdue(&self, due: Moment) -> Moment {
         if self.loads == 0 || !self.seats.has_room() {
             return due;
         }
         let loaded = (0..self.loaded.len()).filter(|seat| self.loaded[*seat]);
-        let overdue = loaded.map(|seat| Duration::from_nanos(self.crew.overdue_at(seat))).min();
+        let overdue = loaded.filter_map(|seat| self.crew.overdue_at(seat)).min();
         overdue.map_or(due, |overdue| overdue.min(due))
     }
 
@@ -105,7 +105,7 @@ impl Schedule {
     pub(super) fn begin_look(
         &mut self,
         turn: &mut Turn,
-        now: Duration,
+        now: Moment,
         queries: &mut Vec<Query>,
         scene: &mut impl Scene,
     ) {
@@ -120,7 +120,7 @@ impl Schedule {
         // have moved since they were seen. The second look tells, and asks about them.
         let is_first = std::mem::take(&mut watchdog.is_outdated) && watchdog.is_due(now);
         if is_first {
-            watchdog.last_query = watchdog.last_query.min((now + SOON).saturating_sub(TICK));
+            watchdog.last_query = watchdog.last_query.min(now + SOON - TICK);
         }
         self.scan(scene);
         for seat in 0..self.loaded.len() {
@@ -129,14 +129,14 @@ impl Schedule {
             }
             let progress = scene.progress(seat);
             let is_stuck = std::mem::replace(&mut self.watchdog.seen[seat], progress) == progress;
-            let is_late = self.loaded[seat] && self.crew.is_overdue(seat, nanoseconds(now));
+            let is_late = self.loaded[seat] && self.crew.is_overdue(seat, now);
             let is_wanted = is_late && self.seats.has_room();
             if self.seats.status(seat) != Status::Running || !(is_stuck || is_wanted) {
                 continue;
             }
             let gave_back = self.take_back(seat, scene);
             if is_late && !gave_back {
-                self.advice.suspect(nanoseconds(now));
+                self.advice.suspect(now);
                 scene.advise(self.advice.room());
             }
             if is_stuck && asks && scene.detects() && scene.presence(seat).is_none() {
@@ -174,12 +174,7 @@ impl Schedule {
     }
 
     /// What follows from a look: when the next one is, and whether the port is left to the threads that run.
-    fn end_look(
-        &mut self,
-        now: Duration,
-        is_first: bool,
-        scene: &mut impl Scene,
-    ) -> Option<Action> {
+    fn end_look(&mut self, now: Moment, is_first: bool, scene: &mut impl Scene) -> Option<Action> {
         let tick = self.until_next_look(now);
         let due = now + if is_first { tick.min(SOON) } else { tick };
         // A thread that came out of the kernel's wait not long ago, and runs, is left to come back for it. If
@@ -220,7 +215,7 @@ impl Schedule {
         &mut self,
         me: SeatNumber,
         scene: &impl Scene,
-    ) -> Option<(SeatNumber, Duration)> {
+    ) -> Option<(SeatNumber, Moment)> {
         let watching = self.seats.watching().filter(|watching| *watching != me)?;
         self.polled_for(watching, scene)
     }
@@ -230,7 +225,7 @@ impl Schedule {
         &mut self,
         watching: SeatNumber,
         scene: &impl Scene,
-    ) -> Option<(SeatNumber, Duration)> {
+    ) -> Option<(SeatNumber, Moment)> {
         let now = scene.now();
         self.watchdog.last_poll = Some(now);
         let tick = self.until_next_look(now);
@@ -241,7 +236,7 @@ impl Schedule {
 
     /// The watchdog need not look before `due`, if the calling thread, which has come to wait, is the only
     /// one that there is to look after, and nothing has been left undone.
-    fn puts_off(&mut self, watching: SeatNumber, due: Duration, scene: &impl Scene) -> bool {
+    fn puts_off(&mut self, watching: SeatNumber, due: Moment, scene: &impl Scene) -> bool {
         let others = self.seats.running() + self.seats.presumed_blocked() + self.loads;
         if others > 0
             || self.seats.is_polling(watching)

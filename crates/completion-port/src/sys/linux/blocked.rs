@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
-use std::time::Duration;
 
 use super::process::Process;
 use crate::state::facts::Presence;
+use crate::state::moment::Moment;
 
 /// `struct perf_event_attr` of linux/perf_event.h, as of Linux 4.8; a kernel takes any size it knows.
 #[repr(C)]
@@ -218,7 +218,7 @@ impl Switches {
             }
             let slept = misc & SWITCH_OUT != 0 && misc & SWITCH_OUT_PREEMPTED == 0;
             return Some(if slept {
-                Presence::Asleep { since: Duration::from_nanos(time) }
+                Presence::Asleep { since: Moment::from_nanoseconds(time) }
             } else {
                 Presence::Awake
             });
@@ -254,6 +254,7 @@ mod tests {
 
     use super::{HEAD, Process, Switches, is_allowed};
     use crate::state::facts::Presence;
+    use crate::state::moment::Moment;
 
     const SOON: Duration = Duration::from_secs(10);
 
@@ -274,13 +275,14 @@ mod tests {
     }
 
     /// The clock of the records.
-    fn now() -> Duration {
+    fn now() -> Moment {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: clock_gettime(2) writes one structure at the pointer.
         // - valid for writes: `time` lives until the call returns.
         let done = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
         assert_eq!(done, 0);
-        Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+        Moment::ZERO
+            + Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
     }
 
     #[track_caller]
@@ -301,7 +303,7 @@ mod tests {
         }
     }
 
-    fn asleep_since(switches: &Switches) -> Option<Duration> {
+    fn asleep_since(switches: &Switches) -> Option<Moment> {
         match switches.newest() {
             Some(Presence::Asleep { since }) => Some(since),
             _ => None,
@@ -480,7 +482,7 @@ mod tests {
             let worker = heard.recv_timeout(SOON).unwrap();
             let switches = records_of(worker);
             let mut known = false;
-            let (mut rounds, mut last) = (0, Duration::ZERO);
+            let (mut rounds, mut last) = (0, Moment::ZERO);
             while rounds < ROUNDS || written(&switches) < 600 {
                 ask.send(true).unwrap();
                 answered.recv_timeout(SOON).unwrap();

@@ -3,15 +3,18 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use crate::state::moment::Moment;
 use crate::timeout;
 
 /// The time that the clock shows.
-pub(super) fn now() -> Duration {
+pub(super) fn now() -> Moment {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime(2) writes one timespec at the pointer.
     // - valid for writes: `time` lives until the call returns. This clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    timeout::duration(time)
+    let [seconds, nanoseconds] =
+        [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    Moment::from_nanoseconds(seconds.saturating_mul(1_000_000_000)).after(nanoseconds)
 }
 
 /// A timer of timerfd_create(2).
@@ -32,10 +35,10 @@ impl Timer {
 
     /// It will go off when the clock shows `until`, or at once if that is over; not for what it was set to
     /// before. False if the system refuses.
-    pub(super) fn set(&self, until: Duration) -> bool {
+    pub(super) fn set(&self, until: Moment) -> bool {
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // Zero would stop it.
-        let until = timeout::timespec(until.max(Duration::from_nanos(1)));
+        let until = timeout::timespec(until.since(Moment::ZERO).max(Duration::from_nanos(1)));
         let time = libc::itimerspec { it_interval: never, it_value: until };
         // SAFETY: timerfd_settime(2) reads a value at the first pointer, and writes nothing where the
         // second one is null.
@@ -80,7 +83,7 @@ mod tests {
     fn a_timer_that_is_set_to_what_is_over_goes_off_at_once() {
         let timer = Timer::new().unwrap();
         assert!(timer.set(now() + Duration::from_secs(3600)));
-        assert!(timer.set(Duration::ZERO));
+        assert!(timer.set(Moment::ZERO));
         timer.wait();
     }
 }

@@ -14,6 +14,7 @@ use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::Reactor;
@@ -458,7 +459,7 @@ impl Reactor for Epoll {
 }
 
 impl Host for Epoll {
-    fn now(&self) -> Duration {
+    fn now(&self) -> Moment {
         clock::now()
     }
 

@@ -12,6 +12,7 @@ use super::blocked::Switches;
 use super::clock::{self, Timer};
 use super::process::Process;
 use crate::state::facts::Presence;
+use crate::state::moment::Moment;
 use crate::sys::thread::Thread;
 
 /// The calling thread.
@@ -37,7 +38,7 @@ struct State {
     /// Whether the next `park` or `nap` returns at once.
     token: bool,
     /// In a nap, which can be postponed until then.
-    nap: Option<Duration>,
+    nap: Option<Moment>,
 }
 
 impl Current {
@@ -95,14 +96,14 @@ impl Thread for Current {
         state.token = false;
     }
 
-    fn nap(&self, until: Duration, last: Option<Duration>) {
-        let last = last.unwrap_or(Duration::MAX);
+    fn nap(&self, until: Moment, last: Option<Moment>) {
+        let last = last.unwrap_or(Moment::LAST);
         let until = until.min(last);
         let mut state = self.state();
         // Under the lock, as every other change of the timer: none is lost.
         let Some(timer) = self.timer().filter(|timer| timer.set(until)) else {
             drop(state);
-            return self.park(Some(until.saturating_sub(clock::now())));
+            return self.park(Some(until.since(clock::now())));
         };
         if !state.token {
             state.nap = Some(last);
@@ -114,7 +115,7 @@ impl Thread for Current {
         state.token = false;
     }
 
-    fn postpone(&self, until: Duration) {
+    fn postpone(&self, until: Moment) {
         let state = self.state();
         if let (State { token: false, nap: Some(last) }, Some(timer)) = (&*state, self.timer.get())
         {
@@ -128,7 +129,7 @@ impl Thread for Current {
         match (state.nap, self.timer.get()) {
             (Some(_), Some(timer)) => {
                 // Not refused: it was not when the nap began.
-                timer.set(Duration::ZERO);
+                timer.set(Moment::ZERO);
             }
             _ => self.given.notify_one(),
         }
@@ -206,7 +207,7 @@ mod tests {
     fn nap(
         until: Duration,
         last: Option<Duration>,
-        meanwhile: impl FnOnce(&Current, Duration),
+        meanwhile: impl FnOnce(&Current, Moment),
     ) -> Duration {
         let begun = now();
         let (say, heard) = mpsc::channel();
@@ -215,7 +216,7 @@ mod tests {
                 let current = Arc::new(Current::new(Process::current()));
                 say.send(Arc::clone(&current)).unwrap();
                 current.nap(begun + until, last.map(|last| begun + last));
-                now() - begun
+                now().since(begun)
             });
             let current = heard.recv().unwrap();
             while current.state().nap.is_none() && !napping.is_finished() {

@@ -61,6 +61,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::ErrorKind;
 use crate::state::facts::Descriptor;
+use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::backend::Backend;
 
@@ -190,14 +191,14 @@ struct State {
     numbers: BTreeMap<Descriptor, FileId>,
     sets: BTreeMap<u64, Set>,
     last_set: u64,
-    clock: Duration,
+    clock: Moment,
     manual: bool,
     calls: Calls,
     attach_failures: VecDeque<ErrorKind>,
     rebuild_failures: VecDeque<ErrorKind>,
     descriptor_failures: usize,
     /// What was scripted, and when.
-    scripted_sleep: HashMap<ThreadId, (Option<bool>, Duration)>,
+    scripted_sleep: HashMap<ThreadId, (Option<bool>, Moment)>,
     /// Whether threads cannot be observed.
     hides_switches: bool,
     sleepers: BTreeMap<u64, Sleeper>,
@@ -217,7 +218,7 @@ impl State {
     }
 
     /// The end of a wait; `None` for one that lasts for ever, or beyond what the clock can show.
-    fn deadline(&self, timeout: Option<Duration>) -> Option<Duration> {
+    fn deadline(&self, timeout: Option<Duration>) -> Option<Moment> {
         self.clock.checked_add(timeout?)
     }
 
@@ -339,7 +340,7 @@ impl Kernel {
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
-        until: Option<Duration>,
+        until: Option<Moment>,
         cause: Cause,
         mut ready: impl FnMut(&mut State) -> bool,
     ) {
@@ -385,13 +386,13 @@ impl Kernel {
     /// The virtual time since the kernel was made.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.lock().clock
+        self.lock().clock.since(Moment::ZERO)
     }
 
     /// Lets `time` pass. Threads whose deadline is reached get up.
     pub fn advance(&self, time: Duration) {
         let mut state = self.lock();
-        state.clock = state.clock.saturating_add(time);
+        state.clock = state.clock + time;
         self.publish(state);
     }
 

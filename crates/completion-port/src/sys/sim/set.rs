@@ -10,6 +10,7 @@ use super::objects::{FileId, Objects};
 use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
+use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::Reactor;
@@ -128,7 +129,7 @@ fn facts(conditions: Conditions) -> Facts {
 #[derive(Debug)]
 pub(super) struct Sleeper {
     pub(super) thread: ThreadId,
-    pub(super) until: Option<Duration>,
+    pub(super) until: Option<Moment>,
     pub(super) cause: Cause,
 }
 
@@ -139,7 +140,7 @@ pub(super) enum Cause {
     /// The token of this parked thread.
     Park(Arc<AtomicBool>),
     /// The same; its time may be moved, but not beyond this.
-    Nap(Arc<AtomicBool>, Option<Duration>),
+    Nap(Arc<AtomicBool>, Option<Moment>),
 }
 
 /// The back end of one port on a simulated kernel.
@@ -337,7 +338,7 @@ impl Reactor for Simulated {
 }
 
 impl Host for Simulated {
-    fn now(&self) -> Duration {
+    fn now(&self) -> Moment {
         let mut state = self.kernel.lock();
         state.calls.now += 1;
         state.clock
@@ -396,7 +397,7 @@ impl Thread for SimulatedThread {
         });
     }
 
-    fn nap(&self, until: Duration, last: Option<Duration>) {
+    fn nap(&self, until: Moment, last: Option<Moment>) {
         let mut state = self.kernel.lock();
         state.calls.park += 1;
         let until = last.map_or(until, |last| until.min(last));
@@ -404,7 +405,7 @@ impl Thread for SimulatedThread {
         self.kernel.sleep(state, Some(until), cause, |_| self.token.swap(false, Relaxed));
     }
 
-    fn postpone(&self, until: Duration) {
+    fn postpone(&self, until: Moment) {
         let mut state = self.kernel.lock();
         state.calls.postpone += 1;
         for sleeper in state.sleepers.values_mut().filter(|it| it.thread == self.thread) {
@@ -444,7 +445,7 @@ impl Thread for SimulatedThread {
         let state = self.kernel.lock();
         let (asleep, since) = match state.scripted_sleep.get(&self.thread) {
             Some((scripted, since)) => (*scripted, *since),
-            None => (Some(state.sleeps(self.thread)), Duration::ZERO),
+            None => (Some(state.sleeps(self.thread)), Moment::ZERO),
         };
         Some(if asleep? { Presence::Asleep { since } } else { Presence::Awake })
     }

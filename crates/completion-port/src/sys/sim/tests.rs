@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{Kernel, Socket};
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Kind, Probe};
+use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
 
 /// Real time for another thread to do its part.
@@ -185,7 +186,7 @@ fn the_automatic_clock_jumps_to_the_deadline() {
     let set = kernel.backend();
     let mut edges = Vec::with_capacity(4);
     set.harvest(0, &mut edges, Some(SECOND));
-    assert_eq!(set.now(), SECOND);
+    assert_eq!(set.now().since(Moment::ZERO), SECOND);
     let here = set.this_thread();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);

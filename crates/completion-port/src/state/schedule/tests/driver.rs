@@ -9,6 +9,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::super::super::facts::Presence;
+use super::super::Moment;
 use super::super::watchdog::TICK;
 use super::super::{Action, Query, Scene, Schedule, SeatNumber, Status, Turn, Waited, Wake};
 
@@ -52,9 +53,9 @@ pub(super) enum Does {
     Returns(Wait, Harvest, Vec<Packet>),
     /// The system has answered this about the thread that came to that seat so many threads ago.
     Answers(Wait, Query, u32, bool),
-    Polls(Wait, Option<Duration>),
-    Parks(Wait, Option<Duration>),
-    Naps(Wait, Duration, Option<Duration>),
+    Polls(Wait, Option<Moment>),
+    Parks(Wait, Option<Moment>),
+    Naps(Wait, Moment, Option<Moment>),
 }
 
 impl Does {
@@ -67,7 +68,7 @@ impl Does {
     }
 
     /// When it ends by itself, if it is a sleep.
-    pub(super) fn until(&self) -> Option<Duration> {
+    pub(super) fn until(&self) -> Option<Moment> {
         match self {
             Self::Polls(_, until) | Self::Parks(_, until) => *until,
             Self::Naps(_, until, last) => Some(last.map_or(*until, |last| last.min(*until))),
@@ -87,7 +88,7 @@ pub(super) struct Thread {
     /// How many threads had this seat before.
     generation: u32,
     /// Since when it sleeps in user code.
-    pub(super) asleep: Option<Duration>,
+    pub(super) asleep: Option<Moment>,
     /// The schedule thinks so.
     pub(super) presumed: bool,
     has_records: bool,
@@ -108,7 +109,7 @@ pub(super) enum Notice {
 /// All of the port that is not the schedule.
 #[derive(Debug)]
 pub(super) struct Fake {
-    pub(super) now: Duration,
+    pub(super) now: Moment,
     pub(super) queue: VecDeque<Packet>,
     pub(super) unchecked: Vec<Packet>,
     /// What the kernel has to tell, in order, and how much of it at once.
@@ -138,7 +139,7 @@ pub(super) struct Fake {
 }
 
 impl Scene for Fake {
-    fn now(&self) -> Duration {
+    fn now(&self) -> Moment {
         self.now
     }
 
@@ -259,7 +260,7 @@ impl Rig {
     /// A port that lets `limit` threads run, with registrations, and with `threads` that have just joined.
     pub(super) fn new(limit: usize, threads: usize) -> Self {
         let port = Fake {
-            now: Duration::from_secs(10),
+            now: Moment::ZERO + Duration::from_secs(10),
             queue: VecDeque::new(),
             unchecked: Vec::new(),
             kernel: VecDeque::new(),
