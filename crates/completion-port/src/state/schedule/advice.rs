@@ -60,6 +60,10 @@ impl Advice {
     /// A thread that took several packets has not come back for a while: perhaps it is stuck.
     pub(crate) fn suspect(&mut self, now: Moment) {
         if self.room == Self::ALL {
+            if now.since(self.at) >= CALM[1] {
+                // What was before is forgotten.
+                self.calm = Duration::ZERO;
+            }
             self.room = MOST;
             self.at = now;
         }
@@ -132,9 +136,16 @@ mod tests {
             advice.look(now, || false);
         });
         assert_eq!(advice.room(), Advice::ALL);
-        advice.lower(now + CALM[1]);
-        advice.look(now + CALM[1] + SECOND, || false);
-        assert_eq!(advice.room(), 4, "it was long ago");
+        for is_suspected in [false, true] {
+            let mut advice = Advice { ..advice };
+            let now = now + CALM[1];
+            if is_suspected {
+                advice.suspect(now);
+            }
+            advice.lower(now);
+            advice.look(now + SECOND, || false);
+            assert_eq!(advice.room(), 4, "it was long ago");
+        }
     }
 
     #[test]

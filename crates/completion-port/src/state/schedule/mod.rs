@@ -471,7 +471,7 @@ impl Schedule {
     ) -> Action {
         let me = turn.me;
         loop {
-            if turn.looking != Looking::No {
+            if turn.is_new || turn.looking != Looking::No {
                 if let Some(action) = self.go_on_looking(turn, queries, scene) {
                     return action;
                 }

@@ -998,3 +998,23 @@ fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_aslee
         assert_eq!(rig.port.threads[2].does.until(), Some(rig.port.now + tick), "{leaves} {after}");
     }
 }
+
+/// The look of a thread that comes ends with a question to the kernel if no seat is free. What it finds then is
+/// its own to take, though another thread has come and gone to rest meanwhile.
+#[test]
+fn what_a_thread_finds_in_the_look_with_which_it_comes_it_takes() {
+    let mut rig = rig(1, 2, SHORT);
+    rig.put(2);
+    rig.run_wait(0);
+    assert_eq!(hand(&rig, 0).len(), 2);
+    rig.pass(2 * TICK);
+    rig.wait(1, 64, None);
+    assert!(rig.step(1));
+    assert!(matches!(rig.port.threads[1].does, Does::Asks(..)), "{rig:#?}");
+    while rig.take_packet(0).is_some() {}
+    rig.run_wait(0);
+    assert!(rig.port.threads[0].does.sleeps(), "{rig:#?}");
+    rig.put(1);
+    rig.run(1);
+    assert_eq!(rig.port.threads[1].waited, Some(Waited::Packets), "{rig:#?}");
+}
