@@ -1,6 +1,6 @@
 //! A point in time, so that none is mistaken for a span.
 
-use std::ops::{Add, Sub};
+use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
 /// What a host's clock shows: nanoseconds since some fixed moment, enough for 584 years.
@@ -61,8 +61,8 @@ impl Add<Duration> for Moment {
     }
 }
 
-#[cfg(test)]
-impl std::ops::AddAssign<Duration> for Moment {
+impl AddAssign<Duration> for Moment {
+    #[inline]
     fn add_assign(&mut self, span: Duration) {
         *self = *self + span;
     }

@@ -125,14 +125,14 @@ mod tests {
             advice.lower(now);
             let lowered = now;
             while advice.room() == 1 {
-                now = now + SECOND;
+                now += SECOND;
                 advice.look(now, || false);
             }
             now.since(lowered).as_secs()
         });
         assert_eq!(pauses, [1, 4, 16, 64, 64]);
         (0..4).for_each(|_| {
-            now = now + CALM[1];
+            now += CALM[1];
             advice.look(now, || false);
         });
         assert_eq!(advice.room(), Advice::ALL);

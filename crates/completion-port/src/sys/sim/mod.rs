@@ -392,7 +392,7 @@ impl Kernel {
     /// Lets `time` pass. Threads whose deadline is reached get up.
     pub fn advance(&self, time: Duration) {
         let mut state = self.lock();
-        state.clock = state.clock + time;
+        state.clock += time;
         self.publish(state);
     }
 
