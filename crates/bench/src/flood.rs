@@ -131,10 +131,14 @@ mod tests {
         assert_eq!(flood.connections(), 2);
         let mut bytes = vec![0; 64 * 1024];
         for _ in 0..20 {
-            flood.run(TIME).unwrap();
             for (index, stream) in streams.iter_mut().enumerate() {
-                let error = flood.streams[index].write(&[0]).unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                // On a busy machine the kernel may make room once more behind the end of the time.
+                let is_full = (0..50).any(|_| {
+                    flood.run(TIME).unwrap();
+                    let written = flood.streams[index].write(&[0]);
+                    written.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+                });
+                assert!(is_full, "connection {index}");
                 stream.read_exact(&mut bytes).unwrap();
             }
         }

@@ -249,11 +249,16 @@ mod tests {
 
     #[test]
     fn memory_in_use_is_seen() {
-        let before = in_use();
-        let memory = std::hint::black_box(vec![1_u8; 1 << 22]);
-        let bytes = in_use() - before;
-        assert!((1 << 22..(1 << 22) + (1 << 16)).contains(&bytes), "{bytes}");
-        drop(memory);
+        let seen = || {
+            let before = in_use();
+            let memory = std::hint::black_box(vec![1_u8; 1 << 22]);
+            let after = in_use();
+            drop(memory);
+            after.wrapping_sub(before)
+        };
+        // Other tests, in other threads, take and give back memory meanwhile.
+        let is_seen = (0..1000).any(|_| (1 << 22..(1 << 22) + (1 << 16)).contains(&seen()));
+        assert!(is_seen, "{}", seen());
     }
 
     #[test]
