@@ -406,3 +406,24 @@ impl Slot {
         self.change(|word| word.cloned(unreported))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_of_a_dump_is_explained() {
+        let page = include_str!("../../../docs/STALLS.md");
+        let all = Word::free(0).with((1 << GENERATION) - 1);
+        let dump = format!("{all:?}");
+        let words: Vec<_> =
+            dump.split(' ').filter(|word| word.contains(char::is_lowercase)).collect();
+        assert!(words.len() > 18, "{dump}");
+        for word in words {
+            let is_explained = page.lines().filter(|line| line.starts_with("| `")).any(|line| {
+                line.split('|').nth(1).is_some_and(|names| names.contains(&format!("`{word}`")))
+            });
+            assert!(is_explained, "docs/STALLS.md does not explain `{word}`");
+        }
+    }
+}
