@@ -143,6 +143,16 @@ static inline struct sockaddr_in an_address_that_refuses(SOCKET *keeps_it_free)
     return bind_to_loopback(*keeps_it_free);
 }
 
+/* Aborts a connection: the other end is reset. */
+static inline void abort_connection(SOCKET s)
+{
+    struct linger at_once;
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(closesocket(s), 0);
+}
+
 static inline void set_nonblocking(SOCKET s)
 {
     u_long on = 1;

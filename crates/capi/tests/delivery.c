@@ -210,16 +210,12 @@ static void the_end_of_a_stream(void)
 
 static void an_aborted_stream(void)
 {
-    struct linger at_once;
     SOCKET near, far;
     unsigned events;
     char byte;
-    at_once.l_onoff = 1;
-    at_once.l_linger = 0;
     tcp_pair(&near, &far);
     CHECK_IS(enable(port, near, 1, FILTER_IN | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
-    CHECK_IS(closesocket(far), 0);
+    abort_connection(far);
     CHECK_IS(NEXT(port, &events), 1);
     CHECK(events & (SOCK_NOTIFY_EVENT_HANGUP | SOCK_NOTIFY_EVENT_ERR));
     CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
@@ -290,14 +286,10 @@ static void a_fresh_stream_is_silent_and_a_datagram_socket_is_not(void)
 static void what_cannot_be_masked_does_not_spin(void)
 {
     SOCKET near, far;
-    struct linger at_once;
     unsigned events;
-    at_once.l_onoff = 1;
-    at_once.l_linger = 0;
     tcp_pair(&near, &far);
     CHECK_IS(enable(port, near, 1, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
-    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
-    CHECK_IS(closesocket(far), 0);
+    abort_connection(far);
     CHECK_IS(NEXT(port, &events), 1);
     CHECK_IS(events & (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT), 0);
     CHECK(is_silent(port));
@@ -358,15 +350,11 @@ static void the_own_shutdown_is_silent(void)
 static void a_reset_is_told_to_who_writes(void)
 {
     SOCKET near, far;
-    struct linger at_once;
     int i;
-    at_once.l_onoff = 1;
-    at_once.l_linger = 0;
     tcp_pair(&near, &far);
     CHECK_IS(enable(port, near, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
-    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
-    CHECK_IS(closesocket(far), 0);
+    abort_connection(far);
     until(near, POLLERR);
     for (i = 0; i < 2; i++) {
         CHECK_IS(enable(port, near, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);

@@ -114,7 +114,6 @@ static void failures_have_winsock_codes(void)
     SOCKET stream = tcp_socket(), datagrams = udp_socket(), closed = tcp_socket(), keeper, near, far;
     struct sockaddr_in refuses = an_address_that_refuses(&keeper), taken = bind_to_loopback(datagrams);
     struct sockaddr_in somewhere = loopback(), other;
-    struct linger at_once;
     SOCKET another = udp_socket();
     char byte = 'x';
     static char much[70000];
@@ -157,10 +156,7 @@ static void failures_have_winsock_codes(void)
     CHECK_IS(closesocket(near), 0);
     CHECK_IS(closesocket(far), 0);
     tcp_pair(&near, &far);
-    at_once.l_onoff = 1;
-    at_once.l_linger = 0;
-    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
-    CHECK_IS(closesocket(far), 0);
+    abort_connection(far);
     until(near, POLLERR);
     CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAECONNRESET);
     WSASetLastError(0);
@@ -173,16 +169,6 @@ static void failures_have_winsock_codes(void)
     CHECK_IS(closesocket(datagrams), 0);
     CHECK_IS(closesocket(another), 0);
     CHECK_IS(closesocket(keeper), 0);
-}
-
-/* Aborts a connection: the other end is reset. */
-static void abort_connection(SOCKET s)
-{
-    struct linger at_once;
-    at_once.l_onoff = 1;
-    at_once.l_linger = 0;
-    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once), 0);
-    CHECK_IS(closesocket(s), 0);
 }
 
 /* Two streams that are not of TCP; what can be told of a reset is told of these, too. */
