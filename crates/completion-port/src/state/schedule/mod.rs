@@ -57,9 +57,10 @@ pub(crate) trait Scene {
     /// Over how many kernel sets the registrations are spread.
     fn sets(&self) -> usize;
 
-    /// Whether the kernel's sets are being replaced; and whether they should be, since most of what they
-    /// report is of registrations that have ended.
+    /// Whether the kernel's sets are being replaced.
     fn is_replacing(&self) -> bool;
+
+    /// Whether they should be: most of what they report is of registrations that have ended.
     fn is_full_of_strays(&self) -> bool;
 
     /// Whether threads that sleep without saying so are to be found.
@@ -218,6 +219,7 @@ pub(crate) struct Schedule {
     asked: u32,
     /// Packets handed out so far.
     handed: u64,
+    /// Threads that were woken, and those of them that were called to search and found nothing.
     wakes: u64,
     spurious: u64,
 }
@@ -458,8 +460,8 @@ impl Schedule {
 
     // ---- a thread in a wait ----
 
-    /// What the thread of `turn` does next. `queries` is room for
-    /// questions, empty at first. `is_filled`: the kernel had as many edges as there was room for.
+    /// What the thread of `turn` does next. `queries` is room for questions, empty at first. `is_filled`: the
+    /// kernel had as many edges as there was room for.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(crate) fn next(
@@ -486,7 +488,6 @@ impl Schedule {
             if self.seats.status(me) == Status::Called {
                 self.seats.answer(me);
                 turn.called = true;
-                turn.rests = false;
                 if self.seats.watching() == Some(me) {
                     self.watchdog.defers = false;
                 }
