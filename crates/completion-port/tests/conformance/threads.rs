@@ -1550,8 +1550,8 @@ pub(crate) fn each_block_is_noticed(
     });
 }
 
-/// Rule 39 (see also 6): however long ago anybody has looked, because the watch was put off, who has had his packets
-/// for some microseconds keeps them, and his seat.
+/// Rule 39 (see also 6): a thread that has had its packets for some microseconds keeps them, and its seat, however
+/// long ago the last look was because the watch was put off.
 #[test]
 fn who_has_just_come_is_neither_robbed_nor_replaced_though_the_watch_was_put_off_sim() {
     testkit::run(System::simulated, |on| {
