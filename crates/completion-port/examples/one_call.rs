@@ -49,6 +49,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         client.read_exact(&mut bytes)?;
         assert!(bytes.iter().all(|byte| usize::from(*byte) == number));
     }
-    println!("echoed {echoed} bytes in {} waits", port.stats().harvests);
+    println!("echoed {echoed} bytes in {} waits", port.stats().polls);
     Ok(())
 }

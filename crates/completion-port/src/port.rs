@@ -126,6 +126,7 @@ pub struct PortBuilder {
     concurrency: usize,
     block_detection: BlockDetection,
     kernel_sets: usize,
+    one_shot_kernel: bool,
 }
 
 /// How many processors the process may use.
@@ -166,6 +167,15 @@ impl PortBuilder {
         self
     }
 
+    /// Whether the port arms each descriptor anew for each report, as it has to on systems without
+    /// edge-triggered sets. That costs a system call for each packet; it is there so that what such a system
+    /// does otherwise can be tested on this one.
+    #[cfg(feature = "sim")]
+    pub fn one_shot_kernel(mut self, one_shot: bool) -> Self {
+        self.one_shot_kernel = one_shot;
+        self
+    }
+
     /// Makes the port.
     ///
     /// # Errors
@@ -176,7 +186,7 @@ impl PortBuilder {
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
         // Of zero the next power is one.
         let sets = self.kernel_sets.min(64).next_power_of_two();
-        let backend = sys::native(sets)
+        let backend = sys::native(sets, self.one_shot_kernel)
             .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend)
     }
@@ -189,7 +199,8 @@ impl PortBuilder {
     /// was told that it has no such records.
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
-        self.build_on(kernel.backend())
+        let backend = kernel.backend(self.one_shot_kernel);
+        self.build_on(backend)
     }
 
     fn build_on<K, M>(self, backend: Box<dyn Backend>) -> Result<Port<K, M>> {
@@ -766,9 +777,10 @@ impl<K, M> Port<K, M> {
             blocked: seen.threads.blocked,
             parked: seen.threads.idle,
             wakes: seen.threads.wakes,
-            needless_wakes: seen.threads.spurious,
+            spurious_wakes: seen.threads.spurious,
             blocks_found: seen.threads.blocks_found,
-            harvests: seen.harvests,
+            polls: seen.polls,
+            empty_polls: seen.empty_polls,
             rebuilds: seen.rebuilds,
             packets: PacketCounts {
                 ready: seen.packets.ready,

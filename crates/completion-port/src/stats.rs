@@ -27,11 +27,13 @@ pub struct Stats {
     /// Threads woken so far, for a packet or to look after the port.
     pub wakes: u64,
     /// Threads woken to take packets that then found none.
-    pub needless_wakes: u64,
+    pub spurious_wakes: u64,
     /// Running threads that were found asleep without having said so.
     pub blocks_found: u64,
     /// How often the kernel was asked for events.
-    pub harvests: u64,
+    pub polls: u64,
+    /// How many of those brought nothing: no packet, nothing to check, no wake-up.
+    pub empty_polls: u64,
     /// How often the kernel's set was replaced because duplicates of closed descriptors filled it.
     pub rebuilds: u64,
     /// Packets taken so far, by kind.

@@ -3,7 +3,8 @@
 //! a simulation that lies.
 //!
 //! The record is `facts.txt`. Each line is one step: what an edge-triggered
-//! `EPOLLIN | EPOLLOUT | EPOLLRDHUP` entry reported since the step before (`-`: nothing), what
+//! `EPOLLIN | EPOLLOUT | EPOLLRDHUP` entry reported since the step before (`-`: nothing); what entries
+//! without `EPOLLOUT` (`in`), without `EPOLLIN` (`out`) and without either (`end`) reported; what
 //! `poll(2)` says now, what the ioctl `FIONREAD` says (`-`: not supported), and the state of a TCP
 //! socket that is or was connected. If a test here
 //! fails it shows the lines that differ; with `FACTS_OUT` in the environment it also writes what it
@@ -32,8 +33,14 @@ enum Eyes {
     Simulated(sim::Watcher),
 }
 
+/// What the sets that look at an object together watch for.
+fn wanted() -> [sim::Conditions; 4] {
+    let (read, write) = (sim::Conditions::IN, sim::Conditions::OUT);
+    [read | write, read, write, sim::Conditions::NONE]
+}
+
 #[allow(clippy::cast_sign_loss, reason = "sets of bits that libc declares as signed numbers")]
-const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const ALWAYS: u32 = (libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
 fn checked(done: libc::c_int) -> libc::c_int {
     assert!(done >= 0, "{}", io::Error::last_os_error());
@@ -41,11 +48,11 @@ fn checked(done: libc::c_int) -> libc::c_int {
 }
 
 impl Eyes {
-    fn new(system: &System, socket: &Socket) -> Self {
+    fn new(system: &System, socket: &Socket, wanted: sim::Conditions) -> Self {
         match (system.kernel(), socket.as_simulated()) {
             (Some(kernel), Some(socket)) => {
                 let watcher = kernel.watcher();
-                watcher.watch(socket, 0).expect("a socket of this kernel");
+                watcher.watch(socket, 0, wanted).expect("a socket of this kernel");
                 Self::Simulated(watcher)
             }
             _ => {
@@ -54,7 +61,7 @@ impl Eyes {
                 // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
                 // - epoll_create1(2) has just returned it.
                 let set = unsafe { OwnedFd::from_raw_fd(set) };
-                let mut event = libc::epoll_event { events: WATCHED, u64: 0 };
+                let mut event = libc::epoll_event { events: ALWAYS | wanted.bits(), u64: 0 };
                 let (op, number) = (libc::EPOLL_CTL_ADD, socket.as_raw_fd());
                 // SAFETY: epoll_ctl(2) reads one event at the pointer.
                 // - valid for reads: `event` lives until the call returns.
@@ -207,7 +214,7 @@ fn words(bits: u32) -> String {
 /// Plays the scenarios on one system and writes down what it says.
 struct Recorder<'s> {
     system: &'s System,
-    eyes: Option<Eyes>,
+    eyes: Option<[Eyes; 4]>,
     expected: Box<dyn Iterator<Item = &'static str>>,
     seen: Vec<String>,
     differing: Vec<String>,
@@ -236,7 +243,7 @@ impl<'s> Recorder<'s> {
     fn watch(&mut self, scenario: &str, socket: &Socket) {
         let expected = self.expected.next().unwrap_or_default();
         self.write_down(format!("{scenario} [{}]", kind(socket)), expected);
-        self.eyes = Some(Eyes::new(self.system, socket));
+        self.eyes = Some(wanted().map(|wanted| Eyes::new(self.system, socket, wanted)));
         self.step("attached", socket);
     }
 
@@ -246,11 +253,14 @@ impl<'s> Recorder<'s> {
         let eyes = self.eyes.as_ref().expect("a scenario begins with `watch`");
         let begun = Instant::now();
         let patience = if self.differing.is_empty() { SOON } else { QUIET };
-        let mut edges = 0;
+        let mut edges = [0; 4];
         let line = loop {
             // Asked before the edges are, so that the one of the answer is among them.
             let settled = is_settled(socket);
-            edges |= eyes.edges(QUIET);
+            edges[0] |= eyes[0].edges(QUIET);
+            for (edges, eyes) in edges.iter_mut().zip(eyes).skip(1) {
+                *edges |= eyes.edges(Duration::ZERO);
+            }
             let (now, unread) = match socket.as_simulated() {
                 Some(socket) => {
                     let kernel = socket.kernel();
@@ -259,8 +269,11 @@ impl<'s> Recorder<'s> {
                 None => (polled(socket.as_raw_fd()), unread(socket.as_raw_fd())),
             };
             let unread = unread.map_or("-".to_owned(), |count| count.to_string());
-            let (edges, now) = (words(edges), words(now));
-            let mut line = format!("  {step:36} edge {edges:22} poll {now:22} unread {unread}");
+            let ([edges, of_in, of_out, of_end], now) = (edges.map(words), words(now));
+            let mut line = format!(
+                "  {step:36} edge {edges:22} in {of_in:17} out {of_out:18} end {of_end:14} \
+                 poll {now:22} unread {unread}"
+            );
             if let Some(state) = tcp_state(socket) {
                 let width = line.len() + "00000 ".len() - unread.len();
                 line = format!("{line:width$} {}", state_name(state));
@@ -277,7 +290,7 @@ impl<'s> Recorder<'s> {
 
     /// Forgets the edges so far.
     fn forget(&self) {
-        if let Some(eyes) = &self.eyes {
+        for eyes in self.eyes.iter().flatten() {
             eyes.edges(QUIET);
         }
     }

@@ -68,7 +68,7 @@ use state::moment::Moment;
 use state::slot::{Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn};
 use state::table::Descriptors;
 use sys::host::{Host, Origin};
-use sys::reactor::Reactor;
+use sys::reactor::{Reactor, Until, Watch};
 use sys::thread::Thread;
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
@@ -107,6 +107,7 @@ impl Cell {
     fn registered(mode: Mode) -> Self {
         let slot = Slot::default();
         slot.register(3, mode, false);
+        slot.watch(slot.word().wanted_directions());
         assert_eq!(slot.put_back(Some(mode), NO_HINT, 0), Next::Nothing);
         Self {
             slot,
@@ -401,7 +402,9 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
     // Not only IN and OUT: a hang-up or an error that nobody had seen when the kernel was asked.
     const ENDS: Mode = Mode { interest: Interest::HANGUP, edge: false, one_shot: true };
     const ERRORS: Mode = Mode { interest: Interest::NONE, edge: true, one_shot: false };
-    for (mode, late) in [(ENDS, Facts::RDHUP), (ENDS, Facts::HUP), (ERRORS, Facts::ERR)] {
+    for (mode, late) in
+        [(ENDS, Facts::RDHUP), (ENDS, Facts::RDHUP | Facts::HUP), (ERRORS, Facts::ERR)]
+    {
         explore(move || {
             let cell = Arc::new(Cell::registered(mode));
             assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
@@ -846,12 +849,24 @@ impl Reactor for Handle {
     fn name(&self) -> &'static str {
         "fake"
     }
-    fn attach(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+    fn is_one_shot(&self) -> bool {
+        false
+    }
+    fn attach(&self, _descriptor: Descriptor, token: u64, _wanted: Facts) -> Result<(), Fault> {
         self.0.state.lock().unwrap().token = token;
         Ok(())
     }
-    fn adopt(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+    fn adopt(&self, _descriptor: Descriptor, token: u64, _wanted: Facts) -> Result<(), Fault> {
         self.0.state.lock().unwrap().token = token;
+        Ok(())
+    }
+    fn want(
+        &self,
+        _descriptor: Descriptor,
+        _token: u64,
+        _wanted: Facts,
+        _until: Until,
+    ) -> Result<(), Fault> {
         Ok(())
     }
     fn detach(&self, _descriptor: Descriptor) {}
@@ -915,10 +930,13 @@ impl Reactor for Handle {
     fn is_own_end(&self, _descriptor: Descriptor) -> bool {
         false
     }
+    fn was_connected(&self, _descriptor: Descriptor) -> bool {
+        false
+    }
     fn kind(&self, _descriptor: Descriptor) -> Kind {
         Kind::Stream
     }
-    fn rebuild(&self, _live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+    fn rebuild(&self, _live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
-use testkit::{Socket, on_every_system};
+use testkit::{Socket, on_edge_triggered_systems};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id as SpanId, Record};
 use tracing::{Dispatch, Event, Metadata, Subscriber, subscriber};
@@ -86,7 +86,7 @@ fn take_until(port: &Port<u32>, is_it: impl Fn(Packet<'_, u32, usize>) -> bool) 
     }
 }
 
-on_every_system! {
+on_edge_triggered_systems! {
     /// Whatever is locked by the calls that emit events, this would wait for it.
     fn a_subscriber_may_register_and_remove_whatever_it_is_told(system: &System) {
         let port = Arc::new(system.port::<u32, usize>(1));

@@ -61,7 +61,8 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
 }
 
 /// Makes a module for each claim with one test for each back end: `name::epoll`, `name::spread`
-/// (several epoll sets) and `name::sim`.
+/// (several epoll sets), `name::sim`, and the first and the last of them once more with descriptors that are
+/// armed anew for each report: `name::once` and `name::sim_once`.
 ///
 /// ```
 /// testkit::on_every_system! {
@@ -77,7 +78,56 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
 /// A claim may also return a `Result<(), E>`. See [`run`] for what is checked beside the claim.
 #[macro_export]
 macro_rules! on_every_system {
-    ($($(#[$attribute:meta])* fn $name:ident($system:ident: &System) $(-> $outcome:ty)? $body:block)+) => {$(
+    ($($claims:tt)+) => {
+        $crate::claims_on! {
+            {
+                #[cfg(target_os = "linux")] epoll: $crate::System::native;
+                #[cfg(target_os = "linux")] spread: $crate::System::spread;
+                #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(all())] sim: $crate::System::simulated;
+                #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
+            }
+            $($claims)+
+        }
+    };
+}
+
+/// As [`on_every_system!`](crate::on_every_system), for what a port that arms its descriptors anew for each
+/// report does in another way.
+#[macro_export]
+macro_rules! on_edge_triggered_systems {
+    ($($claims:tt)+) => {
+        $crate::claims_on! {
+            {
+                #[cfg(target_os = "linux")] epoll: $crate::System::native;
+                #[cfg(target_os = "linux")] spread: $crate::System::spread;
+                #[cfg(all())] sim: $crate::System::simulated;
+            }
+            $($claims)+
+        }
+    };
+}
+
+/// As [`on_every_system!`](crate::on_every_system), for what only a port does that arms its descriptors anew for
+/// each report.
+#[macro_export]
+macro_rules! on_one_shot_systems {
+    ($($claims:tt)+) => {
+        $crate::claims_on! {
+            {
+                #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
+            }
+            $($claims)+
+        }
+    };
+}
+
+/// A module for each claim, with a test on each of the systems.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! claims_on {
+    ($systems:tt $($(#[$attribute:meta])* fn $name:ident($system:ident: &System) $(-> $outcome:ty)? $body:block)+) => {$(
         mod $name {
             #[allow(unused_imports, reason = "a claim may need nothing of what is around it")]
             use super::*;
@@ -85,22 +135,20 @@ macro_rules! on_every_system {
             $(#[$attribute])*
             fn claim($system: &$crate::System) $(-> $outcome)? $body
 
-            #[cfg(target_os = "linux")]
-            #[test]
-            fn epoll() {
-                $crate::run($crate::System::native, claim);
-            }
+            $crate::tests_on! { $systems }
+        }
+    )+};
+}
 
-            #[cfg(target_os = "linux")]
-            #[test]
-            fn spread() {
-                $crate::run($crate::System::spread, claim);
-            }
-
-            #[test]
-            fn sim() {
-                $crate::run($crate::System::simulated, claim);
-            }
+/// A test of the function `claim` on each of the systems.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests_on {
+    ({ $(#[$condition:meta] $name:ident: $make:expr;)+ }) => {$(
+        #[$condition]
+        #[test]
+        fn $name() {
+            $crate::run($make, claim);
         }
     )+};
 }

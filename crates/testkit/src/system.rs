@@ -28,6 +28,8 @@ pub struct System {
     kind: Kind,
     /// Over how many kernel sets its ports spread their descriptors.
     sets: usize,
+    /// Its ports arm each descriptor anew for each report.
+    is_one_shot: bool,
     sockets: Arc<AtomicUsize>,
     /// An address of the loopback network that no other [`System`] of the process uses, so that a
     /// port number given up by one test is not another's before it is looked at.
@@ -51,7 +53,13 @@ impl System {
     /// The system of this machine, with its best back end.
     #[must_use]
     pub fn native() -> Self {
-        Self { kind: Kind::Native, sets: 1, sockets: Arc::default(), host: host() }
+        Self {
+            kind: Kind::Native,
+            sets: 1,
+            is_one_shot: false,
+            sockets: Arc::default(),
+            host: host(),
+        }
     }
 
     /// The same, with ports that spread their descriptors over four kernel sets, as on a machine with
@@ -59,6 +67,18 @@ impl System {
     #[must_use]
     pub fn spread() -> Self {
         Self { sets: 4, ..Self::native() }
+    }
+
+    /// The same system, with ports that arm each descriptor anew for each report.
+    #[must_use]
+    pub fn one_shot(self) -> Self {
+        Self { is_one_shot: true, ..self }
+    }
+
+    /// Whether the ports of this system arm each descriptor anew for each report.
+    #[must_use]
+    pub fn is_one_shot(&self) -> bool {
+        self.is_one_shot
     }
 
     /// Whether the ports of this system have several kernel sets.
@@ -71,7 +91,7 @@ impl System {
     #[must_use]
     pub fn simulated() -> Self {
         let kind = Kind::Simulated(sim::Kernel::new());
-        Self { kind, sets: 1, sockets: Arc::default(), host: host() }
+        Self { kind, sets: 1, is_one_shot: false, sockets: Arc::default(), host: host() }
     }
 
     /// The simulated kernel, if it is one.
@@ -87,7 +107,9 @@ impl System {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.kind {
+            Kind::Native if self.is_one_shot => "epoll, one-shot",
             Kind::Native => "epoll",
+            Kind::Simulated(_) if self.is_one_shot => "sim, one-shot",
             Kind::Simulated(_) => "sim",
         }
     }
@@ -131,7 +153,8 @@ impl System {
         let builder = PortBuilder::new()
             .concurrency(concurrency)
             .block_detection(detection)
-            .kernel_sets(self.sets);
+            .kernel_sets(self.sets)
+            .one_shot_kernel(self.is_one_shot);
         match &self.kind {
             Kind::Native => builder.build(),
             Kind::Simulated(kernel) => builder.build_simulated(kernel),

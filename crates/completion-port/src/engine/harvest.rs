@@ -6,13 +6,15 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use super::check::until;
 use super::seat::Seat;
 use super::{Engine, State, Stock, token, token_parts};
 use crate::state::facts::{Edge, Probe};
 use crate::state::queue::{Fifo, Node, Row};
 use crate::state::schedule::{Query, USUAL_EDGES};
-use crate::state::slot::{Delivery, Next};
+use crate::state::slot::{Checked, Delivery, Next};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
+use crate::sys::reactor::{Until, Watch};
 use crate::trace::trace;
 
 /// What a thread brings to a wait: room to work in.
@@ -89,14 +91,15 @@ impl Stock {
     /// The set is being harvested.
     pub(super) fn begin_harvest(&mut self, set: usize) {
         self.harvesting[set] = true;
-        self.harvests += 1;
+        self.polls += 1;
     }
 
     /// What a harvest of this set has brought is queued.
     #[inline]
     pub(super) fn end_harvest(&mut self, engine: &Engine, set: usize, harvest: Harvest) {
-        let Harvest { ready, recheck, strays, woken: _ } = harvest;
+        let Harvest { ready, recheck, strays, woken } = harvest;
         self.harvesting[set] = false;
+        self.empty_polls += u64::from(ready.is_empty() && recheck.is_empty() && !woken);
         self.stale += strays;
         self.ready.append(&engine.nodes, ready);
         self.recheck.append(&engine.nodes, recheck);
@@ -271,6 +274,13 @@ impl Engine {
             }
             match slot.deliver(generation, edge.facts, harvest, newest) {
                 Delivery::Noted(Next::Queue) => ready.push(index, &slot.link),
+                Delivery::Noted(Next::Recheck) if self.is_one_shot => {
+                    match self.answer_by_edge(index, edge.facts, harvest, newest()) {
+                        Checked::Nothing => {}
+                        Checked::Hot => ready.push(index, &slot.link),
+                        Checked::Again => recheck.push(index, &slot.link),
+                    }
+                }
                 Delivery::Noted(Next::Recheck) => recheck.push(index, &slot.link),
                 Delivery::Noted(_) => {}
                 Delivery::Stale => strays += 1,
@@ -312,7 +322,12 @@ impl Engine {
             let wanted = word.is_live() && !word.is_removing();
             // A number that was closed and given out again is not this registration's any more.
             let wanted = wanted && (!word.is_borrowed() || self.backend.watches(slot.descriptor()));
-            wanted.then(|| (slot.descriptor(), token(index, word.generation())))
+            wanted.then(|| Watch {
+                descriptor: slot.descriptor(),
+                token: token(index, word.generation()),
+                wanted: if self.is_one_shot { word.wanted_directions() } else { word.watched() },
+                until: if self.is_one_shot { until(word) } else { Until::Detached },
+            })
         });
         // Refused for want of a descriptor or of memory: the old set goes on, stale edges included.
         self.backend.rebuild(&mut live).is_ok()

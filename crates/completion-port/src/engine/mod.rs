@@ -108,7 +108,9 @@ struct Stock {
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`, to be told of what may be the key that they wait for.
     collectors: Vec<Arc<dyn Thread>>,
-    harvests: u64,
+    polls: u64,
+    /// Those that brought nothing.
+    empty_polls: u64,
     rebuilds: u64,
     former: Tally,
 }
@@ -139,6 +141,8 @@ pub(crate) struct Engine {
     /// The port's number in the table of descriptors.
     number: u64,
     limit: usize,
+    /// The reactor is one-shot: a registration is armed by asking the kernel, whose answer is an edge.
+    is_one_shot: bool,
     /// What a thread takes if it cannot give any back, for those who do not have the lock.
     advised: AtomicU32,
     /// When that is to be looked at again, in nanoseconds.
@@ -176,6 +180,7 @@ impl Engine {
         Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             number: backend.descriptors().enter(this.clone()),
             limit,
+            is_one_shot: backend.is_one_shot(),
             advised: AtomicU32::new(Advice::ALL),
             advise_at: AtomicU64::new(0),
             detection,
@@ -198,7 +203,8 @@ impl Engine {
                     rebuilding: false,
                     peeks: 0,
                     collectors: Vec::new(),
-                    harvests: 0,
+                    polls: 0,
+                    empty_polls: 0,
                     rebuilds: 0,
                     former: Tally::default(),
                 },

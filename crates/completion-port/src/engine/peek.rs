@@ -38,6 +38,10 @@ impl Engine {
         state = self.ask_for_others(state, scratch, &mut found);
         if !found {
             state = self.recheck_for_others(state, scratch, &mut found);
+            if self.is_one_shot && !found {
+                // The answers of a one-shot reactor.
+                state = self.ask_for_others(state, scratch, &mut found);
+            }
         }
         // What this thread has found it does not take.
         let State { schedule, stock } = &mut *state;

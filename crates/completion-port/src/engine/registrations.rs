@@ -12,6 +12,7 @@ use crate::state::facts::Descriptor;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder as _};
 use crate::sync::{AtomicU32, barrier, fence};
+use crate::sys::reactor::Until;
 use crate::sys::thread::Thread;
 use crate::trace::trace;
 
@@ -88,8 +89,12 @@ impl Engine {
         let claimed = if self.phase() != Phase::Open {
             Err(failed(ErrorKind::Closed))
         } else {
-            let attach = || self.backend.attach(descriptor, name);
-            let adopt = || self.backend.adopt(descriptor, name);
+            let wanted = slot.word().wanted_directions();
+            if !self.is_one_shot {
+                slot.watch(wanted);
+            }
+            let attach = || self.backend.attach(descriptor, name, wanted);
+            let adopt = || self.backend.adopt(descriptor, name, wanted);
             let detach = || self.backend.detach(descriptor);
             let table = self.backend.descriptors();
             let claimed = table.claim(descriptor, self.number, name, attach, adopt, detach);
@@ -107,6 +112,7 @@ impl Engine {
             slot.free();
             return Err(error);
         }
+        let _ = self.watch(slot, name, mode);
         match slot.put_back(Some(mode), Drained::NONE, self.harvest_of(descriptor)) {
             Next::Gone => {
                 // Closed, and its number registered anew, before this call was over.
@@ -126,7 +132,7 @@ impl Engine {
     /// and nothing has changed, if it takes more than a look to do so.
     #[inline]
     pub(crate) fn rearm(&self, slot: &Slot, mode: Option<Mode>, drained: Drained) -> bool {
-        if self.phase() != Phase::Open || self.forked() {
+        if self.phase() != Phase::Open || self.forked() || self.is_one_shot {
             return false;
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
@@ -160,6 +166,11 @@ impl Engine {
                 return Err(Error::new(operation, ErrorKind::Closed));
             }
         }
+        if let Some(mode) = mode
+            && !self.watch(slot, name, mode)
+        {
+            slot.retire(token_parts(name).1);
+        }
         // See `look`: a handler has read from the descriptor, then it takes the number.
         barrier(&slot.link);
         let harvest = self.harvest_of(slot.descriptor());
@@ -171,6 +182,37 @@ impl Engine {
                 Ok(())
             }
         }
+    }
+
+    /// Sees to it that the kernel watches what a registration is about to be armed for. Before it is armed:
+    /// afterwards it could not be refused any more. False if the registration has ended, or its number names
+    /// what the kernel does not watch for it.
+    #[inline]
+    fn watch(&self, slot: &Slot, name: Token, mode: Mode) -> bool {
+        if self.is_one_shot {
+            // Asked for once it is armed, since the answer may come at once.
+            slot.suspect();
+            return true;
+        }
+        slot.word().unwatched(mode.interest).is_none() || self.widen(slot, name, mode)
+    }
+
+    /// The kernel does not watch yet all that a registration is about to be armed for.
+    #[inline(never)]
+    fn widen(&self, slot: &Slot, name: Token, mode: Mode) -> bool {
+        let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let descriptor = slot.descriptor();
+        // Called under the number's lock: of two threads the later one adds to what the other has asked for.
+        let widen = || {
+            let Some(wanted) = slot.word().unwatched(mode.interest) else { return true };
+            let wants = self.backend.want(descriptor, name, wanted, Until::Detached);
+            let is_watched = wants.is_ok();
+            if is_watched {
+                slot.watch(wanted);
+            }
+            is_watched
+        };
+        self.backend.descriptors().holds(descriptor, self.number, name, widen)
     }
 
     /// The key of a persistent packet has been cloned, or, if there is something `unreported`, has
@@ -251,6 +293,9 @@ impl Engine {
         self.check_open(Operation::Rearm)?;
         let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        if !slot.word().is_held() && !self.watch(slot, name, mode) {
+            self.retire(name);
+        }
         // See `look`: the caller may have read from the descriptor, then it takes the number. The slot
         // may stand in a queue, so its link is not free for this.
         barrier(std::hint::black_box(&AtomicU32::new(0)));

@@ -12,7 +12,8 @@ pub(crate) struct Snapshot {
     pub(crate) registered: usize,
     pub(crate) queued: usize,
     pub(crate) threads: Figures,
-    pub(crate) harvests: u64,
+    pub(crate) polls: u64,
+    pub(crate) empty_polls: u64,
     pub(crate) rebuilds: u64,
     pub(crate) packets: Tally,
 }
@@ -37,7 +38,8 @@ impl Engine {
         Snapshot {
             registered: stock.slots.in_use(),
             queued: stock.ready.len() + stock.recheck.len(),
-            harvests: stock.harvests,
+            polls: stock.polls,
+            empty_polls: stock.empty_polls,
             rebuilds: stock.rebuilds,
             packets,
             threads: schedule.figures(),

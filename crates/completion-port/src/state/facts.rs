@@ -51,6 +51,14 @@ impl Facts {
         self.0 & Self::IN.0 | (self.0 & Self::OUT.0) >> 1
     }
 
+    /// The facts of an interest's directions, which are its lowest bits.
+    #[inline]
+    pub(crate) const fn of_directions(bits: u64) -> Self {
+        const BOTH: [Facts; 4] =
+            [Facts::NONE, Facts::IN, Facts::OUT, Facts(Facts::IN.0 | Facts::OUT.0)];
+        BOTH[(bits & 0b11) as usize]
+    }
+
     /// Whether the object is connected, listening or needs no connection: a stream that is being connected
     /// shows nothing, one that is not connected a hang-up.
     pub(crate) const fn tell_of_life(self) -> bool {

@@ -15,10 +15,14 @@ pub(crate) mod thread;
 use self::backend::Backend;
 use crate::state::facts::Fault;
 
-/// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two.
-pub(crate) fn native(sets: usize) -> Result<Box<dyn Backend>, Fault> {
+/// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two. If
+/// `is_one_shot`, one that arms a descriptor for one edge at a time, and has one set.
+pub(crate) fn native(sets: usize, is_one_shot: bool) -> Result<Box<dyn Backend>, Fault> {
     #[cfg(target_os = "linux")]
     {
-        linux::epoll::Epoll::new(sets).map(|set| Box::new(set) as Box<dyn Backend>)
+        use linux::epoll::Epoll;
+
+        let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new(sets) };
+        set.map(|set| Box::new(set) as Box<dyn Backend>)
     }
 }

@@ -3,24 +3,68 @@
 
 use std::time::Duration;
 
-use crate::state::facts::{Descriptor, Edge, Fault, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+
+/// A descriptor that is watched: its token, and what is wanted of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) token: u64,
+    pub(crate) wanted: Facts,
+    pub(crate) until: Until,
+}
+
+/// How long a descriptor is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Until an edge of it is harvested: at once, if something holds.
+    Edge,
+    /// Until it is detached or closed.
+    Detached,
+}
 
 /// The sets of watched descriptors of one port. A reactor translates requests to system calls, and their
 /// results to facts; any thread may call it at any time.
+///
+/// There are two shapes of reactors. One that is edge-triggered watches a descriptor from [`Reactor::attach`]
+/// on, and says of an edge only that there was one: what holds now, a [`Reactor::probe`] tells. One that is
+/// *one-shot* watches nothing but what it was asked for by [`Reactor::want`]; that call is the question as well,
+/// and the edge its answer.
 pub(crate) trait Reactor: Send + Sync {
     /// The mechanism's name, for statistics and dumps.
     fn name(&self) -> &'static str;
 
-    /// Watches `descriptor` until it is detached or closed. Every change to readable, writable,
-    /// half-closed, hung-up or failed gives an [`Edge`] with `token`, and so does what holds now.
+    /// Whether the reactor is one-shot.
+    fn is_one_shot(&self) -> bool;
+
+    /// Watches `descriptor` until it is detached or closed: always for its end and for errors, and for
+    /// those of [`Facts::IN`] and [`Facts::OUT`] that are `wanted`. Every change to any of these gives an
+    /// [`Edge`] with `token`, and so does what holds now. [`Facts::URGENT`] is told together with IN.
+    /// What is not wanted brings no thread out of [`Reactor::harvest`], as far as the system can do that.
     /// Refused if the reactor watches this descriptor already, if the system cannot watch it, if it is a
     /// part of the reactor itself, or for want of memory, watches or descriptors. A refused call has changed
     /// nothing.
-    fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault>;
+    ///
+    /// A one-shot reactor takes the descriptor in, and does not watch it yet.
+    fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault>;
 
     /// Gives `descriptor` a new `token`. The reactor watches it already, under the token of a registration
-    /// that has ended. Gives an edge for what holds now, as [`Reactor::attach`] does.
-    fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault>;
+    /// that has ended. Watches it for what is `wanted`, and gives an edge for what holds now, as
+    /// [`Reactor::attach`] does.
+    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault>;
+
+    /// Watches `descriptor`, which has been attached under `token`, for what is `wanted` from now on, and no
+    /// longer for what was wanted before. Gives an edge for what holds now. Refused if the reactor does not
+    /// have what the number names.
+    ///
+    /// An edge-triggered reactor watches it until it is detached, whatever `until` says.
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        token: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault>;
 
     /// Stops watching `descriptor`. Has no effect on a descriptor that is not watched. Edges that were
     /// harvested before may still be on their way.
@@ -52,7 +96,7 @@ pub(crate) trait Reactor: Send + Sync {
     fn wake(&self);
 
     /// Answers all probes as of this moment, without waiting, and by one system call where the system
-    /// allows it.
+    /// allows it. Not called of a one-shot reactor.
     fn probe(&self, probes: &mut [Probe]);
 
     /// How many bytes can be read before the end of the stream; `None` where the system has no
@@ -63,13 +107,18 @@ pub(crate) trait Reactor: Send + Sync {
     /// also where the system does not tell. The engine asks it only about descriptors that are half-closed.
     fn is_own_end(&self, descriptor: Descriptor) -> bool;
 
+    /// Whether a stream that has failed, and is hung up, was connected before: it was reset then, and no
+    /// connect of it refused. False also where the system does not tell.
+    fn was_connected(&self, descriptor: Descriptor) -> bool;
+
     /// What kind of object `descriptor` names. The engine asks it only about a hang-up.
     fn kind(&self, descriptor: Descriptor) -> Kind;
 
-    /// Replaces every set by a new one that holds just its part of `live`. This gets rid of what lives on
+    /// Replaces every set by a new one that holds just its part of `live`, each descriptor with its token and
+    /// what is wanted of it. This gets rid of what lives on
     /// through duplicates of closed descriptors. Gives an edge again for whatever holds.
     ///
-    /// The engine attaches, adopts and detaches nothing meanwhile. Threads may harvest and wake; no wake may
+    /// The engine attaches, adopts, detaches and wants nothing meanwhile. Threads may harvest and wake; no wake may
     /// be lost. `live` calls [`Reactor::watches`].
-    fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault>;
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault>;
 }

@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
-use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+use testkit::{
+    Socket, System, in_a_process_of_its_own, on_edge_triggered_systems, on_every_system,
+};
 
 use crate::kit::descriptors::with_many_descriptors;
 use crate::kit::ledger::{Entry, Ledger};
@@ -164,24 +166,6 @@ on_every_system! {
         let mut batch = Batch::new();
         let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
         assert!(matches!(packet, Some(Packet::Removed(removed, 7)) if removed == id), "{packet:?}");
-    }
-
-    /// Rule 20.
-    fn what_is_left_unread_is_reported_again_unless_a_hint_denies_it(system: &System) {
-        let port = system.port::<usize, usize>(1);
-        let (near, far) = system.tcp_pair();
-        let id = register(&port, &far, 7, ONCE);
-        near.write(b"xy").unwrap();
-        assert!(next(&port).is_some());
-        far.read(&mut [0]).unwrap();
-        port.enable_again(id, ONCE, Hints::default).unwrap();
-        assert_eq!(next(&port), Some((id, Events::IN, 7)));
-
-        // A hint that is wrong delays what is left until more arrives.
-        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
-        assert_eq!(next(&port), None);
-        near.write(b"z").unwrap();
-        assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
     /// Rule 20.
@@ -765,5 +749,25 @@ fn the_ports_own_descriptors_are_refused_epoll() {
             let mut batch = Batch::new();
             assert_eq!(port.wait_cloned(&mut batch, system.soon()).unwrap().count(), 1);
         });
+    }
+}
+
+on_edge_triggered_systems! {
+    /// Rule 20.
+    fn what_is_left_unread_is_reported_again_unless_a_hint_denies_it(system: &System) {
+        let port = system.port::<usize, usize>(1);
+        let (near, far) = system.tcp_pair();
+        let id = register(&port, &far, 7, ONCE);
+        near.write(b"xy").unwrap();
+        assert!(next(&port).is_some());
+        far.read(&mut [0]).unwrap();
+        port.enable_again(id, ONCE, Hints::default).unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
+
+        // A hint that is wrong delays what is left until more arrives.
+        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
+        assert_eq!(next(&port), None);
+        near.write(b"z").unwrap();
+        assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use completion_port::{
     Batch, ErrorKind, Events, Interest, OneShot, Packet, Port, Ready, Registration,
 };
-use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+use testkit::{
+    Socket, System, in_a_process_of_its_own, on_edge_triggered_systems, on_every_system,
+};
 
 use crate::kit::descriptors::{pair_out_of_the_way, reopen, until_undisturbed};
 use crate::kit::ledger::{Entry, Ledger};
@@ -79,14 +81,47 @@ on_every_system! {
             new.signal(1).unwrap();
             assert_quiet(&port, system);
             // Nor if the old one is enabled again.
-            port.rearm(id, Interest::ALL, OneShot::Level).unwrap();
+            port.rearm(id, Interest::IN, OneShot::Level).unwrap();
             assert_quiet(&port, system);
             // The old key comes back, and the new counter is not touched by that.
-            port.remove(id).unwrap();
-            assert_eq!(the_removed(&port, system).0, id);
+            if !system.is_one_shot() {
+                port.remove(id).unwrap();
+                assert_eq!(the_removed(&port, system).0, id);
+            }
             port.register(one_shot(&new, ledger.entry())).unwrap();
             assert!(the_token(&port, system).events().is_in());
             assert_quiet(&port, system);
+            Some(())
+        });
+    }
+
+    /// Rule 30: what asks the kernel for more finds out that the number is another socket's.
+    fn a_reused_number_is_found_out_when_more_is_asked_for(system: &System) {
+        until_undisturbed(|| {
+            let ledger = Ledger::default();
+            let port = system.port::<Entry, usize>(1);
+            let old = system.event();
+            let id = port.register(one_shot(&old, ledger.entry())).unwrap();
+            let new = reopen(system, old)?;
+            let asked = port.rearm(id, Interest::OUT, OneShot::Level);
+            if !system.is_one_shot() {
+                assert_eq!(refused(asked), ErrorKind::NotRegistered);
+            }
+            assert_quiet(&port, system);
+            assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+            // And so does a token, which gives its key back.
+            let old = new;
+            old.signal(1).unwrap();
+            port.register(one_shot(&old, ledger.entry())).unwrap();
+            let token = the_token(&port, system);
+            let new = reopen(system, old)?;
+            let armed = token.rearm_as(Interest::OUT, OneShot::Level);
+            if !system.is_one_shot() {
+                assert_eq!(given_back(armed).0, ErrorKind::NotRegistered);
+            }
+            assert_quiet(&port, system);
+            assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+            drop(new);
             Some(())
         });
     }
@@ -241,47 +276,6 @@ on_every_system! {
         });
     }
 
-    /// Rule 30: the number names the same socket again, whose entry in the kernel is still there.
-    fn a_number_that_names_the_same_socket_again_may_be_registered(system: &System) {
-        for was in ["dropped", "removed", "armed"] {
-            until_undisturbed(|| {
-                let port = system.port::<&str, usize>(1);
-                // A thread's first wait opens a descriptor.
-                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
-                let old = system.event();
-                let keeps_it = old.dup().unwrap();
-                let number = old.as_raw_fd();
-                keeps_it.signal(1).unwrap();
-                let id = port.register(one_shot(&old, "old")).unwrap();
-                let token = (was != "armed").then(|| the_token(&port, system));
-                drop(old);
-                match token {
-                    // Too late for the kernel, which has no such number any more.
-                    Some(token) if was == "dropped" => drop(token),
-                    Some(token) => {
-                        port.remove(id).unwrap();
-                        token.rearm().unwrap();
-                        the_removed(&port, system);
-                    }
-                    None => drop(the_token(&port, system)),
-                }
-                let again = keeps_it.dup().unwrap();
-                if again.as_raw_fd() != number {
-                    return None;
-                }
-                let id = port.register(one_shot(&again, "again")).expect(was);
-                let token = the_token(&port, system);
-                assert_eq!((token.id(), *token.key()), (id, "again"));
-                assert_eq!(again.drain(), 8);
-                token.rearm().unwrap();
-                assert_quiet(&port, system);
-                keeps_it.signal(1).unwrap();
-                assert_eq!(the_token(&port, system).id(), id);
-                Some(())
-            });
-        }
-    }
-
     /// Rule 30: what lives on through a duplicate costs a look at most, and never spins.
     fn a_duplicate_of_a_closed_descriptor_does_not_spin(system: &System) {
         let port = system.port::<&str, usize>(1);
@@ -289,238 +283,19 @@ on_every_system! {
         let mut batch = Batch::new();
         // A level-triggered entry would be reported again and again.
         lives_on.signal(1).unwrap();
-        let before = port.stats().harvests;
+        let before = port.stats().polls;
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
-        let looks = port.stats().harvests - before;
+        let looks = port.stats().polls - before;
         // At the end of its time it may look into each of four sets.
         let most = if system.spreads() { 6 } else { 3 };
         assert!(looks <= most, "{looks} looks at the kernel for one stale edge");
-        let before = port.stats().harvests;
+        let before = port.stats().polls;
         for _ in 0..10 {
             assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
         }
-        let looks = port.stats().harvests - before;
+        let looks = port.stats().polls - before;
         assert!(looks <= 20, "{looks} looks at the kernel for nothing");
         assert_eq!(port.stats().rebuilds, 0);
-    }
-
-    /// Rule 30: the kernel reports what a duplicate keeps alive under the registration of the closed
-    /// descriptor, until the port looks at that.
-    fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
-        const WRITES: usize = 200;
-        for trigger in TRIGGERS {
-            let port = system.port::<Entry, usize>(1);
-            let ledger = Ledger::default();
-            let (ours, theirs, _alone) = pair_out_of_the_way(system);
-            let key = ledger.entry();
-            let id = match trigger {
-                Trigger::Once(trigger) => {
-                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
-                }
-                Trigger::Always(trigger) => {
-                    port.register(Registration::persistent(&ours, key, Interest::IN, trigger))
-                }
-            }
-            .unwrap();
-            assert_quiet(&port, system);
-            let lives_on = ours.dup().unwrap();
-            drop(ours);
-            let mut packets = 0;
-            let mut batch = Batch::new();
-            for _ in 0..WRITES {
-                theirs.write(b"x").unwrap();
-                for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
-                    packets += 1;
-                    lives_on.drain();
-                    match packet {
-                        Packet::Ready(mut ready) => {
-                            assert_eq!((ready.id(), ready.events()), (id, Events::IN));
-                            ready.read_drained();
-                            ready.rearm().unwrap();
-                        }
-                        Packet::Notified(notified) => {
-                            assert_eq!((notified.id(), notified.events()), (id, Events::IN));
-                        }
-                        other => panic!("{}", kind(&other)),
-                    }
-                }
-            }
-            // A level packet that would be repeated is checked first, so the port has looked.
-            let looked = trigger == PERSISTENT_LEVEL;
-            assert_eq!(packets, if looked { 1 } else { WRITES }, "{trigger:?}");
-            if !looked {
-                // Enabling looks as well, if something is known to hold and no hint denies it.
-                port.disable(id).unwrap();
-                theirs.write(b"x").unwrap();
-                assert_quiet(&port, system);
-                assert_eq!(port.stats().registered, 1);
-                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
-            }
-            assert_quiet(&port, system);
-            assert_eq!(port.stats().registered, 0, "{trigger:?}");
-            assert_eq!(ledger.alive(), 0, "the key is dropped");
-        }
-    }
-
-    /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.
-    fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
-        let port = system.port::<&str, usize>(1);
-        let lives_on = leave_stale_entry(&port, system);
-        let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();
-        let key = ["armed", "parked", "persistent", "disabled", "edge", "held"];
-        let register =
-            |place: usize| port.register(one_shot(&sockets[place].0, key[place])).unwrap();
-        let write = |place: usize| assert_eq!(sockets[place].1.write(b"x").unwrap(), 1);
-        let armed = register(0);
-        let parked = register(1);
-        write(1);
-        the_token(&port, system).park().unwrap();
-        let persistent = port.register(repeated(&sockets[2].0, key[2])).unwrap();
-        let disabled = register(3);
-        port.disable(disabled).unwrap();
-        let edge = Registration::new(&sockets[4].0, key[4], Interest::IN, OneShot::Edge);
-        let edge = port.register(edge).unwrap();
-        register(5);
-        write(5);
-        let held = the_token(&port, system);
-        assert_quiet(&port, system);
-
-        let mut batch = Batch::new();
-        let mut signals = 0;
-        while port.stats().rebuilds == 0 {
-            lives_on.signal(1).unwrap();
-            signals += 1;
-            assert!(signals < 5_000, "the kernel's set is never rebuilt");
-            if signals == 1024 {
-                // On its way when it happens.
-                write(3);
-                write(4);
-            }
-            for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
-                match packet {
-                    Packet::Ready(token) if token.id() == edge => {
-                        sockets[4].0.drain();
-                        token.rearm().unwrap();
-                    }
-                    other => panic!("{}", kind(&other)),
-                }
-            }
-        }
-        assert!(signals > 1024, "{signals} stale edges are no reason");
-        // The stale entry is gone for good: the thread does not get up for it. On a busy machine a wait
-        // may be over before the thread sleeps, and then it has asked for whatever there is.
-        let sleeps_on = (0..20).any(|_| {
-            lives_on.signal(1).unwrap();
-            let before = port.stats().harvests;
-            assert_quiet(&port, system);
-            // The sleep itself counts as a look, except where it is for several sets at once.
-            port.stats().harvests - before == u64::from(!system.spreads())
-        });
-        assert!(sleeps_on);
-
-        // Everything else is as it was.
-        write(0);
-        assert_eq!(the_token(&port, system).id(), armed);
-        port.rearm(parked, Interest::IN, OneShot::Level).unwrap();
-        assert_eq!(the_token(&port, system).id(), parked);
-        write(2);
-        match the_one(&port, system) {
-            Packet::Notified(notified) => assert_eq!(notified.id(), persistent),
-            other => panic!("{}", kind(&other)),
-        }
-        port.remove(persistent).unwrap();
-        assert_eq!(the_removed(&port, system), (persistent, key[2]));
-        port.rearm(disabled, Interest::IN, OneShot::Level).unwrap();
-        assert_eq!(the_token(&port, system).id(), disabled);
-        write(4);
-        assert_eq!(the_token(&port, system).id(), edge);
-        held.rearm().unwrap();
-        let held = the_token(&port, system);
-        assert_eq!(*held.key(), "held");
-        sockets[5].0.drain();
-        held.rearm().unwrap();
-        assert_quiet(&port, system);
-        write(5);
-        assert_eq!(*the_token(&port, system).key(), "held");
-        assert_quiet(&port, system);
-        assert_eq!(port.stats().rebuilds, 1);
-    }
-
-    /// Rule 30: nor does the new set take a number for what it named before.
-    fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
-        until_undisturbed(|| {
-            let port = system.port::<&str, usize>(1);
-            let lives_on = leave_stale_entry(&port, system);
-            let old = system.event();
-            port.register(one_shot(&old, "old")).unwrap();
-            let new = reopen(system, old)?;
-            for signals in 0.. {
-                if port.stats().rebuilds > 0 {
-                    break;
-                }
-                assert!(signals < 5_000, "the kernel's set is never rebuilt");
-                lives_on.signal(1).unwrap();
-                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
-            }
-            new.signal(1).unwrap();
-            assert_quiet(&port, system);
-            Some(())
-        });
-    }
-
-    /// Rule 30: nor does a thread go on sleeping in the set that was replaced, where it hears of nothing.
-    fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<&str, usize>(2);
-        make_packets_long(system, &port);
-        // By a thread that does not count any more when it has.
-        let lives_on = thread::scope(|scope| {
-            scope.spawn(|| leave_stale_entry(&port, system)).join().unwrap()
-        });
-        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
-        let (gate, (say, heard)) = (Gate::default(), mpsc::channel());
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            for count in 1..=2 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
-                            let Packet::Ready(ready) = packet else { panic!("{}", kind(&packet)) };
-                            say.send(*ready.key()).unwrap();
-                            gate.pass();
-                        }
-                    }
-                });
-                settle(system, port, count);
-            }
-            let rebuilt = || port.stats().rebuilds > 0;
-            for signals in 0.. {
-                assert!(signals < 5_000, "the kernel's set is never rebuilt");
-                let before = port.stats().harvests;
-                lives_on.signal(1).unwrap();
-                // Two signals may be one edge to the kernel, and while the newest thread is on its way the
-                // other one hears. It may not come back to the kernel's wait.
-                let begun = Instant::now();
-                while port.stats().harvests == before && begun.elapsed() < system.quiet() {
-                    thread::yield_now();
-                }
-                settle(system, &port, 2);
-                if rebuilt() {
-                    break;
-                }
-            }
-            // Not in a set that was there before.
-            for (socket, key) in ours.iter().zip(["first", "second"]) {
-                port.register(one_shot(socket, key)).unwrap();
-            }
-            // Whoever hears of the first one stays in its handler.
-            for (socket, key) in theirs.iter().zip(["first", "second"]) {
-                socket.write(b"x").unwrap();
-                assert_eq!(hear(system, &heard, "a socket is taken"), key);
-            }
-        });
     }
 }
 
@@ -603,5 +378,267 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
                 assert_eq!(port.stats().registered, usize::from(live));
             }
         });
+    }
+}
+
+on_edge_triggered_systems! {
+    /// Rule 30: the kernel reports what a duplicate keeps alive under the registration of the closed
+    /// descriptor, until the port looks at that.
+    fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
+        const WRITES: usize = 200;
+        for trigger in TRIGGERS {
+            let port = system.port::<Entry, usize>(1);
+            let ledger = Ledger::default();
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
+            let key = ledger.entry();
+            let id = match trigger {
+                Trigger::Once(trigger) => {
+                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
+                }
+                Trigger::Always(trigger) => {
+                    port.register(Registration::persistent(&ours, key, Interest::IN, trigger))
+                }
+            }
+            .unwrap();
+            assert_quiet(&port, system);
+            let lives_on = ours.dup().unwrap();
+            drop(ours);
+            let mut packets = 0;
+            let mut batch = Batch::new();
+            for _ in 0..WRITES {
+                theirs.write(b"x").unwrap();
+                for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                    packets += 1;
+                    lives_on.drain();
+                    match packet {
+                        Packet::Ready(mut ready) => {
+                            assert_eq!((ready.id(), ready.events()), (id, Events::IN));
+                            ready.read_drained();
+                            ready.rearm().unwrap();
+                        }
+                        Packet::Notified(notified) => {
+                            assert_eq!((notified.id(), notified.events()), (id, Events::IN));
+                        }
+                        other => panic!("{}", kind(&other)),
+                    }
+                }
+            }
+            // A level packet that would be repeated is checked first, so the port has looked.
+            let looked = trigger == PERSISTENT_LEVEL;
+            assert_eq!(packets, if looked { 1 } else { WRITES }, "{trigger:?}");
+            if !looked {
+                // Enabling looks as well, if something is known to hold and no hint denies it.
+                port.disable(id).unwrap();
+                theirs.write(b"x").unwrap();
+                assert_quiet(&port, system);
+                assert_eq!(port.stats().registered, 1);
+                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            }
+            assert_quiet(&port, system);
+            assert_eq!(port.stats().registered, 0, "{trigger:?}");
+            assert_eq!(ledger.alive(), 0, "the key is dropped");
+        }
+    }
+
+    /// Rule 30: the number names the same socket again, whose entry in the kernel is still there.
+    fn a_number_that_names_the_same_socket_again_may_be_registered(system: &System) {
+        for was in ["dropped", "removed", "armed"] {
+            until_undisturbed(|| {
+                let port = system.port::<&str, usize>(1);
+                // A thread's first wait opens a descriptor.
+                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+                let old = system.event();
+                let keeps_it = old.dup().unwrap();
+                let number = old.as_raw_fd();
+                keeps_it.signal(1).unwrap();
+                let id = port.register(one_shot(&old, "old")).unwrap();
+                let token = (was != "armed").then(|| the_token(&port, system));
+                drop(old);
+                match token {
+                    // Too late for the kernel, which has no such number any more.
+                    Some(token) if was == "dropped" => drop(token),
+                    Some(token) => {
+                        port.remove(id).unwrap();
+                        token.rearm().unwrap();
+                        the_removed(&port, system);
+                    }
+                    None => drop(the_token(&port, system)),
+                }
+                let again = keeps_it.dup().unwrap();
+                if again.as_raw_fd() != number {
+                    return None;
+                }
+                let id = port.register(one_shot(&again, "again")).expect(was);
+                let token = the_token(&port, system);
+                assert_eq!((token.id(), *token.key()), (id, "again"));
+                assert_eq!(again.drain(), 8);
+                token.rearm().unwrap();
+                assert_quiet(&port, system);
+                keeps_it.signal(1).unwrap();
+                assert_eq!(the_token(&port, system).id(), id);
+                Some(())
+            });
+        }
+    }
+
+    /// Rule 30: nor does the new set take a number for what it named before.
+    fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
+        until_undisturbed(|| {
+            let port = system.port::<&str, usize>(1);
+            let lives_on = leave_stale_entry(&port, system);
+            let old = system.event();
+            port.register(one_shot(&old, "old")).unwrap();
+            let new = reopen(system, old)?;
+            for signals in 0.. {
+                if port.stats().rebuilds > 0 {
+                    break;
+                }
+                assert!(signals < 5_000, "the kernel's set is never rebuilt");
+                lives_on.signal(1).unwrap();
+                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+            }
+            new.signal(1).unwrap();
+            assert_quiet(&port, system);
+            Some(())
+        });
+    }
+
+    /// Rule 30: nor does a thread go on sleeping in the set that was replaced, where it hears of nothing.
+    fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<&str, usize>(2);
+        make_packets_long(system, &port);
+        // By a thread that does not count any more when it has.
+        let lives_on = thread::scope(|scope| {
+            scope.spawn(|| leave_stale_entry(&port, system)).join().unwrap()
+        });
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
+        let (gate, (say, heard)) = (Gate::default(), mpsc::channel());
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{}", kind(&packet)) };
+                            say.send(*ready.key()).unwrap();
+                            gate.pass();
+                        }
+                    }
+                });
+                settle(system, port, count);
+            }
+            let rebuilt = || port.stats().rebuilds > 0;
+            for signals in 0.. {
+                assert!(signals < 5_000, "the kernel's set is never rebuilt");
+                let before = port.stats().polls;
+                lives_on.signal(1).unwrap();
+                // Two signals may be one edge to the kernel, and while the newest thread is on its way the
+                // other one hears. It may not come back to the kernel's wait.
+                let begun = Instant::now();
+                while port.stats().polls == before && begun.elapsed() < system.quiet() {
+                    thread::yield_now();
+                }
+                settle(system, &port, 2);
+                if rebuilt() {
+                    break;
+                }
+            }
+            // Not in a set that was there before.
+            for (socket, key) in ours.iter().zip(["first", "second"]) {
+                port.register(one_shot(socket, key)).unwrap();
+            }
+            // Whoever hears of the first one stays in its handler.
+            for (socket, key) in theirs.iter().zip(["first", "second"]) {
+                socket.write(b"x").unwrap();
+                assert_eq!(hear(system, &heard, "a socket is taken"), key);
+            }
+        });
+    }
+
+    /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.
+    fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
+        let port = system.port::<&str, usize>(1);
+        let lives_on = leave_stale_entry(&port, system);
+        let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();
+        let key = ["armed", "parked", "persistent", "disabled", "edge", "held"];
+        let register =
+            |place: usize| port.register(one_shot(&sockets[place].0, key[place])).unwrap();
+        let write = |place: usize| assert_eq!(sockets[place].1.write(b"x").unwrap(), 1);
+        let armed = register(0);
+        let parked = register(1);
+        write(1);
+        the_token(&port, system).park().unwrap();
+        let persistent = port.register(repeated(&sockets[2].0, key[2])).unwrap();
+        let disabled = register(3);
+        port.disable(disabled).unwrap();
+        let edge = Registration::new(&sockets[4].0, key[4], Interest::IN, OneShot::Edge);
+        let edge = port.register(edge).unwrap();
+        register(5);
+        write(5);
+        let held = the_token(&port, system);
+        assert_quiet(&port, system);
+
+        let mut batch = Batch::new();
+        let mut signals = 0;
+        while port.stats().rebuilds == 0 {
+            lives_on.signal(1).unwrap();
+            signals += 1;
+            assert!(signals < 5_000, "the kernel's set is never rebuilt");
+            if signals == 1024 {
+                // On its way when it happens.
+                write(3);
+                write(4);
+            }
+            for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                match packet {
+                    Packet::Ready(token) if token.id() == edge => {
+                        sockets[4].0.drain();
+                        token.rearm().unwrap();
+                    }
+                    other => panic!("{}", kind(&other)),
+                }
+            }
+        }
+        assert!(signals > 1024, "{signals} stale edges are no reason");
+        // The stale entry is gone for good: the thread does not get up for it. On a busy machine a wait
+        // may be over before the thread sleeps, and then it has asked for whatever there is.
+        let sleeps_on = (0..20).any(|_| {
+            lives_on.signal(1).unwrap();
+            let before = port.stats().polls;
+            assert_quiet(&port, system);
+            // The sleep itself counts as a look, except where it is for several sets at once.
+            port.stats().polls - before == u64::from(!system.spreads())
+        });
+        assert!(sleeps_on);
+
+        // Everything else is as it was.
+        write(0);
+        assert_eq!(the_token(&port, system).id(), armed);
+        port.rearm(parked, Interest::IN, OneShot::Level).unwrap();
+        assert_eq!(the_token(&port, system).id(), parked);
+        write(2);
+        match the_one(&port, system) {
+            Packet::Notified(notified) => assert_eq!(notified.id(), persistent),
+            other => panic!("{}", kind(&other)),
+        }
+        port.remove(persistent).unwrap();
+        assert_eq!(the_removed(&port, system), (persistent, key[2]));
+        port.rearm(disabled, Interest::IN, OneShot::Level).unwrap();
+        assert_eq!(the_token(&port, system).id(), disabled);
+        write(4);
+        assert_eq!(the_token(&port, system).id(), edge);
+        held.rearm().unwrap();
+        let held = the_token(&port, system);
+        assert_eq!(*held.key(), "held");
+        sockets[5].0.drain();
+        held.rearm().unwrap();
+        assert_quiet(&port, system);
+        write(5);
+        assert_eq!(*the_token(&port, system).key(), "held");
+        assert_quiet(&port, system);
+        assert_eq!(port.stats().rebuilds, 1);
     }
 }

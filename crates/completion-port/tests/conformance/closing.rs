@@ -5,7 +5,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use completion_port::{Batch, Changes, Error, ErrorKind, Interest, OneShot, Packet, Registration};
-use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+use testkit::{
+    Socket, System, in_a_process_of_its_own, on_edge_triggered_systems, on_every_system,
+};
 
 use crate::kit::ledger::{Entry, Ledger};
 use crate::kit::packets::{
@@ -15,19 +17,6 @@ use crate::kit::packets::{
 use crate::kit::threads::{End, Gate, eventually, settle};
 
 on_every_system! {
-    /// Rule 31: a condition that goes on holding does not keep a closed port going.
-    fn a_closed_port_ends_although_a_persistent_condition_holds(system: &System) {
-        let port = system.port::<&str, usize>(1);
-        let (ours, theirs) = system.unix_pair();
-        theirs.write(b"x").unwrap();
-        port.register(repeated(&ours, "key")).unwrap();
-        assert!(matches!(the_one(&port, system), Packet::Notified(_)));
-        port.close();
-        // The one that was due when it was closed.
-        assert!(matches!(the_one(&port, system), Packet::Notified(_)));
-        assert_closed(&port, system);
-    }
-
     /// Rule 31: what becomes true of a closed port is not queued any more, or it might never end.
     fn a_closed_port_finds_nothing_new(system: &System) {
         let port = system.port::<&str, usize>(1);
@@ -42,27 +31,6 @@ on_every_system! {
         later_peer.write(b"x").unwrap();
         assert_eq!(the_token(&port, system).into_key(), "before");
         assert_closed(&port, system);
-    }
-
-    /// Rule 31: what was armed, and is still to be checked, counts as queued.
-    fn a_closed_port_drains_what_is_to_be_checked_too(system: &System) {
-        for remove in [false, true] {
-            let port = system.port::<&str, usize>(1);
-            let (ours, theirs) = system.unix_pair();
-            theirs.write(b"x").unwrap();
-            let id = port.register(one_shot(&ours, "key")).unwrap();
-            the_token(&port, system).rearm().unwrap();
-            if remove {
-                port.remove(id).unwrap();
-            }
-            port.close();
-            if remove {
-                assert_eq!(the_removed(&port, system), (id, "key"));
-            } else {
-                assert_eq!(the_token(&port, system).into_key(), "key");
-            }
-            assert_closed(&port, system);
-        }
     }
 
     /// Rule 31: a closed port takes no more, gives out what it has, and then says so.
@@ -325,4 +293,40 @@ fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
             worker.join().unwrap();
         }
     });
+}
+
+on_edge_triggered_systems! {
+    /// Rule 31: what was armed, and is still to be checked, counts as queued.
+    fn a_closed_port_drains_what_is_to_be_checked_too(system: &System) {
+        for remove in [false, true] {
+            let port = system.port::<&str, usize>(1);
+            let (ours, theirs) = system.unix_pair();
+            theirs.write(b"x").unwrap();
+            let id = port.register(one_shot(&ours, "key")).unwrap();
+            the_token(&port, system).rearm().unwrap();
+            if remove {
+                port.remove(id).unwrap();
+            }
+            port.close();
+            if remove {
+                assert_eq!(the_removed(&port, system), (id, "key"));
+            } else {
+                assert_eq!(the_token(&port, system).into_key(), "key");
+            }
+            assert_closed(&port, system);
+        }
+    }
+
+    /// Rule 31: a condition that goes on holding does not keep a closed port going.
+    fn a_closed_port_ends_although_a_persistent_condition_holds(system: &System) {
+        let port = system.port::<&str, usize>(1);
+        let (ours, theirs) = system.unix_pair();
+        theirs.write(b"x").unwrap();
+        port.register(repeated(&ours, "key")).unwrap();
+        assert!(matches!(the_one(&port, system), Packet::Notified(_)));
+        port.close();
+        // The one that was due when it was closed.
+        assert!(matches!(the_one(&port, system), Packet::Notified(_)));
+        assert_closed(&port, system);
+    }
 }

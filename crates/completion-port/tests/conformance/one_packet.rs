@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use completion_port::{Batch, ErrorKind, Events, Interest, OneShot, Packet, Port, Registration};
+use testkit::on_edge_triggered_systems;
 use testkit::on_every_system;
 
 use crate::kit::packets::{
@@ -47,35 +48,6 @@ on_every_system! {
             let packets = port.wait(&mut batch, system.soon()).unwrap();
             assert!(packets.count() > 0);
             assert!(port.stats().queued <= pairs.len(), "{:?}", port.stats());
-        }
-    }
-
-    /// Rule 17.
-    fn what_becomes_true_while_a_packet_is_queued_is_in_it(system: &System) {
-        for trigger in TRIGGERS {
-            let port = port_on(system);
-            let (ours, theirs) = system.unix_pair();
-            register(&port, &ours, "ours", Interest::ALL, trigger);
-            leave_queued(&port, system, 1);
-            theirs.write(b"x").unwrap();
-            assert_eq!(report(&port, system), Events::IN | Events::OUT, "{trigger:?}");
-        }
-    }
-
-    /// Rule 17: the kernel is asked between the two conditions, since another socket is armed.
-    fn a_condition_that_is_found_while_a_packet_is_queued_is_merged(system: &System) {
-        for trigger in TRIGGERS {
-            let port = port_on(system);
-            let (ours, theirs) = system.unix_pair();
-            let (other, _peer) = system.unix_pair();
-            register(&port, &other, "other", Interest::OUT, ONE_SHOT_LEVEL);
-            let held = ready(&port, system);
-            register(&port, &ours, "ours", Interest::IN | Interest::OUT, trigger);
-            leave_queued(&port, system, 1);
-            theirs.write(b"x").unwrap();
-            held.rearm().unwrap();
-            assert_eq!(report(&port, system), Events::IN | Events::OUT, "{trigger:?}");
-            ours.drain();
         }
     }
 
@@ -206,5 +178,36 @@ on_every_system! {
         theirs.write(b"two").unwrap();
         assert_eq!(report(&port, system), Events::IN);
         assert_quiet(&port, system);
+    }
+}
+
+on_edge_triggered_systems! {
+    /// Rule 17: the kernel is asked between the two conditions, since another socket is armed.
+    fn a_condition_that_is_found_while_a_packet_is_queued_is_merged(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.unix_pair();
+            let (other, _peer) = system.unix_pair();
+            register(&port, &other, "other", Interest::OUT, ONE_SHOT_LEVEL);
+            let held = ready(&port, system);
+            register(&port, &ours, "ours", Interest::IN | Interest::OUT, trigger);
+            leave_queued(&port, system, 1);
+            theirs.write(b"x").unwrap();
+            held.rearm().unwrap();
+            assert_eq!(report(&port, system), Events::IN | Events::OUT, "{trigger:?}");
+            ours.drain();
+        }
+    }
+
+    /// Rule 17.
+    fn what_becomes_true_while_a_packet_is_queued_is_in_it(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.unix_pair();
+            register(&port, &ours, "ours", Interest::ALL, trigger);
+            leave_queued(&port, system, 1);
+            theirs.write(b"x").unwrap();
+            assert_eq!(report(&port, system), Events::IN | Events::OUT, "{trigger:?}");
+        }
     }
 }

@@ -266,9 +266,9 @@ fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
                 assert_eq!(heard.recv_timeout(on.soon()), Ok(0));
                 settle(on, &port, 1);
                 for _ in 0..ticks {
-                    let harvests = port.stats().harvests;
+                    let harvests = port.stats().polls;
                     kernel.advance(Duration::from_millis(1));
-                    let looked = || port.stats().harvests > harvests;
+                    let looked = || port.stats().polls > harvests;
                     eventually_without_time(on, "it looks every millisecond", looked);
                     settle(on, &port, 1);
                 }

@@ -119,8 +119,8 @@ impl Report {
         row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
         row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
         row("threads woken", &|_, outcome| grouped(outcome.stats.wakes));
-        row("  of them in vain", &|_, outcome| grouped(outcome.stats.needless_wakes));
-        row("kernel asked for events", &|_, outcome| grouped(outcome.stats.harvests));
+        row("  of them in vain", &|_, outcome| grouped(outcome.stats.spurious_wakes));
+        row("kernel asked for events", &|_, outcome| grouped(outcome.stats.polls));
         row("time", &|_, outcome| format!("{:.3} s", outcome.elapsed.as_secs_f64()));
         for (name, outcome) in &columns {
             if outcome.by_thread.len() > 1 {
@@ -197,8 +197,8 @@ fn scenario_document(scenario: &Scenario) -> Value {
         "concurrency": stats.concurrency,
         "threads_at_work_peak": outcome.peak,
         "wakes": stats.wakes,
-        "needless_wakes": stats.needless_wakes,
-        "harvests": stats.harvests,
+        "spurious_wakes": stats.spurious_wakes,
+        "polls": stats.polls,
         "checks": outcome.checks.iter().map(check).collect::<Vec<_>>(),
     });
     for source in [more, outcome.more.iter().copied().collect()] {

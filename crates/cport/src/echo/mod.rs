@@ -155,7 +155,7 @@ fn report(
         server.peak(),
         stats.concurrency,
         grouped(stats.wakes),
-        grouped(stats.needless_wakes),
-        counted(stats.harvests, "time"),
+        grouped(stats.spurious_wakes),
+        counted(stats.polls, "time"),
     ))
 }

@@ -93,6 +93,11 @@ const ARMED_AT: u32 = 25;
 /// A packet has reported what the registration did not ask for; none does so again until the slot is
 /// enabled. It stands above the other bits, since the short ways only clear it.
 const REPORTED: u64 = 1 << 32;
+/// How far up the two bits stand of the directions that the kernel has been asked for. It reports no change of
+/// another one.
+const WATCHED_SHIFT: u32 = 33;
+/// A one-shot reactor watches the descriptor until it is detached, since the last edge was nothing to report.
+const LASTING: u64 = 1 << 35;
 
 /// What a registration asks for: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +194,9 @@ impl fmt::Debug for Word {
             (CLOSED, "closed"),
             (BORROWED, "borrowed"),
             (REPORTED, "reported"),
+            (1 << WATCHED_SHIFT, "watched-in"),
+            (2 << WATCHED_SHIFT, "watched-out"),
+            (LASTING, "lasting"),
         ];
         for (bit, name) in names {
             if self.has(bit) {
@@ -264,6 +272,29 @@ impl Slot {
     pub(crate) fn register(&self, descriptor: i32, mode: Mode, is_borrowed: bool) -> u32 {
         self.descriptor.store(descriptor.cast_unsigned(), Relaxed);
         self.change(|word| (word.registered(mode, is_borrowed), word.generation()))
+    }
+
+    /// The kernel has been asked for these directions as well. The caller holds the lock of the descriptor's
+    /// number, under which the slot's registration is the one that has the number.
+    pub(crate) fn watch(&self, wanted: Facts) {
+        self.change(|word| (word.watching(wanted), ()));
+    }
+
+    /// Whatever enables the slot asks the kernel: so it is with a one-shot reactor.
+    pub(crate) fn suspect(&self) {
+        self.change(|word| (word.suspected(), ()));
+    }
+
+    /// What is done with a one-shot reactor instead of a check: the node is given back, and what was remembered
+    /// is forgotten; the kernel is asked afterwards, and its answer is an edge. False, and the caller still owns
+    /// the node, if its turn needs no answer. Only the owner of the node calls it.
+    pub(crate) fn await_edge(&self) -> bool {
+        self.change(Word::awaiting_edge)
+    }
+
+    /// A one-shot reactor is to watch the descriptor until it is detached. False if it does.
+    pub(crate) fn last(&self, generation: u32) -> bool {
+        self.change_if(|word| Some((word.lasting(generation)?, ()))).is_some()
     }
 
     /// The slot is given up. Only the owner of the node or of the token may call it.

@@ -15,8 +15,8 @@ use super::readiness::Drained;
 use super::report::Answer;
 use super::{
     BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION, GENERATIONS,
-    HALF_CLOSED, HELD, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, RECHECK,
-    REMOVING, UNCHECKED, Word,
+    HALF_CLOSED, HELD, LASTING, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED,
+    RECHECK, REMOVING, UNCHECKED, Word,
 };
 use crate::interest::Events;
 use crate::state::facts::Facts;
@@ -258,10 +258,26 @@ impl Word {
         const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED;
         let word = self.dried(drained);
         let word = mode.map_or(word, |mode| word.with_mode(mode));
-        if self.has(SPECIAL) || word.is_ready() {
+        if self.has(SPECIAL) || word.is_ready() || word.is_blind() {
             return None;
         }
         Some(word.without(HELD).with(ENABLED).armed(harvest))
+    }
+
+    /// The kernel is about to be asked by a one-shot reactor, and answers by an edge: the node is given back
+    /// for that, unless its turn needs no answer.
+    pub(super) fn awaiting_edge(self) -> (Self, bool) {
+        if self.is_removing() || !self.has(ENABLED) {
+            (self, false)
+        } else {
+            (self.forgetting().without(QUEUED), true)
+        }
+    }
+
+    /// A one-shot reactor is to watch the descriptor until it is detached. `None` if it does, or need not.
+    pub(super) fn lasting(self, generation: u32) -> Option<Self> {
+        let needs = self.names(generation) && self.has(ENABLED) && !self.has(LASTING);
+        needs.then(|| self.with(LASTING))
     }
 
     /// The kernel has answered a check.
@@ -522,6 +538,7 @@ mod tests {
     #[test]
     fn arming_with_a_hint_is_the_common_case() {
         let word = Word(LIVE | HELD | ONE_SHOT | 1 | 1 << READY_SHIFT);
+        let word = word.watching(Facts::IN | Facts::OUT);
         let hint = Drained::READ;
         let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
         assert!(word.rearmed(None, hint, 3).is_some());
@@ -529,5 +546,25 @@ mod tests {
         assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
         assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
         assert!(word.with(RECHECK).rearmed(None, hint, 3).is_none());
+    }
+
+    #[test]
+    fn what_is_not_watched_yet_is_not_armed_for() {
+        let mode = |interest| Mode { interest, edge: false, one_shot: true };
+        let word = Word::free(0).registered(mode(Interest::IN | Interest::HANGUP), false);
+        assert!(word.rearmed(None, Drained::NONE, 3).is_none());
+        let word = word.watching(word.wanted_directions());
+        assert_eq!((word.watched(), word.unwatched(Interest::IN)), (Facts::IN, None));
+        assert!(word.rearmed(None, Drained::NONE, 3).is_some());
+        assert!(word.rearmed(Some(mode(Interest::NONE)), Drained::NONE, 3).is_some());
+        for interest in [Interest::OUT, Interest::ALL] {
+            assert!(word.rearmed(Some(mode(interest)), Drained::NONE, 3).is_none());
+            // What is watched already is kept.
+            assert_eq!(word.unwatched(interest), Some(Facts::IN | Facts::OUT));
+        }
+        let widened = word.watching(Facts::IN | Facts::OUT);
+        assert!(widened.rearmed(Some(mode(Interest::ALL)), Drained::NONE, 3).is_some());
+        assert_eq!(widened.unwatched(Interest::ALL), None);
+        assert_eq!(Word::free(0).freed().watched(), Facts::NONE);
     }
 }

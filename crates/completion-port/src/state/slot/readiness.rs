@@ -7,8 +7,9 @@
 
 use super::report::Answer;
 use super::{
-    ALIVE, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, HARVEST, HARVESTS, PENDING,
-    PENDING_SHIFT, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED, Word,
+    ALIVE, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, HARVEST, HARVESTS, LASTING,
+    PENDING, PENDING_SHIFT, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED,
+    WATCHED_SHIFT, Word,
 };
 use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
@@ -39,6 +40,11 @@ impl Word {
     /// Whether the peer is known to have ended the stream.
     pub(crate) fn is_half_closed(self) -> bool {
         self.has(HALF_CLOSED)
+    }
+
+    /// Whether the socket was seen connected or listening.
+    pub(crate) fn is_alive(self) -> bool {
+        self.has(ALIVE)
     }
 
     /// What the next packet reports.
@@ -72,12 +78,44 @@ impl Word {
     /// highest number so far. A slot that was armed long ago may count as armed since, because the numbers
     /// come round again.
     #[inline]
-    pub(super) fn may_predate(self, harvest: u32, newest: impl Fn() -> u32) -> bool {
+    pub(crate) fn may_predate(self, harvest: u32, newest: impl Fn() -> u32) -> bool {
         if self.has(EDGE) {
             return false;
         }
         let (armed_at, newest) = (((self.0 & HARVEST) >> ARMED_AT) as u32, newest());
         newest.wrapping_sub(armed_at) % HARVESTS <= newest.wrapping_sub(harvest)
+    }
+
+    /// What the kernel has been asked for.
+    #[inline]
+    pub(crate) fn watched(self) -> Facts {
+        Facts::of_directions(self.0 >> WATCHED_SHIFT & DIRECTIONS)
+    }
+
+    /// What the kernel has to be asked for, before the slot is armed with the filter that it has; `None` if
+    /// it has been.
+    #[inline]
+    pub(crate) fn unwatched(self, interest: Interest) -> Option<Facts> {
+        let wanted = Facts::of_directions(interest.bits().into());
+        let watched = self.watched();
+        if watched.has(wanted) { None } else { Some(wanted | watched) }
+    }
+
+    /// The directions that the filter asks for.
+    pub(crate) fn wanted_directions(self) -> Facts {
+        Facts::of_directions(self.0 & DIRECTIONS)
+    }
+
+    /// Whether the filter asks for a direction that the kernel has not been asked for.
+    #[inline]
+    pub(super) fn is_blind(self) -> bool {
+        self.0 & DIRECTIONS & !(self.0 >> WATCHED_SHIFT) != 0
+    }
+
+    /// The kernel has been asked for these directions as well.
+    #[inline]
+    pub(super) fn watching(self, wanted: Facts) -> Self {
+        self.with(u64::from(wanted.directions()) << WATCHED_SHIFT)
     }
 
     /// The kernel has reported an edge.
@@ -97,9 +135,8 @@ impl Word {
         if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
             word = word.with(RECHECK);
         }
-        if facts.any(Facts::ERR | Facts::HUP)
-            && word.interest().intersects(Interest::IN | Interest::OUT)
-        {
+        // An edge is news, unless a one-shot reactor was asked for it.
+        if facts.any(Facts::ERR | Facts::HUP) && word.wanted_directions().any(word.watched()) {
             word = word.without(REPORTED);
         }
         // A check may be under way, and its answer be older than this edge.
@@ -143,6 +180,21 @@ impl Word {
         if unclear { word.with(UNCHECKED) } else { word }
     }
 
+    /// Enabling the slot asks the kernel.
+    pub(super) fn suspected(self) -> Self {
+        self.with(RECHECK)
+    }
+
+    /// Nothing is remembered of the kernel but what it will not say again.
+    pub(super) fn forgetting(self) -> Self {
+        self.without(READY | EDGES | HALF_CLOSED | RECHECK | UNCHECKED | PENDING | LASTING)
+    }
+
+    /// Whether a one-shot reactor watches the descriptor until it is detached.
+    pub(crate) fn is_lasting(self) -> bool {
+        self.has(LASTING)
+    }
+
     /// The kernel is about to be asked: edges from now on may be newer than its answer.
     pub(super) fn asking(self) -> Self {
         self.without(EDGES | UNCHECKED)
@@ -155,10 +207,11 @@ impl Word {
             return (self, None);
         }
         let is_rare = answer.facts.any(Facts::RARE);
+        let word = if answer.was_connected { self.with(ALIVE) } else { self };
         let (mut word, directions) = if is_rare {
-            self.knowing_rare(answer)
+            word.knowing_rare(answer)
         } else {
-            let word = if answer.facts.tell_of_life() { self.with(ALIVE) } else { self };
+            let word = if answer.facts.tell_of_life() { word.with(ALIVE) } else { word };
             (word.without(RECHECK), answer.facts.directions().into())
         };
         // A direction that the answer lacks, and that no edge brought since the question, is not ready.

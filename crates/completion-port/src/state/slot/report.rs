@@ -17,20 +17,28 @@ pub(crate) struct Answer {
     pub(crate) unread: Option<usize>,
     /// The facts show an end, but this process shut a half of its own; the peer goes on.
     pub(crate) is_own_end: bool,
+    /// A stream that has failed, and is hung up, was connected before.
+    pub(crate) was_connected: bool,
 }
 
 impl From<Facts> for Answer {
     /// An answer that says nothing but what holds.
     fn from(facts: Facts) -> Self {
-        Self { facts, kind: None, unread: None, is_own_end: false }
+        Self { facts, kind: None, unread: None, is_own_end: false, was_connected: false }
     }
+}
+
+/// Whether these are the facts of a stream socket that was never connected: hung up, and yet neither of its
+/// halves was shut.
+fn looks_fresh(facts: Facts) -> bool {
+    facts.has(Facts::HUP) && !facts.any(Facts::RDHUP | Facts::ERR | Facts::IN)
 }
 
 /// Whether the meaning of `facts` depends on the kind of descriptor.
 pub(crate) fn depends_on_kind(interest: Interest, facts: Facts) -> bool {
     let ended = facts.any(Facts::HUP | Facts::RDHUP);
     let is_reported = interest.contains(Interest::HANGUP) || interest == Interest::NONE;
-    facts == Facts::OUT | Facts::HUP || (ended && is_reported)
+    looks_fresh(facts) || (ended && is_reported)
 }
 
 /// Whether the meaning of `facts` to `interest` depends on the number of unread bytes.
@@ -41,14 +49,14 @@ pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
 impl Answer {
     /// Whether this is the state of a stream socket that was never connected, or is so no more.
     pub(super) fn is_fresh(self) -> bool {
-        self.facts == Facts::OUT | Facts::HUP && self.kind == Some(Kind::Stream)
+        looks_fresh(self.facts) && self.kind == Some(Kind::Stream)
     }
 
     /// What a packet reports to a registration that asks for `interest`. `is_reported`: a packet has
     /// reported already what the registration did not ask for. `is_alive`: the socket was seen connected
     /// or listening.
     pub(super) fn report(self, interest: Interest, is_reported: bool, is_alive: bool) -> Events {
-        let Self { facts, kind, unread, is_own_end } = self;
+        let Self { facts, kind, unread, is_own_end, was_connected: _ } = self;
         if self.is_fresh() && !is_alive {
             return Events::NONE;
         }

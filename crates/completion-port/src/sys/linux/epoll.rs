@@ -17,16 +17,22 @@ use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
-use crate::sys::reactor::Reactor;
+use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::thread::Thread;
 
 /// The token of the eventfd, which no slot has.
 const WAKE: u64 = u64::MAX;
 
-/// What every descriptor is watched for. ERR and HUP come unasked.
-#[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as a signed number")]
-const WATCHED: u32 =
-    (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+/// An entry that reports one edge, and nothing afterwards until it is changed.
+const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
+
+/// What a descriptor is watched for of which so much is wanted. ERR and HUP come unasked, and the end of a
+/// stream wakes a set whatever is asked for: RDHUP makes it an edge. Urgent data comes with the wake of data
+/// that is not, and lets that pass: so it is watched for together with IN only.
+fn watched(wanted: Facts) -> u32 {
+    let urgent = if wanted.has(Facts::IN) { Facts::URGENT } else { Facts::NONE };
+    (wanted | urgent | Facts::RDHUP).bits()
+}
 
 /// The states of a TCP connection in which the peer has ended the stream: `TCP_CLOSE`, `TCP_CLOSE_WAIT`,
 /// `TCP_LAST_ACK` and `TCP_CLOSING` of the kernel's tcp_states.h.
@@ -51,6 +57,8 @@ pub(in crate::sys) struct Epoll {
     /// looks into all of them now and then.
     is_blind: AtomicBool,
     wake: OwnedFd,
+    /// Entries are armed for one edge at a time, as on systems that have no edge-triggered set.
+    is_one_shot: bool,
     /// Whether epoll_pwait2(2) is there, as far as is known.
     is_precise: AtomicBool,
 }
@@ -126,14 +134,19 @@ const _: () = {
 /// The first four bytes of a socket's option; `None` if it has no such option, or is no socket.
 fn option(descriptor: Descriptor, level: i32, name: i32) -> Option<[u8; 4]> {
     let mut value = [0; 4];
-    let mut size = libc::socklen_t::try_from(value.len()).unwrap_or(4);
+    read_option(descriptor, level, name, &mut value).map(|_| value)
+}
+
+/// Puts the first bytes of a socket's option into `value`, and returns how many there were.
+fn read_option(descriptor: Descriptor, level: i32, name: i32, value: &mut [u8]) -> Option<usize> {
+    let mut size = libc::socklen_t::try_from(value.len()).ok()?;
     // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes the
     // size at the other.
-    // - valid: both are locals of this function, and `size` is that of the value.
+    // - valid: `value` is borrowed mutably over the call, and `size`, a local, is its length.
     let done = unsafe {
         libc::getsockopt(descriptor, level, name, value.as_mut_ptr().cast(), &raw mut size)
     };
-    (done == 0).then_some(value)
+    if done == 0 { usize::try_from(size).ok() } else { None }
 }
 
 fn facts_of_poll(events: i16) -> Facts {
@@ -182,7 +195,13 @@ fn poll(probes: &mut [Probe]) -> bool {
 }
 
 impl Epoll {
-    /// `sets` is a power of two.
+    /// One-shot entries in one set.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for tests"))]
+    pub(in crate::sys) fn one_shot() -> Result<Self, Fault> {
+        Ok(Self { is_one_shot: true, ..Self::new(1)? })
+    }
+
+    /// Edge-triggered entries. `sets` is a power of two.
     pub(in crate::sys) fn new(sets: usize) -> Result<Self, Fault> {
         let process = Process::current();
         let sets = (0..sets).map(|_| new_set()).collect::<Result<Vec<_>, _>>()?;
@@ -195,6 +214,7 @@ impl Epoll {
             top,
             is_blind: AtomicBool::new(false),
             wake,
+            is_one_shot: false,
             is_precise: AtomicBool::new(true),
         };
         match &this.top {
@@ -219,6 +239,21 @@ impl Epoll {
     fn watch_set(&self, top: &OwnedFd, number: usize) -> Result<(), Fault> {
         // Level-triggered: a set that has more than was taken is found again.
         add(top, self.sets[number].as_raw_fd(), libc::EPOLLIN as u32, number as u64)
+    }
+
+    /// The bits of an entry of which so much is wanted.
+    fn entry(&self, wanted: Facts, until: Until) -> u32 {
+        let how = match until {
+            Until::Edge if self.is_one_shot => ONCE,
+            _ => libc::EPOLLET.cast_unsigned(),
+        };
+        watched(wanted) | how
+    }
+
+    /// The bits of an entry that is new.
+    fn first_entry(&self, wanted: Facts) -> u32 {
+        // Without any other bit it is disabled: not even an error is reported.
+        if self.is_one_shot { ONCE } else { self.entry(wanted, Until::Detached) }
     }
 
     /// Whether a descriptor is one of those that make the port work. Its wake-up is watched already, under
@@ -296,18 +331,35 @@ impl Epoll {
 
 impl Reactor for Epoll {
     fn name(&self) -> &'static str {
-        "epoll"
+        if self.is_one_shot { "epoll, one-shot" } else { "epoll" }
     }
 
-    fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+    fn is_one_shot(&self) -> bool {
+        self.is_one_shot
+    }
+
+    fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
         if self.consists_of(descriptor) {
             return Err(Fault { kind: ErrorKind::NotPollable, code: None });
         }
-        add(self.set_of(descriptor), descriptor, WATCHED, token)
+        let entry = self.first_entry(wanted);
+        add(self.set_of(descriptor), descriptor, entry, token)
     }
 
-    fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
-        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, WATCHED, token)
+    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+        let entry = self.first_entry(wanted);
+        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, token)
+    }
+
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        token: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        let entry = self.entry(wanted, until);
+        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, token)
     }
 
     fn detach(&self, descriptor: Descriptor) {
@@ -405,6 +457,14 @@ impl Reactor for Epoll {
         peer_goes_on && protocol().map(i32::from_ne_bytes) == Some(libc::IPPROTO_TCP)
     }
 
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        // Only an answer to what the socket has sent gives a time of the round trip, and a refusal is none.
+        // The kernel keeps it until the socket is connected anew.
+        let mut info = [0; offset_of!(libc::tcp_info, tcpi_rtt) + 4];
+        let is_told = read_option(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
+        is_told == Some(info.len()) && info[info.len() - 4..] != [0; 4]
+    }
+
     fn kind(&self, descriptor: Descriptor) -> Kind {
         let kind = option(descriptor, libc::SOL_SOCKET, libc::SO_TYPE).map(i32::from_ne_bytes);
         match kind {
@@ -414,14 +474,14 @@ impl Reactor for Epoll {
         }
     }
 
-    fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
         let new = self.sets.iter().map(|_| new_set()).collect::<Result<Vec<_>, _>>()?;
         if self.top.is_none() {
             self.watch_wake(&new[0])?;
         }
-        for (descriptor, token) in live {
+        for Watch { descriptor, token, wanted, until } in live {
             let set = descriptor.cast_unsigned() as usize & (new.len() - 1);
-            match add(&new[set], descriptor, WATCHED, token) {
+            match add(&new[set], descriptor, self.entry(wanted, until), token) {
                 Ok(()) => {}
                 // Closed without being removed, and perhaps given out for something else: its
                 // registration ends when somebody finds out.

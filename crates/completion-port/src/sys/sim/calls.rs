@@ -19,6 +19,8 @@ pub struct Calls {
     pub attach: u64,
     /// Watched descriptors that were given to another registration.
     pub adopt: u64,
+    /// Watched descriptors that were to be watched for something else.
+    pub want: u64,
     /// Descriptors that were no longer to be watched.
     pub detach: u64,
     /// Questions whether a number still names what is watched.
@@ -37,6 +39,8 @@ pub struct Calls {
     pub unread: u64,
     /// Questions whether the end of a stream is the process's own doing.
     pub own_end: u64,
+    /// Questions whether a stream that failed was connected before.
+    pub was_connected: u64,
     /// Questions what kind of object a number names.
     pub kind: u64,
     /// Sets of watched descriptors that were replaced.
@@ -60,6 +64,7 @@ impl Calls {
     pub fn total(&self) -> u64 {
         self.attach
             + self.adopt
+            + self.want
             + self.detach
             + self.watches
             + self.harvest
@@ -67,6 +72,7 @@ impl Calls {
             + self.probe
             + self.unread
             + self.own_end
+            + self.was_connected
             + self.kind
             + self.rebuild
             + self.park
@@ -82,6 +88,7 @@ impl Sub for Calls {
         Self {
             attach: self.attach - earlier.attach,
             adopt: self.adopt - earlier.adopt,
+            want: self.want - earlier.want,
             detach: self.detach - earlier.detach,
             watches: self.watches - earlier.watches,
             harvest: self.harvest - earlier.harvest,
@@ -91,6 +98,7 @@ impl Sub for Calls {
             probed: self.probed - earlier.probed,
             unread: self.unread - earlier.unread,
             own_end: self.own_end - earlier.own_end,
+            was_connected: self.was_connected - earlier.was_connected,
             kind: self.kind - earlier.kind,
             rebuild: self.rebuild - earlier.rebuild,
             now: self.now - earlier.now,

@@ -111,7 +111,7 @@ impl Objects {
         let Some(socket) = self.datagrams(sender) else { return };
         socket.outstanding = socket.outstanding.saturating_sub(cost(bytes));
         if socket.is_writable() {
-            self.wake(sender);
+            self.wake_writers(sender);
         }
     }
 
@@ -127,7 +127,7 @@ impl Objects {
         let Some(to) = to.or(peer) else {
             if unix {
                 // The kernel gives the buffer back that it had taken by then.
-                self.wake(id);
+                self.wake_writers(id);
                 return Err(libc::ENOTCONN);
             }
             return Err(libc::EDESTADDRREQ);
@@ -161,7 +161,7 @@ impl Objects {
                 // A full receiver loses datagrams without a word.
                 if queued + cost(bytes.len()) <= SEND_BUFFER {
                     target.queue.push_back((id, bytes.to_vec()));
-                    self.wake(to);
+                    self.wake_readers(to);
                 }
             }
             // "Port unreachable" comes back, which only a connected socket hears.
@@ -169,11 +169,12 @@ impl Objects {
                 if let Some(socket) = self.datagrams(id) {
                     socket.error = Some(libc::ECONNREFUSED);
                 }
+                self.wake(id);
             }
             _ => {}
         }
         // The kernel is done with the buffer at once, and says so.
-        self.wake(id);
+        self.wake_writers(id);
         Ok(())
     }
 
@@ -181,7 +182,7 @@ impl Objects {
         match self.datagrams(to) {
             Some(target) if target.family == Family::Unix => {
                 if target.read_shut {
-                    self.wake(id);
+                    self.wake_writers(id);
                     return Err(libc::EPIPE);
                 }
                 let socket = self.datagrams(id).ok_or(libc::EBADF)?;
@@ -192,7 +193,7 @@ impl Objects {
                 if let Some(target) = self.datagrams(to) {
                     target.queue.push_back((id, bytes.to_vec()));
                 }
-                self.wake(to);
+                self.wake_readers(to);
                 Ok(())
             }
             _ => {
@@ -201,7 +202,7 @@ impl Objects {
                 {
                     socket.peer = None;
                 }
-                self.wake(id);
+                self.wake_writers(id);
                 Err(libc::ECONNREFUSED)
             }
         }

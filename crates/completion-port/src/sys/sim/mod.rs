@@ -53,7 +53,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::{BitAnd, BitOr, BitOrAssign};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -121,6 +121,13 @@ impl BitOr for Conditions {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+impl BitAnd for Conditions {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 }
 
@@ -224,9 +231,9 @@ impl State {
 
     /// Hands what happened to the sets that watch it.
     fn deliver(&mut self) {
-        for file in self.objects.take_woken() {
+        for (file, what) in self.objects.take_woken() {
             for set in self.sets.values_mut() {
-                set.notice(file);
+                set.notice(file, what);
             }
         }
     }
@@ -314,8 +321,8 @@ impl Kernel {
     }
 
     /// The back end of one more port.
-    pub(crate) fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Simulated::new(self.clone()))
+    pub(crate) fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
+        Box::new(Simulated::new(self.clone(), is_one_shot))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

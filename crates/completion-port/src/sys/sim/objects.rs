@@ -28,8 +28,9 @@ pub(super) enum Object {
 pub(super) struct Objects {
     files: BTreeMap<FileId, Object>,
     last: u64,
-    /// Files whose watchers are to be told, oldest first.
-    woken: Vec<FileId>,
+    /// Files whose watchers are to be told, oldest first, and of what: only those that watch for it, and
+    /// all of them if that is nothing in particular.
+    woken: Vec<(FileId, Conditions)>,
 }
 
 impl Objects {
@@ -58,11 +59,26 @@ impl Objects {
         self.files.is_empty()
     }
 
+    /// The state of `id` has changed.
     pub(super) fn wake(&mut self, id: FileId) {
-        self.woken.push(id);
+        self.wake_for(id, Conditions::NONE);
     }
 
-    pub(super) fn take_woken(&mut self) -> Vec<FileId> {
+    /// There is more to read at `id`.
+    pub(super) fn wake_readers(&mut self, id: FileId) {
+        self.wake_for(id, Conditions::IN);
+    }
+
+    /// There is more room at `id`.
+    pub(super) fn wake_writers(&mut self, id: FileId) {
+        self.wake_for(id, Conditions::OUT);
+    }
+
+    fn wake_for(&mut self, id: FileId, what: Conditions) {
+        self.woken.push((id, what));
+    }
+
+    pub(super) fn take_woken(&mut self) -> Vec<(FileId, Conditions)> {
         std::mem::take(&mut self.woken)
     }
 
@@ -113,6 +129,11 @@ impl Objects {
             Object::Writer(_) => self.writer_unread(id),
             Object::Counter(_) => None,
         }
+    }
+
+    /// Whether a TCP socket that has failed was connected before.
+    pub(super) fn was_connected(&mut self, id: FileId) -> bool {
+        matches!(self.get(id), Some(Object::Stream(stream)) if stream.was_connected())
     }
 
     pub(super) fn kind(&mut self, id: FileId) -> ObjectKind {

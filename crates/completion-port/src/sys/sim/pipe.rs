@@ -152,7 +152,7 @@ impl Objects {
             && was_full
             && has_room
         {
-            self.wake(writer);
+            self.wake_writers(writer);
         }
         Ok(taken)
     }
@@ -180,7 +180,7 @@ impl Objects {
         if taken == 0 && !bytes.is_empty() {
             return Err(libc::EAGAIN);
         }
-        self.wake(reader_id);
+        self.wake_readers(reader_id);
         Ok(taken)
     }
 
@@ -212,7 +212,7 @@ impl Objects {
             return Err(libc::EAGAIN);
         }
         *place = std::mem::take(&mut counter.count).to_ne_bytes();
-        self.wake(id);
+        self.wake_writers(id);
         Ok(8)
     }
 
@@ -227,7 +227,7 @@ impl Objects {
             Some(sum) if sum < u64::MAX => counter.count = sum,
             _ => return Err(libc::EAGAIN),
         }
-        self.wake(id);
+        self.wake_readers(id);
         Ok(8)
     }
 }

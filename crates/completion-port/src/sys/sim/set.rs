@@ -13,7 +13,7 @@ use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe}
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
-use crate::sys::reactor::Reactor;
+use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::thread::Thread;
 
 /// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
@@ -22,6 +22,10 @@ type Place = (FileId, Descriptor);
 #[derive(Debug)]
 struct Entry {
     token: u64,
+    /// Of IN and OUT, what it is watched for.
+    wanted: Conditions,
+    /// Until when it is watched; `None` if it is not.
+    until: Option<Until>,
     /// Whether it is in the list of those to look at.
     listed: bool,
 }
@@ -36,6 +40,13 @@ pub(super) struct Set {
     pub(super) woken: bool,
 }
 
+impl Entry {
+    /// What an edge tells of all that holds.
+    fn told(&self, now: Conditions) -> Conditions {
+        now & (self.wanted | Conditions::RDHUP | Conditions::HUP | Conditions::ERR)
+    }
+}
+
 impl Set {
     fn list(&mut self, place: Place) {
         if let Some(entry) = self.entries.get_mut(&place)
@@ -46,11 +57,17 @@ impl Set {
         }
     }
 
-    /// Something happened to `file`.
-    pub(super) fn notice(&mut self, file: FileId) {
+    /// Something happened to `file`, which concerns those that watch for `what`; all of them if that is
+    /// nothing in particular.
+    pub(super) fn notice(&mut self, file: FileId, what: Conditions) {
+        let concerned = |entry: &Entry| {
+            let is_wanted = what == Conditions::NONE || entry.wanted & what != Conditions::NONE;
+            entry.until.is_some() && is_wanted
+        };
         let places: Vec<Place> = self
             .entries
             .range((file, Descriptor::MIN)..=(file, Descriptor::MAX))
+            .filter(|(_, entry)| concerned(entry))
             .map(|(place, _)| *place)
             .collect();
         for place in places {
@@ -67,10 +84,20 @@ impl Set {
         self.entries.contains_key(&place)
     }
 
-    /// Watches `place`, with this token from now on.
-    pub(super) fn add(&mut self, place: Place, token: u64, objects: &mut Objects) {
-        self.entries.insert(place, Entry { token, listed: false });
-        if objects.conditions(place.0) != Conditions::NONE {
+    /// Watches `place` for what is `wanted` of IN and OUT, `until` then (`None`: not yet), with this token from
+    /// now on.
+    pub(super) fn add(
+        &mut self,
+        place: Place,
+        token: u64,
+        wanted: Conditions,
+        until: Option<Until>,
+        objects: &mut Objects,
+    ) {
+        let entry = Entry { token, wanted, until, listed: false };
+        let holds = entry.told(objects.conditions(place.0)) != Conditions::NONE;
+        self.entries.insert(place, entry);
+        if holds && until.is_some() {
             self.list(place);
         }
     }
@@ -98,14 +125,26 @@ impl Set {
             if !std::mem::replace(&mut entry.listed, false) {
                 continue;
             }
-            let now = objects.conditions(place.0);
-            if now != Conditions::NONE {
+            let now = entry.told(objects.conditions(place.0));
+            if now != Conditions::NONE && entry.until.is_some() {
+                entry.until = entry.until.filter(|until| *until == Until::Detached);
                 found(entry.token, now);
                 count += 1;
             }
         }
         count
     }
+}
+
+/// What is wanted, in the simulated kernel's words.
+fn conditions(wanted: Facts) -> Conditions {
+    let mut conditions = Conditions::NONE;
+    for (fact, condition) in [(Facts::IN, Conditions::IN), (Facts::OUT, Conditions::OUT)] {
+        if wanted.has(fact) {
+            conditions |= condition;
+        }
+    }
+    conditions
 }
 
 fn facts(conditions: Conditions) -> Facts {
@@ -147,14 +186,15 @@ pub(super) enum Cause {
 #[derive(Debug)]
 pub(super) struct Simulated {
     kernel: Kernel,
+    is_one_shot: bool,
     set: u64,
     origin: Origin,
 }
 
 impl Simulated {
-    pub(super) fn new(kernel: Kernel) -> Self {
+    pub(super) fn new(kernel: Kernel, is_one_shot: bool) -> Self {
         let set = kernel.lock().add_set();
-        Self { kernel, set, origin: Origin::by_number() }
+        Self { kernel, is_one_shot, set, origin: Origin::by_number() }
     }
 
     fn refused(kind: ErrorKind) -> Fault {
@@ -173,6 +213,32 @@ impl Simulated {
     fn with_set<R>(&self, state: &mut State, act: impl FnOnce(&mut Set, &mut Objects) -> R) -> R {
         act(state.sets.entry(self.set).or_default(), &mut state.objects)
     }
+    /// Until when a descriptor is watched that is new in the set.
+    fn first_until(&self) -> Option<Until> {
+        if self.is_one_shot { None } else { Some(Until::Detached) }
+    }
+
+    /// A descriptor of the set has another token from now on, and is watched for something else.
+    fn watch_anew(
+        &self,
+        descriptor: Descriptor,
+        token: u64,
+        wanted: Facts,
+        until: Option<Until>,
+    ) -> Result<(), Fault> {
+        let mut state = self.kernel.lock();
+        let Some(file) = state.file(descriptor) else {
+            return Err(Self::refused(ErrorKind::BadDescriptor));
+        };
+        if !self.with_set(&mut state, |set, _| set.has((file, descriptor))) {
+            return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENOENT) });
+        }
+        self.with_set(&mut state, |set, objects| {
+            set.add((file, descriptor), token, conditions(wanted), until, objects);
+        });
+        self.kernel.publish(state);
+        Ok(())
+    }
 }
 
 impl Drop for Simulated {
@@ -188,10 +254,14 @@ fn is_open(descriptor: Descriptor) -> bool {
 
 impl Reactor for Simulated {
     fn name(&self) -> &'static str {
-        "sim"
+        if self.is_one_shot { "sim, one-shot" } else { "sim" }
     }
 
-    fn attach(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+    fn is_one_shot(&self) -> bool {
+        self.is_one_shot
+    }
+
+    fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
         let mut state = self.kernel.lock();
         state.calls.attach += 1;
         let Some(file) = state.file(descriptor) else {
@@ -205,23 +275,29 @@ impl Reactor for Simulated {
         if let Some(kind) = state.attach_failures.pop_front() {
             return Err(Self::refused(kind));
         }
-        self.with_set(&mut state, |set, objects| set.add((file, descriptor), token, objects));
+        let until = self.first_until();
+        self.with_set(&mut state, |set, objects| {
+            set.add((file, descriptor), token, conditions(wanted), until, objects);
+        });
         self.kernel.publish(state);
         Ok(())
     }
 
-    fn adopt(&self, descriptor: Descriptor, token: u64) -> Result<(), Fault> {
-        let mut state = self.kernel.lock();
-        state.calls.adopt += 1;
-        let Some(file) = state.file(descriptor) else {
-            return Err(Self::refused(ErrorKind::BadDescriptor));
-        };
-        if !self.with_set(&mut state, |set, _| set.has((file, descriptor))) {
-            return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENOENT) });
-        }
-        self.with_set(&mut state, |set, objects| set.add((file, descriptor), token, objects));
-        self.kernel.publish(state);
-        Ok(())
+    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+        self.kernel.lock().calls.adopt += 1;
+        self.watch_anew(descriptor, token, wanted, self.first_until())
+    }
+
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        token: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        self.kernel.lock().calls.want += 1;
+        let until = if self.is_one_shot { until } else { Until::Detached };
+        self.watch_anew(descriptor, token, wanted, Some(until))
     }
 
     fn detach(&self, descriptor: Descriptor) {
@@ -303,6 +379,13 @@ impl Reactor for Simulated {
         state.objects.tcp_state(file).is_some_and(|state| !stream::PEER_ENDED.contains(&state))
     }
 
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.kernel.lock();
+        state.calls.was_connected += 1;
+        let Some(file) = state.file(descriptor) else { return false };
+        state.objects.was_connected(file)
+    }
+
     fn kind(&self, descriptor: Descriptor) -> Kind {
         let mut state = self.kernel.lock();
         state.calls.kind += 1;
@@ -314,18 +397,19 @@ impl Reactor for Simulated {
         }
     }
 
-    fn rebuild(&self, live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
         // Collected first: the iterator is the engine's, and this lock is no place to run it.
-        let live: Vec<(Descriptor, u64)> = live.collect();
+        let live: Vec<Watch> = live.collect();
         let mut state = self.kernel.lock();
         state.calls.rebuild += 1;
         if let Some(kind) = state.rebuild_failures.pop_front() {
             return Err(Self::refused(kind));
         }
         let mut new = Set::default();
-        for (descriptor, token) in live {
+        for Watch { descriptor, token, wanted, until } in live {
             if let Some(file) = state.file(descriptor) {
-                new.add((file, descriptor), token, &mut state.objects);
+                let wanted = conditions(wanted);
+                new.add((file, descriptor), token, wanted, Some(until), &mut state.objects);
             }
         }
         self.with_set(&mut state, |set, _| {

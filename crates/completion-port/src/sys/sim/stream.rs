@@ -70,6 +70,8 @@ pub(super) struct Stream {
     short_of_room: bool,
     /// Closing resets the connection instead of ending it.
     linger_zero: bool,
+    /// Connected now, or before it failed.
+    was_connected: bool,
 }
 
 impl Stream {
@@ -87,6 +89,7 @@ impl Stream {
             error: None,
             short_of_room: false,
             linger_zero: false,
+            was_connected: false,
         }
     }
 
@@ -98,6 +101,7 @@ impl Stream {
     pub(super) fn connected(family: Family, peer: FileId) -> Self {
         Self {
             state: State::Connected,
+            was_connected: true,
             progress: Progress::Done,
             peer: Some(peer),
             ..Self::fresh(family)
@@ -132,6 +136,11 @@ impl Stream {
             State::Connected if self.write_shut => FIN_WAIT2,
             State::Connected => ESTABLISHED,
         })
+    }
+
+    /// Whether TCP's measurements tell of a connection.
+    pub(super) fn was_connected(&self) -> bool {
+        self.family == Family::Tcp && self.was_connected
     }
 
     /// Facts of a socket that has `sent` bytes which its peer has not read: `tcp_poll` and
@@ -244,7 +253,7 @@ impl Objects {
         };
         let room = stream.has_room(sent);
         if told && room {
-            self.wake(id);
+            self.wake_writers(id);
         } else if told {
             stream.short_of_room = true;
         }
@@ -285,7 +294,7 @@ impl Objects {
                 if taken > 0 {
                     other.segments.push_back(taken);
                 }
-                self.wake(peer);
+                self.wake_readers(peer);
             }
             None if family == Family::Tcp => self.reset(id),
             None => return Err(libc::EPIPE),
@@ -440,13 +449,14 @@ impl Objects {
         let server = self.add(Object::Stream(Stream::connected(family, client)));
         if let Some(stream) = self.stream(client) {
             stream.state = State::Connected;
+            stream.was_connected = true;
             stream.progress = progress;
             stream.peer = Some(server);
         }
         if let Some(Stream { state: State::Listening(listener), .. }) = self.stream(to) {
             listener.connections.push_back(server);
         }
-        self.wake(to);
+        self.wake_readers(to);
     }
 
     pub(super) fn stream_accept(&mut self, id: FileId) -> Result<FileId, Code> {

@@ -9,10 +9,13 @@ use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
+use crate::sys::reactor::{Until, Watch};
 
 /// Real time for another thread to do its part.
 const SOON: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
+
+const BOTH: Facts = Facts::of_directions(0b11);
 
 fn tokens(set: &dyn Backend) -> Vec<u64> {
     let mut edges = Vec::with_capacity(64);
@@ -25,13 +28,13 @@ fn number(socket: &Socket) -> Descriptor {
 }
 
 fn refusal(set: &dyn Backend, descriptor: Descriptor) -> Option<ErrorKind> {
-    set.attach(descriptor, 9).err().map(|fault| fault.kind)
+    set.attach(descriptor, 9, BOTH).err().map(|fault| fault.kind)
 }
 
 #[test]
 fn what_cannot_be_attached_is_refused_by_kind() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let event = kernel.event().unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     assert_eq!(refusal(&*set, file.as_raw_fd()), Some(ErrorKind::NotPollable));
@@ -43,16 +46,16 @@ fn what_cannot_be_attached_is_refused_by_kind() {
     assert_eq!(refusal(&*set, number(&event)), None);
     assert_eq!(refusal(&*set, number(&event)), Some(ErrorKind::AlreadyRegistered));
     // Another set knows nothing of it.
-    assert_eq!(refusal(&*kernel.backend(), number(&event)), None);
+    assert_eq!(refusal(&*kernel.backend(false), number(&event)), None);
 }
 
 #[test]
 fn a_duplicate_keeps_the_entry_of_a_closed_number() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let (reader, writer) = kernel.pipe().unwrap();
     let old = number(&reader);
-    set.attach(old, 1).unwrap();
+    set.attach(old, 1, BOTH).unwrap();
     assert!(set.watches(old));
     let again = reader.dup().unwrap();
     assert!(!set.watches(number(&again)));
@@ -64,7 +67,7 @@ fn a_duplicate_keeps_the_entry_of_a_closed_number() {
     writer.write(b"x").unwrap();
     assert_eq!(tokens(&*set), [1]);
     // The duplicate is another descriptor: both entries report.
-    set.attach(number(&again), 2).unwrap();
+    set.attach(number(&again), 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
     writer.write(b"x").unwrap();
     // In which order depends on the numbers.
@@ -72,7 +75,11 @@ fn a_duplicate_keeps_the_entry_of_a_closed_number() {
     both.sort_unstable();
     assert_eq!(both, [1, 2]);
     // A new set has the live entry only.
-    set.rebuild(&mut [(number(&again), 2)].into_iter()).unwrap();
+    set.rebuild(
+        &mut [Watch { descriptor: number(&again), token: 2, wanted: BOTH, until: Until::Detached }]
+            .into_iter(),
+    )
+    .unwrap();
     assert_eq!(tokens(&*set), [2]);
     writer.write(b"x").unwrap();
     assert_eq!(tokens(&*set), [2]);
@@ -84,10 +91,10 @@ fn a_duplicate_keeps_the_entry_of_a_closed_number() {
 #[test]
 fn a_number_that_is_given_out_again_is_another_descriptor() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let old = kernel.event().unwrap();
     let descriptor = number(&old);
-    set.attach(descriptor, 1).unwrap();
+    set.attach(descriptor, 1, BOTH).unwrap();
     drop(old);
     // Other tests of the process take and give numbers at the same time: ask until it comes.
     let mut tries = Vec::new();
@@ -108,31 +115,31 @@ fn a_number_that_is_given_out_again_is_another_descriptor() {
     assert!(!set.watches(descriptor));
     new.write(&1_u64.to_ne_bytes()).unwrap();
     assert_eq!(tokens(&*set), [0; 0]);
-    set.attach(descriptor, 2).unwrap();
+    set.attach(descriptor, 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
 }
 
 #[test]
 fn what_is_adopted_reports_under_its_new_token() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let event = kernel.event().unwrap();
-    assert_eq!(set.adopt(number(&event), 1).unwrap_err().code, Some(libc::ENOENT));
-    set.attach(number(&event), 1).unwrap();
+    assert_eq!(set.adopt(number(&event), 1, BOTH).unwrap_err().code, Some(libc::ENOENT));
+    set.attach(number(&event), 1, BOTH).unwrap();
     // The edge of the first token was not harvested yet.
-    set.adopt(number(&event), 2).unwrap();
+    set.adopt(number(&event), 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
-    set.adopt(number(&event), 3).unwrap();
+    set.adopt(number(&event), 3, BOTH).unwrap();
     assert_eq!(tokens(&*set), [3]);
-    assert_eq!(set.adopt(Descriptor::MAX, 4).unwrap_err().kind, ErrorKind::BadDescriptor);
+    assert_eq!(set.adopt(Descriptor::MAX, 4, BOTH).unwrap_err().kind, ErrorKind::BadDescriptor);
 }
 
 #[test]
 fn an_edge_whose_cause_is_gone_is_no_edge() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let (reader, writer) = kernel.pipe().unwrap();
-    set.attach(number(&reader), 1).unwrap();
+    set.attach(number(&reader), 1, BOTH).unwrap();
     writer.write(b"x").unwrap();
     reader.read(&mut [0]).unwrap();
     assert_eq!(tokens(&*set), [0; 0]);
@@ -144,10 +151,10 @@ fn an_edge_whose_cause_is_gone_is_no_edge() {
 #[test]
 fn a_harvest_takes_no_more_than_there_is_room_for() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let events: Vec<Socket> = (0..5).map(|_| kernel.event().unwrap()).collect();
     for (token, event) in (0..).zip(&events) {
-        set.attach(number(event), token).unwrap();
+        set.attach(number(event), token, BOTH).unwrap();
     }
     let mut edges: Vec<Edge> = Vec::with_capacity(4);
     let room = edges.capacity();
@@ -159,7 +166,7 @@ fn a_harvest_takes_no_more_than_there_is_room_for() {
 #[test]
 fn probes_answer_what_holds() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let (ours, theirs) = kernel.tcp_pair().unwrap();
     let gone = kernel.event().unwrap();
     let closed = number(&gone);
@@ -183,7 +190,7 @@ fn probes_answer_what_holds() {
 #[test]
 fn the_automatic_clock_jumps_to_the_deadline() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let mut edges = Vec::with_capacity(4);
     set.harvest(0, &mut edges, Some(SECOND));
     assert_eq!(set.now().since(Moment::ZERO), SECOND);
@@ -206,7 +213,7 @@ fn the_automatic_clock_jumps_to_the_deadline() {
 fn the_manual_clock_moves_by_hand_only() {
     let kernel = Kernel::new();
     kernel.manual_clock();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let event = kernel.event().unwrap();
     thread::scope(|scope| {
         let harvester = scope.spawn(|| {
@@ -226,7 +233,7 @@ fn the_manual_clock_moves_by_hand_only() {
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));
-        set.attach(number(&event), 1).unwrap();
+        set.attach(number(&event), 1, BOTH).unwrap();
         assert_eq!(harvester.join().unwrap(), 1);
     });
     assert_eq!(kernel.now(), 2 * SECOND);
@@ -235,7 +242,7 @@ fn the_manual_clock_moves_by_hand_only() {
 #[test]
 fn a_parked_thread_sleeps_until_it_is_unparked() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let (give, take) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         let set = &set;
@@ -281,9 +288,9 @@ fn a_connection_that_could_not_be_accepted_stays_in_the_queue() {
 #[test]
 fn a_failed_rebuild_leaves_the_old_set() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let event = kernel.event().unwrap();
-    set.attach(number(&event), 1).unwrap();
+    set.attach(number(&event), 1, BOTH).unwrap();
     kernel.fail_next_rebuild(ErrorKind::DescriptorLimit);
     let refused = set.rebuild(&mut std::iter::empty()).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::DescriptorLimit);
@@ -293,12 +300,12 @@ fn a_failed_rebuild_leaves_the_old_set() {
 #[test]
 fn nothing_is_left_when_all_is_dropped() {
     let kernel = Kernel::new();
-    let set = kernel.backend();
+    let set = kernel.backend(false);
     let listener = kernel.unix_listener(4).unwrap();
     let client = kernel.unix_fresh().unwrap();
     client.connect(listener.address()).unwrap();
     let pairs = (kernel.tcp_pair(), kernel.udp_pair(), kernel.unix_datagram_pair(), kernel.pipe());
-    set.attach(number(&client), 1).unwrap();
+    set.attach(number(&client), 1, BOTH).unwrap();
     drop((pairs, listener, client, set));
     assert_eq!((kernel.open_descriptors(), kernel.ports()), (0, 0));
     assert!(kernel.lock().objects.is_empty());

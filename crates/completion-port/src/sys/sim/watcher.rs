@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use super::{Conditions, Kernel, Socket};
+use crate::sys::reactor::Until;
 
-/// A set of watched descriptors without a port: the twin of an epoll set with
-/// `EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET`.
+/// A set of watched descriptors without a port: the twin of an edge-triggered epoll set.
 #[derive(Debug)]
 pub struct Watcher {
     kernel: Kernel,
@@ -19,12 +19,13 @@ impl Watcher {
         Self { kernel: kernel.clone(), set }
     }
 
-    /// Watches `socket`; its edges come with `token`.
+    /// Watches `socket` for what is `wanted` of IN and OUT, and for RDHUP, HUP and ERR; its edges come with
+    /// `token`.
     ///
     /// # Errors
     ///
     /// `AlreadyExists`, if it is watched already.
-    pub fn watch(&self, socket: &Socket, token: u64) -> io::Result<()> {
+    pub fn watch(&self, socket: &Socket, token: u64, wanted: Conditions) -> io::Result<()> {
         let mut guard = self.kernel.lock();
         let state = &mut *guard;
         let place = (socket.file(), socket.as_raw_fd());
@@ -32,7 +33,7 @@ impl Watcher {
         if set.has(place) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        set.add(place, token, &mut state.objects);
+        set.add(place, token, wanted, Some(Until::Detached), &mut state.objects);
         Ok(())
     }
 
