@@ -5,10 +5,12 @@
 //! being removed first). One lock of the table is held over the system call that attaches or
 //! detaches a number, so that table and kernel agree about each number at any time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::array;
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Fault};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Locks of the table; a number's lock is chosen by its lowest bits.
 const SHARDS: usize = 16;
@@ -62,9 +64,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Descriptors {
     /// An empty table.
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            shards: [const { Mutex::new(Vec::new()) }; SHARDS],
+            shards: array::from_fn(|_| Mutex::new(Vec::new())),
             ports: Mutex::new(Ports { last: 0, live: Vec::new() }),
         }
     }
