@@ -96,7 +96,7 @@ pub unsafe extern "C" fn cp_wait_word(word: *const u32, expected: u32, milliseco
 
 fn timespec(time: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
     }
 }

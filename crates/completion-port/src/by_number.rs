@@ -1,7 +1,6 @@
 //! The calls for those who know a descriptor by its number alone and a key by its copy: other
 //! languages, whose handlers keep no token.
 
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -13,6 +12,7 @@ use crate::packet::Packets;
 use crate::port::Port;
 use crate::registration::{Id, Registration};
 use crate::state::slot::{Drained, Mode};
+use crate::sys::fd::RawFd;
 
 /// Filter and trigger of a registration, of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -164,7 +164,6 @@ mod state;
 mod stats;
 mod sync;
 mod sys;
-mod timeout;
 mod trace;
 
 pub use batch::Batch;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use crate::state::slot::{Drained, Mode};
 use crate::stats::{PacketCounts, Stats};
 use crate::sys;
 use crate::sys::backend::Backend;
+use crate::sys::fd::{AsFd, AsRawFd};
 
 /// An I/O completion port: one queue of packets that any number of threads wait on, fed by the
 /// state of registered sockets and by posted messages.

@@ -1,12 +1,12 @@
 //! What is handed to a port to be watched, and the name it gets there.
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::error::Error;
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::state::facts::Descriptor;
 use crate::state::slot::Mode;
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// The name of a registration on its port; it means nothing to another port. It is never used again once the registration has ended;
 /// a call with the name of an ended one is refused with

@@ -5,24 +5,16 @@
 
 pub(crate) mod backend;
 pub(crate) mod host;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux;
 pub(crate) mod reactor;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub(crate) mod thread;
 
-use self::backend::Backend;
-use crate::state::facts::Fault;
-
-/// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two. If
-/// `is_one_shot`, one that arms a descriptor for one edge at a time, and has one set.
-pub(crate) fn native(sets: usize, is_one_shot: bool) -> Result<Box<dyn Backend>, Fault> {
-    #[cfg(target_os = "linux")]
-    {
-        use linux::epoll::Epoll;
-
-        let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new(sets) };
-        set.map(|set| Box::new(set) as Box<dyn Backend>)
-    }
-}
+// What the crate needs of a system comes through here. Where there is none the compiler reports this alone:
+// it does not say what else a module lacks that has an error of its own.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use linux::{fd, native};
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("completion-port has no back end for this system yet: it runs on 64-bit Linux");

@@ -3,8 +3,8 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use super::timeout;
 use crate::state::moment::Moment;
-use crate::timeout;
 
 /// The time that the clock shows.
 pub(super) fn now() -> Moment {

@@ -12,6 +12,7 @@ use super::blocked;
 use super::clock;
 use super::process::Process;
 use super::thread::Current;
+use super::timeout;
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
@@ -278,7 +279,7 @@ impl Epoll {
                 if let Some(count) = self.wait_precisely(set, room, most, timeout) {
                     return count;
                 }
-                crate::timeout::whole_milliseconds(timeout)
+                timeout::whole_milliseconds(timeout)
             }
         };
         // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
@@ -301,7 +302,7 @@ impl Epoll {
         if !self.is_precise.load(Relaxed) {
             return None;
         }
-        let limit = crate::timeout::timespec(timeout);
+        let limit = timeout::timespec(timeout);
         // SAFETY: epoll_pwait2(2) writes at most `most` events at the first pointer, reads a timespec
         // at the second, and takes no signal mask from a null pointer.
         // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);

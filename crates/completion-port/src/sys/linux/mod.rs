@@ -1,7 +1,22 @@
 //! Linux.
 
+use self::epoll::Epoll;
+use crate::state::facts::Fault;
+use crate::sys::backend::Backend;
+
 mod blocked;
 mod clock;
-pub(super) mod epoll;
+mod epoll;
 mod process;
 mod thread;
+mod timeout;
+
+/// What owns a descriptor or names one.
+pub(crate) use std::os::fd;
+
+/// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two. If
+/// `is_one_shot`, one that arms a descriptor for one edge at a time, and has one set.
+pub(crate) fn native(sets: usize, is_one_shot: bool) -> Result<Box<dyn Backend>, Fault> {
+    let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new(sets) };
+    set.map(|set| Box::new(set) as Box<dyn Backend>)
+}

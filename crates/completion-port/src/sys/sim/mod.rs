@@ -54,7 +54,6 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -64,6 +63,7 @@ use crate::state::facts::Descriptor;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::backend::Backend;
+use crate::sys::fd::{AsRawFd, OwnedFd};
 
 mod calls;
 mod datagram;

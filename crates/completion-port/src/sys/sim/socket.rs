@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::Kernel;
 use super::objects::{Code, FileId, Objects};
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Where a simulated socket can be reached: what a port and a path are to real ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,5 @@
 //! The simulated kernel as a back end.
 
-use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
+use crate::sys::fd::AsRawFd;
 use crate::sys::reactor::{Until, Watch};
 
 /// Real time for another thread to do its part.

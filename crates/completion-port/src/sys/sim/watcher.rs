@@ -1,9 +1,9 @@
 //! A bare set of watched descriptors, to look at edges with.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
 use super::{Conditions, Kernel, Socket};
+use crate::sys::fd::AsRawFd;
 use crate::sys::reactor::Until;
 
 /// A set of watched descriptors without a port: the twin of an edge-triggered epoll set.

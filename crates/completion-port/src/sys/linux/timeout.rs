@@ -1,4 +1,4 @@
-//! The one place where durations become what a system takes.
+//! The one place where durations become what Linux takes.
 //!
 //! Rounding is upwards: a wait may be late, never early. What is too long for the system's type is
 //! cut to the longest it has; the caller looks at the clock again.
@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 /// As a count of milliseconds for `epoll_wait(2)`: rounded up, and at most the longest there is.
-pub(crate) fn whole_milliseconds(duration: Duration) -> i32 {
+pub(super) fn whole_milliseconds(duration: Duration) -> i32 {
     let rounded = duration.as_nanos().div_ceil(1_000_000);
     i32::try_from(rounded).unwrap_or(i32::MAX)
 }
 
 /// As a `timespec`, cut to the longest there is.
-pub(crate) fn timespec(duration: Duration) -> libc::timespec {
+pub(super) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
     }
 }
