@@ -31,6 +31,10 @@ const MARK: c_int = 0x7e57;
 const BEGIN: c_int = 1;
 const END: c_int = 2;
 
+/// Of linux/ptrace.h; libc does not have them for every C library.
+const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
+const PTRACE_SYSCALL_INFO_ENTRY: u8 = 1;
+
 /// Tells the process that it is being counted.
 const TRACED: &str = "TESTKIT_SYSCALLS_TRACED";
 
@@ -95,12 +99,19 @@ pub fn is_counted() -> bool {
     std::env::var_os(TRACED).is_some()
 }
 
-fn ptrace(request: u32, thread: libc::pid_t, address: usize, data: usize) -> io::Result<c_long> {
+/// The call itself: the functions of the C libraries take requests of different types.
+fn ptrace(
+    request: impl Into<c_long>,
+    thread: libc::pid_t,
+    address: usize,
+    data: usize,
+) -> io::Result<c_long> {
     // SAFETY: ptrace(2) reads or writes what the request says at `address` and `data`.
     // - the callers give plain numbers, or (PTRACE_GET_SYSCALL_INFO) a buffer and its size.
     let done = unsafe {
-        libc::ptrace(
-            request,
+        libc::syscall(
+            libc::SYS_ptrace,
+            request.into(),
             thread,
             ptr::without_provenance_mut::<c_void>(address),
             ptr::with_exposed_provenance_mut::<c_void>(data),
@@ -116,9 +127,9 @@ fn entered(thread: libc::pid_t) -> io::Result<Option<(c_long, [u64; 6])>> {
     let mut info = [0_u64; 16];
     let size = size_of_val(&info);
     let place = info.as_mut_ptr().expose_provenance();
-    ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, place)?;
+    ptrace(PTRACE_GET_SYSCALL_INFO, thread, size, place)?;
     let [kind, ..] = info[0].to_ne_bytes();
-    if kind != libc::PTRACE_SYSCALL_INFO_ENTRY {
+    if kind != PTRACE_SYSCALL_INFO_ENTRY {
         return Ok(None);
     }
     let mut arguments = [0; 6];
