@@ -10,8 +10,8 @@ mod advice;
 mod crew;
 mod seats;
 mod sleepers;
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests;
 mod watchdog;
 
 use std::fmt;
@@ -741,7 +741,7 @@ impl Schedule {
     }
 
     /// As if every packet so far had taken so long: for models in which no time passes.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
     pub(crate) fn expect(&mut self, packet: Duration) {
         let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);

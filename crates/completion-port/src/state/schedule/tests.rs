@@ -1,8 +1,14 @@
 //! The policy without threads, clock or kernel: each row of ARCHITECTURE's table of the waiting thread, the rules
 //! below that table, and random programs. The driver checks after each step what always holds.
 
+#![allow(clippy::unwrap_used, reason = "tests, also where a fuzzer plays them")]
+#![cfg_attr(
+    not(test),
+    allow(dead_code, unused_imports, reason = "the fuzzer has the driver and the programs alone")
+)]
+
 mod driver;
-mod programs;
+pub(crate) mod programs;
 
 use std::time::Duration;
 

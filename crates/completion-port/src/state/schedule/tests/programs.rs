@@ -1,8 +1,6 @@
-//! Random programs of a few threads.
+//! Random programs of a few threads. Chance is proptest here, and the bytes of a fuzzer in `fuzz/`.
 
 use std::time::Duration;
-
-use proptest::prelude::*;
 
 use super::super::Status;
 use super::super::Waited;
@@ -11,7 +9,7 @@ use super::driver::{Does, Rig};
 
 /// What happens next. Threads are counted anew after each of them; what cannot happen does not.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Event {
     Join,
     Wait(usize, usize, Option<u64>),
     Step(usize),
@@ -39,60 +37,18 @@ enum Event {
     Tick,
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let thread = 0_usize..4;
-    let room = prop_oneof![Just(1_usize), Just(2), Just(64)];
-    let timeout = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(300)), 1 => Just(Some(5_000))];
-    let time = prop_oneof![2 => 1_u64..50, 2 => 50_u64..400, 1 => 400_u64..3_000];
-    prop_oneof![
-        1 => Just(Event::Join),
-        8 => (thread.clone(), room, timeout).prop_map(|(it, room, time)| Event::Wait(it, room, time)),
-        20 => thread.clone().prop_map(Event::Step),
-        1 => thread.clone().prop_map(Event::Stir),
-        5 => thread.clone().prop_map(Event::Take),
-        1 => thread.clone().prop_map(Event::GiveBack),
-        1 => thread.clone().prop_map(Event::Block),
-        1 => thread.clone().prop_map(Event::Unblock),
-        3 => thread.clone().prop_map(Event::Nod),
-        2 => thread.clone().prop_map(Event::Rise),
-        1 => thread.clone().prop_map(Event::Leave),
-        4 => Just(Event::Post),
-        4 => (1_usize..5).prop_map(Event::Edge),
-        1 => thread.prop_map(Event::Remember),
-        1 => Just(Event::BeginPeek),
-        1 => Just(Event::EndPeek),
-        1 => any::<bool>().prop_map(Event::Replace),
-        6 => Just(Event::Deliver),
-        4 => time.prop_map(Event::Pass),
-        3 => Just(Event::Settle),
-        3 => Just(Event::Tick),
-    ]
-}
-
 /// What a port is like, for a program.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
-    limit: usize,
-    threads: usize,
+pub(crate) struct Setting {
+    pub(crate) limit: usize,
+    pub(crate) threads: usize,
     /// What a packet is thought to take, in microseconds.
-    packet: u64,
-    detects: bool,
-    observes: bool,
+    pub(crate) packet: u64,
+    pub(crate) detects: bool,
+    pub(crate) observes: bool,
     /// How many edges the kernel tells at once.
-    edges: usize,
-    sets: usize,
-}
-
-fn setting() -> impl Strategy<Value = Setting> {
-    let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
-    let edges = prop_oneof![Just(2_usize), Just(64)];
-    let sets = prop_oneof![3 => Just(1_usize), 1 => Just(2)];
-    (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges, sets).prop_map(
-        |(limit, threads, packet, detects, observes, edges, sets)| {
-            let observes = detects && observes;
-            Setting { limit, threads, packet, detects, observes, edges, sets }
-        },
-    )
+    pub(crate) edges: usize,
+    pub(crate) sets: usize,
 }
 
 fn rig(setting: Setting) -> Rig {
@@ -190,7 +146,9 @@ fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
     if closed_first {
         rig.close();
     }
-    for round in 0..100 {
+    // In each of them a thread takes what is left, if only one packet.
+    let rounds = 50 + rig.port.queue.len() + rig.port.kernel.len();
+    for round in 0..2 * rounds {
         for seat in 0..rig.port.threads.len() {
             rig.nod(seat, false);
             if rig.port.threads[seat].blocks {
@@ -204,7 +162,7 @@ fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
             }
         }
         rig.pass(TICK);
-        if round == 50 && !closed_first {
+        if round == rounds && !closed_first {
             assert!(rig.port.queue.is_empty() && rig.port.kernel.is_empty(), "{rig:#?}");
             rig.close();
         }
@@ -217,25 +175,78 @@ fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 4_000, ..ProptestConfig::default() })]
+/// Whatever happens, in whatever order threads get the lock: what [`Rig::check`] says holds after each step,
+/// what is left is soon taken, and a port that ends dismisses its threads.
+pub(crate) fn play(setting: Setting, events: Vec<Event>, closed_first: bool) {
+    let mut rig = rig(setting);
+    for event in events {
+        apply(&mut rig, event, setting.threads);
+    }
+    everything_is_taken(&mut rig);
+    let any = rig.port.threads.iter().any(|thread| !matches!(thread.does, Does::Gone));
+    if any {
+        all_are_dismissed(&mut rig, closed_first);
+    }
+}
 
-    /// Whatever happens, in whatever order threads get the lock: what [`Rig::check`] says holds after each
-    /// step, what is left is soon taken, and a port that ends dismisses its threads.
-    #[test]
-    fn whatever_happens_nothing_is_lost_and_no_port_is_deaf(
-        setting in setting(),
-        events in prop::collection::vec(event(), 1..150),
-        closed_first in any::<bool>(),
-    ) {
-        let mut rig = rig(setting);
-        for event in events {
-            apply(&mut rig, event, setting.threads);
-        }
-        everything_is_taken(&mut rig);
-        let any = rig.port.threads.iter().any(|thread| !matches!(thread.does, Does::Gone));
-        if any {
-            all_are_dismissed(&mut rig, closed_first);
+#[cfg(test)]
+mod random {
+    use proptest::prelude::*;
+
+    use super::{Event, Setting, play};
+
+    fn event() -> impl Strategy<Value = Event> {
+        let thread = 0_usize..4;
+        let room = prop_oneof![Just(1_usize), Just(2), Just(64)];
+        let timeout = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(300)), 1 => Just(Some(5_000))];
+        let time = prop_oneof![2 => 1_u64..50, 2 => 50_u64..400, 1 => 400_u64..3_000];
+        prop_oneof![
+            1 => Just(Event::Join),
+            8 => (thread.clone(), room, timeout).prop_map(|(it, room, time)| Event::Wait(it, room, time)),
+            20 => thread.clone().prop_map(Event::Step),
+            1 => thread.clone().prop_map(Event::Stir),
+            5 => thread.clone().prop_map(Event::Take),
+            1 => thread.clone().prop_map(Event::GiveBack),
+            1 => thread.clone().prop_map(Event::Block),
+            1 => thread.clone().prop_map(Event::Unblock),
+            3 => thread.clone().prop_map(Event::Nod),
+            2 => thread.clone().prop_map(Event::Rise),
+            1 => thread.clone().prop_map(Event::Leave),
+            4 => Just(Event::Post),
+            4 => (1_usize..5).prop_map(Event::Edge),
+            1 => thread.prop_map(Event::Remember),
+            1 => Just(Event::BeginPeek),
+            1 => Just(Event::EndPeek),
+            1 => any::<bool>().prop_map(Event::Replace),
+            6 => Just(Event::Deliver),
+            4 => time.prop_map(Event::Pass),
+            3 => Just(Event::Settle),
+            3 => Just(Event::Tick),
+        ]
+    }
+
+    fn setting() -> impl Strategy<Value = Setting> {
+        let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
+        let edges = prop_oneof![Just(2_usize), Just(64)];
+        let sets = prop_oneof![3 => Just(1_usize), 1 => Just(2)];
+        (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges, sets).prop_map(
+            |(limit, threads, packet, detects, observes, edges, sets)| {
+                let observes = detects && observes;
+                Setting { limit, threads, packet, detects, observes, edges, sets }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 4_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_happens_nothing_is_lost_and_no_port_is_deaf(
+            setting in setting(),
+            events in prop::collection::vec(event(), 1..150),
+            closed_first in any::<bool>(),
+        ) {
+            play(setting, events, closed_first);
         }
     }
 }

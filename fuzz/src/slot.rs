@@ -1,0 +1,400 @@
+//! Bytes as the history of one slot: what the kernel, handlers, requests and the slot's turn may do, one after
+//! another.
+//!
+//! Beside the slot there is a model of ARCHITECTURE's table "who owns the key". It says what each transition
+//! has to answer, and what the word has to look like afterwards. Of the word only its dump is known here.
+
+use crate::interest::{Events, Interest};
+use crate::reader::Reader;
+use crate::state::facts::Facts;
+use crate::state::slot::{
+    Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn,
+};
+
+/// Where the node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    /// The slot is free.
+    Free,
+    /// It has no owner, and the key rests in its cell.
+    Rests,
+    /// A thread owns it, or the queue; its turn comes.
+    Queued,
+    /// Its owner has asked the kernel.
+    Asked,
+    /// Its owner clones the key.
+    Cloning,
+    /// The token has it.
+    Held,
+}
+
+#[derive(Debug)]
+struct Model {
+    slot: Slot,
+    node: Node,
+    generation: u32,
+    /// Of the newest harvest.
+    harvest: u32,
+    enabled: bool,
+    removing: bool,
+    closed: bool,
+    /// A thread waits for the key.
+    collected: bool,
+}
+
+/// Plays the history.
+pub fn run(data: &[u8]) {
+    let mut bytes = Reader::new(data);
+    let mut model = Model {
+        slot: Slot::default(),
+        node: Node::Free,
+        generation: 0,
+        harvest: u32::MAX - 3,
+        enabled: false,
+        removing: false,
+        closed: false,
+        collected: false,
+    };
+    model.slot.begin_with(0);
+    while !bytes.is_at_the_end() {
+        model.step(&mut bytes);
+        model.check();
+    }
+}
+
+fn mode(bytes: &mut Reader<'_>) -> Mode {
+    let bits = bytes.byte();
+    Mode {
+        interest: Interest::from_bits(bits & 0b111),
+        edge: bits & 8 != 0,
+        one_shot: bits & 16 != 0,
+    }
+}
+
+fn facts(bytes: &mut Reader<'_>) -> Facts {
+    let all = [Facts::IN, Facts::OUT, Facts::RDHUP, Facts::HUP, Facts::ERR, Facts::URGENT];
+    let bits = bytes.byte();
+    let chosen = (0..all.len()).filter(|bit| bits & 1 << bit != 0);
+    chosen.fold(Facts::NONE, |facts, bit| facts | all[bit])
+}
+
+fn drained(bytes: &mut Reader<'_>) -> Drained {
+    bytes.one_of(&[Drained::NONE, Drained::READ, Drained::WRITE])
+}
+
+impl Model {
+    fn step(&mut self, bytes: &mut Reader<'_>) {
+        match bytes.byte() % 16 {
+            // Anything may happen at any time,
+            0 | 1 => self.deliver(bytes),
+            2 => self.harvest = self.harvest.wrapping_add(1 + u32::from(bytes.byte() % 140)),
+            3 => self.enable(bytes),
+            4 => self.disable(bytes),
+            5 => self.remove(bytes),
+            6 => self.retire(bytes),
+            7 => self.collect(bytes),
+            8 => self.stop_collecting(bytes),
+            // but for what the owner of the node does.
+            _ => match self.node {
+                Node::Free => self.register(bytes),
+                Node::Rests => {}
+                Node::Queued => self.take_turn(bytes),
+                Node::Asked => self.answer(bytes),
+                Node::Cloning => self.clone_key(bytes),
+                Node::Held => self.give_back(bytes),
+            },
+        }
+    }
+
+    /// The registration's generation, or now and then another one.
+    fn named(&self, bytes: &mut Reader<'_>) -> (u32, bool) {
+        let is_stray = bytes.byte() % 16 == 15;
+        let generation = self.generation.wrapping_sub(u32::from(is_stray)) & 0xff_ffff;
+        (generation, self.node != Node::Free && !is_stray)
+    }
+
+    fn admits(&self, is_named: bool) -> Result<(), Refusal> {
+        if !is_named || self.closed {
+            Err(Refusal::NotRegistered)
+        } else if self.removing {
+            Err(Refusal::Removing)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn free(&mut self) {
+        self.slot.free();
+        self.generation += 1;
+        self.node = Node::Free;
+        [self.enabled, self.removing, self.closed, self.collected] = [false; 4];
+    }
+
+    /// The node of one that rested is the caller's, if `next` says so.
+    fn follow(&mut self, next: Next) {
+        match next {
+            Next::Nothing => {}
+            Next::Queue | Next::Recheck => {
+                assert_eq!(self.node, Node::Rests, "the node has two owners");
+                self.node = Node::Queued;
+            }
+            Next::Collect | Next::Gone => panic!("{next:?} is the token's or the turn's"),
+        }
+    }
+
+    // ---- what happens at any time ----
+
+    fn deliver(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let facts = facts(bytes);
+        let newest = self.harvest;
+        let harvest = newest.wrapping_sub(u32::from(bytes.byte() % 4));
+        let word = self.slot.word();
+        if bytes.choice() && self.slot.queue(generation, facts, harvest, || newest) {
+            assert!(is_named && self.enabled);
+            self.follow(Next::Queue);
+            return;
+        }
+        match self.slot.deliver(generation, facts, harvest, || newest) {
+            Delivery::Stale => assert!(!is_named),
+            Delivery::Noted(next) => {
+                assert!(is_named);
+                let interest = word.interest();
+                let is_wanted = facts.any(Facts::IN) && interest.contains(Interest::IN)
+                    || facts.any(Facts::OUT) && interest.contains(Interest::OUT);
+                if self.enabled && self.node == Node::Rests && is_wanted {
+                    assert_ne!(next, Next::Nothing, "an edge is lost");
+                }
+                self.follow(next);
+            }
+        }
+    }
+
+    fn enable(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let (mode, drained) = (mode(bytes), drained(bytes));
+        let done = self.slot.enable(generation, mode, || drained, self.harvest);
+        match self.admits(is_named) {
+            Ok(()) if self.node == Node::Held => assert_eq!(done, Err(Refusal::Held)),
+            Ok(()) => {
+                self.enabled = true;
+                self.follow(done.expect("nothing is against it"));
+            }
+            Err(refusal) => assert_eq!(done, Err(refusal)),
+        }
+    }
+
+    fn disable(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let admitted = self.admits(is_named);
+        assert_eq!(self.slot.disable(generation), admitted);
+        self.enabled &= admitted.is_err();
+    }
+
+    fn remove(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let collects = bytes.choice();
+        let done = self.slot.remove(generation, collects);
+        match self.admits(is_named) {
+            Err(Refusal::Removing) => assert_eq!(done, Ok(Removal::Already)),
+            Err(refusal) => assert_eq!(done, Err(refusal)),
+            Ok(()) => {
+                [self.enabled, self.removing] = [false, true];
+                if self.ends(done.expect("nothing is against it")) {
+                    if collects {
+                        self.free();
+                    }
+                } else {
+                    self.collected = collects;
+                }
+            }
+        }
+    }
+
+    fn retire(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let done = self.slot.retire(generation);
+        if self.admits(is_named).is_ok() {
+            [self.enabled, self.closed] = [false, true];
+            self.ends(done);
+        } else {
+            assert_eq!(done, Removal::Already);
+        }
+    }
+
+    /// Whether the caller that ends the registration has become the owner of the node.
+    fn ends(&mut self, done: Removal) -> bool {
+        let rests = self.node == Node::Rests;
+        assert_eq!(done, if rests { Removal::Owned } else { Removal::Marked });
+        if rests {
+            self.node = Node::Queued;
+        }
+        rests
+    }
+
+    /// The thread that waits for the key looks.
+    fn collect(&mut self, bytes: &mut Reader<'_>) {
+        if !self.collected {
+            return;
+        }
+        let (generation, is_named) = self.named(bytes);
+        let done = self.slot.collect(generation);
+        if !is_named {
+            assert_eq!(done, Some(Err(Refusal::NotRegistered)));
+        } else if self.node == Node::Rests {
+            assert_eq!(done, Some(Ok(())));
+            self.free();
+        } else {
+            assert_eq!(done, None, "the key has another owner");
+        }
+    }
+
+    fn stop_collecting(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let is_owned = self.slot.stop_collecting(generation);
+        let stops = is_named && self.collected;
+        assert_eq!(is_owned, stops && self.node == Node::Rests);
+        self.collected &= !stops;
+        if is_owned {
+            self.node = Node::Queued;
+        }
+    }
+
+    // ---- what the owner does ----
+
+    fn register(&mut self, bytes: &mut Reader<'_>) {
+        let generation = self.slot.register(3, mode(bytes), bytes.choice());
+        assert_eq!(generation, self.generation);
+        self.node = Node::Held;
+    }
+
+    fn take_turn(&mut self, bytes: &mut Reader<'_>) {
+        let way = bytes.byte() % 3;
+        let word = self.slot.word();
+        if way == 0 && self.slot.hand().is_some() {
+            assert!(word.mode().one_shot);
+            return self.hand_out();
+        }
+        let is_due = word.is_due();
+        let turn = if way == 1 { self.slot.take_and_park() } else { self.slot.take() };
+        let is_packet = matches!(turn, Turn::Held(_) | Turn::Cloned(_) | Turn::Removed);
+        assert_eq!(is_due, is_packet);
+        let expected = if self.closed {
+            Some(Turn::Gone)
+        } else if self.collected {
+            Some(Turn::Collect)
+        } else if self.removing {
+            Some(Turn::Removed)
+        } else if !self.enabled {
+            Some(Turn::Nothing)
+        } else {
+            None
+        };
+        assert_eq!(turn, expected.unwrap_or(turn));
+        match turn {
+            Turn::Gone | Turn::Removed => self.free(),
+            Turn::Collect | Turn::Nothing => self.node = Node::Rests,
+            Turn::Check => {
+                self.slot.begin_check();
+                self.node = Node::Asked;
+            }
+            Turn::Held(events) => {
+                assert!(word.mode().one_shot && !events.is_empty());
+                self.hand_out();
+                if way == 1 {
+                    self.node = Node::Rests;
+                }
+            }
+            Turn::Cloned(events) => {
+                assert!(!word.mode().one_shot && !events.is_empty());
+                self.node = Node::Cloning;
+            }
+        }
+    }
+
+    fn hand_out(&mut self) {
+        assert!(self.enabled && !self.removing && !self.closed, "there is no packet");
+        self.enabled = false;
+        self.node = Node::Held;
+    }
+
+    fn answer(&mut self, bytes: &mut Reader<'_>) {
+        let answer = Answer { is_own_end: bytes.choice(), ..facts(bytes).into() };
+        match self.slot.check(answer) {
+            Checked::Nothing => {
+                assert!(self.enabled, "the owner has something to do");
+                self.node = Node::Rests;
+            }
+            Checked::Hot => self.node = Node::Queued,
+            Checked::Again => self.slot.begin_check(),
+        }
+    }
+
+    fn clone_key(&mut self, bytes: &mut Reader<'_>) {
+        let unreported = bytes.one_of(&[Events::NONE, Events::NONE, Events::IN]);
+        let next = self.slot.cloned(unreported);
+        if self.removing || self.closed {
+            assert_eq!(next, Next::Queue);
+        } else if !self.enabled {
+            assert_eq!(next, Next::Nothing);
+        }
+        self.node = Node::Rests;
+        self.follow(next);
+    }
+
+    fn give_back(&mut self, bytes: &mut Reader<'_>) {
+        let mode = Some(mode(bytes)).filter(|_| bytes.choice());
+        let drained = drained(bytes);
+        match bytes.byte() % 4 {
+            // The token is dropped.
+            0 => return self.free(),
+            1 if self.slot.rearm(mode, drained, self.harvest) => {
+                assert!(!self.removing && !self.closed);
+                self.enabled = true;
+                self.node = Node::Rests;
+                return;
+            }
+            _ => {}
+        }
+        let next = self.slot.put_back(mode, drained, self.harvest);
+        if self.closed {
+            assert_eq!(next, Next::Gone);
+            return self.free();
+        }
+        self.node = Node::Rests;
+        if self.collected {
+            assert_eq!(next, Next::Collect);
+        } else if self.removing {
+            assert_eq!(next, Next::Queue);
+            self.follow(next);
+        } else {
+            self.enabled = mode.is_some();
+            assert!(self.enabled || next == Next::Nothing, "it is parked");
+            self.follow(next);
+        }
+    }
+
+    // ---- what always holds ----
+
+    /// The model and the dump of the word say the same, and the rules of the table of bits hold.
+    fn check(&self) {
+        let word = self.slot.word();
+        let dump = format!("{word:?}");
+        let says = |name: &str| dump.split(' ').any(|it| it == name);
+        assert_eq!(word.generation(), self.generation, "{self:?}");
+        assert_eq!(word.is_live(), self.node != Node::Free, "{self:?}");
+        let is_queued = matches!(self.node, Node::Queued | Node::Asked | Node::Cloning);
+        assert_eq!(says("queued"), is_queued, "{dump}, {self:?}");
+        assert_eq!(says("held"), self.node == Node::Held, "{dump}, {self:?}");
+        assert_eq!(says("enabled"), self.enabled, "{dump}, {self:?}");
+        assert_eq!(says("removing"), self.removing, "{dump}, {self:?}");
+        assert_eq!(says("closed"), self.closed, "{dump}, {self:?}");
+        assert_eq!(says("collected"), self.collected, "{dump}, {self:?}");
+        let is_open = says("pending") || says("unchecked");
+        assert!(!(self.enabled && (self.removing || self.closed)), "{dump}");
+        assert!(!(says("held") && (says("queued") || is_open)), "{dump}");
+        assert!(!(self.enabled && !is_queued && is_open), "{dump}");
+        assert!(!(self.closed && self.removing), "{dump}");
+        assert!(self.removing || !self.collected, "{dump}");
+    }
+}
