@@ -943,6 +943,27 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_
 }
 
 #[test]
+fn a_thread_that_sleeps_after_the_port_was_left_to_it_is_found_a_tick_after_it_came_back() {
+    let mut rig = rig(3, 3, SHORT);
+    take_one(&mut rig, 2);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    rig.take_packet(0);
+    rig.pass(600 * MICROSECOND);
+    rig.edge(1);
+    rig.run_wait(0);
+    rig.take_packet(0);
+    rig.nod(0, true);
+    rig.pass(400 * MICROSECOND);
+    rig.pass(599 * MICROSECOND);
+    assert_eq!(rig.status(0), Status::Running);
+    rig.pass(MICROSECOND);
+    assert_eq!(rig.status(0), Status::FoundAsleep);
+}
+
+#[test]
 fn a_watch_ends_when_a_tick_has_brought_nothing() {
     let mut rig = rig(2, 2, SHORT);
     rig.run_wait(0);

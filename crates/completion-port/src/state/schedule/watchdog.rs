@@ -176,7 +176,7 @@ impl Schedule {
     /// What follows from a look: when the next one is, and whether the port is left to the threads that run.
     fn end_look(&mut self, now: Moment, is_first: bool, scene: &mut impl Scene) -> Option<Action> {
         let tick = self.until_next_look(now);
-        let due = now + if is_first { tick.min(SOON) } else { tick };
+        let mut due = now + if is_first { tick.min(SOON) } else { tick };
         // A thread that came out of the kernel's wait not long ago, and runs, is left to come back for it. If
         // that is nearly a tick ago it is not worth another look.
         let runs = self.seats.running() > 0;
@@ -192,7 +192,11 @@ impl Schedule {
         // A watchdog in the kernel's wait takes what it finds there itself.
         let polls = self.seats.watching().is_some_and(|watching| self.seats.is_polling(watching));
         self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
-        let due = polled.map_or(due, |polled| due.min(polled + tick));
+        if let Some(polled) = polled {
+            due = due.min(polled + tick);
+            // A thread that has not come back by then is asked about, as after a whole tick.
+            self.watchdog.last_query = self.watchdog.last_query.min(polled);
+        }
         self.watchdog.due = Some(self.no_later_than_overdue(due));
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
         if self.seats.has_room() {
