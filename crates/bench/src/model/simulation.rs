@@ -81,8 +81,8 @@ enum Step {
     Dozed,
     /// Queues what it found; it may have slept for that, and been woken by another thread.
     Harvested { set: usize, slept: bool, woken: bool },
-    /// Sleeps until then, or until it is woken; a nap may be made longer.
-    Park { until: u64, naps: bool },
+    /// Sleeps until then, or until it is woken.
+    Park { until: u64 },
     /// Wakes another thread, and goes off to its packets.
     Notify(Wake),
     /// Turns to the next of its packets.
@@ -93,7 +93,6 @@ enum Step {
 enum Sleep {
     Awake,
     Parked,
-    Naps,
     InKernel,
     /// Woken, and not there yet.
     Woken,
@@ -384,12 +383,11 @@ impl Simulation {
             Step::Dozed => self.dozed(thread),
             Step::Harvest { set, until } => self.harvest(thread, set, until),
             Step::Harvested { set, slept, woken } => self.harvested(thread, set, slept, woken),
-            Step::Park { until, naps } => {
+            Step::Park { until } => {
                 if std::mem::take(&mut self.threads[thread].token) {
                     self.turn_to(thread, Step::Resume, self.now);
                 } else {
-                    let sleep = if naps { Sleep::Naps } else { Sleep::Parked };
-                    self.fall_asleep(thread, sleep, Step::Resume, until);
+                    self.fall_asleep(thread, Sleep::Parked, Step::Resume, until);
                 }
             }
             Step::Notify(wake) => {

@@ -163,7 +163,7 @@ impl Engine {
         }
         if in_vain {
             // What is there is being harvested, and is found again until that is done.
-            state = self.sleep(state, seat, |thread| thread.park(Some(MOMENT)));
+            state = self.sleep(state, seat, Some(MOMENT));
         }
         state
     }
@@ -209,11 +209,7 @@ impl Engine {
     #[inline(always)]
     fn note_poll(&self, state: &mut State, seat: &Seat) {
         let State { schedule, stock } = state;
-        if let Some((watchdog, late)) = schedule.polled(seat.number, &self.stage(stock, seat))
-            && let Some(member) = &stock.members[watchdog]
-        {
-            member.thread.postpone(late);
-        }
+        schedule.polled(seat.number, &self.stage(stock, seat));
     }
 
     /// A wake has brought the thread of `seat` out of the kernel's wait.

@@ -1,6 +1,7 @@
 //! How a thread sleeps, and how others are woken.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, State, Stock};
@@ -26,19 +27,19 @@ impl Stock {
 }
 
 impl Engine {
-    /// Sleeps without the lock, `how` it is told, until another thread wakes the one of `seat`, which calls
-    /// this, or the time for it is over, or for no reason.
+    /// Sleeps without the lock until another thread wakes the one of `seat`, which calls this, or `timeout` is
+    /// over (`None`: no limit), or for no reason.
     #[inline(never)]
     pub(super) fn sleep<'e>(
         &'e self,
         state: MutexGuard<'e, State>,
         seat: &Seat,
-        how: impl FnOnce(&dyn Thread),
+        timeout: Option<Duration>,
     ) -> MutexGuard<'e, State> {
         let member = state.stock.members[seat.number].as_ref().expect("a thread that waits sits");
         let thread = Arc::clone(&member.thread);
         drop(state);
-        how(&*thread);
+        thread.park(timeout);
         self.lock()
     }
 

@@ -54,10 +54,7 @@ impl Engine {
                 }
                 Action::Query(query) => self.query(state, query),
                 Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
-                Action::Park(timeout) => self.sleep(state, seat, |thread| thread.park(timeout)),
-                Action::Nap { until, last } => {
-                    self.sleep(state, seat, |thread| thread.nap(until, last))
-                }
+                Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
         }
     }

@@ -13,8 +13,6 @@ pub(crate) struct Moment(u64);
 impl Moment {
     /// The fixed moment. No clock shows an earlier one.
     pub(crate) const ZERO: Self = Self(0);
-    /// The last moment that a clock can show.
-    pub(crate) const LAST: Self = Self(u64::MAX);
 
     /// So many nanoseconds after the fixed moment.
     #[inline]
@@ -82,6 +80,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     const SOME: Moment = Moment::from_nanoseconds(5_000_000_000);
+    const LAST: Moment = Moment(u64::MAX);
 
     #[test]
     fn a_span_leads_from_one_moment_to_the_other() {
@@ -98,13 +97,13 @@ mod tests {
 
     #[test]
     fn nothing_leads_beyond_the_first_and_the_last_moment() {
-        assert_eq!(SOME + Duration::MAX, Moment::LAST);
-        assert_eq!(Moment::LAST + SECOND, Moment::LAST);
+        assert_eq!(SOME + Duration::MAX, LAST);
+        assert_eq!(LAST + SECOND, LAST);
         assert_eq!(SOME - Duration::MAX, Moment::ZERO);
         assert_eq!(Moment::ZERO - SECOND, Moment::ZERO);
-        assert_eq!(Moment::LAST.checked_add(SECOND), None);
+        assert_eq!(LAST.checked_add(SECOND), None);
         assert_eq!(SOME.checked_add(Duration::MAX), None);
-        let rest = Moment::LAST.since(SOME);
-        assert_eq!(SOME.checked_add(rest), Some(Moment::LAST));
+        let rest = LAST.since(SOME);
+        assert_eq!(SOME.checked_add(rest), Some(LAST));
     }
 }

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::state::facts::Presence;
-use crate::state::moment::Moment;
 
 /// One thread that waits on a port now and then. Other threads call it as well, unless an item says that
 /// only the thread itself does.
@@ -13,17 +12,7 @@ pub(crate) trait Thread: Send + Sync {
     /// limit). May also return before, for no reason. Only the thread itself calls it.
     fn park(&self, timeout: Option<Duration>);
 
-    /// Sleeps likewise until the host's clock shows `until`. Other threads may move `until` by
-    /// [`Thread::postpone`], but not beyond `last` (`None`: without a limit). Only the thread itself calls
-    /// it.
-    fn nap(&self, until: Moment, last: Option<Moment>);
-
-    /// Moves the end of the thread's present nap to `until`, but not beyond its `last`. Has no effect if the
-    /// thread is not in a nap or is being unparked. A system that has no means for it does nothing: a nap
-    /// may always end early.
-    fn postpone(&self, until: Moment);
-
-    /// Ends the thread's present `park` or `nap`, or its next one.
+    /// Ends the thread's present `park`, or its next one.
     fn unpark(&self);
 
     /// Gets hold of what [`Thread::asleep`] needs (a descriptor, for instance), while the system still gives

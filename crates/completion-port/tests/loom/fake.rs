@@ -93,12 +93,6 @@ impl Thread for LoomThread {
         }
         *token = false;
     }
-    fn nap(&self, until: Moment, last: Option<Moment>) {
-        let until = last.map_or(until, |last| until.min(last));
-        self.park(Some(until.since(self.fake.time())));
-    }
-    /// Who naps here comes back early.
-    fn postpone(&self, _: Moment) {}
     fn unpark(&self) {
         *self.token.lock().unwrap() = true;
         self.given.notify_one();

@@ -28,7 +28,7 @@ impl Simulation {
             return if self.release_sleeper() { costs.wake_kernel } else { costs.tell };
         }
         let it = &mut self.threads[wake.seat];
-        if matches!(it.sleep, Sleep::Parked | Sleep::Naps) {
+        if it.sleep == Sleep::Parked {
             self.wake(wake.seat);
             return costs.wake;
         }

@@ -7,9 +7,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{
-    AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Sleep, Step, Thread, Waiting,
-};
+use super::{AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Step, Thread, Waiting};
 use crate::model::facts::Presence;
 use crate::model::moment::Moment;
 use crate::model::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
@@ -226,8 +224,7 @@ impl Simulation {
                 }
                 Action::Poll(timeout) if self.setup.sets > 1 => Step::Doze { until: end(timeout) },
                 Action::Poll(timeout) => Step::Harvest { set: 0, until: end(timeout) },
-                Action::Park(timeout) => Step::Park { until: end(timeout), naps: false },
-                Action::Nap { until, .. } => Step::Park { until: until.nanoseconds(), naps: true },
+                Action::Park(timeout) => Step::Park { until: end(timeout) },
             };
         };
         self.release(thread, begin, step);
@@ -261,19 +258,12 @@ impl Simulation {
     /// The thread, which has the lock since `begin`, knows what the kernel has to report; it may have
     /// `slept` for that.
     fn polled(&mut self, thread: usize, begin: u64, slept: bool) {
-        let put_off = self.decide(thread, begin, |schedule, _, stage| {
+        self.decide(thread, begin, |schedule, _, stage| {
             if slept {
                 schedule.end_polling(thread);
             }
-            schedule.polled(thread, stage)
+            schedule.polled(thread, stage);
         });
-        if let Some((watchdog, late)) = put_off
-            && self.threads[watchdog].sleep == Sleep::Naps
-        {
-            self.spent.set(self.spent.get() + self.setup.costs.tell);
-            let step = self.threads[watchdog].step;
-            self.fall_asleep(watchdog, Sleep::Naps, step, late.nanoseconds());
-        }
     }
 
     /// The thread has slept in the set that watches the others.
@@ -285,7 +275,7 @@ impl Simulation {
             Some(set) => self.release(thread, begin, Step::Harvest { set, until: AT_ONCE }),
             // What is there is being harvested, and is found again until that is done.
             None if found => {
-                self.release(thread, begin, Step::Park { until: begin + MOMENT, naps: false });
+                self.release(thread, begin, Step::Park { until: begin + MOMENT });
             }
             None => self.go_on(thread, begin),
         }

@@ -126,9 +126,6 @@ pub(crate) enum Action {
     Poll(Option<Duration>),
     /// It sleeps until another thread wakes it, for at most so long.
     Park(Option<Duration>),
-    /// It sleeps until another thread wakes it, or until a time that other threads may put off, but not
-    /// beyond `last`.
-    Nap { until: Moment, last: Option<Moment> },
 }
 
 /// Another thread to be woken once the lock is given up.
@@ -559,33 +556,29 @@ impl Schedule {
                 self.seats.run(me);
                 return Action::Return(Waited::TimedOut, self.depart(scene));
             }
-            let mut due = None;
+            let mut timeout = left;
             if watches {
                 if self.watchdog.is_due(now) {
                     turn.rests = false;
                     self.begin_look(turn, now, queries, scene);
                     continue;
                 }
-                due = Some(self.next_look(now, scene));
+                let look = self.next_look(now, scene).since(now);
+                timeout = Some(left.map_or(look, |left| left.min(look)));
             }
             self.seats.rest(me);
             self.crew.rest(me);
             if can_poll && !leaves {
-                let mut timeout = left;
-                if let Some(due) = due {
+                if watches {
                     // What it finds there it takes itself.
                     self.watchdog.defers = false;
-                    timeout = Some(timeout.unwrap_or(Duration::MAX).min(due.since(now)));
                 }
                 self.asked = self.asked.wrapping_add(1);
                 self.seats.begin_polling(me);
                 return Action::Poll(timeout);
             }
             turn.rests = false;
-            return match due {
-                None => Action::Park(left),
-                Some(until) => Action::Nap { until, last: turn.deadline },
-            };
+            return Action::Park(timeout);
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Watchdog {
     seen: Vec<u32>,
     /// When the watchdog looks next; `None` if it has not begun.
     due: Option<Moment>,
-    /// The watch was put off, or began with what another thread had seen before: `seen` is older than it.
+    /// The watch began with what another thread had seen before: `seen` is older than it.
     is_outdated: bool,
     /// When a thread last looked, and when it also asked the system about threads that do not move.
     last_look: Moment,
@@ -116,8 +116,8 @@ impl Schedule {
         if asks {
             watchdog.last_query = now;
         }
-        // The first look of a watch, or the first one after it was put off: most of those that are stuck
-        // have moved since they were seen. The second look tells, and asks about them.
+        // The first look of a watch: most of those that are stuck have moved since they were seen. The second
+        // look tells, and asks about them.
         let is_first = std::mem::take(&mut watchdog.is_outdated) && watchdog.is_due(now);
         if is_first {
             watchdog.last_query = watchdog.last_query.min(now + SOON - TICK);
@@ -210,51 +210,16 @@ impl Schedule {
         self.may_ask(scene).then(|| self.ask(true, false))
     }
 
-    /// The thread of `me` comes from the kernel's wait, or has asked without waiting, and knows of every set;
-    /// what it has found is not queued yet. A watchdog need not look for what there is no need to look at:
-    /// which one may sleep on, and until when.
+    /// The thread of `me` comes from the kernel's wait, or has asked without waiting, and knows of every set.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(crate) fn polled(
-        &mut self,
-        me: SeatNumber,
-        scene: &impl Scene,
-    ) -> Option<(SeatNumber, Moment)> {
-        let watching = self.seats.watching().filter(|watching| *watching != me)?;
-        self.polled_for(watching, scene)
-    }
-
-    #[inline(never)]
-    fn polled_for(
-        &mut self,
-        watching: SeatNumber,
-        scene: &impl Scene,
-    ) -> Option<(SeatNumber, Moment)> {
-        let now = scene.now();
-        self.watchdog.last_poll = Some(now);
-        let tick = self.until_next_look(now);
-        let late = now + tick;
-        let is_worth_it = self.watchdog.due.is_some_and(|due| due + tick / 2 <= late);
-        (is_worth_it && self.puts_off(watching, late, scene)).then_some((watching, late))
-    }
-
-    /// The watchdog need not look before `due`, if the calling thread, which has come to wait, is the only
-    /// one that there is to look after, and nothing has been left undone.
-    fn puts_off(&mut self, watching: SeatNumber, due: Moment, scene: &impl Scene) -> bool {
-        let others = self.seats.running() + self.seats.presumed_blocked() + self.loads;
-        if others > 0
-            || self.seats.is_polling(watching)
-            || scene.unchecked() > 0
-            || self.is_overdue(scene)
-        {
-            return false;
+    pub(crate) fn polled(&mut self, me: SeatNumber, scene: &impl Scene) {
+        if self.seats.watching().is_some_and(|watching| watching != me) {
+            self.watchdog.last_poll = Some(scene.now());
         }
-        self.watchdog.due = Some(due);
-        self.watchdog.is_outdated = true;
-        true
     }
 
-    /// Whether something is queued that was so the last time that this was asked.
+    /// Whether something is queued that was so at the last look.
     fn is_overdue(&mut self, scene: &impl Scene) -> bool {
         let queued = self.handed + scene.ready() as u64;
         self.handed < std::mem::replace(&mut self.watchdog.queued, queued)

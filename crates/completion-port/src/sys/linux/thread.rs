@@ -9,10 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::blocked::Switches;
-use super::clock::{self, Timer};
+use super::clock;
 use super::process::Process;
 use crate::state::facts::Presence;
-use crate::state::moment::Moment;
 use crate::sys::thread::Thread;
 
 /// The calling thread.
@@ -21,24 +20,15 @@ use crate::sys::thread::Thread;
 /// `unpark` would be swallowed here.
 pub(super) struct Current {
     id: libc::c_long,
-    state: Mutex<State>,
+    /// Whether the next `park` returns at once.
+    token: Mutex<bool>,
     given: Condvar,
-    /// What the thread naps by, made for its first nap: a thread that never watches has none.
-    timer: OnceLock<Timer>,
     /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor left when
     /// somebody looks; only then if there was none before.
     stat: OnceLock<Arc<File>>,
     process: Process,
     /// The scheduler's records, once somebody wants them.
     switches: OnceLock<Switches>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Whether the next `park` or `nap` returns at once.
-    token: bool,
-    /// In a nap, which can be postponed until then.
-    nap: Option<Moment>,
 }
 
 impl Current {
@@ -48,25 +38,16 @@ impl Current {
         let id = unsafe { libc::syscall(libc::SYS_gettid) };
         Self {
             id,
-            state: Mutex::default(),
+            token: Mutex::default(),
             given: Condvar::new(),
-            timer: OnceLock::new(),
             stat: OnceLock::new(),
             process,
             switches: OnceLock::new(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn timer(&self) -> Option<&Timer> {
-        if self.timer.get().is_none() {
-            // Only the thread itself makes one.
-            let _ = self.timer.set(Timer::new()?);
-        }
-        self.timer.get()
+    fn token(&self) -> MutexGuard<'_, bool> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,57 +63,23 @@ fn stat_of(thread: libc::c_long) -> io::Result<Arc<File>> {
 
 impl Thread for Current {
     fn park(&self, timeout: Option<Duration>) {
-        let mut state = self.state();
-        if !state.token {
+        let mut token = self.token();
+        if !*token {
             // Waking for no reason is allowed: the caller looks again.
-            state = match timeout {
-                None => self.given.wait(state).unwrap_or_else(PoisonError::into_inner),
+            token = match timeout {
+                None => self.given.wait(token).unwrap_or_else(PoisonError::into_inner),
                 Some(timeout) => {
-                    let woken = self.given.wait_timeout(state, timeout);
+                    let woken = self.given.wait_timeout(token, timeout);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        state.token = false;
-    }
-
-    fn nap(&self, until: Moment, last: Option<Moment>) {
-        let last = last.unwrap_or(Moment::LAST);
-        let until = until.min(last);
-        let mut state = self.state();
-        // Under the lock, as every other change of the timer: none is lost.
-        let Some(timer) = self.timer().filter(|timer| timer.set(until)) else {
-            drop(state);
-            return self.park(Some(until.since(clock::now())));
-        };
-        if !state.token {
-            state.nap = Some(last);
-            drop(state);
-            timer.wait();
-            state = self.state();
-            state.nap = None;
-        }
-        state.token = false;
-    }
-
-    fn postpone(&self, until: Moment) {
-        let state = self.state();
-        if let (State { token: false, nap: Some(last) }, Some(timer)) = (&*state, self.timer.get())
-        {
-            timer.set(until.min(*last));
-        }
+        *token = false;
     }
 
     fn unpark(&self) {
-        let mut state = self.state();
-        state.token = true;
-        match (state.nap, self.timer.get()) {
-            (Some(_), Some(timer)) => {
-                // Not refused: it was not when the nap began.
-                timer.set(Moment::ZERO);
-            }
-            _ => self.given.notify_one(),
-        }
+        *self.token() = true;
+        self.given.notify_one();
     }
 
     fn prepare(&self) {
@@ -196,110 +143,14 @@ fn state_of(line: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-    use std::sync::mpsc;
-    use std::thread;
-
-    use super::super::clock::now;
     use super::*;
 
-    /// Lets a thread nap, and returns how long it did.
-    fn nap(
-        until: Duration,
-        last: Option<Duration>,
-        meanwhile: impl FnOnce(&Current, Moment),
-    ) -> Duration {
-        let begun = now();
-        let (say, heard) = mpsc::channel();
-        thread::scope(|scope| {
-            let napping = scope.spawn(move || {
-                let current = Arc::new(Current::new(Process::current()));
-                say.send(Arc::clone(&current)).unwrap();
-                current.nap(begun + until, last.map(|last| begun + last));
-                now().since(begun)
-            });
-            let current = heard.recv().unwrap();
-            while current.state().nap.is_none() && !napping.is_finished() {
-                thread::yield_now();
-            }
-            meanwhile(&current, begun);
-            napping.join().unwrap()
-        })
-    }
-
-    const SOON: Duration = Duration::from_millis(20);
-    const LATER: Duration = Duration::from_millis(60);
-    const NEVER: Duration = Duration::from_secs(1000);
-
     #[test]
-    fn a_nap_ends_when_it_was_to() {
-        assert!(nap(SOON, None, |_, _| {}) >= SOON);
-        assert!(nap(NEVER, Some(SOON), |_, _| {}) >= SOON);
-    }
-
-    #[test]
-    fn a_nap_that_is_postponed_lasts_longer() {
-        let mut in_time = false;
-        while !in_time {
-            let napped = nap(SOON, None, |current, begun| {
-                current.postpone(begun + LATER);
-                in_time = now() < begun + SOON;
-            });
-            assert!(!in_time || napped >= LATER);
-        }
-    }
-
-    #[test]
-    fn a_nap_is_not_postponed_beyond_its_last_moment() {
-        let napped = nap(SOON, Some(LATER), |current, begun| current.postpone(begun + NEVER));
-        assert!((SOON..NEVER).contains(&napped));
-    }
-
-    #[test]
-    fn a_napping_thread_is_unparked_and_nothing_postpones_that() {
-        let unparked = |current: &Current, begun| {
-            current.unpark();
-            current.postpone(begun + NEVER);
-        };
-        assert!(nap(NEVER, None, unparked) < NEVER);
-    }
-
-    #[test]
-    fn who_was_unparked_does_not_nap() {
+    fn an_unpark_ends_the_next_park() {
         let current = Current::new(Process::current());
         current.unpark();
-        current.nap(now() + NEVER, None);
-        assert!(!current.state().token, "once");
-    }
-
-    /// Whoever unparks is heard, whatever others do to the nap meanwhile.
-    #[test]
-    fn no_unpark_is_lost_among_naps_that_are_postponed() {
-        const TIMES: u32 = 2_000;
-        let current = Current::new(Process::current());
-        let (woken, over) = (AtomicU32::new(0), AtomicBool::new(false));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while woken.load(SeqCst) < TIMES {
-                    current.nap(now() + NEVER, None);
-                    // More often than it was unparked would be allowed, but not seldom.
-                    woken.fetch_add(1, SeqCst);
-                }
-                over.store(true, SeqCst);
-            });
-            scope.spawn(|| {
-                while !over.load(SeqCst) {
-                    current.postpone(now() + NEVER);
-                }
-            });
-            while !over.load(SeqCst) {
-                let before = woken.load(SeqCst);
-                current.unpark();
-                while woken.load(SeqCst) == before && !over.load(SeqCst) {
-                    std::hint::spin_loop();
-                }
-            }
-        });
+        current.park(None);
+        assert!(!*current.token());
     }
 
     #[test]

@@ -49,8 +49,6 @@ pub struct Calls {
     pub now: u64,
     /// Threads that parked.
     pub park: u64,
-    /// Ends of a parked thread's sleep that were moved.
-    pub postpone: u64,
     /// Threads that were to be unparked.
     pub unpark: u64,
     /// Questions whether a thread sleeps.
@@ -76,7 +74,6 @@ impl Calls {
             + self.kind
             + self.rebuild
             + self.park
-            + self.postpone
             + self.unpark
             + self.asleep
     }
@@ -103,7 +100,6 @@ impl Sub for Calls {
             rebuild: self.rebuild - earlier.rebuild,
             now: self.now - earlier.now,
             park: self.park - earlier.park,
-            postpone: self.postpone - earlier.postpone,
             unpark: self.unpark - earlier.unpark,
             asleep: self.asleep - earlier.asleep,
         }

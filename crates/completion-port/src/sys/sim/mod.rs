@@ -243,9 +243,7 @@ impl State {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
             Cause::Harvest(set) => !self.sets.get(set).is_some_and(Set::is_idle),
-            Cause::Park(token) | Cause::Nap(token, _) => {
-                token.load(std::sync::atomic::Ordering::Relaxed)
-            }
+            Cause::Park(token) => token.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
     }
@@ -256,7 +254,7 @@ impl State {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
             Cause::Harvest(set) => Some(set),
-            Cause::Park(_) | Cause::Nap(..) => None,
+            Cause::Park(_) => None,
         };
         let Some(set) = self.sleepers.get(&number).and_then(set_of) else { return true };
         self.sleepers.range(number + 1..).all(|(_, later)| set_of(later) != Some(set))

@@ -178,8 +178,6 @@ pub(super) enum Cause {
     Harvest(u64),
     /// The token of this parked thread.
     Park(Arc<AtomicBool>),
-    /// The same; its time may be moved, but not beyond this.
-    Nap(Arc<AtomicBool>, Option<Moment>),
 }
 
 /// The back end of one port on a simulated kernel.
@@ -479,25 +477,6 @@ impl Thread for SimulatedThread {
         self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.token)), |_| {
             self.token.swap(false, Relaxed)
         });
-    }
-
-    fn nap(&self, until: Moment, last: Option<Moment>) {
-        let mut state = self.kernel.lock();
-        state.calls.park += 1;
-        let until = last.map_or(until, |last| until.min(last));
-        let cause = Cause::Nap(Arc::clone(&self.token), last);
-        self.kernel.sleep(state, Some(until), cause, |_| self.token.swap(false, Relaxed));
-    }
-
-    fn postpone(&self, until: Moment) {
-        let mut state = self.kernel.lock();
-        state.calls.postpone += 1;
-        for sleeper in state.sleepers.values_mut().filter(|it| it.thread == self.thread) {
-            if let Cause::Nap(_, last) = sleeper.cause {
-                sleeper.until = Some(last.map_or(until, |last| until.min(last)));
-            }
-        }
-        self.kernel.publish(state);
     }
 
     fn unpark(&self) {

@@ -55,12 +55,11 @@ pub(super) enum Does {
     Answers(Wait, Query, u32, bool),
     Polls(Wait, Option<Moment>),
     Parks(Wait, Option<Moment>),
-    Naps(Wait, Moment, Option<Moment>),
 }
 
 impl Does {
     pub(super) fn sleeps(&self) -> bool {
-        matches!(self, Self::Polls(..) | Self::Parks(..) | Self::Naps(..))
+        matches!(self, Self::Polls(..) | Self::Parks(..))
     }
 
     pub(super) fn waits(&self) -> bool {
@@ -71,7 +70,6 @@ impl Does {
     pub(super) fn until(&self) -> Option<Moment> {
         match self {
             Self::Polls(_, until) | Self::Parks(_, until) => *until,
-            Self::Naps(_, until, last) => Some(last.map_or(*until, |last| last.min(*until))),
             _ => None,
         }
     }
@@ -400,14 +398,7 @@ impl Rig {
                 if slept {
                     self.schedule.end_polling(seat);
                 }
-                if let Some((watchdog, late)) = self.schedule.polled(seat, &self.port) {
-                    let thread = &mut self.port.threads[watchdog];
-                    if let Does::Naps(_, until, _) = &mut thread.does
-                        && !thread.token
-                    {
-                        *until = late;
-                    }
-                }
+                self.schedule.polled(seat, &self.port);
                 self.port.queue.extend(edges);
                 self.port.own = Some(seat);
                 if woken && self.schedule.woken(seat, &mut self.port) {
@@ -435,14 +426,14 @@ impl Rig {
                 let harvest = self.harvest(&mut wait, true);
                 Does::Returns(wait, harvest, Vec::new())
             }
-            it @ (Does::Parks(..) | Does::Naps(..)) => {
-                let is_over = it.until().is_some_and(|until| until <= self.port.now);
+            Does::Parks(wait, until) => {
+                let is_over = until.is_some_and(|until| until <= self.port.now);
                 let thread = &mut self.port.threads[seat];
                 if !mem::take(&mut thread.token) && !is_over {
-                    thread.does = it;
+                    thread.does = Does::Parks(wait, until);
                     return false;
                 }
-                awake(it)
+                Does::Looks(wait)
             }
         };
         self.port.threads[seat].does = does;
@@ -461,15 +452,16 @@ impl Rig {
     /// The thread of `seat` is not woken, and comes out of its sleep all the same.
     pub(super) fn stir(&mut self, seat: SeatNumber) {
         let thread = &mut self.port.threads[seat];
-        if matches!(thread.does, Does::Parks(..) | Does::Naps(..)) {
-            thread.token = false;
-            thread.does = awake(mem::replace(&mut thread.does, Does::Gone));
-            // The token of a wake that is under way is one more.
-            if self.schedule.seats.is_awaited(seat) {
-                self.notices.retain(|notice| *notice != Notice::Thread(seat));
-            }
-            self.check();
+        match mem::replace(&mut thread.does, Does::Gone) {
+            Does::Parks(wait, _) => thread.does = Does::Looks(wait),
+            does => return thread.does = does,
         }
+        thread.token = false;
+        // The token of a wake that is under way is one more.
+        if self.schedule.seats.is_awaited(seat) {
+            self.notices.retain(|notice| *notice != Notice::Thread(seat));
+        }
+        self.check();
     }
 
     fn look(&mut self, seat: SeatNumber, mut wait: Wait) -> Does {
@@ -504,7 +496,6 @@ impl Rig {
                 let until = timeout.map(|timeout| self.port.now + timeout);
                 Does::Parks(wait, until)
             }
-            Action::Nap { until, last } => Does::Naps(wait, until, last),
         }
     }
 
@@ -804,9 +795,7 @@ impl Rig {
         match &thread.does {
             Does::Gone | Does::Out => false,
             Does::Polls(..) => self.is_kernel_woken(),
-            Does::Parks(..) | Does::Naps(..) => {
-                thread.token || self.notices.contains(&Notice::Thread(seat))
-            }
+            Does::Parks(..) => thread.token || self.notices.contains(&Notice::Thread(seat)),
             _ => true,
         }
     }
@@ -932,13 +921,5 @@ impl Rig {
         let until =
             self.port.threads[watchdog].does.until().expect("the watchdog sleeps for a time");
         assert!(until <= self.port.now + TICK, "the watchdog sleeps too long: {self:#?}");
-    }
-}
-
-/// A parked thread is awake.
-fn awake(does: Does) -> Does {
-    match does {
-        Does::Parks(wait, _) | Does::Naps(wait, _, _) => Does::Looks(wait),
-        it => unreachable!("{it:?}"),
     }
 }
