@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use super::check::until;
+use super::answer::until;
 use super::seat::Seat;
 use super::{Engine, State, Stock, token, token_parts};
 use crate::state::facts::{Edge, Probe};

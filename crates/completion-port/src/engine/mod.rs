@@ -6,6 +6,7 @@
 //! the slots' words is under one lock, which is never held while user code runs, while a thread
 //! sleeps, or while the kernel is asked about more than what holds at this moment.
 
+mod answer;
 mod check;
 mod dispatch;
 mod end;
