@@ -90,7 +90,7 @@ fn bits_of(events: Events) -> u32 {
 
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
-        let port = Port::<Key>::builder().concurrency(concurrency).build().map_err(code_of)?;
+        let port = Port::builder().concurrency(concurrency).build().map_err(code_of)?;
         Ok(Self { name, is_closed: AtomicBool::new(false), port })
     }
 

@@ -175,7 +175,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::{Batch, Port};
     ///
-    /// let port = Port::<(), u32>::new()?;
+    /// let port: Port<(), u32> = Port::builder().build()?;
     /// let mut batch = Batch::new();
     /// assert!(!port.has_packets(&mut batch)?);
     /// port.post(1)?;

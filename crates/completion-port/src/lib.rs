@@ -42,7 +42,7 @@
 //! }
 //! struct Shutdown;
 //!
-//! let port = Port::<Peer, Shutdown>::new()?;
+//! let port: Port<Peer, Shutdown> = Port::builder().build()?;
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let address = listener.local_addr()?;
 //! listener.set_nonblocking(true)?;

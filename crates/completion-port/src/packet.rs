@@ -374,7 +374,7 @@ impl<K> fmt::Debug for Notified<K> {
 /// ```
 /// use completion_port::{Batch, Packet, Port};
 ///
-/// let port = Port::<(), u32>::new()?;
+/// let port: Port<(), u32> = Port::builder().build()?;
 /// (1..=3).try_for_each(|number| port.post(number))?;
 /// let mut batch = Batch::new();
 /// let first = port.wait(&mut batch, None)?.next(); // the other two go back

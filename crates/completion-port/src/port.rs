@@ -27,8 +27,8 @@ use crate::sys::backend::Backend;
 /// state of registered sockets and by posted messages.
 ///
 /// `K` is the type of the keys, which stand for the registered descriptors, `M` that of the
-/// messages. The port owns both while they are with it, and drops what it still has when it is
-/// dropped itself.
+/// messages: `()`, unless said. The port owns both while they are with it, and drops what it still
+/// has when it is dropped itself.
 ///
 /// # Threads
 ///
@@ -53,7 +53,7 @@ use crate::sys::backend::Backend;
 /// use std::io::Write;
 /// use std::os::unix::net::UnixStream;
 ///
-/// let port = Port::<UnixStream, &str>::new()?;
+/// let port: Port<UnixStream, &str> = Port::builder().build()?;
 /// let (mut near, far) = UnixStream::pair()?;
 /// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
 /// port.post("hello")?;
@@ -72,7 +72,7 @@ use crate::sys::backend::Backend;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Port<K, M = usize> {
+pub struct Port<K, M = ()> {
     store: Store<K>,
     messages: Cells<M>,
 }
@@ -112,13 +112,24 @@ impl Drop for Hold {
     }
 }
 
-/// Settings of a port that is to be made.
+/// Settings of a port that is to be made; [`Port::builder`] begins with the usual ones.
+///
+/// The settings know nothing of the port's types. [`PortBuilder::build`] takes those from how the
+/// port is used, or from what is written at the `let`.
+///
+/// # Examples
 ///
 /// ```
-/// use completion_port::Port;
-/// let port = Port::<u32>::builder().concurrency(4).build::<u32, ()>()?;
+/// use completion_port::{Interest, OneShot, Port, Registration};
+/// use std::net::UdpSocket;
+///
+/// // Here the keys are sockets and the messages numbers: the two calls below say so.
+/// let port = Port::builder().concurrency(4).build()?;
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// port.register(Registration::owned(socket, Interest::IN, OneShot::Level))?;
+/// port.post(7_u32)?;
 /// assert_eq!(port.concurrency(), 4);
-/// # Ok::<(), completion_port::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -134,11 +145,6 @@ fn processors() -> usize {
 }
 
 impl PortBuilder {
-    /// The usual settings: as many threads may run as there are processors.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// How many threads may run with packets at once; 0 means the number of processors that the
     /// process may use ([`std::thread::available_parallelism`]).
     pub fn concurrency(mut self, threads: usize) -> Self {
@@ -207,21 +213,53 @@ impl PortBuilder {
     }
 }
 
-impl<K, M> Port<K, M> {
-    /// A port with the usual settings.
+impl<K> Port<K> {
+    /// A port with the usual settings, to which only the message `()` can be posted. For messages of
+    /// another type: `Port::builder().build()`.
     ///
     /// # Errors
     ///
     /// As for [`PortBuilder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::new()?; // its keys are what is registered below
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// port.register(Registration::new(&socket, "a key", Interest::OUT, OneShot::Level))?;
+    /// assert_eq!(port.wait(&mut Batch::new(), None)?.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Result<Self> {
-        PortBuilder::new().build()
+        PortBuilder::default().build()
     }
+}
 
-    /// A port with other settings.
+/// Of one type only, so that `Port::builder` asks for none: [`PortBuilder::build`] makes a port of any.
+impl Port<(), ()> {
+    /// A port of any types with other settings than the usual ones, which this begins with: as many
+    /// threads may run as there are processors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    ///
+    /// let port: Port<(), String> = Port::builder().concurrency(1).build()?;
+    /// port.post("work".to_owned())?;
+    /// let packet = port.wait(&mut Batch::new(), None)?.next();
+    /// assert!(matches!(packet, Some(Packet::Posted(work)) if work == "work"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> PortBuilder {
-        PortBuilder::new()
+        PortBuilder::default()
     }
+}
 
+impl<K, M> Port<K, M> {
     /// How many threads may run with packets at once.
     #[must_use]
     pub fn concurrency(&self) -> usize {
@@ -488,7 +526,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::{Batch, ErrorKind, Packet, Port};
     ///
-    /// let port = Port::<(), String>::new()?;
+    /// let port: Port<(), String> = Port::builder().build()?;
     /// port.post("work".to_owned())?;
     /// let mut batch = Batch::new();
     /// let packet = port.wait(&mut batch, None)?.next();
@@ -658,7 +696,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::{Batch, ErrorKind, Port};
     ///
-    /// let port = Port::<(), u32>::new()?;
+    /// let port: Port<(), u32> = Port::builder().build()?;
     /// port.post(1)?;
     /// port.close();
     /// let mut batch = Batch::new();
@@ -726,7 +764,7 @@ impl<K, M> Port<K, M> {
     /// use completion_port::{Batch, Port};
     /// use std::time::Duration;
     ///
-    /// let port = Port::<(), u32>::new()?;
+    /// let port: Port<(), u32> = Port::builder().build()?;
     /// port.post(7)?;
     /// let mut batch = Batch::new();
     /// batch.set_capacity(port.advised_room().min(64));
@@ -747,7 +785,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::Port;
     ///
-    /// let port = Port::<(), &str>::new()?;
+    /// let port: Port<(), &str> = Port::builder().build()?;
     /// port.post("hello")?;
     /// let stats = port.stats();
     /// assert_eq!((stats.queued, stats.registered, stats.packets.total()), (1, 0, 0));

@@ -20,7 +20,7 @@ use crate::threads::settle;
 const ONCE: Terms = Terms::new(Interest::IN, false, true);
 
 /// The events of the next packet, and its key.
-fn next(port: &Port<usize>) -> Option<(Id, Events, usize)> {
+fn next(port: &Port<usize, usize>) -> Option<(Id, Events, usize)> {
     let mut batch = Batch::new();
     let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
     packet.map(|packet| match packet {
@@ -29,7 +29,7 @@ fn next(port: &Port<usize>) -> Option<(Id, Events, usize)> {
     })
 }
 
-fn register(port: &Port<usize>, socket: &Socket, key: usize, terms: Terms) -> Id {
+fn register(port: &Port<usize, usize>, socket: &Socket, key: usize, terms: Terms) -> Id {
     port.register_number(socket.as_fd().as_raw_fd(), key, terms).unwrap()
 }
 

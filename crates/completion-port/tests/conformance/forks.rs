@@ -19,7 +19,7 @@ use testkit::{Dice, Forked, System, exit, fork, forks, in_a_process_of_its_own, 
 
 /// Whether a port of the calling process can be made, and works.
 fn own_port_works() -> bool {
-    let Ok(own) = Port::<(), u32>::builder().concurrency(1).build() else { return false };
+    let Ok(own) = Port::builder().concurrency(1).build() else { return false };
     let mut batch = Batch::new();
     let brings_it =
         |mut packets: Packets<'_, '_, (), u32>| matches!(packets.next(), Some(Packet::Posted(7)));
@@ -140,7 +140,7 @@ fn beside_busy_threads(port: &Port<Forking, u32>, act: impl FnOnce()) {
 }
 
 fn new_port() -> Port<Forking, u32> {
-    Port::<()>::builder().concurrency(4).build().unwrap()
+    Port::builder().concurrency(4).build().unwrap()
 }
 
 /// The token of the only registration of `port`, whose counter is signalled.

@@ -1229,7 +1229,7 @@ fn a_port_that_finds_no_descriptor_left_is_refused_on_epoll() {
         // - valid for reads: `none` is a local.
         let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
         checks.check(set == 0);
-        let error = Port::<u32, u32>::new().unwrap_err();
+        let error = Port::<u32>::new().unwrap_err();
         checks.check(error.kind() == ErrorKind::DescriptorLimit);
         checks.check(error.operation() == Operation::Create);
         checks.check(error.os_code() == Some(libc::EMFILE));

@@ -108,7 +108,7 @@ fn the_one<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p, K, M> {
 }
 
 #[track_caller]
-fn the_token<'p, K>(port: &'p Port<K>, on: &System) -> Ready<'p, K> {
+fn the_token<'p, K>(port: &'p Port<K, usize>, on: &System) -> Ready<'p, K> {
     match the_one(port, on) {
         Packet::Ready(token) => token,
         other => panic!("no one-shot packet, but {}", kind(&other)),
@@ -116,7 +116,7 @@ fn the_token<'p, K>(port: &'p Port<K>, on: &System) -> Ready<'p, K> {
 }
 
 #[track_caller]
-fn the_removed<K>(port: &Port<K>, on: &System) -> (Id, K) {
+fn the_removed<K>(port: &Port<K, usize>, on: &System) -> (Id, K) {
     match the_one(port, on) {
         Packet::Removed(id, key) => (id, key),
         other => panic!("no removal, but {}", kind(&other)),
@@ -164,7 +164,7 @@ fn repeated<'s, K: Clone>(socket: &'s Socket, key: K) -> Registration<'s, K> {
 /// the one of another socket, with the key `other`, is taken first.
 #[track_caller]
 fn queue<K>(
-    port: &Port<K>,
+    port: &Port<K, usize>,
     on: &System,
     socket: &Socket,
     make_ready: impl FnOnce(),
@@ -1814,7 +1814,7 @@ fn remove_and_wait_waits_by_the_clock_of_its_kernel_sim() {
 /// What fork does to the kernel's entry of a closed descriptor, done by a duplicate here.
 /// Registers a counter, takes its packet, closes it and drops the token, too late for the kernel;
 /// what is returned keeps the counter alive.
-fn leave_stale_entry<K: Default>(port: &Port<K>, on: &System) -> Socket {
+fn leave_stale_entry<K: Default>(port: &Port<K, usize>, on: &System) -> Socket {
     let closed = on.event();
     let lives_on = closed.dup().unwrap();
     lives_on.signal(1).unwrap();
@@ -1978,7 +1978,7 @@ fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
 /// Every call says so, and nothing acts on the parent's kernel objects. Returns 0, or the number of
 /// the step that failed.
 fn in_the_child(
-    port: &Port<Socket>,
+    port: &Port<Socket, usize>,
     token: Ready<'_, Socket>,
     id: Id,
     more: Socket,
