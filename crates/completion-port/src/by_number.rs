@@ -13,6 +13,7 @@ use crate::packet::Packets;
 use crate::port::Port;
 use crate::registration::{Id, Registration};
 use crate::state::slot::{Drained, Mode};
+use crate::trigger;
 
 /// Filter and trigger of a registration, of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,8 @@ impl<K: Clone, M> Port<K, M> {
         key: K,
         terms: Terms,
     ) -> std::result::Result<Id, Refused<K>> {
-        self.register(Registration::numbered(descriptor, key, terms.0))
+        let terms = trigger::Terms { mode: terms.0, clone: Some(K::clone as fn(&K) -> K) };
+        self.register(Registration::numbered(descriptor, key, terms))
     }
 
     /// Enables a registration, and overwrites its filter and trigger. As [`Port::rearm`], with any
@@ -93,8 +95,8 @@ impl<K: Clone, M> Port<K, M> {
     ///
     /// As for [`Port::rearm`].
     pub fn enable_again(&self, id: Id, terms: Terms, hints: impl Fn() -> Hints) -> Result<()> {
-        self.know_clone();
-        self.engine().enable(id.0, terms.0, || hints().0, || current_seat(self.engine()))
+        let terms = trigger::Terms { mode: terms.0, clone: Some(K::clone as fn(&K) -> K) };
+        self.enable_with(id, terms, || hints().0)
     }
 
     /// Waits for packets, as [`Port::wait`]; but each packet of a registration is
@@ -116,7 +118,7 @@ impl<K: Clone, M> Port<K, M> {
         batch: &'b mut Batch,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Packets<'b, 'p, K, M>> {
-        self.know_clone();
+        self.keys().know_clone(Some(K::clone));
         self.wait(batch, timeout).map(Packets::with_clones)
     }
 }

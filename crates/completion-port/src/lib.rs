@@ -5,7 +5,7 @@
 //! built natively on Linux. Any number of threads wait on it; each packet goes to one of them:
 //!
 //! - **Registrations.** A descriptor is registered with a *key*, an event filter ([`Interest`]) and a
-//!   trigger: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
+//!   [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet moves
 //!   the key out to the handler, as a [`Ready`] token: he has `&mut` access without a lock. Arming
 //!   moves it back. Removal and refusal give it back, dropping the port drops it.
@@ -120,20 +120,18 @@
 //! # }
 //! ```
 //!
-//! A key that cannot be cloned cannot be registered persistently, and no trigger is both:
+//! A key that cannot be cloned cannot be registered persistently, and there are no other triggers:
 //!
 //! ```compile_fail,E0277
 //! # use completion_port::{Interest, Persistent, Registration};
 //! # struct Key;
 //! # fn f(socket: &std::net::UdpSocket) {
-//! let _ = Registration::persistent(socket, Key, Interest::IN, Persistent::Level);
+//! let _ = Registration::new(socket, Key, Interest::IN, Persistent::Level);
 //! # }
 //! ```
-//! ```compile_fail,E0308
-//! # use completion_port::{Interest, Persistent, Registration};
-//! # fn f(socket: &std::net::UdpSocket) {
-//! let _ = Registration::new(socket, 7_u32, Interest::IN, Persistent::Level);
-//! # }
+//! ```compile_fail,E0277
+//! struct Sometimes;
+//! impl completion_port::Trigger<u32> for Sometimes {}
 //! ```
 //!
 //! # Features
@@ -166,6 +164,7 @@ mod sync;
 mod sys;
 mod timeout;
 mod trace;
+mod trigger;
 
 pub use batch::Batch;
 pub use by_number::{Hints, Terms};
@@ -179,6 +178,7 @@ pub use registration::{Id, Registration};
 pub use stats::{PacketCounts, Stats};
 #[cfg(feature = "sim")]
 pub use sys::sim;
+pub use trigger::Trigger;
 
 #[cfg(doc)]
 pub mod _semantics {

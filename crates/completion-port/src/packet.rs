@@ -9,13 +9,14 @@ use std::rc::Rc;
 use crate::cells::Cell;
 use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token, token_parts};
 use crate::error::{Error, ErrorKind, Operation, Refused};
-use crate::interest::{Events, Interest, OneShot};
+use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot, Turn};
+use crate::trigger::{Terms, Trigger};
 
 /// One packet.
 #[derive(Debug)]
@@ -173,14 +174,21 @@ impl<'p, K> Ready<'p, K> {
         self.arm(None)
     }
 
-    /// Gives the key back and enables the registration again, with another filter and trigger.
+    /// Gives the key back and enables the registration again, with another filter and trigger. With a
+    /// persistent trigger its further packets are [`Packet::Notified`].
     ///
     /// # Errors
     ///
     /// As for [`Ready::rearm`].
     #[inline]
-    pub fn rearm_as(self, interest: Interest, trigger: OneShot) -> Result<(), Refused<K>> {
-        self.arm(Some(trigger.mode(interest)))
+    pub fn rearm_as(self, interest: Interest, trigger: impl Trigger<K>) -> Result<(), Refused<K>> {
+        self.rearm_with(trigger.terms(interest))
+    }
+
+    #[inline]
+    pub(crate) fn rearm_with(self, terms: Terms<K>) -> Result<(), Refused<K>> {
+        self.held.store.keys.know_clone(terms.clone);
+        self.arm(Some(terms.mode))
     }
 
     /// Gives the key back and leaves the registration disabled, until
@@ -312,7 +320,7 @@ impl<K> fmt::Debug for Ready<'_, K> {
 ///
 /// let port = Port::<&str>::new()?;
 /// let socket = UdpSocket::bind("127.0.0.1:0")?;
-/// port.register(Registration::persistent(&socket, "socket", Interest::OUT, Persistent::Edge))?;
+/// port.register(Registration::new(&socket, "socket", Interest::OUT, Persistent::Edge))?;
 /// for packet in port.wait(&mut Batch::new(), None)? {
 ///     let Packet::Notified(notified) = packet else { continue };
 ///     assert_eq!(*notified.key(), "socket");

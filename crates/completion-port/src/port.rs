@@ -13,15 +13,16 @@ use crate::changes::Changes;
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Waited, token_parts};
 use crate::error::{Error, ErrorKind, Operation, Refused, Result};
-use crate::interest::{Interest, OneShot, Persistent};
+use crate::interest::Interest;
 use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
 use crate::registration::{Id, Owner, Registration};
 use crate::state::moment::Moment;
-use crate::state::slot::{Drained, Mode};
+use crate::state::slot::Drained;
 use crate::stats::{PacketCounts, Stats};
 use crate::sys;
 use crate::sys::backend::Backend;
+use crate::trigger::{Terms, Trigger};
 
 /// An I/O completion port: one queue of packets that any number of threads wait on, fed by the
 /// state of registered sockets and by posted messages.
@@ -305,7 +306,7 @@ impl<K, M> Port<K, M> {
         &self,
         registration: Registration<'_, K>,
     ) -> std::result::Result<Id, Refused<K>> {
-        let Registration { owner, number, key, mode, clone, descriptor_of } = registration;
+        let Registration { owner, number, key, terms, descriptor_of } = registration;
         let index = match self
             .store
             .engine
@@ -314,9 +315,7 @@ impl<K, M> Port<K, M> {
             Ok(index) => index,
             Err(error) => return Err(Refused::new(error, key)),
         };
-        if let Some(clone) = clone {
-            self.store.keys.clone.get_or_init(|| clone);
-        }
+        self.store.keys.know_clone(terms.clone);
         if let Some(descriptor_of) = descriptor_of {
             self.store.keys.descriptor_of.get_or_init(|| descriptor_of);
         }
@@ -326,14 +325,16 @@ impl<K, M> Port<K, M> {
         unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, Owner::Key);
         let seat = || current_seat(&self.store.engine);
-        self.store.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: a refused slot was held by the call all the time, and is given up only below;
-            // - a value: the key put there just now.
-            let key = unsafe { self.store.keys.cells.take(index) };
-            self.store.engine.cancel(index);
-            Refused::new(error, key)
-        })
+        self.store.engine.register(index, number, terms.mode, borrowed, seat).map(Id).map_err(
+            |error| {
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: a refused slot was held by the call all the time, and is given up only below;
+                // - a value: the key put there just now.
+                let key = unsafe { self.store.keys.cells.take(index) };
+                self.store.engine.cancel(index);
+                Refused::new(error, key)
+            },
+        )
     }
 
     /// The registration of a socket on this port; `None` if it has none, or that is being removed. Makes a
@@ -386,27 +387,19 @@ impl<K, M> Port<K, M> {
     /// assert!(matches!(packet, Some(Packet::Ready(ready)) if ready.events().is_out()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn rearm(&self, id: Id, interest: Interest, trigger: OneShot) -> Result<()> {
-        self.enable(id, trigger.mode(interest), None)
+    pub fn rearm(&self, id: Id, interest: Interest, trigger: impl Trigger<K>) -> Result<()> {
+        self.enable_with(id, trigger.terms(interest), || Drained::NONE)
     }
 
-    /// The same, with a persistent trigger.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Port::rearm`].
-    pub fn rearm_persistent(&self, id: Id, interest: Interest, trigger: Persistent) -> Result<()>
-    where
-        K: Clone,
-    {
-        self.enable(id, trigger.mode(interest), Some(K::clone))
-    }
-
-    pub(crate) fn enable(&self, id: Id, mode: Mode, clone: Option<fn(&K) -> K>) -> Result<()> {
-        if let Some(clone) = clone {
-            self.store.keys.clone.get_or_init(|| clone);
-        }
-        self.store.engine.enable(id.0, mode, || Drained::NONE, || current_seat(&self.store.engine))
+    #[inline]
+    pub(crate) fn enable_with(
+        &self,
+        id: Id,
+        terms: Terms<K>,
+        drained: impl Fn() -> Drained,
+    ) -> Result<()> {
+        self.store.keys.know_clone(terms.clone);
+        self.store.engine.enable(id.0, terms.mode, drained, || current_seat(&self.store.engine))
     }
 
     /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its
@@ -833,14 +826,6 @@ impl<K, M> Port<K, M> {
         &self.messages
     }
 
-    /// Says how keys are cloned, before a wait that needs it.
-    pub(crate) fn know_clone(&self)
-    where
-        K: Clone,
-    {
-        self.store.keys.clone.get_or_init(|| K::clone);
-    }
-
     pub(crate) fn clone_key(&self) -> Option<fn(&K) -> K> {
         self.store.keys.clone.get().copied()
     }
@@ -903,6 +888,7 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
+    use crate::interest::OneShot;
     use crate::state::slot::GENERATIONS;
 
     /// A slot that has given every name it has is not given out again, and everything else goes on.

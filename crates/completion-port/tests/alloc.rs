@@ -106,7 +106,7 @@ fn persistent_registrations_allocate_nothing() {
         let port = Port::builder().concurrency(1).build::<usize, ()>().unwrap();
         let (ours, theirs) = pairs(16);
         for (key, ours) in ours.iter().enumerate() {
-            port.register(Registration::persistent(ours, key, Interest::IN, trigger)).unwrap();
+            port.register(Registration::new(ours, key, Interest::IN, trigger)).unwrap();
         }
         let mut batch = Batch::new();
         assert_allocates_nothing(|| {

@@ -138,7 +138,7 @@ on_every_system! {
         let (ours, theirs) = system.unix_pair();
         theirs.write(b"x").unwrap();
         let one_shot = |key| Registration::new(&ours, key, Interest::IN, OneShot::Level);
-        let repeated = |key| Registration::persistent(&ours, key, Interest::IN, Persistent::Level);
+        let repeated = |key| Registration::new(&ours, key, Interest::IN, Persistent::Level);
         for persistent in [false, true] {
             let make = |key| if persistent { repeated(key) } else { one_shot(key) };
             let port = system.port::<u32, ()>(2);

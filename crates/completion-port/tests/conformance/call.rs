@@ -125,7 +125,7 @@ on_every_system! {
         changes.rearm_as(held.pop().unwrap(), Interest::NONE, OneShot::Edge);
         changes.rearm(held.pop().unwrap());
         changes.enable(ids[2], Interest::OUT, OneShot::Level);
-        changes.enable_persistent(ids[3], Interest::IN, Persistent::Edge);
+        changes.enable(ids[3], Interest::IN, Persistent::Edge);
         changes.disable(ids[4]);
         changes.remove(ids[5]);
         let fresh = Registration::new(&pairs[6].0, "6", Interest::OUT, OneShot::Level);

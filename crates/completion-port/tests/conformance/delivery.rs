@@ -60,7 +60,7 @@ pub(super) fn register<K: Clone, M>(
 ) -> Id {
     port.register(match trigger {
         Trigger::Once(trigger) => Registration::new(socket, key, interest, trigger),
-        Trigger::Always(trigger) => Registration::persistent(socket, key, interest, trigger),
+        Trigger::Always(trigger) => Registration::new(socket, key, interest, trigger),
     })
     .unwrap()
 }
@@ -70,7 +70,7 @@ pub(super) fn register<K: Clone, M>(
 pub(super) fn enable<K: Clone, M>(port: &Port<K, M>, id: Id, interest: Interest, trigger: Trigger) {
     match trigger {
         Trigger::Once(trigger) => port.rearm(id, interest, trigger),
-        Trigger::Always(trigger) => port.rearm_persistent(id, interest, trigger),
+        Trigger::Always(trigger) => port.rearm(id, interest, trigger),
     }
     .unwrap();
 }

@@ -221,7 +221,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     let forks_next = Arc::clone(&key.forks);
     let event = System::native().event();
     event.signal(1).unwrap();
-    let new = Registration::persistent(&event, key, Interest::IN, Persistent::Level);
+    let new = Registration::new(&event, key, Interest::IN, Persistent::Level);
     let id = port.register(new).unwrap();
     beside_busy_threads(&port, || {
         let mut batch = Batch::new();
@@ -231,7 +231,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
                 let once = Terms::new(Interest::IN, false, true);
                 port.enable_again(id, once, Hints::default).unwrap();
             } else {
-                port.rearm_persistent(id, Interest::IN, Persistent::Level).unwrap();
+                port.rearm(id, Interest::IN, Persistent::Level).unwrap();
             }
             let mut packets = if cloned {
                 port.wait_cloned(&mut batch, None).unwrap()

@@ -11,6 +11,7 @@ mod delivery;
 mod detection;
 mod forks;
 mod kinds;
+mod owned;
 mod posting;
 mod reached;
 mod registration;

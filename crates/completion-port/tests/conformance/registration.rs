@@ -455,7 +455,7 @@ on_every_system! {
         let held = ready(&port, system);
         let error = port.rearm(id, Interest::OUT, OneShot::Level).unwrap_err();
         assert_eq!((error.kind(), error.operation()), (ErrorKind::KeyHeld, Operation::Rearm));
-        let error = port.rearm_persistent(id, Interest::OUT, Persistent::Level).unwrap_err();
+        let error = port.rearm(id, Interest::OUT, Persistent::Level).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::KeyHeld);
         assert_quiet(&port, system);
         held.rearm().unwrap();
@@ -480,7 +480,7 @@ on_every_system! {
             held.rearm_as(Interest::NONE, OneShot::Edge).unwrap();
             assert_quiet(&port, system);
         }
-        port.rearm_persistent(id, Interest::OUT, Persistent::Level).unwrap();
+        port.rearm(id, Interest::OUT, Persistent::Level).unwrap();
         assert_eq!(*notified(&port, system).key(), [1, 2, 3, 4]);
         port.remove(id).unwrap();
         assert_eq!(removed(&port, system), (id, vec![1, 2, 3, 4]));
@@ -677,7 +677,7 @@ on_every_system! {
                 (port.remove(id), Operation::Remove),
                 (port.disable(id), Operation::Disable),
                 (port.rearm(id, Interest::IN, OneShot::Level), Operation::Rearm),
-                (port.rearm_persistent(id, Interest::IN, Persistent::Edge), Operation::Rearm),
+                (port.rearm(id, Interest::IN, Persistent::Edge), Operation::Rearm),
                 (port.remove_and_wait(id, None).map(drop), Operation::Remove),
             ] {
                 let error = error.unwrap_err();
@@ -718,7 +718,7 @@ on_every_system! {
         port.remove(id).unwrap();
         for error in [
             port.rearm(id, Interest::IN, OneShot::Level),
-            port.rearm_persistent(id, Interest::IN, Persistent::Level),
+            port.rearm(id, Interest::IN, Persistent::Level),
             port.disable(id),
         ] {
             assert_eq!(error.unwrap_err().kind(), ErrorKind::Removing);

@@ -157,7 +157,7 @@ fn one_shot<'s, K>(socket: &'s Socket, key: K) -> Registration<'s, K> {
 }
 
 fn repeated<'s, K: Clone>(socket: &'s Socket, key: K) -> Registration<'s, K> {
-    Registration::persistent(socket, key, Interest::IN, Persistent::Level)
+    Registration::new(socket, key, Interest::IN, Persistent::Level)
 }
 
 /// Registers `socket` and makes it ready, so that its packet stands in the queue, taken by nobody:
@@ -257,7 +257,7 @@ on_every_system! {
         let nothing = port.register(nothing).unwrap();
         let persistent = port.register(repeated(&sockets[3].0, "persistent")).unwrap();
         let edge =
-            Registration::persistent(&sockets[4].0, "edge", Interest::ALL, Persistent::Edge);
+            Registration::new(&sockets[4].0, "edge", Interest::ALL, Persistent::Edge);
         let edge = port.register(edge).unwrap();
         let Packet::Notified(notified) = the_one(&port, system) else { panic!() };
         assert_eq!((notified.id(), notified.events()), (edge, Events::OUT));
@@ -887,7 +887,7 @@ on_every_system! {
         let port = system.port::<Entry, usize>(1);
         let (ours, theirs) = system.unix_pair();
         let edge =
-            Registration::persistent(&ours, ledger.entry(), Interest::IN, Persistent::Edge);
+            Registration::new(&ours, ledger.entry(), Interest::IN, Persistent::Edge);
         let id = port.register(edge).unwrap();
         theirs.write(b"x").unwrap();
         ledger.panic_at_next_clone();
@@ -1270,7 +1270,7 @@ on_every_system! {
                     port.register(Registration::new(&ours, key, Interest::IN, trigger))
                 }
                 Trigger::Always(trigger) => {
-                    port.register(Registration::persistent(&ours, key, Interest::IN, trigger))
+                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
                 }
             }
             .unwrap();

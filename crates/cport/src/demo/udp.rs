@@ -58,7 +58,7 @@ pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
         .map(UdpSocket::from)
         .map_err(|error| refused(error.into()))?;
     let id = port
-        .register(Registration::persistent(&socket, (), Interest::IN, Persistent::Edge))
+        .register(Registration::new(&socket, (), Interest::IN, Persistent::Edge))
         .map_err(|error| refused(error.into()))?;
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
         .map_err(|error| refused(error.into()))?;
