@@ -14,8 +14,9 @@ use std::time::Duration;
 use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
-use crate::removal::{Entry, Ledger, with_many_descriptors};
-use crate::threads::settle;
+use crate::kit::descriptors::with_many_descriptors;
+use crate::kit::ledger::{Entry, Ledger};
+use crate::kit::threads::settle;
 
 const ONCE: Terms = Terms::new(Interest::IN, false, true);
 

@@ -16,7 +16,7 @@ use completion_port::{
 use testkit::scheduler::{self, ThreadNumber};
 use testkit::{Obstacle, System, in_a_process_of_its_own, in_forked_child_with_clock, sandbox};
 
-use super::threads::{
+use crate::kit::threads::{
     End, Gate, a_seat_is_freed_by, each_block_is_noticed, eventually, eventually_without_time,
     hear, script, settle, stays, take,
 };

@@ -1,16 +1,21 @@
-//! Rule 16: what else than sockets the system can watch. None of it is in the simulated kernel.
+//! Rule 16: what may be registered. What is neither socket, pipe nor counter is not in the simulated kernel.
 
 use std::ffi::{CString, c_void};
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
+use std::{io, ptr};
 
-use completion_port::{Events, Interest, OneShot, Port, Registration};
-use testkit::{System, in_a_process_of_its_own, in_forked_child};
+use completion_port::{ErrorKind, Events, Interest, OneShot, Port, Registration};
+use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every_system};
 
-use super::delivery::{TRIGGERS, assert_quiet, enable, port_on, report};
+use crate::kit::descriptors::{Number, closed_number};
+use crate::kit::packets::{
+    ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, port_on, ready, register, report,
+};
+use crate::kit::sockets::READERS;
 
 /// What a system call has returned, as a descriptor.
 #[track_caller]
@@ -20,6 +25,254 @@ fn owned(number: impl TryInto<RawFd>) -> OwnedFd {
     // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
     // - the caller has got it from a system call just now.
     unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+on_every_system! {
+    /// Rule 16.
+    fn a_socket_may_be_of_any_kind_and_in_any_state(system: &System) {
+        for trigger in TRIGGERS {
+            let (tcp, peer) = system.tcp_pair();
+            let (unix, _unix_peer) = system.unix_pair();
+            let (datagrams, _datagrams_peer) = system.unix_datagram_pair();
+            let (connected, _connected_peer) = system.udp_pair();
+            let (reader, writer) = system.pipe();
+            let half = system.tcp_pair();
+            half.0.shutdown(Shutdown::Write).unwrap();
+            let sockets = [
+                tcp,
+                unix,
+                datagrams,
+                connected,
+                reader,
+                writer,
+                half.0,
+                system.tcp_fresh(),
+                system.unix_fresh(),
+                system.udp_bound(),
+                system.tcp_listener(1),
+                system.unix_listener(1),
+                system.tcp_connect_refused(),
+                system.event(),
+            ];
+            let port = port_on(system);
+            let mut ids = Vec::new();
+            for socket in &sockets {
+                ids.push(register(&port, socket, "socket", Interest::ALL, trigger));
+            }
+            assert_eq!(port.stats().registered, sockets.len());
+            for id in &ids {
+                port.disable(*id).unwrap();
+            }
+            assert_quiet(&port, system);
+            // The connected one still works.
+            enable(&port, ids[0], Interest::IN, ONE_SHOT_LEVEL);
+            peer.write(b"x").unwrap();
+            assert_eq!(report(&port, system), Events::IN);
+            assert_quiet(&port, system);
+        }
+    }
+
+    /// Rule 16.
+    fn pipes_and_counters_are_welcome(system: &System) {
+        let port = port_on(system);
+        let (reader, writer) = system.pipe();
+        let event = system.event();
+        register(&port, &reader, "reader", Interest::IN, ONE_SHOT_LEVEL);
+        register(&port, &writer, "writer", Interest::OUT, ONE_SHOT_LEVEL);
+        register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
+        assert_eq!(*ready(&port, system).key(), "writer");
+        assert_quiet(&port, system);
+        writer.write(b"x").unwrap();
+        let held = ready(&port, system);
+        assert_eq!((*held.key(), held.events()), ("reader", Events::IN));
+        event.signal(3).unwrap();
+        let held = ready(&port, system);
+        assert_eq!((*held.key(), held.events()), ("event", Events::IN));
+        assert_quiet(&port, system);
+    }
+
+    /// Rule 16.
+    fn a_key_may_own_its_descriptor(system: &System) {
+        for pair in READERS {
+            let port: Port<Socket, u32> = system.port(1);
+            let (ours, theirs) = pair(system);
+            let number = ours.as_raw_fd();
+            let open = system.open_sockets();
+            port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+            theirs.write(b"four").unwrap();
+            let mut held = ready(&port, system);
+            assert_eq!(held.key().as_raw_fd(), number);
+            assert_eq!(held.key_mut().drain(), 4);
+            held.rearm().unwrap();
+            assert_quiet(&port, system);
+            theirs.write(b"x").unwrap();
+            drop(ready(&port, system));
+            assert_eq!(system.open_sockets(), open - 1, "dropping the token closes it");
+        }
+    }
+
+    /// Rule 16.
+    fn what_cannot_be_watched_is_refused(system: &System) {
+        let port = port_on(system);
+        let file = system.regular_file();
+        for trigger in [OneShot::Level, OneShot::Edge] {
+            let new = Registration::new(&file, "file", Interest::IN, trigger);
+            let (error, key) = port.register(new).unwrap_err().into_parts();
+            assert_eq!((error.kind(), key), (ErrorKind::NotPollable, "file"));
+            assert_eq!(error.os_code(), Some(libc::EPERM));
+        }
+        assert_eq!(port.stats().registered, 0);
+        assert_quiet(&port, system);
+    }
+
+    /// Rule 16.
+    fn a_closed_descriptor_is_refused(system: &System) {
+        let port = port_on(system);
+        let number = Number(closed_number());
+        let new = Registration::new(&number, "closed", Interest::IN, OneShot::Level);
+        let (error, key) = port.register(new).unwrap_err().into_parts();
+        assert_eq!((error.kind(), key), (ErrorKind::BadDescriptor, "closed"));
+        assert_eq!(error.os_code(), Some(libc::EBADF));
+        assert_eq!(port.stats().registered, 0);
+        assert_quiet(&port, system);
+        // What is refused leaves the port as it was.
+        let event = system.event();
+        register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
+        event.signal(1).unwrap();
+        assert_eq!(*ready(&port, system).key(), "event");
+    }
+
+    /// Rule 16.
+    fn an_error_keeps_the_code_of_the_system_and_its_kind(system: &System) {
+        let (port, other) = (port_on(system), port_on(system));
+        let (file, number) = (system.regular_file(), Number(closed_number()));
+        let event = system.event();
+        register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
+        let refused = |port: &Port<_, _>, descriptor: BorrowedFd<'_>| -> io::Error {
+            let new = Registration::new(&descriptor, "new", Interest::IN, OneShot::Level);
+            port.register(new).unwrap_err().into()
+        };
+        for (descriptor, code) in [
+            (file.as_fd(), libc::EPERM),
+            (number.as_fd(), libc::EBADF),
+            (event.as_fd(), libc::EEXIST),
+        ] {
+            let error = refused(&port, descriptor);
+            assert_eq!(error.raw_os_error(), Some(code));
+            assert_eq!(error.kind(), io::Error::from_raw_os_error(code).kind());
+        }
+        // Where the system has said nothing there is a kind, and the whole error within.
+        let error = refused(&other, event.as_fd());
+        assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::AlreadyExists, None));
+        let within = error.get_ref().unwrap().downcast_ref::<completion_port::Error>().unwrap();
+        assert!(within.is_on_another_port());
+    }
+}
+
+/// Rule 16: the simulated sockets cannot block.
+#[test]
+fn a_blocking_socket_is_welcome_on_epoll() {
+    testkit::run(System::native, |system| {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            ours.set_nonblocking(false).unwrap();
+            register(&port, &ours, "ours", Interest::IN, trigger);
+            assert_quiet(&port, system);
+            theirs.write(b"four").unwrap();
+            assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
+            assert_quiet(&port, system);
+        }
+    });
+}
+
+/// Rule 16: there are no timers and processes in the simulated kernel.
+#[test]
+fn a_timerfd_is_welcome_on_epoll() {
+    let system = System::native();
+    for trigger in TRIGGERS {
+        // SAFETY: timerfd_create(2) demands nothing of memory.
+        let timer = owned(unsafe {
+            libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK)
+        });
+        let port = port_on(&system);
+        let registration = Registration::new(&timer, "timer", Interest::IN, OneShot::Level);
+        let id = port.register(registration).unwrap();
+        enable(&port, id, Interest::ALL, trigger);
+        assert_quiet(&port, &system);
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let soon = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        let time = libc::itimerspec { it_interval: never, it_value: soon };
+        // SAFETY: timerfd_settime(2) reads a time at the first pointer.
+        // - valid for reads: `time` is a local; the null pointer stands for no answer.
+        let set = unsafe {
+            libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const time, std::ptr::null_mut())
+        };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+        assert_eq!(report(&port, &system), Events::IN, "{trigger:?}");
+    }
+}
+
+/// Rule 16: there are no timers and processes in the simulated kernel.
+#[test]
+fn a_pidfd_is_welcome_on_epoll() {
+    let system = System::native();
+    for trigger in TRIGGERS {
+        let mut child = testkit::spawn(Command::new("cat").stdin(Stdio::piped())).unwrap();
+        // SAFETY: pidfd_open(2) demands nothing of memory.
+        let number = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        if number < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            child.wait().unwrap();
+            println!("a_pidfd_is_welcome_on_epoll: SKIPPED: the kernel has no pidfd_open");
+            return;
+        }
+        let process = owned(i32::try_from(number).unwrap());
+        let port = port_on(&system);
+        let registration = Registration::new(&process, "process", Interest::IN, OneShot::Level);
+        let id = port.register(registration).unwrap();
+        enable(&port, id, Interest::IN, trigger);
+        assert_quiet(&port, &system);
+        // Without input it ends.
+        drop(child.stdin.take());
+        assert_eq!(report(&port, &system), Events::IN, "{trigger:?}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+/// Rule 16: a directory and a device without a way to be watched; the simulated kernel has a file
+/// only.
+#[test]
+fn directories_and_devices_are_refused_on_epoll() {
+    let port = port_on(&System::native());
+    for path in ["/", "/dev/null"] {
+        let file = std::fs::File::open(path).unwrap();
+        let new = Registration::new(&file, path, Interest::IN, OneShot::Level);
+        let (error, key) = port.register(new).unwrap_err().into_parts();
+        assert_eq!((error.kind(), key), (ErrorKind::NotPollable, path));
+    }
+}
+
+/// Rule 16: a real kernel cannot be made to run out of watches or memory without harm to others.
+#[test]
+fn a_lack_of_watches_or_memory_is_told_and_may_pass_on_sim() {
+    testkit::run(System::simulated, |system| {
+        let port = port_on(system);
+        let (ours, theirs) = system.tcp_pair();
+        theirs.write(b"x").unwrap();
+        for (kind, code) in
+            [(ErrorKind::WatchLimit, libc::ENOSPC), (ErrorKind::OutOfMemory, libc::ENOMEM)]
+        {
+            system.kernel().unwrap().fail_next_attach(kind);
+            let new = Registration::new(&ours, "ours", Interest::IN, OneShot::Level);
+            let (error, key) = port.register(new).unwrap_err().into_parts();
+            assert_eq!((error.kind(), error.os_code(), key), (kind, Some(code), "ours"));
+            assert_eq!(port.stats().registered, 0);
+            assert_quiet(&port, system);
+        }
+        register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+        assert_eq!(report(&port, system), Events::IN);
+    });
 }
 
 fn write(to: &OwnedFd, bytes: &[u8]) {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use completion_port::{
-    Batch, ErrorKind, Events, Id, Interest, Notified, OneShot, Packet, Persistent, Port, Ready,
-    Registration,
+    Batch, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port, Registration,
 };
 use testkit::{Socket, System, on_every_system};
+
+use crate::kit::packets::{notified, ready};
 
 /// A socket, shared by all of its clones.
 type Key = Arc<Socket>;
@@ -24,24 +25,6 @@ fn owned(socket: Socket, trigger: Persistent) -> Registration<'static, Key> {
 /// The packets of one wait; all that there are.
 fn packets<'p>(port: &'p Port<Key>, on: &System) -> Vec<Packet<'p, Key, ()>> {
     port.wait(&mut Batch::new(), on.quiet()).unwrap().collect()
-}
-
-/// The next packet, which must be that of a persistent registration.
-#[track_caller]
-fn notified(port: &Port<Key>, on: &System) -> Notified<Key> {
-    match port.wait(&mut Batch::new(), on.soon()).unwrap().next() {
-        Some(Packet::Notified(notified)) => notified,
-        other => panic!("a packet of a persistent registration was to come, not {other:?}"),
-    }
-}
-
-/// The next packet, which must be that of a one-shot registration.
-#[track_caller]
-fn ready<'p>(port: &'p Port<Key>, on: &System) -> Ready<'p, Key> {
-    match port.wait(&mut Batch::new(), on.soon()).unwrap().next() {
-        Some(Packet::Ready(ready)) => ready,
-        other => panic!("a packet of a one-shot registration was to come, not {other:?}"),
-    }
 }
 
 /// How a registration ends; what came back of the port's own key is dropped.

@@ -8,8 +8,9 @@ use std::time::Duration;
 use completion_port::{Batch, ErrorKind, Interest, OneShot, Operation, Packet, Registration};
 use testkit::on_every_system;
 
-use crate::removal::Ledger;
-use crate::threads::{End, Gate, eventually, hear, settle, stays, take};
+use crate::kit::ledger::Ledger;
+use crate::kit::packets::kind;
+use crate::kit::threads::{End, Gate, eventually, hear, settle, stays, take};
 
 on_every_system! {
     /// Rule 33: first in, first out, whatever the room of a batch.
@@ -464,16 +465,5 @@ fn message<K, M>(packet: Packet<'_, K, M>) -> M {
     match packet {
         Packet::Posted(message) => message,
         other => panic!("no message, but {}", kind(&other)),
-    }
-}
-
-/// What a packet is, for keys and messages that cannot be printed.
-pub(crate) fn kind<K, M>(packet: &Packet<'_, K, M>) -> &'static str {
-    match packet {
-        Packet::Ready(_) => "a one-shot packet",
-        Packet::Notified(_) => "a persistent packet",
-        Packet::Posted(_) => "a message",
-        Packet::Removed(..) => "a removal",
-        _ => "something else",
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration, sim};
 use testkit::{Socket, System};
 
-use super::virtual_time::Crew;
+use crate::kit::crew::Crew;
 
 /// How many threads there are, and may run.
 const THREADS: [usize; 3] = [2, 4, 16];

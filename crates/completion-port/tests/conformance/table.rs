@@ -75,6 +75,58 @@ fn the_table_has_the_rules_that_the_claims_name() {
     assert_eq!(paper(), made);
 }
 
+/// The files below the folder `conformance`, as names of modules and sources.
+fn sources(below: &str) -> Vec<(String, String)> {
+    let files = fs::read_dir(root().join("tests/conformance").join(below)).unwrap();
+    let sources = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let named = sources.map(|path| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).unwrap())
+    });
+    named.collect()
+}
+
+/// The modules of this crate that a source names, each as the first two words of its path.
+fn modules_named<'s>(source: &'s str) -> Vec<(&'s str, &'s str)> {
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let behind = |line, from| str::split(line, from).skip(1);
+    let paths = code.flat_map(|line| behind(line, "crate::").chain(behind(line, "super::")));
+    let words = |path: &'s str| {
+        let mut words = path.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let module = words.next().unwrap_or_default();
+        (module, words.find(|word| !word.is_empty()).unwrap_or_default())
+    };
+    paths.map(words).collect()
+}
+
+#[test]
+fn claims_import_the_kit_and_no_other_claims() {
+    let files = sources("");
+    assert!(files.len() > 20, "the files of claims were not found");
+    for (file, source) in files {
+        for (module, _) in modules_named(&source) {
+            // In the macros of `detection` `super` is the file itself.
+            assert!(matches!(module, "kit" | ""), "{file}.rs imports {module}.rs");
+        }
+    }
+}
+
+/// In this order each module of the kit may import those before it.
+const KIT: [&str; 7] =
+    ["threads", "signals", "sockets", "packets", "descriptors", "ledger", "crew"];
+
+#[test]
+fn the_kit_has_an_order() {
+    for (file, source) in sources("kit") {
+        let place = |name: &str| KIT.iter().position(|module| *module == name);
+        let own = place(&file).unwrap_or_else(|| panic!("kit/{file}.rs has no place in KIT"));
+        for (module, part) in modules_named(&source) {
+            assert_eq!(module, "kit", "kit/{file}.rs imports claims");
+            assert!(place(part) < Some(own), "kit/{file}.rs imports kit/{part}.rs");
+        }
+    }
+}
+
 #[test]
 fn a_claim_names_its_rules_at_the_beginning_of_its_documentation() {
     let rules = |documentation: &str| {

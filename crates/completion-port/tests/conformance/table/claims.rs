@@ -68,7 +68,7 @@ pub(crate) fn claims(root: &Path) -> io::Result<Vec<Claim>> {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let is_source = path.extension().is_some_and(|ending| ending == "rs");
-        if is_source && name != "main" && name != "table" {
+        if is_source && !["main", "table", "kit"].contains(&name.as_str()) {
             modules.insert(name, fs::read_to_string(path)?);
         }
     }

@@ -1,0 +1,607 @@
+//! Rule 30: descriptors that are closed while they are registered, and numbers that are given out again.
+
+use std::os::fd::AsRawFd;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{
+    Batch, ErrorKind, Events, Interest, OneShot, Packet, Port, Ready, Registration,
+};
+use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+
+use crate::kit::descriptors::{pair_out_of_the_way, reopen, until_undisturbed};
+use crate::kit::ledger::{Entry, Ledger};
+use crate::kit::packets::{
+    PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, given_back, kind, one_shot, queue, refused,
+    repeated, the_one, the_removed, the_token,
+};
+use crate::kit::threads::{End, Gate, hear, make_packets_long, settle};
+
+on_every_system! {
+    /// Rule 30: closing is not removing.
+    fn closing_a_borrowed_socket_makes_no_packet(system: &System) {
+        let ledger = Ledger::default();
+        let port = system.port::<Entry, usize>(1);
+        for persistent in [false, true] {
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
+            let key = ledger.entry();
+            let registration = if persistent { repeated(&ours, key) } else { one_shot(&ours, key) };
+            port.register(registration).unwrap();
+            drop(ours);
+            assert_quiet(&port, system);
+            assert!(theirs.write(b"x").is_err(), "the port keeps it open");
+            assert_quiet(&port, system);
+        }
+        assert_eq!(port.stats().packets.total(), 0);
+        drop(port);
+        assert_eq!(ledger.alive(), 0);
+    }
+
+    /// Rule 30: a registration whose socket turns out to be closed ends; its key is dropped.
+    fn arming_a_socket_that_was_closed_ends_its_registration(system: &System) {
+        let ledger = Ledger::default();
+        let port = system.port::<Entry, usize>(1);
+        for way in ["token", "name", "persistent"] {
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
+            let key = ledger.entry();
+            let registration =
+                if way == "persistent" { repeated(&ours, key) } else { one_shot(&ours, key) };
+            let id = port.register(registration).unwrap();
+            theirs.write(b"x").unwrap();
+            match the_one(&port, system) {
+                Packet::Ready(token) if way == "token" => {
+                    drop(ours);
+                    token.rearm().unwrap();
+                }
+                Packet::Ready(token) => {
+                    token.park().unwrap();
+                    drop(ours);
+                    port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+                }
+                Packet::Notified(_) => drop(ours),
+                other => panic!("{}", kind(&other)),
+            }
+            assert_quiet(&port, system);
+            assert_eq!((ledger.alive(), port.stats().registered), (0, 0), "{way}");
+            assert_eq!(refused(port.remove(id)), ErrorKind::NotRegistered);
+        }
+    }
+
+    /// Rule 30: a number that was closed and given out again, and is not registered.
+    fn a_reused_number_gets_no_packet_of_the_former_registration(system: &System) {
+        until_undisturbed(|| {
+            let ledger = Ledger::default();
+            let port = system.port::<Entry, usize>(1);
+            let old = system.event();
+            let id = port.register(one_shot(&old, ledger.entry())).unwrap();
+            let new = reopen(system, old)?;
+            new.signal(1).unwrap();
+            assert_quiet(&port, system);
+            // Nor if the old one is enabled again.
+            port.rearm(id, Interest::ALL, OneShot::Level).unwrap();
+            assert_quiet(&port, system);
+            // The old key comes back, and the new counter is not touched by that.
+            port.remove(id).unwrap();
+            assert_eq!(the_removed(&port, system).0, id);
+            port.register(one_shot(&new, ledger.entry())).unwrap();
+            assert!(the_token(&port, system).events().is_in());
+            assert_quiet(&port, system);
+            Some(())
+        });
+    }
+
+    /// Rule 30: a token of the closed descriptor is armed again.
+    fn a_stale_token_armed_again_gets_nothing_of_the_reused_number(system: &System) {
+        until_undisturbed(|| {
+            let ledger = Ledger::default();
+            let port = system.port::<Entry, usize>(1);
+            let old = system.event();
+            old.signal(1).unwrap();
+            port.register(one_shot(&old, ledger.entry())).unwrap();
+            let token = the_token(&port, system);
+            let new = reopen(system, old)?;
+            new.signal(1).unwrap();
+            token.rearm().unwrap();
+            assert_quiet(&port, system);
+            assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+            // The number is free for its new owner.
+            port.register(one_shot(&new, ledger.entry())).unwrap();
+            assert!(the_token(&port, system).events().is_in());
+            Some(())
+        });
+    }
+
+    /// Rule 30: a persistent registration of the closed descriptor.
+    fn a_stale_persistent_registration_gets_nothing_of_the_reused_number(system: &System) {
+        until_undisturbed(|| {
+            let ledger = Ledger::default();
+            let port = system.port::<Entry, usize>(1);
+            let old = system.event();
+            old.signal(1).unwrap();
+            port.register(repeated(&old, ledger.entry())).unwrap();
+            assert!(matches!(the_one(&port, system), Packet::Notified(_)));
+            let new = reopen(system, old)?;
+            new.signal(1).unwrap();
+            assert_quiet(&port, system);
+            assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
+            Some(())
+        });
+    }
+
+    /// Rule 30: the number is registered again, on the same port, with the old key in any state.
+    fn a_reused_number_registered_on_the_same_port_gets_its_own_packets(system: &System) {
+        for state in ["armed", "disabled", "parked", "held", "queued"] {
+            until_undisturbed(|| {
+                let ledger = Ledger::default();
+                let port = system.port::<(Entry, &str), usize>(1);
+                let old = system.event();
+                let old_key = (ledger.entry(), "old");
+                let mut held = None;
+                let id = if state == "queued" {
+                    let (signal, other) = (|| old.signal(1).unwrap(), (ledger.entry(), ""));
+                    queue(&port, system, &old, signal, old_key, other)
+                } else {
+                    port.register(one_shot(&old, old_key)).unwrap()
+                };
+                match state {
+                    "disabled" => port.disable(id).unwrap(),
+                    "parked" | "held" => {
+                        old.signal(1).unwrap();
+                        let token = the_token(&port, system);
+                        if state == "parked" {
+                            token.park().unwrap();
+                        } else {
+                            held = Some(token);
+                        }
+                    }
+                    _ => {}
+                }
+                let new = reopen(system, old)?;
+                let again = port.register(one_shot(&new, (ledger.entry(), "new"))).unwrap();
+                assert_ne!(id, again);
+                new.signal(1).unwrap();
+                // What was queued already may come; nothing of the old one after that.
+                let token = the_token(&port, system);
+                assert_eq!((token.id(), token.key().1), (again, "new"));
+                assert_eq!(new.drain(), 8);
+                token.rearm().unwrap();
+                assert_quiet(&port, system);
+                assert_eq!(refused(port.remove(id)), ErrorKind::NotRegistered);
+                let armed = port.rearm(id, Interest::IN, OneShot::Level);
+                assert_eq!(refused(armed), ErrorKind::NotRegistered);
+                if let Some(token) = held {
+                    assert_eq!(token.key().1, "old");
+                    let (why, key) = given_back(token.rearm());
+                    assert_eq!((why, key.1), (ErrorKind::NotRegistered, "old"));
+                }
+                assert_eq!((ledger.alive(), port.stats().registered), (1, 1), "{state}");
+                // The end of the old one did not touch the new one.
+                new.signal(1).unwrap();
+                assert_eq!(the_token(&port, system).id(), again);
+                assert_quiet(&port, system);
+                Some(())
+            });
+        }
+    }
+
+    /// Rule 30: or on another port.
+    fn a_reused_number_registered_on_another_port_gets_its_own_packets(system: &System) {
+        for state in ["armed", "held", "parked"] {
+            until_undisturbed(|| {
+                let ledger = Ledger::default();
+                let port = || system.port::<Entry, usize>(1);
+                let (here, there) = (port(), port());
+                let old = system.event();
+                old.signal(1).unwrap();
+                let id = here.register(one_shot(&old, ledger.entry())).unwrap();
+                let token = (state != "armed").then(|| the_token(&here, system));
+                let parked = state == "parked";
+                let token = token.and_then(|token| {
+                    if parked { token.park().map(|_| None).unwrap() } else { Some(token) }
+                });
+                let new = reopen(system, old)?;
+                let again = there.register(one_shot(&new, ledger.entry())).unwrap();
+                new.signal(1).unwrap();
+                assert_quiet(&here, system);
+                // Whatever becomes of the old one, it does not touch the new one.
+                match token {
+                    Some(token) => drop(token),
+                    None => assert_eq!(refused(here.remove(id)), ErrorKind::NotRegistered),
+                }
+                assert_quiet(&here, system);
+                assert_eq!((ledger.alive(), here.stats().registered), (1, 0), "{state}");
+                for _ in 0..2 {
+                    let token = the_token(&there, system);
+                    assert_eq!(token.id(), again);
+                    token.rearm().unwrap();
+                }
+                assert_eq!(new.drain(), 8);
+                assert_quiet(&there, system);
+                new.signal(1).unwrap();
+                assert_eq!(the_token(&there, system).id(), again);
+                Some(())
+            });
+        }
+    }
+
+    /// Rule 30: nor does the end of a port touch what has become another one's.
+    fn dropping_a_port_does_not_touch_a_reused_number(system: &System) {
+        until_undisturbed(|| {
+            let (here, there) = (system.port::<&str, usize>(1), system.port::<&str, usize>(1));
+            let old = system.event();
+            here.register(one_shot(&old, "old")).unwrap();
+            let new = reopen(system, old)?;
+            let id = there.register(one_shot(&new, "new")).unwrap();
+            drop(here);
+            new.signal(1).unwrap();
+            assert_eq!(the_token(&there, system).id(), id);
+            assert_quiet(&there, system);
+            Some(())
+        });
+    }
+
+    /// Rule 30: the number names the same socket again, whose entry in the kernel is still there.
+    fn a_number_that_names_the_same_socket_again_may_be_registered(system: &System) {
+        for was in ["dropped", "removed", "armed"] {
+            until_undisturbed(|| {
+                let port = system.port::<&str, usize>(1);
+                // A thread's first wait opens a descriptor.
+                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+                let old = system.event();
+                let keeps_it = old.dup().unwrap();
+                let number = old.as_raw_fd();
+                keeps_it.signal(1).unwrap();
+                let id = port.register(one_shot(&old, "old")).unwrap();
+                let token = (was != "armed").then(|| the_token(&port, system));
+                drop(old);
+                match token {
+                    // Too late for the kernel, which has no such number any more.
+                    Some(token) if was == "dropped" => drop(token),
+                    Some(token) => {
+                        port.remove(id).unwrap();
+                        token.rearm().unwrap();
+                        the_removed(&port, system);
+                    }
+                    None => drop(the_token(&port, system)),
+                }
+                let again = keeps_it.dup().unwrap();
+                if again.as_raw_fd() != number {
+                    return None;
+                }
+                let id = port.register(one_shot(&again, "again")).expect(was);
+                let token = the_token(&port, system);
+                assert_eq!((token.id(), *token.key()), (id, "again"));
+                assert_eq!(again.drain(), 8);
+                token.rearm().unwrap();
+                assert_quiet(&port, system);
+                keeps_it.signal(1).unwrap();
+                assert_eq!(the_token(&port, system).id(), id);
+                Some(())
+            });
+        }
+    }
+
+    /// Rule 30: what lives on through a duplicate costs a look at most, and never spins.
+    fn a_duplicate_of_a_closed_descriptor_does_not_spin(system: &System) {
+        let port = system.port::<&str, usize>(1);
+        let lives_on = leave_stale_entry(&port, system);
+        let mut batch = Batch::new();
+        // A level-triggered entry would be reported again and again.
+        lives_on.signal(1).unwrap();
+        let before = port.stats().harvests;
+        assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+        let looks = port.stats().harvests - before;
+        // At the end of its time it may look into each of four sets.
+        let most = if system.spreads() { 6 } else { 3 };
+        assert!(looks <= most, "{looks} looks at the kernel for one stale edge");
+        let before = port.stats().harvests;
+        for _ in 0..10 {
+            assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+        }
+        let looks = port.stats().harvests - before;
+        assert!(looks <= 20, "{looks} looks at the kernel for nothing");
+        assert_eq!(port.stats().rebuilds, 0);
+    }
+
+    /// Rule 30: the kernel reports what a duplicate keeps alive under the registration of the closed
+    /// descriptor, until the port looks at that.
+    fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
+        const WRITES: usize = 200;
+        for trigger in TRIGGERS {
+            let port = system.port::<Entry, usize>(1);
+            let ledger = Ledger::default();
+            let (ours, theirs, _alone) = pair_out_of_the_way(system);
+            let key = ledger.entry();
+            let id = match trigger {
+                Trigger::Once(trigger) => {
+                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
+                }
+                Trigger::Always(trigger) => {
+                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
+                }
+            }
+            .unwrap();
+            assert_quiet(&port, system);
+            let lives_on = ours.dup().unwrap();
+            drop(ours);
+            let mut packets = 0;
+            let mut batch = Batch::new();
+            for _ in 0..WRITES {
+                theirs.write(b"x").unwrap();
+                for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                    packets += 1;
+                    lives_on.drain();
+                    match packet {
+                        Packet::Ready(mut ready) => {
+                            assert_eq!((ready.id(), ready.events()), (id, Events::IN));
+                            ready.read_drained();
+                            ready.rearm().unwrap();
+                        }
+                        Packet::Notified(notified) => {
+                            assert_eq!((notified.id(), notified.events()), (id, Events::IN));
+                        }
+                        other => panic!("{}", kind(&other)),
+                    }
+                }
+            }
+            // A level packet that would be repeated is checked first, so the port has looked.
+            let looked = trigger == PERSISTENT_LEVEL;
+            assert_eq!(packets, if looked { 1 } else { WRITES }, "{trigger:?}");
+            if !looked {
+                // Enabling looks as well, if something is known to hold and no hint denies it.
+                port.disable(id).unwrap();
+                theirs.write(b"x").unwrap();
+                assert_quiet(&port, system);
+                assert_eq!(port.stats().registered, 1);
+                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            }
+            assert_quiet(&port, system);
+            assert_eq!(port.stats().registered, 0, "{trigger:?}");
+            assert_eq!(ledger.alive(), 0, "the key is dropped");
+        }
+    }
+
+    /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.
+    fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
+        let port = system.port::<&str, usize>(1);
+        let lives_on = leave_stale_entry(&port, system);
+        let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();
+        let key = ["armed", "parked", "persistent", "disabled", "edge", "held"];
+        let register =
+            |place: usize| port.register(one_shot(&sockets[place].0, key[place])).unwrap();
+        let write = |place: usize| assert_eq!(sockets[place].1.write(b"x").unwrap(), 1);
+        let armed = register(0);
+        let parked = register(1);
+        write(1);
+        the_token(&port, system).park().unwrap();
+        let persistent = port.register(repeated(&sockets[2].0, key[2])).unwrap();
+        let disabled = register(3);
+        port.disable(disabled).unwrap();
+        let edge = Registration::new(&sockets[4].0, key[4], Interest::IN, OneShot::Edge);
+        let edge = port.register(edge).unwrap();
+        register(5);
+        write(5);
+        let held = the_token(&port, system);
+        assert_quiet(&port, system);
+
+        let mut batch = Batch::new();
+        let mut signals = 0;
+        while port.stats().rebuilds == 0 {
+            lives_on.signal(1).unwrap();
+            signals += 1;
+            assert!(signals < 5_000, "the kernel's set is never rebuilt");
+            if signals == 1024 {
+                // On its way when it happens.
+                write(3);
+                write(4);
+            }
+            for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                match packet {
+                    Packet::Ready(token) if token.id() == edge => {
+                        sockets[4].0.drain();
+                        token.rearm().unwrap();
+                    }
+                    other => panic!("{}", kind(&other)),
+                }
+            }
+        }
+        assert!(signals > 1024, "{signals} stale edges are no reason");
+        // The stale entry is gone for good: the thread does not get up for it. On a busy machine a wait
+        // may be over before the thread sleeps, and then it has asked for whatever there is.
+        let sleeps_on = (0..20).any(|_| {
+            lives_on.signal(1).unwrap();
+            let before = port.stats().harvests;
+            assert_quiet(&port, system);
+            // The sleep itself counts as a look, except where it is for several sets at once.
+            port.stats().harvests - before == u64::from(!system.spreads())
+        });
+        assert!(sleeps_on);
+
+        // Everything else is as it was.
+        write(0);
+        assert_eq!(the_token(&port, system).id(), armed);
+        port.rearm(parked, Interest::IN, OneShot::Level).unwrap();
+        assert_eq!(the_token(&port, system).id(), parked);
+        write(2);
+        match the_one(&port, system) {
+            Packet::Notified(notified) => assert_eq!(notified.id(), persistent),
+            other => panic!("{}", kind(&other)),
+        }
+        port.remove(persistent).unwrap();
+        assert_eq!(the_removed(&port, system), (persistent, key[2]));
+        port.rearm(disabled, Interest::IN, OneShot::Level).unwrap();
+        assert_eq!(the_token(&port, system).id(), disabled);
+        write(4);
+        assert_eq!(the_token(&port, system).id(), edge);
+        held.rearm().unwrap();
+        let held = the_token(&port, system);
+        assert_eq!(*held.key(), "held");
+        sockets[5].0.drain();
+        held.rearm().unwrap();
+        assert_quiet(&port, system);
+        write(5);
+        assert_eq!(*the_token(&port, system).key(), "held");
+        assert_quiet(&port, system);
+        assert_eq!(port.stats().rebuilds, 1);
+    }
+
+    /// Rule 30: nor does the new set take a number for what it named before.
+    fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
+        until_undisturbed(|| {
+            let port = system.port::<&str, usize>(1);
+            let lives_on = leave_stale_entry(&port, system);
+            let old = system.event();
+            port.register(one_shot(&old, "old")).unwrap();
+            let new = reopen(system, old)?;
+            for signals in 0.. {
+                if port.stats().rebuilds > 0 {
+                    break;
+                }
+                assert!(signals < 5_000, "the kernel's set is never rebuilt");
+                lives_on.signal(1).unwrap();
+                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+            }
+            new.signal(1).unwrap();
+            assert_quiet(&port, system);
+            Some(())
+        });
+    }
+
+    /// Rule 30: nor does a thread go on sleeping in the set that was replaced, where it hears of nothing.
+    fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<&str, usize>(2);
+        make_packets_long(system, &port);
+        // By a thread that does not count any more when it has.
+        let lives_on = thread::scope(|scope| {
+            scope.spawn(|| leave_stale_entry(&port, system)).join().unwrap()
+        });
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
+        let (gate, (say, heard)) = (Gate::default(), mpsc::channel());
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            let Packet::Ready(ready) = packet else { panic!("{}", kind(&packet)) };
+                            say.send(*ready.key()).unwrap();
+                            gate.pass();
+                        }
+                    }
+                });
+                settle(system, port, count);
+            }
+            let rebuilt = || port.stats().rebuilds > 0;
+            for signals in 0.. {
+                assert!(signals < 5_000, "the kernel's set is never rebuilt");
+                let before = port.stats().harvests;
+                lives_on.signal(1).unwrap();
+                // Two signals may be one edge to the kernel, and while the newest thread is on its way the
+                // other one hears. It may not come back to the kernel's wait.
+                let begun = Instant::now();
+                while port.stats().harvests == before && begun.elapsed() < system.quiet() {
+                    thread::yield_now();
+                }
+                settle(system, &port, 2);
+                if rebuilt() {
+                    break;
+                }
+            }
+            // Not in a set that was there before.
+            for (socket, key) in ours.iter().zip(["first", "second"]) {
+                port.register(one_shot(socket, key)).unwrap();
+            }
+            // Whoever hears of the first one stays in its handler.
+            for (socket, key) in theirs.iter().zip(["first", "second"]) {
+                socket.write(b"x").unwrap();
+                assert_eq!(hear(system, &heard, "a socket is taken"), key);
+            }
+        });
+    }
+}
+
+/// What fork does to the kernel's entry of a closed descriptor, done by a duplicate here.
+/// Registers a counter, takes its packet, closes it and drops the token, too late for the kernel;
+/// what is returned keeps the counter alive.
+fn leave_stale_entry<K: Default>(port: &Port<K, usize>, on: &System) -> Socket {
+    let closed = on.event();
+    let lives_on = closed.dup().unwrap();
+    lives_on.signal(1).unwrap();
+    port.register(one_shot(&closed, K::default())).unwrap();
+    let token = the_token(port, on);
+    drop(closed);
+    drop(token);
+    lives_on
+}
+
+/// Rule 30: a descriptor that is sent over a socket and closed lives on while it is under way, and so does what
+/// the kernel has of it. Received again under its old number it is what was registered, or free if that has
+/// ended. Descriptors cannot be sent over simulated sockets; in a process of its own, in which no other test
+/// takes the number.
+#[test]
+fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
+    if !in_a_process_of_its_own(
+        "closed_descriptors::a_descriptor_that_was_sent_away_may_come_back_epoll",
+    ) {
+        return;
+    }
+    for system in [System::native, System::spread] {
+        testkit::run(system, |on| {
+            for was in ["armed", "held", "removed"] {
+                let port = on.port::<&str, usize>(1);
+                assert_quiet(&port, on);
+                let (here, there) = on.unix_pair();
+                let event = on.event();
+                let number = event.as_raw_fd();
+                let keeps_it = event.dup().unwrap();
+                let id = port.register(one_shot(&event, "sent")).unwrap();
+                let token = (was == "held").then(|| {
+                    keeps_it.signal(1).unwrap();
+                    the_token(&port, on)
+                });
+                testkit::rights::send(&here, &event);
+                drop(event);
+                if was == "removed" {
+                    // Too late for the kernel, which has no such number any more.
+                    port.remove(id).unwrap();
+                    assert_eq!(the_removed(&port, on), (id, "sent"));
+                }
+                if was != "armed" {
+                    // Nothing is reported of what is under way.
+                    keeps_it.signal(1).unwrap();
+                    assert_quiet(&port, on);
+                }
+                let back = testkit::rights::receive(&there);
+                assert_eq!(back.as_raw_fd(), number);
+                let new = Registration::new(&back, "back", Interest::IN, OneShot::Level);
+                let current = match port.register(new) {
+                    Ok(new) => {
+                        assert_eq!(was, "removed");
+                        assert_eq!(*the_token(&port, on).key(), "back");
+                        new
+                    }
+                    Err(refused) => {
+                        assert_ne!(was, "removed");
+                        assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
+                        token.map_or(Ok(()), Ready::rearm).unwrap();
+                        keeps_it.signal(1).unwrap();
+                        let token = the_token(&port, on);
+                        assert_eq!((token.id(), *token.key()), (id, "sent"));
+                        assert!(keeps_it.drain() > 0);
+                        token.rearm().unwrap();
+                        assert_quiet(&port, on);
+                        id
+                    }
+                };
+                keeps_it.signal(1).unwrap();
+                let live = was != "removed";
+                assert_eq!(port.is_current(current), live);
+                assert_eq!(port.stats().registered, usize::from(live));
+            }
+        });
+    }
+}

@@ -1,0 +1,252 @@
+//! Rules 25 and 27: errors, and hang-ups that nobody asked about.
+
+use std::io;
+
+use completion_port::{Events, Interest};
+use testkit::{System, on_every_system};
+
+use crate::kit::packets::{
+    ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, assert_quiet, enable, port_on,
+    register, report,
+};
+use crate::kit::sockets::{POLLERR, POLLHUP, Pair, await_facts};
+
+on_every_system! {
+    // ---- rule 25 -------------------------------------------------------------------------------
+
+    /// Rule 25.
+    fn a_refused_connect_is_an_error_and_not_out(system: &System) {
+        for trigger in TRIGGERS {
+            for interest in [
+                Interest::NONE,
+                Interest::IN,
+                Interest::OUT,
+                Interest::HANGUP,
+                Interest::IN | Interest::OUT,
+                Interest::ALL,
+            ] {
+                for before in [false, true] {
+                    let port = port_on(system);
+                    let client = system.tcp_fresh();
+                    if before {
+                        register(&port, &client, "client", interest, trigger);
+                        assert_quiet(&port, system);
+                    }
+                    client.connect(&system.unused_address()).unwrap();
+                    if !before {
+                        await_facts(&client, system, POLLERR);
+                        register(&port, &client, "client", interest, trigger);
+                    }
+                    let events = report(&port, system);
+                    let what = format!("{events:?} {trigger:?} {interest:?} {before}");
+                    assert!(events.is_err() && !events.is_out(), "{what}");
+                    let error = client.take_error().unwrap().expect("an error is pending");
+                    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+                }
+            }
+        }
+    }
+
+    /// Rule 27.
+    fn a_reset_connection_is_out_and_err_until_its_error_is_fetched(system: &System) {
+        let both = Interest::IN | Interest::OUT;
+        for trigger in TRIGGERS {
+            for (interest, before) in [
+                (Interest::OUT, Events::OUT),
+                (both, Events::OUT | Events::IN),
+                (Interest::ALL, Events::OUT | Events::HANGUP),
+            ] {
+                let what = format!("{trigger:?} {interest:?}");
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", interest, trigger);
+                assert_eq!(report(&port, system), Events::OUT, "{what}");
+                theirs.reset();
+                await_facts(&ours, system, POLLERR);
+                for _ in 0..2 {
+                    enable(&port, id, interest, trigger);
+                    assert_eq!(report(&port, system), before | Events::ERR, "{what}");
+                }
+                assert!(ours.take_error().unwrap().is_some());
+                enable(&port, id, interest, trigger);
+                assert_eq!(report(&port, system), before, "{what}");
+            }
+        }
+    }
+
+    /// Rule 25.
+    fn a_reset_of_a_connection_that_was_never_seen_alive_is_err_alone(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            theirs.reset();
+            await_facts(&ours, system, POLLERR);
+            let id = register(&port, &ours, "ours", Interest::OUT, trigger);
+            assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+            assert_quiet(&port, system);
+            assert!(ours.take_error().unwrap().is_some());
+            enable(&port, id, Interest::OUT, trigger);
+            assert_eq!(report(&port, system), Events::OUT, "{trigger:?}");
+        }
+    }
+
+    /// Rule 25.
+    fn errors_are_reported_whatever_was_asked_for(system: &System) {
+        for trigger in TRIGGERS {
+            for interest in [
+                Interest::NONE,
+                Interest::IN,
+                Interest::OUT,
+                Interest::HANGUP,
+                Interest::IN | Interest::OUT,
+                Interest::ALL,
+            ] {
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                theirs.reset();
+                await_facts(&ours, system, POLLERR);
+                register(&port, &ours, "ours", interest, trigger);
+                let events = report(&port, system);
+                assert!(events.is_err(), "{events:?} {trigger:?} {interest:?}");
+                let error = ours.read(&mut [0]).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            }
+        }
+    }
+
+    /// Rule 25.
+    fn the_error_of_a_datagram_socket_is_fetched_by_a_read_and_then_over(system: &System) {
+        for trigger in [ONE_SHOT_LEVEL, PERSISTENT_LEVEL] {
+            let port = port_on(system);
+            let socket = system.udp_bound();
+            socket.connect(&system.unused_address()).unwrap();
+            let id = register(&port, &socket, "socket", Interest::NONE, trigger);
+            assert_quiet(&port, system);
+            socket.write(b"to nobody").unwrap();
+            assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+            let error = socket.read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            enable(&port, id, Interest::NONE, trigger);
+            assert_quiet(&port, system);
+            socket.write(b"again").unwrap();
+            assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+        }
+    }
+
+    // ---- rule 27 -------------------------------------------------------------------------------
+
+    /// Rule 27.
+    fn an_error_that_nobody_asked_about_is_told_once_at_each_enabling(system: &System) {
+        for trigger in TRIGGERS {
+            for before in [false, true] {
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let early = before.then(|| {
+                    let id = register(&port, &ours, "ours", Interest::NONE, trigger);
+                    assert_quiet(&port, system);
+                    id
+                });
+                theirs.reset();
+                await_facts(&ours, system, POLLERR);
+                let id = early
+                    .unwrap_or_else(|| register(&port, &ours, "ours", Interest::NONE, trigger));
+                assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+                assert_quiet(&port, system);
+                enable(&port, id, Interest::NONE, trigger);
+                assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+                assert_quiet(&port, system);
+            }
+        }
+    }
+
+    /// Rule 27.
+    fn a_hangup_that_nobody_asked_about_is_told_once_at_each_enabling(system: &System) {
+        for trigger in TRIGGERS {
+            for pair in [System::unix_pair as Pair, System::pipe] {
+                let port = port_on(system);
+                let (ours, theirs) = pair(system);
+                let id = register(&port, &ours, "ours", Interest::NONE, trigger);
+                assert_quiet(&port, system);
+                drop(theirs);
+                await_facts(&ours, system, POLLHUP);
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {ours:?}");
+                assert_quiet(&port, system);
+                enable(&port, id, Interest::NONE, trigger);
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {ours:?}");
+                assert_quiet(&port, system);
+            }
+        }
+    }
+
+    /// Rule 27.
+    fn an_error_that_stays_does_not_repeat_for_who_asked_for_something_else(system: &System) {
+        // A pipe without a reader, to somebody who waits for data.
+        let port = port_on(system);
+        let (reader, writer) = system.pipe();
+        let id = register(&port, &writer, "writer", Interest::IN, PERSISTENT_LEVEL);
+        assert_quiet(&port, system);
+        drop(reader);
+        assert_eq!(report(&port, system), Events::ERR);
+        assert_quiet(&port, system);
+        enable(&port, id, Interest::IN, PERSISTENT_LEVEL);
+        assert_eq!(report(&port, system), Events::ERR);
+        assert_quiet(&port, system);
+        // A datagram socket whose peer does not exist, likewise; and data is reported all the same.
+        let port = port_on(system);
+        let socket = system.udp_bound();
+        socket.connect(&system.unused_address()).unwrap();
+        register(&port, &socket, "socket", Interest::IN, PERSISTENT_LEVEL);
+        socket.write(b"to nobody").unwrap();
+        await_facts(&socket, system, POLLERR);
+        assert_eq!(report(&port, system), Events::ERR);
+        assert_quiet(&port, system);
+        assert!(socket.take_error().unwrap().is_some());
+        assert_quiet(&port, system);
+    }
+
+    /// Rule 27: to a registration that is not enabled in between: each error that comes after the
+    /// last was fetched.
+    fn a_later_error_is_told_again_to_who_asked_for_something_else(system: &System) {
+        for trigger in [PERSISTENT_LEVEL, PERSISTENT_EDGE] {
+            let port = port_on(system);
+            let socket = system.udp_bound();
+            socket.connect(&system.unused_address()).unwrap();
+            register(&port, &socket, "socket", Interest::IN, trigger);
+            for _ in 0..3 {
+                socket.write(b"to nobody").unwrap();
+                await_facts(&socket, system, POLLERR);
+                assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+                assert_quiet(&port, system);
+                assert!(socket.take_error().unwrap().is_some());
+            }
+        }
+    }
+
+    /// Rule 27.
+    fn a_hangup_counts_as_in_and_out_as_far_as_they_were_requested(system: &System) {
+        for (interest, expected) in [
+            (Interest::IN, Events::IN),
+            (Interest::OUT, Events::OUT),
+            (Interest::IN | Interest::OUT, Events::IN | Events::OUT),
+            (Interest::HANGUP, Events::HANGUP),
+            (Interest::OUT | Interest::HANGUP, Events::OUT | Events::HANGUP),
+        ] {
+            for trigger in TRIGGERS {
+                for pair in [System::unix_pair as Pair, System::pipe] {
+                    let port = port_on(system);
+                    let (ours, theirs) = pair(system);
+                    drop(theirs);
+                    await_facts(&ours, system, POLLHUP);
+                    let id = register(&port, &ours, "ours", interest, trigger);
+                    let what = format!("{interest:?} {trigger:?} {ours:?}");
+                    assert_eq!(report(&port, system), expected, "{what}");
+                    if trigger == PERSISTENT_LEVEL {
+                        assert_eq!(report(&port, system), expected, "{what}");
+                        port.disable(id).unwrap();
+                    }
+                    assert_quiet(&port, system);
+                }
+            }
+        }
+    }
+}

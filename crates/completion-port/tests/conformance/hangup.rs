@@ -1,0 +1,379 @@
+//! Rule 24: the peer has ended the stream.
+
+use std::io;
+use std::net::Shutdown;
+use std::time::Duration;
+
+use completion_port::{Batch, Events, Interest, Packet};
+use testkit::{System, on_every_system};
+
+use crate::kit::packets::{
+    ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, leave_queued, port_on, register, report,
+};
+use crate::kit::sockets::{POLLHUP, POLLIN, POLLRDHUP, Pair, STREAMS, await_facts, await_unread};
+
+on_every_system! {
+    /// Rule 24.
+    fn the_end_of_a_stream_with_nothing_left_to_read_is_hangup_alone(system: &System) {
+        for trigger in TRIGGERS {
+            for pair in [System::tcp_pair as Pair, System::unix_pair, System::pipe] {
+                for interest in [Interest::HANGUP, Interest::IN | Interest::HANGUP] {
+                    let port = port_on(system);
+                    let (ours, theirs) = pair(system);
+                    register(&port, &ours, "ours", interest, trigger);
+                    assert_quiet(&port, system);
+                    drop(theirs);
+                    let what = format!("{trigger:?} {interest:?} {ours:?}");
+                    assert_eq!(report(&port, system), Events::HANGUP, "{what}");
+                    assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+                }
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_half_closed_stream_is_hung_up_and_can_be_written_to(system: &System) {
+        for trigger in TRIGGERS {
+            for pair in STREAMS {
+                let port = port_on(system);
+                let (ours, theirs) = pair(system);
+                let interest = Interest::IN | Interest::HANGUP;
+                register(&port, &ours, "ours", interest, trigger);
+                theirs.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {ours:?}");
+                ours.write(b"still").unwrap();
+                assert_eq!(theirs.read_within(system.soon(), 5), b"still");
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn the_end_of_a_stream_with_data_left_is_in_and_hangup_in_one_packet(system: &System) {
+        for trigger in TRIGGERS {
+            for pair in STREAMS {
+                for closed in [false, true] {
+                    let port = port_on(system);
+                    let (ours, theirs) = pair(system);
+                    let interest = Interest::IN | Interest::HANGUP;
+                    let id = register(&port, &ours, "ours", interest, trigger);
+                    theirs.write(b"data").unwrap();
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                    await_facts(&ours, system, POLLIN | POLLRDHUP);
+                    let _open = (!closed).then_some(theirs);
+                    let both = Events::IN | Events::HANGUP;
+                    assert_eq!(report(&port, system), both, "{trigger:?} {ours:?}");
+                    // Some is read, and it is still both; all is read, and HANGUP is left.
+                    assert_eq!(ours.read(&mut [0; 2]).unwrap(), 2);
+                    enable(&port, id, interest, ONE_SHOT_LEVEL);
+                    assert_eq!(report(&port, system), both, "{trigger:?} {ours:?}");
+                    assert_eq!(ours.read(&mut [0; 2]).unwrap(), 2);
+                    enable(&port, id, interest, ONE_SHOT_LEVEL);
+                    assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {ours:?}");
+                    assert_quiet(&port, system);
+                }
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_pipe_whose_writer_is_gone_hangs_up_and_keeps_its_data(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (reader, writer) = system.pipe();
+            let interest = Interest::IN | Interest::HANGUP;
+            let id = register(&port, &reader, "reader", interest, trigger);
+            writer.write(b"data").unwrap();
+            drop(writer);
+            assert_eq!(report(&port, system), Events::IN | Events::HANGUP, "{trigger:?}");
+            assert_eq!(reader.drain(), 4);
+            enable(&port, id, interest, ONE_SHOT_LEVEL);
+            assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?}");
+            enable(&port, id, Interest::IN, ONE_SHOT_LEVEL);
+            assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
+            assert_quiet(&port, system);
+        }
+    }
+
+    /// Rule 24.
+    fn a_pipe_whose_reader_is_gone_is_out_and_err(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (reader, writer) = system.pipe();
+            let id = register(&port, &writer, "writer", Interest::OUT, trigger);
+            assert_eq!(report(&port, system), Events::OUT, "{trigger:?}");
+            drop(reader);
+            enable(&port, id, Interest::OUT, ONE_SHOT_LEVEL);
+            assert_eq!(report(&port, system), Events::OUT | Events::ERR, "{trigger:?}");
+            assert_eq!(writer.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert_quiet(&port, system);
+        }
+    }
+
+    /// Rule 24.
+    fn who_asked_only_for_in_is_told_in_at_the_end(system: &System) {
+        for trigger in TRIGGERS {
+            for closed in [false, true] {
+                for pair in STREAMS {
+                    let port = port_on(system);
+                    let (ours, theirs) = pair(system);
+                    register(&port, &ours, "ours", Interest::IN, trigger);
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                    let _open = (!closed).then_some(theirs);
+                    let what = format!("{trigger:?} {closed} {ours:?}");
+                    assert_eq!(report(&port, system), Events::IN, "{what}");
+                    assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+                }
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn hangup_is_reported_only_if_it_was_requested(system: &System) {
+        for trigger in TRIGGERS {
+            for pair in STREAMS {
+                for interest in [Interest::IN, Interest::OUT, Interest::IN | Interest::OUT] {
+                    let port = port_on(system);
+                    let (ours, theirs) = pair(system);
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                    await_facts(&ours, system, POLLRDHUP);
+                    register(&port, &ours, "ours", interest, trigger);
+                    let events = report(&port, system);
+                    assert!(!events.is_hangup(), "{trigger:?} {interest:?} {events:?}");
+                    assert_eq!(events.is_in(), interest.contains(Interest::IN), "{interest:?}");
+                    assert_eq!(events.is_out(), interest.contains(Interest::OUT), "{interest:?}");
+                }
+                // Half-closed, and nothing was asked for: not a word.
+                let port = port_on(system);
+                let (ours, theirs) = pair(system);
+                register(&port, &ours, "ours", Interest::NONE, trigger);
+                theirs.shutdown(Shutdown::Write).unwrap();
+                await_facts(&ours, system, POLLRDHUP);
+                assert_quiet(&port, system);
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_reset_connection_is_hung_up_with_an_error(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            register(&port, &ours, "ours", Interest::HANGUP, trigger);
+            assert_quiet(&port, system);
+            theirs.reset();
+            assert_eq!(report(&port, system), Events::HANGUP | Events::ERR, "{trigger:?}");
+        }
+    }
+
+    /// Rule 24.
+    fn a_datagram_socket_is_never_hung_up(system: &System) {
+        for trigger in TRIGGERS {
+            for pair in [System::udp_pair as Pair, System::unix_datagram_pair] {
+                for interest in [
+                    Interest::NONE,
+                    Interest::HANGUP,
+                    Interest::IN | Interest::HANGUP,
+                    Interest::OUT | Interest::HANGUP,
+                    Interest::ALL,
+                ] {
+                    for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+                        let port = port_on(system);
+                        let (ours, _theirs) = pair(system);
+                        register(&port, &ours, "ours", interest, trigger);
+                        ours.shutdown(how).unwrap();
+                        let mut batch = Batch::new();
+                        for _ in 0..3 {
+                            let packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+                            for packet in packets {
+                                let events = match &packet {
+                                    Packet::Ready(ready) => ready.events(),
+                                    Packet::Notified(notified) => notified.events(),
+                                    _ => panic!("{packet:?}"),
+                                };
+                                let what = format!("{trigger:?} {interest:?} {how:?} {ours:?}");
+                                assert!(!events.is_hangup(), "{events:?} {what}");
+                                let asked = interest.contains(Interest::IN) && events.is_in()
+                                    || interest.contains(Interest::OUT) && events.is_out();
+                                assert!(asked, "{events:?} {what}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn the_own_shutdown_of_the_reading_half_is_not_the_end_of_the_peer(system: &System) {
+        let readers = Interest::IN | Interest::HANGUP;
+        for trigger in TRIGGERS {
+            for interest in [Interest::NONE, Interest::IN, Interest::HANGUP, readers] {
+                for before in [false, true] {
+                    let what = format!("{trigger:?} {interest:?} {before}");
+                    let port = port_on(system);
+                    let (ours, theirs) = system.tcp_pair();
+                    if before {
+                        ours.shutdown(Shutdown::Read).unwrap();
+                    }
+                    let id = register(&port, &ours, "ours", interest, trigger);
+                    assert_quiet(&port, system);
+                    ours.shutdown(Shutdown::Read).unwrap();
+                    for _ in 0..2 {
+                        assert_quiet(&port, system);
+                        enable(&port, id, interest, trigger);
+                    }
+                    // The connection goes on, and so do its reports, to its real end.
+                    theirs.write(b"data").unwrap();
+                    await_unread(&ours, system, 4);
+                    if interest.contains(Interest::IN) {
+                        assert_eq!(report(&port, system), Events::IN, "{what}");
+                        port.disable(id).unwrap();
+                    }
+                    assert_quiet(&port, system);
+                    assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
+                    enable(&port, id, interest, trigger);
+                    assert_quiet(&port, system);
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                    if interest != Interest::NONE {
+                        let is_told = interest.contains(Interest::HANGUP);
+                        let expected = if is_told { Events::HANGUP } else { Events::IN };
+                        assert_eq!(report(&port, system), expected, "{what}");
+                        port.disable(id).unwrap();
+                    }
+                    assert_quiet(&port, system);
+                }
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_stream_whose_own_halves_are_both_shut_is_out_alone(system: &System) {
+        for trigger in TRIGGERS {
+            for interest in [Interest::NONE, Interest::IN | Interest::HANGUP, Interest::ALL] {
+                let what = format!("{trigger:?} {interest:?}");
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", interest, trigger);
+                ours.shutdown(Shutdown::Both).unwrap();
+                await_facts(&ours, system, POLLHUP);
+                if interest.contains(Interest::OUT) {
+                    assert_eq!(report(&port, system), Events::OUT, "{what}");
+                    enable(&port, id, interest, trigger);
+                    assert_eq!(report(&port, system), Events::OUT, "{what}");
+                    enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
+                }
+                assert_quiet(&port, system);
+                theirs.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(report(&port, system), Events::HANGUP, "{what}");
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn the_end_of_the_peer_is_remembered_whatever_is_shut_after_it(system: &System) {
+        for trigger in TRIGGERS {
+            for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+                let interest = Interest::IN | Interest::HANGUP;
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                let id = register(&port, &ours, "ours", interest, trigger);
+                theirs.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {how:?}");
+                ours.shutdown(how).unwrap();
+                enable(&port, id, interest, trigger);
+                assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?} {how:?}");
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_unix_stream_does_not_tell_whose_end_it_is(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, _theirs) = system.unix_pair();
+            register(&port, &ours, "ours", Interest::IN | Interest::HANGUP, trigger);
+            ours.shutdown(Shutdown::Read).unwrap();
+            assert_eq!(report(&port, system), Events::HANGUP, "{trigger:?}");
+        }
+    }
+
+    /// Rule 24.
+    fn a_listener_that_is_shut_is_hung_up(system: &System) {
+        let both = Interest::IN | Interest::HANGUP;
+        for trigger in TRIGGERS {
+            for (interest, expected) in [
+                (Interest::NONE, Events::HANGUP),
+                (Interest::IN, Events::IN),
+                (Interest::HANGUP, Events::HANGUP),
+                (both, Events::HANGUP),
+            ] {
+                let what = format!("{trigger:?} {interest:?}");
+                let port = port_on(system);
+                let listener = system.tcp_listener(4);
+                let id = register(&port, &listener, "listener", interest, trigger);
+                let client = system.tcp_connect(&listener);
+                if interest.contains(Interest::IN) {
+                    assert_eq!(report(&port, system), Events::IN, "{what}");
+                } else {
+                    await_facts(&listener, system, POLLIN);
+                    assert_quiet(&port, system);
+                }
+                drop(listener.accept_within(system.soon()));
+                enable(&port, id, interest, trigger);
+                assert_quiet(&port, system);
+                listener.shutdown(Shutdown::Both).unwrap();
+                // Found and not taken, then enabled for something else: it is not lost.
+                leave_queued(&port, system, 1);
+                enable(&port, id, Interest::NONE, trigger);
+                leave_queued(&port, system, 1);
+                enable(&port, id, interest, trigger);
+                assert_eq!(report(&port, system), expected, "{what}");
+                // It is as good as new then.
+                enable(&port, id, interest, trigger);
+                assert_quiet(&port, system);
+                enable(&port, id, Interest::ALL, trigger);
+                listener.connect(&system.unused_address()).unwrap();
+                let events = report(&port, system);
+                assert!(events.is_err() && !events.is_out(), "{events:?} {what}");
+                drop(client);
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_listener_of_a_unix_socket_that_is_shut_is_hung_up(system: &System) {
+        for trigger in TRIGGERS {
+            for (interest, expected) in [
+                (Interest::IN, Events::IN),
+                (Interest::HANGUP, Events::HANGUP),
+                (Interest::IN | Interest::HANGUP, Events::HANGUP),
+            ] {
+                let port = port_on(system);
+                let listener = system.unix_listener(4);
+                register(&port, &listener, "listener", interest, trigger);
+                assert_quiet(&port, system);
+                listener.shutdown(Shutdown::Both).unwrap();
+                let events = match report(&port, system) {
+                    // FIONREAD says nothing of a listener, so a read might find something.
+                    events if interest.contains(Interest::HANGUP) => events - Events::IN,
+                    events => events,
+                };
+                assert_eq!(events, expected, "{trigger:?} {interest:?}");
+            }
+        }
+    }
+
+    /// Rule 24.
+    fn a_listener_that_was_never_ready_is_shut_in_silence(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let listener = system.tcp_listener(4);
+            let interest = Interest::IN | Interest::HANGUP;
+            let id = register(&port, &listener, "listener", interest, trigger);
+            listener.shutdown(Shutdown::Both).unwrap();
+            assert_quiet(&port, system);
+            enable(&port, id, interest, trigger);
+            assert_quiet(&port, system);
+        }
+    }
+}

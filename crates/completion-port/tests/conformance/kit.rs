@@ -1,0 +1,9 @@
+//! What several files of claims share. A file of claims uses these modules, and no other file of claims.
+
+pub(crate) mod crew;
+pub(crate) mod descriptors;
+pub(crate) mod ledger;
+pub(crate) mod packets;
+pub(crate) mod signals;
+pub(crate) mod sockets;
+pub(crate) mod threads;

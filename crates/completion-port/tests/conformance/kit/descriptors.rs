@@ -1,0 +1,85 @@
+//! Numbers of descriptors that must be free, taken again, or used up.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use testkit::{Socket, System};
+
+/// From now on this process can open no descriptor.
+pub(crate) fn leave_no_descriptor() {
+    let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
+    let limit = libc::rlim_t::try_from(lowest_free).unwrap();
+    let none_left = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: setrlimit(2) reads a limit at the pointer.
+    // - valid for reads: `none_left` is a local.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none_left) }, 0);
+    let refused = File::open("/dev/null").unwrap_err().raw_os_error();
+    assert_eq!(refused, Some(libc::EMFILE));
+}
+
+/// Runs a scenario in which a descriptor's number must be given out again at once, until no other
+/// thread of the process was quicker.
+pub(crate) fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
+    for _ in 0..1000 {
+        if scenario().is_some() {
+            return;
+        }
+    }
+    panic!("somebody else always took the number");
+}
+
+/// Held by a test that opens hundreds of descriptors at once, or that closes one whose number is to stay
+/// unused.
+pub(crate) fn with_many_descriptors() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A pair whose numbers are beyond those that other threads of the process are given, so that they
+/// stay unused once they are closed. As long as the third value is kept: the next such pair might get the
+/// same numbers.
+pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'static, ()>) {
+    let alone = with_many_descriptors();
+    let _below: Vec<_> = (0..200).map(|_| on.event()).collect();
+    let (ours, theirs) = on.unix_pair();
+    (ours, theirs, alone)
+}
+
+/// Closes `old` and opens a counter under its number.
+pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
+    let number = old.as_raw_fd();
+    drop(old);
+    let new = on.event();
+    (new.as_raw_fd() == number).then_some(new)
+}
+
+/// A number that is no longer open, and that no other test opens meanwhile.
+pub(crate) fn closed_number() -> RawFd {
+    static NEXT: AtomicI32 = AtomicI32::new(700);
+    let event = System::native().event();
+    // Far above the numbers in use, and another one each time.
+    let least = NEXT.fetch_add(1, Relaxed);
+    // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
+    let number = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+    assert!(number >= least, "{}", io::Error::last_os_error());
+    // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+    // - fcntl(2) has just returned it.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    number
+}
+
+/// A descriptor by its number alone, which may be closed.
+pub(crate) struct Number(pub(crate) RawFd);
+
+impl AsFd for Number {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
+        // - not -1: it was a descriptor's once;
+        // - it is *not* open: that is what is tested. The port takes the number and asks the kernel
+        //   about it, which refuses; nothing is done with a descriptor of somebody else.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}

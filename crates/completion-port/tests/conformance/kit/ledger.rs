@@ -1,0 +1,88 @@
+//! Keys and messages that are counted.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use testkit::Socket;
+
+/// Keeps account of values that must be dropped once, and not be forgotten.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger(Arc<Book>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    last: AtomicU64,
+    alive: Mutex<BTreeSet<u64>>,
+    /// Entries that were dropped though they were not alive.
+    faults: AtomicUsize,
+    /// The next drop, or the next clone, panics.
+    drop_panics: AtomicBool,
+    clone_panics: AtomicBool,
+}
+
+impl Ledger {
+    /// A new value, alive until it is dropped.
+    pub(crate) fn entry(&self) -> Entry {
+        let number = self.0.last.fetch_add(1, SeqCst);
+        self.0.alive.lock().unwrap().insert(number);
+        Entry { number, ledger: self.clone() }
+    }
+
+    /// How many values are alive.
+    #[track_caller]
+    pub(crate) fn alive(&self) -> usize {
+        assert_eq!(self.0.faults.load(SeqCst), 0, "a value was dropped twice");
+        self.0.alive.lock().unwrap().len()
+    }
+
+    pub(crate) fn panic_at_next_drop(&self) {
+        self.0.drop_panics.store(true, SeqCst);
+    }
+
+    pub(crate) fn panic_at_next_clone(&self) {
+        self.0.clone_panics.store(true, SeqCst);
+    }
+}
+
+/// A value that its ledger knows. Any two are equal only if they are the same.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) number: u64,
+    ledger: Ledger,
+}
+
+impl Clone for Entry {
+    fn clone(&self) -> Self {
+        if self.ledger.0.clone_panics.swap(false, SeqCst) {
+            resume_unwind(Box::new("clone"));
+        }
+        self.ledger.entry()
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.ledger.0.alive.lock().unwrap().remove(&self.number) {
+            self.ledger.0.faults.fetch_add(1, SeqCst);
+        }
+        if self.ledger.0.drop_panics.swap(false, SeqCst) {
+            resume_unwind(Box::new("drop"));
+        }
+    }
+}
+
+/// A key that owns its socket, and is known to a ledger.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) socket: Socket,
+    pub(crate) _entry: Entry,
+}
+
+impl AsFd for Owner {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,262 @@
+//! One thread at one port: registers a socket, takes the next packet, and checks what it is.
+
+use std::fmt::Debug;
+use std::time::Instant;
+
+use completion_port::{
+    Batch, Error, ErrorKind, Events, Id, Interest, Notified, OneShot, Packet, Persistent, Port,
+    Ready, Refused, Registration,
+};
+use testkit::{Socket, System};
+
+/// The packet of a wait that must bring just one.
+#[track_caller]
+pub(crate) fn the_one<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p, K, M> {
+    let mut batch = Batch::new();
+    let mut packets = port.wait(&mut batch, on.soon()).unwrap();
+    let packet = packets.next().expect("no packet came");
+    if let Some(more) = packets.next() {
+        panic!("{} and then {}", kind(&packet), kind(&more));
+    }
+    packet
+}
+
+#[track_caller]
+pub(crate) fn the_token<'p, K>(port: &'p Port<K, usize>, on: &System) -> Ready<'p, K> {
+    match the_one(port, on) {
+        Packet::Ready(token) => token,
+        other => panic!("no one-shot packet, but {}", kind(&other)),
+    }
+}
+
+#[track_caller]
+pub(crate) fn the_removed<K>(port: &Port<K, usize>, on: &System) -> (Id, K) {
+    match the_one(port, on) {
+        Packet::Removed(id, key) => (id, key),
+        other => panic!("no removal, but {}", kind(&other)),
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_closed<K, M>(port: &Port<K, M>, on: &System) {
+    match port.wait(&mut Batch::new(), on.soon()).map(Iterator::count) {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Closed),
+        Ok(count) => panic!("{count} packets, and not closed"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn refused<T>(outcome: Result<T, Error>) -> ErrorKind {
+    outcome.map(drop).expect_err("it should be refused").kind()
+}
+
+/// The reason, and the key that came back with it.
+#[track_caller]
+pub(crate) fn given_back<T, K>(outcome: Result<T, Refused<K>>) -> (ErrorKind, K) {
+    let (error, key) = outcome.map(drop).expect_err("it should be refused").into_parts();
+    (error.kind(), key)
+}
+
+pub(crate) fn one_shot<'s, K>(socket: &'s Socket, key: K) -> Registration<'s, K> {
+    Registration::new(socket, key, Interest::IN, OneShot::Level)
+}
+
+pub(crate) fn repeated<'s, K: Clone>(socket: &'s Socket, key: K) -> Registration<'s, K> {
+    Registration::new(socket, key, Interest::IN, Persistent::Level)
+}
+
+/// Registers `socket` and makes it ready, so that its packet stands in the queue, taken by nobody:
+/// the one of another socket, with the key `other`, is taken first.
+#[track_caller]
+pub(crate) fn queue<K>(
+    port: &Port<K, usize>,
+    on: &System,
+    socket: &Socket,
+    make_ready: impl FnOnce(),
+    key: K,
+    other: K,
+) -> Id {
+    let (first, first_peer) = on.unix_pair_beside(socket);
+    let before = port.register(one_shot(&first, other)).unwrap();
+    let id = port.register(one_shot(socket, key)).unwrap();
+    first_peer.write(b"x").unwrap();
+    make_ready();
+    let mut batch = Batch::with_capacity(1);
+    let packet = port.wait(&mut batch, on.soon()).unwrap().next();
+    match packet {
+        Some(Packet::Ready(token)) if token.id() == before => drop(token.into_key()),
+        other => panic!("the first packet is wrong: {}", other.is_some()),
+    }
+    assert_eq!(port.stats().queued, 1);
+    id
+}
+
+pub(crate) fn refused_or_ok(outcome: Result<(), Error>) -> Option<ErrorKind> {
+    outcome.err().map(|error| error.kind())
+}
+
+/// A trigger of either type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    Once(OneShot),
+    Always(Persistent),
+}
+
+pub(crate) const ONE_SHOT_LEVEL: Trigger = Trigger::Once(OneShot::Level);
+
+pub(crate) const ONE_SHOT_EDGE: Trigger = Trigger::Once(OneShot::Edge);
+
+pub(crate) const PERSISTENT_LEVEL: Trigger = Trigger::Always(Persistent::Level);
+
+pub(crate) const PERSISTENT_EDGE: Trigger = Trigger::Always(Persistent::Edge);
+
+pub(crate) const TRIGGERS: [Trigger; 4] =
+    [ONE_SHOT_LEVEL, ONE_SHOT_EDGE, PERSISTENT_LEVEL, PERSISTENT_EDGE];
+
+/// A port for one thread, with names as keys and numbers as messages.
+pub(crate) fn port_on(on: &System) -> Port<&'static str, u32> {
+    on.port(1)
+}
+
+/// Registers `socket`, which must succeed.
+#[track_caller]
+pub(crate) fn register<K: Clone, M>(
+    port: &Port<K, M>,
+    socket: &Socket,
+    key: K,
+    interest: Interest,
+    trigger: Trigger,
+) -> Id {
+    port.register(match trigger {
+        Trigger::Once(trigger) => Registration::new(socket, key, interest, trigger),
+        Trigger::Always(trigger) => Registration::new(socket, key, interest, trigger),
+    })
+    .unwrap()
+}
+
+/// Enables a registration whose key is with the port.
+#[track_caller]
+pub(crate) fn enable<K: Clone, M>(port: &Port<K, M>, id: Id, interest: Interest, trigger: Trigger) {
+    match trigger {
+        Trigger::Once(trigger) => port.rearm(id, interest, trigger),
+        Trigger::Always(trigger) => port.rearm(id, interest, trigger),
+    }
+    .unwrap();
+}
+
+/// The next packet, which must come soon.
+#[track_caller]
+pub(crate) fn packet<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p, K, M> {
+    let mut batch = Batch::new();
+    let mut packets = port.wait(&mut batch, on.soon()).unwrap();
+    packets.next().expect("a packet was to come")
+}
+
+/// The next packet, which must be that of a one-shot registration.
+#[track_caller]
+pub(crate) fn ready<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Ready<'p, K> {
+    match packet(port, on) {
+        Packet::Ready(ready) => ready,
+        _ => panic!("a packet of a one-shot registration was to come"),
+    }
+}
+
+/// The next packet, which must be that of a persistent registration.
+#[track_caller]
+pub(crate) fn notified<K, M>(port: &Port<K, M>, on: &System) -> Notified<K> {
+    match packet(port, on) {
+        Packet::Notified(notified) => notified,
+        _ => panic!("a packet of a persistent registration was to come"),
+    }
+}
+
+/// What the next packet reports; a one-shot registration is left disabled.
+#[track_caller]
+pub(crate) fn report<K, M>(port: &Port<K, M>, on: &System) -> Events {
+    match packet(port, on) {
+        Packet::Ready(ready) => {
+            let events = ready.events();
+            ready.park().unwrap();
+            events
+        }
+        Packet::Notified(notified) => notified.events(),
+        _ => panic!("a report of a socket was to come"),
+    }
+}
+
+/// Nothing comes.
+#[track_caller]
+pub(crate) fn assert_quiet<K: Debug, M: Debug>(port: &Port<K, M>, on: &System) {
+    let mut batch = Batch::new();
+    let mut packets = port.wait(&mut batch, on.quiet()).unwrap();
+    if let Some(packet) = packets.next() {
+        panic!("nothing was to come, but {packet:?} did");
+    }
+}
+
+/// A wait finds packets and leaves them all in the queue, where there are `count` of them then.
+#[track_caller]
+pub(crate) fn leave_queued<K, M>(port: &Port<K, M>, on: &System, count: usize) {
+    let mut batch = Batch::new();
+    drop(port.wait(&mut batch, on.soon()).unwrap());
+    assert_eq!(port.stats().queued, count, "packets in the queue");
+}
+
+/// Takes what is reported of `socket`, by whatever trigger it was registered with, and calls `handle` each
+/// time, until that says that it has everything.
+pub(crate) fn serve<K: Clone>(
+    port: &Port<K, u32>,
+    on: &System,
+    mut handle: impl FnMut(&K) -> bool,
+) {
+    let begun = Instant::now();
+    let mut batch = Batch::new();
+    loop {
+        for packet in port.wait(&mut batch, on.soon()).unwrap() {
+            let over = match packet {
+                Packet::Ready(ready) => {
+                    let over = handle(ready.key());
+                    ready.rearm().map_err(|refused| refused.kind()).unwrap();
+                    over
+                }
+                Packet::Notified(notified) => handle(notified.key()),
+                _ => panic!("something else than a report"),
+            };
+            if over {
+                return;
+            }
+        }
+        assert!(begun.elapsed() < 2 * on.soon(), "something was not reported");
+    }
+}
+
+/// The next packet, which must be the last one of a registration.
+#[track_caller]
+pub(crate) fn removed<K, M>(port: &Port<K, M>, on: &System) -> (completion_port::Id, K) {
+    match packet(port, on) {
+        Packet::Removed(id, key) => (id, key),
+        _ => panic!("the packet of a removal was to come"),
+    }
+}
+
+/// The messages of a batch that must have nothing else in it.
+#[track_caller]
+pub(crate) fn messages<'p, K: 'p>(packets: impl Iterator<Item = Packet<'p, K, u32>>) -> Vec<u32> {
+    packets
+        .map(|packet| match packet {
+            Packet::Posted(message) => message,
+            _ => panic!("something else than a message"),
+        })
+        .collect()
+}
+
+/// What a packet is, for keys and messages that cannot be printed.
+pub(crate) fn kind<K, M>(packet: &Packet<'_, K, M>) -> &'static str {
+    match packet {
+        Packet::Ready(_) => "a one-shot packet",
+        Packet::Notified(_) => "a persistent packet",
+        Packet::Posted(_) => "a message",
+        Packet::Removed(..) => "a removal",
+        _ => "something else",
+    }
+}

@@ -1,0 +1,76 @@
+//! The sockets of a test: which kinds there are, and what the system says of one.
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use testkit::{Socket, System};
+
+pub(crate) type Pair = fn(&System) -> (Socket, Socket);
+
+/// Two connected sockets that carry streams.
+pub(crate) const STREAMS: [Pair; 2] = [System::tcp_pair, System::unix_pair];
+
+/// Something to read from and its other end, of every kind.
+pub(crate) const READERS: [Pair; 5] = [
+    System::tcp_pair,
+    System::unix_pair,
+    System::udp_pair,
+    System::unix_datagram_pair,
+    System::pipe,
+];
+
+/// What poll(2) says of `socket` now.
+pub(crate) fn facts(socket: &Socket) -> u32 {
+    if let Some(socket) = socket.as_simulated() {
+        return socket.kernel().facts(socket).bits();
+    }
+    let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
+    let mut question = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    // SAFETY: poll(2) reads and writes one question at the pointer.
+    // - valid: `question` lives until the call returns.
+    let done = unsafe { libc::poll(&raw mut question, 1, 0) };
+    assert!(done >= 0, "{}", io::Error::last_os_error());
+    u32::try_from(question.revents).unwrap()
+}
+
+pub(crate) const POLLIN: u32 = 0x1;
+
+pub(crate) const POLLOUT: u32 = 0x4;
+
+pub(crate) const POLLERR: u32 = 0x8;
+
+pub(crate) const POLLHUP: u32 = 0x10;
+
+pub(crate) const POLLRDHUP: u32 = 0x2000;
+
+/// Waits until all of `wanted` holds of `socket`: until what was sent has arrived.
+#[track_caller]
+pub(crate) fn await_facts(socket: &Socket, on: &System, wanted: u32) {
+    let end = Instant::now() + on.soon();
+    while facts(socket) & wanted != wanted {
+        assert!(Instant::now() < end, "{:#x} instead of {wanted:#x}", facts(socket));
+        thread::yield_now();
+    }
+}
+
+/// Waits until so many bytes can be read from `socket`.
+#[track_caller]
+pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {
+    let end = Instant::now() + on.soon();
+    while socket.unread().unwrap() != wanted {
+        assert!(Instant::now() < end, "{:?} instead of {wanted} bytes", socket.unread());
+        thread::yield_now();
+    }
+}
+
+/// Writes until nothing more goes in, also after the kernel has moved all that it can.
+pub(crate) fn fill(socket: &Socket) {
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut calm = 0;
+    while calm < 100 {
+        calm = if socket.fill() == 0 && facts(socket) & POLLOUT == 0 { calm + 1 } else { 0 };
+        assert!(Instant::now() < end, "the buffers have no end");
+        thread::yield_now();
+    }
+}

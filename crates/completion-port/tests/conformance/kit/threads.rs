@@ -1,0 +1,343 @@
+//! Threads that wait on a port: how a test starts them, hears of them, and ends them.
+//!
+//! A handler that *runs* spins here, and one that *blocks* waits for a channel: on the real system
+//! the port looks at the thread, and a simulated kernel is told.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{LazyLock, Mutex, mpsc};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+use testkit::{Socket, System};
+
+/// What keeps a handler running until the test opens it.
+#[derive(Default)]
+pub(crate) struct Gate(AtomicBool);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.store(true, SeqCst);
+    }
+
+    /// Spins until the gate is open; the thread counts as running all the time.
+    pub(crate) fn pass(&self) {
+        let begun = Instant::now();
+        while !self.0.load(SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody opened the gate");
+            thread::yield_now();
+        }
+    }
+
+    /// The same, without a single call of the system.
+    pub(crate) fn pass_without_a_call(&self) {
+        let begun = Instant::now();
+        while !self.0.load(SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody opened the gate");
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Ends a port's threads when the test is over, also if it has failed.
+pub(crate) struct End<'a, K, M> {
+    port: &'a Port<K, M>,
+    gates: Vec<&'a Gate>,
+}
+
+impl<'a, K, M> End<'a, K, M> {
+    pub(crate) fn of(port: &'a Port<K, M>, gates: impl IntoIterator<Item = &'a Gate>) -> Self {
+        Self { port, gates: gates.into_iter().collect() }
+    }
+}
+
+impl<K, M> Drop for End<'_, K, M> {
+    fn drop(&mut self) {
+        self.gates.iter().for_each(|gate| gate.open());
+        self.port.close();
+    }
+}
+
+/// Waits until `condition` holds, bounded by [`System::soon`]; time goes on in steps of a
+/// millisecond on a simulated kernel, and no faster than it really does, so that a thread which gets no
+/// processor for a while does not find that much more time has passed than it could take.
+#[track_caller]
+pub(crate) fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
+    const STEP: Duration = Duration::from_millis(1);
+    let begun = Instant::now();
+    let mut passed = Duration::ZERO;
+    while !condition() {
+        assert!(begun.elapsed() < on.soon(), "it did not happen that {what}");
+        if let Some(kernel) = on.kernel()
+            && passed <= begun.elapsed()
+        {
+            kernel.advance(STEP);
+            passed += STEP;
+        }
+        thread::yield_now();
+    }
+}
+
+/// The time by the clock of `on`.
+pub(crate) fn now(on: &System) -> Duration {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    on.kernel().map_or_else(|| BEGUN.elapsed(), |kernel| kernel.now())
+}
+
+/// Checks that `condition` holds all the time for [`System::quiet`], while `waiting` threads wait.
+#[track_caller]
+pub(crate) fn stays(on: &System, waiting: usize, what: &str, mut condition: impl FnMut() -> bool) {
+    match on.kernel() {
+        Some(kernel) => {
+            let end = kernel.now() + on.quiet();
+            loop {
+                let asleep = kernel.wait_for_sleepers(waiting, on.soon());
+                assert!(asleep, "{waiting} threads should wait: {kernel:?}");
+                assert!(condition(), "it was not so for long that {what}");
+                if kernel.now() >= end {
+                    return;
+                }
+                kernel.advance(Duration::from_millis(1));
+            }
+        }
+        None => {
+            let begun = Instant::now();
+            while begun.elapsed() < on.quiet() {
+                assert!(condition(), "it was not so for long that {what}");
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Waits until exactly `count` threads wait on `port`. No time passes on a simulated kernel.
+#[track_caller]
+pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
+    let begun = Instant::now();
+    while port.stats().parked != count {
+        assert!(begun.elapsed() < on.soon(), "{count} threads should wait: {port:#?}");
+        thread::yield_now();
+    }
+    if let Some(kernel) = on.kernel() {
+        assert!(kernel.wait_for_sleepers(count, on.soon()), "{count} should wait: {kernel:?}");
+    }
+}
+
+/// Takes one message; `None` once the port is closed.
+pub(crate) fn take<M>(port: &Port<impl Sized, M>) -> Option<M> {
+    let mut batch = Batch::with_capacity(1);
+    loop {
+        match port.wait(&mut batch, None).ok()?.next() {
+            Some(Packet::Posted(message)) => return Some(message),
+            Some(_) => panic!("no message, but something else"),
+            // Taken back before this thread came to it, and the port was closed then.
+            None => {}
+        }
+    }
+}
+
+/// The message that a thread tells the test, which waits for it on either clock.
+#[track_caller]
+pub(crate) fn hear<T>(on: &System, heard: &mpsc::Receiver<T>, what: &str) -> T {
+    let mut said = None;
+    eventually(on, what, || {
+        said = heard.try_recv().ok();
+        said.is_some()
+    });
+    said.unwrap()
+}
+
+/// Marks `thread` as one that sleeps in the kernel, or does not, where the port cannot see for
+/// itself.
+pub(crate) fn script(on: &System, thread: ThreadId, asleep: bool) {
+    if let Some(kernel) = on.kernel() {
+        kernel.set_thread_asleep(thread, asleep);
+    }
+}
+
+/// Takes one packet at a time, says whose it is and who has it, and passes its gate.
+pub(crate) fn take_one_by_one(
+    port: &Port<usize, ()>,
+    gates: &[Gate],
+    say: &mpsc::Sender<(usize, ThreadId)>,
+) {
+    take_so_many(1, port, gates, say);
+}
+
+/// The same, with so many packets in a batch.
+pub(crate) fn take_so_many(
+    most: usize,
+    port: &Port<usize, ()>,
+    gates: &[Gate],
+    say: &mpsc::Sender<(usize, ThreadId)>,
+) {
+    let mut batch = Batch::with_capacity(most);
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+            say.send((*ready.key(), thread::current().id())).unwrap();
+            gates[*ready.key()].pass();
+        }
+    }
+}
+
+/// Each port has one seat and two threads. Again and again the handler of one sleeps without a word, until the
+/// other thread has its seat.
+pub(crate) fn each_block_is_noticed(
+    on: &System,
+    ports: &[Port<(), usize>],
+    times: usize,
+    before: impl FnOnce(),
+) {
+    let (say, heard) = mpsc::channel();
+    let (go_on, blocked) = mpsc::channel::<()>();
+    let blocked = Mutex::new(blocked);
+    thread::scope(|scope| {
+        let go_on = go_on;
+        let _end: Vec<_> = ports.iter().map(|port| End::of(port, [])).collect();
+        for port in ports {
+            for count in 1..=2 {
+                let (say, blocked) = (say.clone(), &blocked);
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send(message).unwrap();
+                        if message == 0 {
+                            let _ = blocked.lock().unwrap().recv();
+                        }
+                    }
+                });
+                settle(on, port, count);
+            }
+        }
+        before();
+        for port in ports {
+            for _ in 0..times {
+                for message in 0..2 {
+                    port.post(message).unwrap();
+                    assert_eq!(hear(on, &heard, "another one takes over"), message);
+                }
+                go_on.send(()).unwrap();
+                settle(on, port, 2);
+            }
+        }
+    });
+}
+
+/// As [`eventually`], but a simulated clock stands still.
+#[track_caller]
+pub(crate) fn eventually_without_time(
+    on: &System,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < on.soon(), "it did not happen that {what}");
+        thread::yield_now();
+    }
+}
+
+/// Lets a thread, which then leaves, take so many packets that take so long that the port expects the
+/// next ones to be long as well.
+pub(crate) fn make_packets_long<K: Send, M: Send + Default>(on: &System, port: &Port<K, M>) {
+    const PACKET: Duration = Duration::from_micros(50);
+    let handle = || match on.kernel() {
+        Some(kernel) => kernel.advance(PACKET),
+        None => {
+            let begun = Instant::now();
+            while begun.elapsed() < PACKET {
+                std::hint::spin_loop();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let handler = scope.spawn(|| {
+            for _ in 0..400 {
+                port.post(M::default()).unwrap();
+                take(port).unwrap();
+                handle();
+            }
+        });
+        // The end of the scope does not wait until the thread has given up its seat.
+        handler.join().unwrap();
+    });
+}
+
+pub(crate) fn register_each(port: &Port<usize, impl Sized>, sockets: &[Socket]) {
+    for (key, socket) in sockets.iter().enumerate() {
+        port.register(Registration::new(socket, key, Interest::IN, OneShot::Level)).unwrap();
+    }
+}
+
+/// A thread that tells which sockets it gets, and runs with each until the gate is open.
+pub(crate) fn take_sockets(port: &Port<usize, ()>, say: &mpsc::Sender<usize>, gate: &Gate) {
+    let mut batch = Batch::with_capacity(1);
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            let Packet::Ready(ready) = packet else { panic!("no socket, but {packet:?}") };
+            say.send(*ready.key()).unwrap();
+            gate.pass();
+        }
+    }
+}
+
+/// On the first of two ports, each with a limit of one, a thread takes a packet and does `what` with
+/// the second; then another thread gets the next packet.
+pub(crate) fn a_seat_is_freed_by(
+    on: &System,
+    [port, other]: [Port<(), usize>; 2],
+    what: fn(&Port<(), usize>),
+) {
+    on.several_threads_wait();
+    let gate = Gate::default();
+    let (say, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        let _other_end = End::of(&other, []);
+        let first = scope.spawn(|| {
+            assert_eq!(take(&port), Some(0));
+            say.send(0).unwrap();
+            gate.pass();
+            what(&other);
+        });
+        settle(on, &port, 1);
+        port.post(0).unwrap();
+        assert_eq!(hear(on, &heard, "the first is taken"), 0);
+        let say = say.clone();
+        scope.spawn(|| {
+            let say = say;
+            while let Some(message) = take(&port) {
+                say.send(message).unwrap();
+            }
+        });
+        settle(on, &port, 1);
+        port.post(1).unwrap();
+        stays(on, 1, "the seat is taken", || port.stats().queued == 1);
+        gate.open();
+        // Known at once: the clock of a simulated kernel stands still.
+        assert_eq!(heard.recv_timeout(on.soon()).expect("the seat is not freed"), 1);
+        // Where the first one sleeps on its way out, the second one need not wait for it to be gone.
+        eventually(on, "only the second is left", || {
+            let stats = port.stats();
+            (stats.parked, stats.running, stats.queued) == (1, 0, 0)
+        });
+        other.close();
+        // A panic was the test's own.
+        let _ = first.join();
+    });
+}
+
+/// The time that a wait is measured by.
+pub(crate) fn elapsed(on: &System, start: Instant) -> Duration {
+    on.kernel().map_or_else(|| start.elapsed(), completion_port::sim::Kernel::now)
+}
+
+/// Waits until `count` threads wait on the port, asleep.
+#[track_caller]
+pub(crate) fn await_parked<K, M>(port: &Port<K, M>, on: &System, count: usize) {
+    let end = Instant::now() + on.soon();
+    while port.stats().parked != count {
+        assert!(Instant::now() < end, "{port:?}");
+        thread::yield_now();
+    }
+}

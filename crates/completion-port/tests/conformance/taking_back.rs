@@ -1,0 +1,226 @@
+//! Rule 6: packets that a thread has taken and does not come to go to other threads.
+
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use completion_port::{Batch, Packet, Port, sim};
+use testkit::{System, on_every_system};
+
+use crate::kit::threads::{End, Gate, hear, now, script, settle, take};
+
+on_every_system! {
+    /// Rule 6: what a caller has moved elsewhere cannot be taken back, so that it should take less at a time
+    /// where threads are found asleep.
+    fn who_can_give_nothing_back_is_advised_to_take_less_where_threads_sleep(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        let (go_on, told) = mpsc::channel::<()>();
+        let told = Mutex::new(told);
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for count in 1..=2 {
+                let (say, port, told) = (say.clone(), &port, &told);
+                scope.spawn(move || {
+                    let me = thread::current().id();
+                    script(system, me, false);
+                    while let Some(message) = take(port) {
+                        if message == 0 {
+                            script(system, me, true);
+                            say.send(message).unwrap();
+                            let _ = told.lock().unwrap().recv();
+                            script(system, me, false);
+                        } else {
+                            say.send(message).unwrap();
+                        }
+                    }
+                });
+                settle(system, port, count);
+            }
+            assert!(port.advised_room() > 1_000_000, "{}", port.advised_room());
+            for _ in 0..2 {
+                let begun = now(system);
+                for message in [0, 1] {
+                    port.post(message).unwrap();
+                    assert_eq!(hear(system, &heard, "a message is taken"), message);
+                }
+                let advised = port.advised_room();
+                // What is advised rises again after a second, which a starved thread may have taken.
+                assert!(advised == 1 || now(system) - begun > Duration::from_millis(900), "{advised}");
+                go_on.send(()).unwrap();
+                settle(system, &port, 2);
+            }
+            let Some(kernel) = system.kernel() else { return };
+            for least in [4, 16, 64, 1_000_000] {
+                kernel.advance(Duration::from_secs(1));
+                assert!(port.advised_room() >= least, "{}", port.advised_room());
+            }
+            drop(go_on);
+        });
+    }
+}
+
+/// Rule 6: also if a thread waits now and then for a moment, so that whoever looks after the port is
+/// always another one, or the same one anew.
+#[test]
+fn packets_of_a_thread_that_does_not_go_on_are_taken_however_often_the_watch_changes_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for step in [100, 300] {
+            let port = on.port::<(), usize>(2);
+            (0..4).for_each(|message| port.post(message).unwrap());
+            let (say, heard) = mpsc::channel();
+            let gate = Gate::default();
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&gate]);
+                let (port, gate) = (&port, &gate);
+                let said = say.clone();
+                scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(4);
+                    let mut packets = port.wait(&mut batch, None).unwrap();
+                    assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+                    said.send(0).unwrap();
+                    gate.pass();
+                    drop(packets);
+                });
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(0));
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send(message).unwrap();
+                    }
+                });
+                let begun = kernel.now();
+                let mut rest = Vec::new();
+                while rest.len() < 3 {
+                    assert!(kernel.now() - begun < Duration::from_millis(4), "{rest:?}");
+                    assert!(kernel.wait_for_sleepers(1, on.soon()));
+                    kernel.advance(Duration::from_micros(step));
+                    assert!(kernel.wait_for_sleepers(1, on.soon()));
+                    port.post(1000).unwrap();
+                    let taken = std::iter::repeat_with(|| heard.recv_timeout(on.soon()).unwrap());
+                    rest.extend(taken.take_while(|message| *message != 1000));
+                }
+                assert_eq!(rest, [1, 2, 3]);
+                gate.open();
+            });
+        }
+    });
+}
+
+/// On a port that lets two threads run, so many messages are posted. A thread takes several of them at time
+/// zero, and comes to the first one only: the others are taken from it while `act` runs.
+fn beside_a_thread_that_does_not_go_on(
+    on: &System,
+    messages: usize,
+    prepare: impl FnOnce(&Port<(), usize>),
+    act: impl FnOnce(&Port<(), usize>, &sim::Kernel),
+) {
+    on.several_threads_wait();
+    let kernel = on.kernel().unwrap();
+    let port = on.port::<(), usize>(2);
+    prepare(&port);
+    (0..messages).for_each(|message| port.post(message).unwrap());
+    let (say, heard) = mpsc::channel();
+    let gate = Gate::default();
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        let (port, gate) = (&port, &gate);
+        scope.spawn(move || {
+            let mut batch = Batch::with_capacity(4);
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+            say.send(()).unwrap();
+            gate.pass();
+            assert!(packets.next().is_none(), "the rest was taken");
+        });
+        // Without moving the clock meanwhile.
+        heard.recv_timeout(on.soon()).expect("the first has a share");
+        act(port, kernel);
+        gate.open();
+    });
+}
+
+/// Rule 6: a thread that spins with messages which it has moved elsewhere is noticed by another one that
+/// runs, though no seat is free; and then with a single message as well, for as long as it goes on.
+#[test]
+fn who_can_give_nothing_back_is_advised_to_take_less_beside_a_thread_that_spins_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<(), usize>(2);
+        let (say, heard) = mpsc::channel();
+        let gates: [Gate; 2] = Default::default();
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            assert!(port.advised_room() > 1_000_000, "{}", port.advised_room());
+            for (gate, messages) in gates.iter().zip([3, 1]) {
+                (0..messages).for_each(|message| port.post(message).unwrap());
+                let (say, port) = (say.clone(), &port);
+                let spins = scope.spawn(move || {
+                    let taken = port.wait(&mut Batch::new(), None).unwrap().count();
+                    say.send(taken).unwrap();
+                    gate.pass();
+                });
+                // Without moving the clock meanwhile.
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(messages));
+                for milliseconds in [10, 1500] {
+                    for message in 0..milliseconds {
+                        kernel.advance(Duration::from_millis(1));
+                        port.post(message).unwrap();
+                        assert_eq!(take(port), Some(message));
+                    }
+                    assert_eq!(port.advised_room(), 1, "it spins with {messages}");
+                }
+                gate.open();
+                spins.join().unwrap();
+            }
+        });
+    });
+}
+
+/// Rule 6: no thread is idle, and one that comes to wait takes what another one does not come to, a good
+/// hundred microseconds after having seen it first.
+#[test]
+fn who_comes_to_wait_takes_what_a_thread_that_does_not_go_on_has_left_sim() {
+    testkit::run(System::simulated, |on| {
+        beside_a_thread_that_does_not_go_on(
+            on,
+            6,
+            |_| {},
+            |port, kernel| {
+                kernel.advance(Duration::from_millis(1));
+                assert_eq!(take(port), Some(4));
+                kernel.advance(Duration::from_micros(140));
+                assert_eq!(take(port), Some(5));
+                let nothing = port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count();
+                assert_eq!(nothing, 0, "it may just have been slow");
+                kernel.advance(Duration::from_micros(20));
+                // All of it: in one wait or in two, since the first thread counts as one at work.
+                assert_eq!([take(port), take(port), take(port)], [1, 2, 3].map(Some));
+            },
+        );
+    });
+}
+
+/// Rule 37: what a thread has had for so long that it is due when another one begins to look after the port
+/// goes to that one at once.
+#[test]
+fn what_is_overdue_when_a_thread_begins_to_watch_is_taken_at_once_sim() {
+    testkit::run(System::simulated, |on| {
+        // There are two threads when the first one takes its share, so that it is timed.
+        let come = |port: &Port<(), usize>| {
+            assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+        };
+        beside_a_thread_that_does_not_go_on(on, 4, come, |port, kernel| {
+            kernel.advance(Duration::from_micros(800));
+            assert_eq!([take(port), take(port)], [2, 3].map(Some));
+            kernel.advance(Duration::from_micros(120));
+            let mut batch = Batch::new();
+            let mut rest = port.wait(&mut batch, Duration::from_millis(1)).unwrap();
+            assert!(matches!(rest.next(), Some(Packet::Posted(1))));
+            assert_eq!(kernel.now(), Duration::from_micros(920));
+        });
+    });
+}

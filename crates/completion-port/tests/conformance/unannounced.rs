@@ -1,0 +1,393 @@
+//! Rule 39: a thread that sleeps without saying so loses its seat, and may exceed the limit afterwards.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
+use testkit::{System, in_a_process_of_its_own, on_every_system};
+
+use crate::kit::descriptors::leave_no_descriptor;
+use crate::kit::threads::{
+    End, Gate, each_block_is_noticed, eventually, eventually_without_time, hear, register_each,
+    script, settle, stays, take, take_one_by_one,
+};
+
+on_every_system! {
+    /// Rule 39.
+    fn a_block_that_nobody_announced_is_noticed(system: &System) {
+        let (blocked, heard) = Blocked::on(system, 1);
+        thread::scope(|scope| {
+            let _end = End::of(&blocked.port, [&blocked.gate]);
+            let go_on = blocked.begin(scope, &heard, 2);
+            blocked.port.post(2).unwrap();
+            assert_eq!(hear(system, &heard, "another one takes over"), 2);
+            drop(go_on);
+        });
+    }
+
+    /// Rule 39: a packet that the kernel has yet to report is one that would be found if somebody
+    /// looked.
+    fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
+        let (ours, theirs) = system.unix_pair();
+        let (blocked, heard) = Blocked::on(system, 1);
+        let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
+        blocked.port.register(registration).unwrap();
+        thread::scope(|scope| {
+            let _end = End::of(&blocked.port, [&blocked.gate]);
+            let go_on = blocked.begin(scope, &heard, 1);
+            theirs.write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "somebody looks"), READY);
+            drop(go_on);
+        });
+    }
+
+    /// Rule 39: a thread whose block is over runs, whatever the limit; then nothing is handed out
+    /// until there is room again.
+    fn who_blocks_no_longer_may_exceed_the_limit(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let (first, second) = (Gate::default(), Gate::default());
+        let (say, heard) = mpsc::channel();
+        let (go_on, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&first, &second]);
+            for name in 0..3 {
+                let (say, port, blocked) = (say.clone(), &port, &blocked);
+                let (first, second) = (&first, &second);
+                scope.spawn(move || {
+                    while let Some(message) = take(port) {
+                        say.send((message, name)).unwrap();
+                        match message {
+                            0 => {
+                                let _ = port.blocking(|| blocked.lock().unwrap().recv());
+                                first.pass();
+                            }
+                            1 => second.pass(),
+                            _ => {}
+                        }
+                    }
+                });
+                settle(system, port, name + 1);
+            }
+            port.post(0).unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), (0, 2));
+            eventually(system, "it blocks", || port.stats().blocked == 1);
+            port.post(1).unwrap();
+            assert_eq!(hear(system, &heard, "the second is taken"), (1, 1));
+            assert_eq!((port.stats().running, port.stats().blocked), (1, 1));
+
+            drop(go_on);
+            eventually(system, "both run", || port.stats().running == 2);
+            assert_eq!(port.stats().blocked, 0);
+            port.post(2).unwrap();
+            stays(system, 1, "nothing is handed out", || port.stats().queued == 1);
+            // One of the two comes back; the other one still has the only seat.
+            second.open();
+            settle(system, &port, 2);
+            stays(system, 2, "nothing is handed out", || port.stats().queued == 1);
+            assert_eq!(port.stats().running, 1);
+            first.open();
+            assert_eq!(hear(system, &heard, "the third is taken"), (2, 2));
+            settle(system, &port, 3);
+        });
+    }
+
+    /// Rule 39: the same if the block was not announced; then the port has to find out that it is
+    /// over. Here with the one seat taken by who has blocked.
+    fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
+        who_blocked_runs_again(system, 1);
+    }
+
+    /// Rule 39: and with another thread in the other one of two seats.
+    fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
+        who_blocked_runs_again(system, 2);
+    }
+}
+
+/// Rule 39: a thread that was thought to sleep and takes its next packet is counted from then on, not
+/// only once somebody has looked. No time passes here, so nobody looks.
+#[test]
+fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let port = on.port::<(), usize>(1);
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            let port = &port;
+            port.post(0).unwrap();
+            let mut batch = Batch::with_capacity(1);
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+            scope.spawn(move || {
+                while let Some(message) = take(port) {
+                    let _ = say.send(message);
+                }
+            });
+            settle(on, port, 1);
+            script(on, thread::current().id(), true);
+            port.post(1).unwrap();
+            assert_eq!(hear(on, &heard, "the block is noticed"), 1);
+            settle(on, port, 1);
+            script(on, thread::current().id(), false);
+            assert!(packets.next().is_none());
+            port.post(2).unwrap();
+            assert!(heard.recv_timeout(on.quiet()).is_err(), "two run, the limit is one");
+            drop(packets);
+            assert_eq!(take(port), Some(2));
+        });
+    });
+}
+
+/// Rule 39: also where there is no descriptor left, and nobody has slept before.
+#[test]
+fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
+    if !in_a_process_of_its_own(
+        "unannounced::who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll",
+    ) {
+        return;
+    }
+    let on = System::native();
+    let ways = [BlockDetection::Automatic, BlockDetection::Tick];
+    let ports = ways.map(|way| on.port_that(1, way).unwrap());
+    each_block_is_noticed(&on, &ports, 1, leave_no_descriptor);
+}
+
+/// Rule 39: a thread that sleeps is asked about, also if the watch changes hands between any two looks, and
+/// the looks follow each other sooner than usual, because another thread sleeps for a moment again and again.
+#[test]
+fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
+    const STEPS: usize = 40;
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        kernel.advance(Duration::from_millis(2));
+        let port = on.port_that::<usize, ()>(4, BlockDetection::Automatic).unwrap();
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..STEPS + 2).map(|_| on.unix_pair()).unzip();
+        let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
+        let (say, heard) = mpsc::channel();
+        register_each(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            let (port, gates) = (&port, &gates);
+            for count in 1..=4 {
+                let say = say.clone();
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, count);
+            }
+            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+            theirs[0].write(b"x").unwrap();
+            // From now on this one has records.
+            let (_, observed) = next();
+            settle(on, port, 3);
+            script(on, observed, true);
+            let begun = kernel.now();
+            while port.stats().blocks_found == 0 {
+                kernel.advance(Duration::from_micros(250));
+                settle(on, port, 3);
+                assert!(kernel.now() < begun + Duration::from_millis(20), "it is not found");
+            }
+            script(on, observed, false);
+            let sleep_anew = || {
+                script(on, observed, false);
+                script(on, observed, true);
+            };
+            theirs[1].write(b"x").unwrap();
+            let (_, stuck) = next();
+            settle(on, port, 2);
+            for _ in 0..2 {
+                kernel.advance(Duration::from_millis(1));
+                settle(on, port, 2);
+            }
+            let mut asked = u64::MAX;
+            for step in 2..STEPS + 2 {
+                if step == 10 {
+                    asked = kernel.calls().asleep;
+                    script(on, stuck, true);
+                }
+                if port.stats().blocks_found > 1 {
+                    break;
+                }
+                sleep_anew();
+                theirs[step].write(b"x").unwrap();
+                assert_eq!(next().0, step);
+                settle(on, port, 1);
+                for _ in 0..2 {
+                    kernel.advance(Duration::from_micros(40));
+                    settle(on, port, 1);
+                    sleep_anew();
+                }
+                gates[step].open();
+                settle(on, port, 2);
+            }
+            assert_eq!(port.stats().blocks_found, 2, "the other one is found as well");
+            assert!(kernel.calls().asleep > asked, "it was asked about");
+            script(on, observed, false);
+            script(on, stuck, false);
+        });
+    });
+}
+
+/// Rule 39: when the last one who runs announces that he blocks, nobody will come back for the kernel's
+/// wait. Whoever is released for that is there at once, however long he has watched before.
+#[test]
+fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for ticks in 0..3 {
+            let port = on.port::<usize, ()>(1);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
+            let (until_blocked, gate) = (Gate::default(), Gate::default());
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&until_blocked, &gate]);
+                for count in 1..=2 {
+                    let (say, port) = (say.clone(), &port);
+                    let (until_blocked, gate) = (&until_blocked, &gate);
+                    scope.spawn(move || {
+                        let mut batch = Batch::with_capacity(1);
+                        while let Ok(packets) = port.wait(&mut batch, None) {
+                            for packet in packets {
+                                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                                say.send(*ready.key()).unwrap();
+                                until_blocked.pass();
+                                port.blocking(|| gate.pass());
+                            }
+                        }
+                    });
+                    settle(on, port, count);
+                }
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(0));
+                settle(on, &port, 1);
+                for _ in 0..ticks {
+                    let harvests = port.stats().harvests;
+                    kernel.advance(Duration::from_millis(1));
+                    let looked = || port.stats().harvests > harvests;
+                    eventually_without_time(on, "it looks every millisecond", looked);
+                    settle(on, &port, 1);
+                }
+                kernel.advance(Duration::from_micros(100));
+                until_blocked.open();
+                eventually_without_time(on, "it blocks", || port.stats().blocked == 1);
+                theirs[1].write(b"x").unwrap();
+                assert_eq!(heard.recv_timeout(on.soon()), Ok(1), "after {ticks} ticks");
+            });
+        }
+    });
+}
+
+/// What a thread says when it has got the packet of a socket.
+const READY: usize = usize::MAX;
+
+/// A port whose message 0 makes its handler block without a word.
+struct Blocked<'s> {
+    on: &'s System,
+    port: Port<(), usize>,
+    /// Keeps the handlers of message 1, and of message 0 once it blocks no longer.
+    gate: Gate,
+    limit: usize,
+    /// Handlers of message 2, which wait for each other until as many run as there are seats.
+    together: AtomicUsize,
+    /// The handler of message 0 blocks no longer.
+    awake: AtomicBool,
+    say: mpsc::Sender<usize>,
+}
+
+impl<'s> Blocked<'s> {
+    fn on(on: &'s System, limit: usize) -> (Self, mpsc::Receiver<usize>) {
+        on.several_threads_wait();
+        let (say, heard) = mpsc::channel();
+        let (port, gate, together) = (on.port(limit), Gate::default(), AtomicUsize::new(0));
+        let awake = AtomicBool::new(false);
+        (Self { on, port, gate, limit, together, awake, say }, heard)
+    }
+
+    /// Starts `others`, and a thread that blocks until what this returns is dropped.
+    fn begin<'t>(
+        &'t self,
+        scope: &'t thread::Scope<'t, '_>,
+        heard: &mpsc::Receiver<usize>,
+        others: usize,
+    ) -> mpsc::Sender<()> {
+        let (go_on, blocked) = mpsc::channel::<()>();
+        for count in 1..=others {
+            scope.spawn(|| self.run());
+            settle(self.on, &self.port, count);
+        }
+        scope.spawn(move || {
+            assert_eq!(take(&self.port), Some(0));
+            let me = thread::current().id();
+            script(self.on, me, true);
+            self.say.send(0).unwrap();
+            let _ = blocked.recv();
+            script(self.on, me, false);
+            self.awake.store(true, SeqCst);
+            self.gate.pass();
+            self.run();
+        });
+        settle(self.on, &self.port, others + 1);
+        self.port.post(0).unwrap();
+        assert_eq!(hear(self.on, heard, "the first is taken"), 0);
+        go_on
+    }
+
+    fn run(&self) {
+        let mut batch = Batch::with_capacity(1);
+        while let Ok(mut packets) = self.port.wait(&mut batch, None) {
+            let message = match packets.next() {
+                Some(Packet::Posted(message)) => message,
+                Some(Packet::Ready(_)) => READY,
+                // Taken back before this thread came to it.
+                None => continue,
+                other => panic!("{other:?}"),
+            };
+            self.say.send(message).unwrap();
+            if message == 1 {
+                self.gate.pass();
+            } else if message == 2 {
+                self.together.fetch_add(1, SeqCst);
+                let begun = Instant::now();
+                while self.together.load(SeqCst) < self.limit && begun.elapsed() < self.on.soon() {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// All of `limit` seats are taken, one of them by a thread that blocked and runs again: nothing is
+/// handed out.
+fn who_blocked_runs_again(on: &System, limit: usize) {
+    let (blocked, heard) = Blocked::on(on, limit);
+    let port = &blocked.port;
+    thread::scope(|scope| {
+        let _end = End::of(port, [&blocked.gate]);
+        let go_on = blocked.begin(scope, &heard, limit);
+        // The others take the seats, all at once, for which the block has to be noticed.
+        (0..limit).for_each(|_| port.post(2).unwrap());
+        (0..limit).for_each(|_| assert_eq!(hear(on, &heard, "another one takes over"), 2));
+        settle(on, port, limit);
+        assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
+        for _ in 1..limit {
+            port.post(1).unwrap();
+            assert_eq!(hear(on, &heard, "another one takes over"), 1);
+        }
+        drop(go_on);
+        eventually_without_time(on, "it runs", || blocked.awake.load(SeqCst));
+        // Some time later the port knows.
+        stays(on, 1, "one waits", || port.stats().parked == 1);
+        port.post(3).unwrap();
+        stays(on, 1, "nothing is handed out", || heard.try_recv().is_err());
+        eventually_without_time(on, "the port knows", || port.stats().running == limit);
+        assert_eq!(port.stats().queued, 1);
+        blocked.gate.open();
+        assert_eq!(hear(on, &heard, "the rest is taken"), 3);
+        settle(on, port, limit + 1);
+    });
+}

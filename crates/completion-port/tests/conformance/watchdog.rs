@@ -1,0 +1,563 @@
+//! Rule 39: the idle thread that looks after a port whose other threads stay away.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use completion_port::{Batch, BlockDetection, Packet, Port};
+use testkit::scheduler::ThreadNumber;
+use testkit::{System, in_a_process_of_its_own, on_every_system};
+
+use crate::kit::descriptors::leave_no_descriptor;
+use crate::kit::signals::{catch_signals, interrupt_sleep};
+use crate::kit::threads::{
+    End, Gate, eventually, eventually_without_time, hear, make_packets_long, register_each, script,
+    settle, stays, take, take_one_by_one, take_so_many, take_sockets,
+};
+
+on_every_system! {
+    /// Rule 39: while a long packet is handled the kernel itself releases a thread for the next one; up
+    /// to the limit.
+    fn sockets_with_long_handlers_are_taken_without_anybody_being_woken_by_the_port(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, ()>(2);
+        make_packets_long(system, &port);
+        let pairs: Vec<_> = (0..3).map(|_| system.unix_pair()).collect();
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        register_each(&port, &ours);
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=3 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || take_sockets(port, &say, gate));
+                settle(system, port, count);
+            }
+            let before = port.stats().wakes;
+            for (key, socket) in theirs[..2].iter().enumerate() {
+                socket.write(b"x").unwrap();
+                assert_eq!(hear(system, &heard, "a socket is taken"), key);
+                if key == 0 && !system.spreads() {
+                    assert_eq!(port.stats().wakes, before);
+                }
+            }
+            theirs[2].write(b"x").unwrap();
+            stays(system, 1, "two run", || heard.try_recv().is_err());
+            gate.open();
+            assert_eq!(hear(system, &heard, "the third is taken"), 2);
+        });
+    }
+
+    /// Rule 39: while handlers run and nobody is in the kernel's wait, somebody looks.
+    fn a_port_whose_handlers_do_not_come_back_is_not_deaf(system: &System) {
+        an_unattended_port_is_looked_at(system, || {});
+    }
+
+    /// Rule 39: with every seat taken packets are found, but not handed out.
+    fn with_every_seat_taken_packets_are_found_and_kept(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<usize, ()>(1);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
+        let gate = Gate::default();
+        let (say, heard) = mpsc::channel();
+        register_each(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, [&gate]);
+            for count in 1..=2 {
+                let (say, port, gate) = (say.clone(), &port, &gate);
+                scope.spawn(move || take_sockets(port, &say, gate));
+                settle(system, port, count);
+            }
+            theirs[0].write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), 0);
+            theirs[1].write(b"x").unwrap();
+            eventually(system, "the second is found", || port.stats().queued == 1);
+            stays(system, 1, "it is not handed out", || port.stats().queued == 1);
+            assert!(heard.try_recv().is_err());
+            gate.open();
+            assert_eq!(hear(system, &heard, "the second is taken"), 1);
+            settle(system, &port, 2);
+        });
+    }
+}
+
+/// Rule 39: a wake that the kernel gives to another thread than the one that is to look after the port
+/// is not lost.
+#[test]
+fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
+    testkit::run(System::native, |on| {
+        on.several_threads_wait();
+        catch_signals();
+        let port: Port<(), usize> = on.port_that(2, BlockDetection::Tick).unwrap();
+        make_packets_long(on, &port);
+        let (say, heard) = mpsc::channel();
+        let (open, gate) = (Mutex::new(false), Condvar::new());
+        let threads = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for name in 0..4 {
+                let (say, port, open, gate, threads) = (say.clone(), &port, &open, &gate, &threads);
+                scope.spawn(move || {
+                    threads.lock().unwrap().push(ThreadNumber::current());
+                    while let Some(message) = take(port) {
+                        say.send((message, name)).unwrap();
+                        if message < 3 {
+                            // Sleeps without saying so.
+                            drop(gate.wait_while(open.lock().unwrap(), |open| !*open));
+                        }
+                    }
+                });
+                settle(on, port, name + 1);
+            }
+            // The two that came first are in the kernel's wait, the others parked.
+            interrupt_sleep(on, threads.lock().unwrap()[0]);
+            assert!(heard.try_recv().is_err());
+            for message in 1..=2 {
+                port.post(message).unwrap();
+                let newest = 4 - message;
+                assert_eq!(hear(on, &heard, "a message is taken"), (message, newest));
+            }
+            port.post(3).unwrap();
+            assert_eq!(hear(on, &heard, "that two sleep is noticed").0, 3);
+            *open.lock().unwrap() = true;
+            gate.notify_all();
+        });
+    });
+}
+
+/// Rule 39, to the millisecond: only a simulated kernel's clock stands still until it is moved.
+#[test]
+fn a_thread_that_waits_looks_within_a_millisecond_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for limit in [1, 3] {
+            let port = on.port::<usize, ()>(limit);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
+            let gate = Gate::default();
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&gate]);
+                for count in 1..=2 {
+                    let (say, port, gate) = (say.clone(), &port, &gate);
+                    scope.spawn(move || take_sockets(port, &say, gate));
+                    settle(on, port, count);
+                }
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(heard.recv_timeout(on.soon()).unwrap(), 0);
+                settle(on, &port, 1);
+                theirs[1].write(b"x").unwrap();
+                kernel.advance(Duration::from_millis(1));
+                if limit == 1 {
+                    let found = || port.stats().queued == 1;
+                    eventually_without_time(on, "it is found within a millisecond", found);
+                } else {
+                    let taken = heard.recv_timeout(on.soon());
+                    assert_eq!(taken.expect("it is taken within a millisecond"), 1);
+                }
+            });
+        }
+    });
+}
+
+/// Rule 39: who comes back for the next packet by himself is left to do so, whether it is still with the
+/// kernel or queued already. A millisecond begins anew whenever he does, and when it is over somebody else
+/// looks.
+#[test]
+fn who_comes_back_by_himself_is_left_to_do_so_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for queued in [false, true] {
+            let port = on.port::<usize, ()>(2);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+            let gates = [Gate::default(), Gate::default(), Gate::default()];
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                for count in 1..=2 {
+                    let (say, port, gates) = (say.clone(), &port, &gates);
+                    scope.spawn(move || take_one_by_one(port, gates, &say));
+                    settle(on, port, count);
+                }
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                let (_, first) = next();
+                settle(on, &port, 1);
+                kernel.advance(Duration::from_micros(600));
+                if queued {
+                    // He finds both when he comes back, and leaves one of them in the queue.
+                    theirs[1].write(b"x").unwrap();
+                    theirs[2].write(b"x").unwrap();
+                    gates[0].open();
+                } else {
+                    gates[0].open();
+                    settle(on, &port, 2);
+                    theirs[1].write(b"x").unwrap();
+                }
+                assert_eq!(next(), (1, first), "he has come back for it");
+                settle(on, &port, 1);
+                if !queued {
+                    theirs[2].write(b"x").unwrap();
+                }
+                // The other one's first millisecond is over, but not that since the first one was there.
+                kernel.advance(Duration::from_micros(400));
+                assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "too soon");
+                kernel.advance(Duration::from_micros(600));
+                let (socket, second) = next();
+                assert_eq!(socket, 2);
+                assert_ne!(second, first);
+            });
+        }
+    });
+}
+
+/// Rule 39: as long as the only thread that runs keeps coming back within a millisecond, whoever watches is
+/// not woken at all; and is when that one has stayed away for a millisecond, or when his own time is over.
+#[test]
+fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
+    const TIMES: usize = 12;
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for limit in [None, Some(Duration::from_micros(600 * TIMES as u64 - 100))] {
+            // So that the first look is due a whole millisecond after the beginning.
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port::<usize, ()>(2);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..=TIMES).map(|_| on.unix_pair()).unzip();
+            let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                let begun = kernel.now();
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, 1);
+                let other = scope.spawn(move || {
+                    let taken: Vec<_> =
+                        port.wait(&mut Batch::with_capacity(1), limit).unwrap().collect();
+                    (taken.len(), kernel.now() - begun)
+                });
+                settle(on, port, 2);
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it").0;
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(next(), 0);
+                settle(on, port, 1);
+                let before = kernel.calls();
+                for socket in 1..TIMES {
+                    kernel.advance(Duration::from_micros(600));
+                    gates[socket - 1].open();
+                    settle(on, port, 2);
+                    theirs[socket].write(b"x").unwrap();
+                    assert_eq!(next(), socket);
+                    settle(on, port, 1);
+                }
+                let calls = kernel.calls() - before;
+                assert_eq!((calls.park, calls.unpark), (0, 0), "nobody is woken");
+                assert_eq!(calls.postpone, TIMES as u64 - 1);
+                if let Some(limit) = limit {
+                    kernel.advance(Duration::from_micros(500));
+                    assert_eq!(other.join().unwrap(), (0, limit));
+                    return;
+                }
+                theirs[TIMES].write(b"x").unwrap();
+                kernel.advance(Duration::from_micros(999));
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(1));
+                let (taken, at) = other.join().unwrap();
+                assert_eq!(taken, 1);
+                assert_eq!(at, Duration::from_micros(600 * (TIMES as u64 - 1) + 1000));
+            });
+        }
+    });
+}
+
+/// Two threads wait. The one that takes the first socket does not come back, and the other one has to find the
+/// second, whatever was done before.
+fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
+    on.several_threads_wait();
+    let port = on.port::<usize, ()>(3);
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
+    let gate = Gate::default();
+    let (say, heard) = mpsc::channel();
+    register_each(&port, &ours);
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        for count in 1..=2 {
+            let (say, port, gate) = (say.clone(), &port, &gate);
+            scope.spawn(move || take_sockets(port, &say, gate));
+            settle(on, port, count);
+        }
+        before();
+        // The one in the kernel's wait goes off with the first; the other one takes its place.
+        for (socket, theirs) in theirs.iter().enumerate() {
+            theirs.write(b"x").unwrap();
+            assert_eq!(hear(on, &heard, "somebody takes it"), socket);
+        }
+        assert_eq!(port.stats().running, 2);
+    });
+}
+
+/// Rule 39: also where there is no descriptor left for the timer of who watches.
+#[test]
+fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
+    if !in_a_process_of_its_own("watchdog::a_port_is_looked_at_with_no_descriptor_left_epoll") {
+        return;
+    }
+    an_unattended_port_is_looked_at(&System::native(), leave_no_descriptor);
+}
+
+/// Rule 39 (see also 6): a thread that has had its packets for some microseconds keeps them, and its seat, however
+/// long ago the last look was because the watch was put off.
+#[test]
+fn who_has_just_come_is_neither_robbed_nor_replaced_though_the_watch_was_put_off_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for limit in 1..=2 {
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port::<usize, ()>(limit);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..4).map(|_| on.unix_pair()).unzip();
+            let gates = [(); 4].map(|()| Gate::default());
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                for count in 1..=2 {
+                    let say = say.clone();
+                    scope.spawn(move || take_so_many(4, port, gates, &say));
+                    settle(on, port, count);
+                }
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                let (_, first) = next();
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(600));
+                theirs[1..].iter().for_each(|socket| socket.write(b"x").map(drop).unwrap());
+                gates[0].open();
+                assert_eq!(next(), (1, first));
+                settle(on, port, 1);
+                let asked = kernel.calls().asleep;
+                for _ in 0..2 {
+                    kernel.advance(Duration::from_micros(5));
+                    script(on, first, true);
+                    let taken = port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count();
+                    assert_eq!(taken, 0, "they are another one's");
+                    script(on, first, false);
+                }
+                assert_eq!(kernel.calls().asleep, asked);
+                assert_eq!(port.stats().blocks_found, 0);
+            });
+        }
+    });
+}
+
+/// Rule 39: who has let the watch be put off, and then sleeps, is found soon after the millisecond is over
+/// in which he should have come back; so is one who does not even look at his packets.
+#[test]
+fn who_stays_away_after_the_watch_was_put_off_is_found_soon_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for sleeps in [true, false] {
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port_that::<usize, ()>(1, BlockDetection::Tick).unwrap();
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+            let gates = [(); 3].map(|()| Gate::default());
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                let said = say.clone();
+                scope.spawn(move || {
+                    let mut batch = Batch::new();
+                    assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
+                    said.send((0, thread::current().id())).unwrap();
+                    gates[0].pass();
+                    let mut packets = port.wait(&mut batch, None).unwrap();
+                    let first = sleeps.then(|| packets.next());
+                    said.send((1, thread::current().id())).unwrap();
+                    gates[1].pass();
+                    drop(first);
+                });
+                settle(on, port, 1);
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, 2);
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+                theirs[0].write(b"x").unwrap();
+                let (_, first) = next();
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(600));
+                theirs[1..].iter().for_each(|socket| socket.write(b"x").map(drop).unwrap());
+                gates[0].open();
+                assert_eq!(next(), (1, first));
+                settle(on, port, 1);
+                script(on, first, true);
+                kernel.advance(Duration::from_micros(1_000));
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(249));
+                settle(on, port, 1);
+                assert!(heard.try_recv().is_err(), "too soon");
+                kernel.advance(Duration::from_micros(1));
+                let (_, second) = next();
+                assert_ne!(second, first);
+                assert_eq!(port.stats().blocks_found, 1);
+                script(on, first, false);
+            });
+        }
+    });
+}
+
+/// Rule 39: what somebody who comes back in time has left in the queue twice is taken by another one.
+#[test]
+fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<usize, ()>(2);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..16).map(|_| on.unix_pair()).unzip();
+        let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
+        let (say, heard) = mpsc::channel();
+        register_each(&port, &ours);
+        thread::scope(|scope| {
+            let _end = End::of(&port, &gates);
+            for count in 1..=2 {
+                let (say, port, gates) = (say.clone(), &port, &gates);
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, count);
+            }
+            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
+            theirs[0].write(b"x").unwrap();
+            let (mut socket, first) = next();
+            settle(on, &port, 1);
+            for socket in &theirs[1..] {
+                socket.write(b"x").unwrap();
+            }
+            for rounds in 0.. {
+                kernel.advance(Duration::from_micros(600));
+                // The thread that watches has looked, if it was time to: it sleeps again, or has a packet.
+                let mut taken = None;
+                eventually_without_time(on, "the thread that watches has looked", || {
+                    taken = heard.try_recv().ok();
+                    taken.is_some() || kernel.sleeping() == 1
+                });
+                gates[socket].open();
+                let (another, who) = taken.unwrap_or_else(next);
+                if who != first {
+                    break;
+                }
+                // Until no thread is on its way.
+                while port.stats().running + port.stats().parked < 2 {
+                    thread::yield_now();
+                }
+                assert!(rounds < 5, "one thread is left alone with the queue");
+                socket = another;
+            }
+        });
+    });
+}
+
+/// Rule 39: whose time is over takes what is queued, or asks the kernel, even if he has left both to others
+/// so far.
+#[test]
+fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        for queued in [false, true] {
+            // So that the first look is due a whole millisecond after the beginning.
+            kernel.advance(Duration::from_millis(2));
+            let port = on.port::<usize, ()>(2);
+            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
+            let gates = [Gate::default(), Gate::default(), Gate::default()];
+            let (say, heard) = mpsc::channel();
+            register_each(&port, &ours);
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                let (port, gates) = (&port, &gates);
+                scope.spawn(move || take_one_by_one(port, gates, &say));
+                settle(on, port, 1);
+                let other = scope.spawn(move || {
+                    let mut batch = Batch::with_capacity(1);
+                    let packets = port.wait(&mut batch, Duration::from_micros(700)).unwrap();
+                    packets.map(|packet| matches!(packet, Packet::Ready(_))).collect::<Vec<_>>()
+                });
+                settle(on, port, 2);
+                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it").0;
+                theirs[0].write(b"x").unwrap();
+                assert_eq!(next(), 0);
+                settle(on, port, 1);
+                kernel.advance(Duration::from_micros(300));
+                theirs[1].write(b"x").unwrap();
+                if queued {
+                    theirs[2].write(b"x").unwrap();
+                }
+                gates[0].open();
+                assert_eq!(next(), 1);
+                settle(on, port, 1);
+                if !queued {
+                    theirs[2].write(b"x").unwrap();
+                }
+                kernel.advance(Duration::from_micros(400));
+                assert_eq!(other.join().unwrap(), [true], "it is there, and nobody else takes it");
+            });
+        }
+    });
+}
+
+/// Rule 39: with nobody running nobody looks. On the real system this is counted by
+/// `tests/syscalls.rs`; only a simulated kernel counts calls at no cost to them.
+#[test]
+fn a_port_on_which_nothing_happens_makes_no_call_sim() {
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<usize, usize>(2);
+        let (ours, theirs) = on.unix_pair();
+        register_each(&port, std::slice::from_ref(&ours));
+        let taken = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            for count in 1..=4 {
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        for packet in packets {
+                            if let Packet::Ready(ready) = packet {
+                                ours.drain();
+                                let _ = ready.rearm();
+                            }
+                            taken.fetch_add(1, SeqCst);
+                        }
+                    }
+                });
+                settle(on, &port, count);
+            }
+            for round in 1..=3 {
+                port.post(round).unwrap();
+                theirs.write(b"x").unwrap();
+                eventually(on, "both are taken", || taken.load(SeqCst) == 2 * round);
+                // Whoever looks after the port gives up once it has seen that nothing happens.
+                for _ in 0..3 {
+                    settle(on, &port, 4);
+                    kernel.advance(Duration::from_millis(1));
+                }
+                settle(on, &port, 4);
+                let before = kernel.calls();
+                for _ in 0..1000 {
+                    kernel.advance(Duration::from_millis(1));
+                    assert!(kernel.wait_for_sleepers(4, on.soon()));
+                }
+                assert_eq!(kernel.calls(), before, "a port on which nothing happens is busy");
+                assert_eq!(port.stats().needless_wakes, 0);
+            }
+        });
+    });
+}
