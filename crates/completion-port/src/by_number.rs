@@ -85,7 +85,7 @@ impl<K: Clone, M> Port<K, M> {
         self.register(Registration::numbered(descriptor, key, terms))
     }
 
-    /// Enables a registration, and overwrites its filter and trigger. As [`Port::rearm`], with any
+    /// Enables a registration, and overwrites its filter and trigger. As [`Port::enable`], with any
     /// trigger, and with hints that spare the question whether a condition holds still. `hints` is
     /// asked, perhaps more than once, when the state is known that is about to be changed: a packet that
     /// was taken before shows in whatever the clone of its key has counted. Nobody else may enable this
@@ -93,7 +93,7 @@ impl<K: Clone, M> Port<K, M> {
     ///
     /// # Errors
     ///
-    /// As for [`Port::rearm`].
+    /// As for [`Port::enable`].
     pub fn enable_again(&self, id: Id, terms: Terms, hints: impl Fn() -> Hints) -> Result<()> {
         let terms = trigger::Terms { mode: terms.0, clone: Some(K::clone as fn(&K) -> K) };
         self.enable_with(id, terms, || hints().0)

@@ -68,17 +68,17 @@ impl<'c, K> Changes<'c, K> {
         self.list.push(Change::Register(registration));
     }
 
-    /// Adds the arming of a token; as [`Ready::rearm`]. A token knows its port, and is armed there.
+    /// Adds the rearming of a token; as [`Ready::rearm`]. A token knows its port, and is rearmed there.
     pub fn rearm(&mut self, ready: Ready<'c, K>) {
         self.list.push(Change::Rearm(ready, None));
     }
 
-    /// Adds the arming of a token with another filter and trigger; as [`Ready::rearm_as`].
+    /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
     pub fn rearm_as(&mut self, ready: Ready<'c, K>, interest: Interest, trigger: impl Trigger<K>) {
         self.list.push(Change::Rearm(ready, Some(trigger.terms(interest))));
     }
 
-    /// Adds the enabling of a registration by its name; as [`Port::rearm`].
+    /// Adds the enabling of a registration by its name; as [`Port::enable`].
     pub fn enable(&mut self, id: Id, interest: Interest, trigger: impl Trigger<K>) {
         self.list.push(Change::Enable(id, trigger.terms(interest)));
     }

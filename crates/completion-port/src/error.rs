@@ -14,11 +14,14 @@ pub enum Operation {
     /// [`Port::register`](crate::Port::register), or a registration among
     /// [`Changes`](crate::Changes).
     Register,
-    /// Arming, by a token or by an [`Id`](crate::Id).
+    /// Rearming a token: [`Ready::rearm`](crate::Ready::rearm),
+    /// [`Ready::rearm_as`](crate::Ready::rearm_as), or either among [`Changes`](crate::Changes).
     Rearm,
     /// [`Ready::park`](crate::Ready::park).
     Park,
-    /// [`Port::disable`](crate::Port::disable).
+    /// [`Port::enable`](crate::Port::enable), or an enabling among [`Changes`](crate::Changes).
+    Enable,
+    /// [`Port::disable`](crate::Port::disable), or a disabling among [`Changes`](crate::Changes).
     Disable,
     /// [`Port::remove`](crate::Port::remove) or
     /// [`Port::remove_and_wait`](crate::Port::remove_and_wait).
@@ -36,8 +39,9 @@ impl Operation {
         match self {
             Self::Create => "creating a port",
             Self::Register => "registering a descriptor",
-            Self::Rearm => "arming a registration",
+            Self::Rearm => "rearming a registration",
             Self::Park => "parking a registration",
+            Self::Enable => "enabling a registration",
             Self::Disable => "disabling a registration",
             Self::Remove => "removing a registration",
             Self::Wait => "waiting on a port",
@@ -52,7 +56,7 @@ impl Operation {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The descriptor is registered already, on this port or on another one of the process. Remove
-    /// it there first; to change filter or trigger use [`Port::rearm`](crate::Port::rearm).
+    /// it there first; to change filter or trigger use [`Port::enable`](crate::Port::enable).
     AlreadyRegistered,
     /// The number names no open descriptor.
     BadDescriptor,
@@ -62,7 +66,7 @@ pub enum ErrorKind {
     DescriptorLimit,
     /// This process is a forked child; the port belongs to its parent.
     Forked,
-    /// The key is out with a handler, which alone can arm the registration.
+    /// The key is out with a handler, which alone can rearm the registration.
     KeyHeld,
     /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
     /// port itself is made of.

@@ -7,7 +7,7 @@
 //! - **Registrations.** A descriptor is registered with a *key*, an event filter ([`Interest`]) and a
 //!   [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet moves
-//!   the key out to the handler, as a [`Ready`] token: he has `&mut` access without a lock. Arming
+//!   the key out to the handler, as a [`Ready`] token: he has `&mut` access without a lock. Rearming
 //!   moves it back. Removal and refusal give it back, dropping the port drops it.
 //! - **Removal that tells when it is over.** [`Port::remove`] makes one last packet,
 //!   [`Packet::Removed`].
@@ -65,10 +65,10 @@
 //!                     Peer::Client { stream, seen } => match stream.read(&mut buffer) {
 //!                         Ok(0) => drop(ready), // deregisters the socket and closes it
 //!                         Ok(read) => {
-//!                             *seen += read; // `&mut Peer`: ours alone until it is armed again
+//!                             *seen += read; // `&mut Peer`: ours alone until it is rearmed
 //!                             stream.write_all(&buffer[..read])?;
 //!                             if read < buffer.len() {
-//!                                 ready.read_drained(); // arming then costs no system call
+//!                                 ready.read_drained(); // rearming then costs no system call
 //!                             }
 //!                             ready.rearm()?;
 //!                         }
@@ -101,7 +101,7 @@
 //!
 //! # What must not be written
 //!
-//! The compiler enforces the rules of deregistration. A token is armed once:
+//! The compiler enforces the rules of deregistration. A token is rearmed once:
 //!
 //! ```compile_fail,E0382
 //! # fn f(ready: completion_port::Ready<'_, u32>) {
@@ -110,7 +110,7 @@
 //! # }
 //! ```
 //!
-//! A key is out of reach once it is armed, since another thread may have it already:
+//! A key is out of reach once it is rearmed, since another thread may have it already:
 //!
 //! ```compile_fail,E0505
 //! # fn f(mut ready: completion_port::Ready<'_, String>) {

@@ -22,7 +22,7 @@ use crate::trigger::{Terms, Trigger};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Packet<'p, K, M> {
-    /// A one-shot registration reports; the key is the handler's until it is armed again.
+    /// A one-shot registration reports; the key is the handler's until it is rearmed.
     Ready(Ready<'p, K>),
     /// A persistent registration reports; it stays enabled, and the packet has a clone of the key.
     Notified(Notified<K>),
@@ -33,7 +33,7 @@ pub enum Packet<'p, K, M> {
     Removed(Id, K),
 }
 
-/// A one-shot packet: the key, out of the port's hands until the registration is armed again.
+/// A one-shot packet: the key, out of the port's hands until the registration is rearmed.
 ///
 /// The handler has `&mut` access to the key without a lock, since nobody else can get a packet of
 /// this registration meanwhile. Then one of these:
@@ -120,7 +120,7 @@ impl<'p, K> Ready<'p, K> {
         unsafe { self.held.cell.get() }
     }
 
-    /// The key, to be changed. A key that owns its descriptor must go on owning that very one: armed
+    /// The key, to be changed. A key that owns its descriptor must go on owning that very one: rearmed
     /// with another in its place it is refused, and one that happens to have the same number is
     /// reported of no more. To go on with another socket, take the key out by [`Ready::into_key`] and
     /// register it anew.
@@ -133,7 +133,7 @@ impl<'p, K> Ready<'p, K> {
         unsafe { self.held.cell.get_mut() }
     }
 
-    /// Says that nothing is left to read: the next read would block. Arming then costs no system
+    /// Says that nothing is left to read: the next read would block. Rearming then costs no system
     /// call.
     ///
     /// True after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and on TCP
@@ -148,7 +148,7 @@ impl<'p, K> Ready<'p, K> {
         self.held.drained = self.held.drained.and(Drained::READ);
     }
 
-    /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Arming then costs
+    /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Rearming then costs
     /// no system call.
     pub fn write_full(&mut self) {
         self.held.drained = self.held.drained.and(Drained::WRITE);
@@ -192,7 +192,7 @@ impl<'p, K> Ready<'p, K> {
     }
 
     /// Gives the key back and leaves the registration disabled, until
-    /// [`Port::rearm`](crate::Port::rearm) enables it.
+    /// [`Port::enable`](crate::Port::enable) enables it.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl<K> Held<'_, K> {
         token(self.index, self.slot.word().generation())
     }
 
-    /// The token is used up: the engine is to have the key, and to arm the registration with `mode`, or as
+    /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
     /// it was.
     #[cold]
     fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {

@@ -362,13 +362,14 @@ impl<K, M> Port<K, M> {
         self.store.engine.find(socket.as_fd().as_raw_fd()).map(Id)
     }
 
-    /// Enables a registration whose key is with the port, and overwrites its filter and trigger: one
-    /// that was parked or disabled, or one that is enabled. If a condition holds, a packet follows at
+    /// Enables a registration by its name, and overwrites its filter and trigger: one that was parked or
+    /// disabled, or one that is enabled. Its key must be with the port; a handler that has the key rearms
+    /// its token instead, by [`Ready::rearm`](crate::Ready::rearm). If a condition holds, a packet follows at
     /// once, whatever the trigger. A packet that is queued already is checked against the new filter.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, who alone can arm it;
+    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, who alone can rearm it;
     /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
     /// [`ErrorKind::Forked`]. Nothing has changed.
     ///
@@ -381,13 +382,13 @@ impl<K, M> Port<K, M> {
     /// let port = Port::<u32>::new()?;
     /// let socket = UdpSocket::bind("127.0.0.1:0")?;
     /// let id = port.register(Registration::new(&socket, 7, Interest::IN, OneShot::Level))?;
-    /// port.rearm(id, Interest::OUT, OneShot::Level)?; // a UDP socket can be written to at once
+    /// port.enable(id, Interest::OUT, OneShot::Level)?; // a UDP socket can be written to at once
     /// let mut batch = Batch::new();
     /// let packet = port.wait(&mut batch, None)?.next();
     /// assert!(matches!(packet, Some(Packet::Ready(ready)) if ready.events().is_out()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn rearm(&self, id: Id, interest: Interest, trigger: impl Trigger<K>) -> Result<()> {
+    pub fn enable(&self, id: Id, interest: Interest, trigger: impl Trigger<K>) -> Result<()> {
         self.enable_with(id, trigger.terms(interest), || Drained::NONE)
     }
 
@@ -430,7 +431,7 @@ impl<K, M> Port<K, M> {
 
     /// Removes a registration, enabled or not. One packet follows, the last one:
     /// [`Packet::Removed`](crate::Packet::Removed), which gives the key back. While the key is out
-    /// with a handler, that packet is made when the handler arms or parks it; if he drops it or keeps
+    /// with a handler, that packet is made when the handler rearms or parks it; if he drops it or keeps
     /// it, there is none. The descriptor may be registered again at once, here or elsewhere.
     ///
     /// # Errors
@@ -465,7 +466,7 @@ impl<K, M> Port<K, M> {
     ///
     /// # Waiting
     ///
-    /// Returns at once unless the key is out with a handler; then when the handler arms or parks it,
+    /// Returns at once unless the key is out with a handler; then when the handler rearms or parks it,
     /// at most after `timeout` (`None`: no limit). Counts as [`Port::blocking`] meanwhile. A handler
     /// that waits here for the very key it holds waits in vain.
     ///
@@ -678,7 +679,7 @@ impl<K, M> Port<K, M> {
         f()
     }
 
-    /// Refuses new work from now on: registrations, messages, arming. Waits drain the queue; once it
+    /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once it
     /// is empty they return [`ErrorKind::Closed`], on every thread. Registrations that are still with
     /// the port are reported of no more; their keys are dropped with it.
     ///
@@ -704,7 +705,7 @@ impl<K, M> Port<K, M> {
     }
 
     /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
-    /// with a [`Packet::Removed`](crate::Packet::Removed); one that is out with a handler when he arms
+    /// with a [`Packet::Removed`](crate::Packet::Removed); one that is out with a handler when he rearms
     /// or parks it. The threads go on waiting as before; once no registration and no packet is left
     /// they get [`ErrorKind::Closed`].
     ///

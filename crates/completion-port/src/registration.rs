@@ -18,7 +18,7 @@ impl Error {
     /// The registration that the descriptor has already, if that is on this port; only ever there with
     /// [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered).
     ///
-    /// Change it by [`Port::rearm`](crate::Port::rearm), or end it by [`Port::remove`](crate::Port::remove).
+    /// Change it by [`Port::enable`](crate::Port::enable), or end it by [`Port::remove`](crate::Port::remove).
     /// Another thread may have done so meanwhile.
     #[must_use]
     pub fn registration(&self) -> Option<Id> {
@@ -125,7 +125,7 @@ impl<'s, K> Registration<'s, K> {
     ///
     /// Remove the registration before the descriptor is closed. Closing it first is safe, and ends
     /// the registration without a packet as soon as the port finds out: at the latest when the
-    /// number is registered again, or when it is armed and checked; then the key is dropped. If a duplicate
+    /// number is registered again, or when it is enabled and checked; then the key is dropped. If a duplicate
     /// keeps the object alive, it is reported until then.
     pub fn new<S: AsFd + ?Sized>(
         socket: &'s S,

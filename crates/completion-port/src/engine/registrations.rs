@@ -248,8 +248,8 @@ impl Engine {
         drained: impl Fn() -> Drained,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
-        self.check_open(Operation::Rearm)?;
-        let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
+        self.check_open(Operation::Enable)?;
+        let refused = |refusal| Error::new(Operation::Enable, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         // See `look`: the caller may have read from the descriptor, then it takes the number. The slot
         // may stand in a queue, so its link is not free for this.

@@ -38,7 +38,7 @@ on_every_system! {
         let (error, back) = held.rearm().unwrap_err().into_parts();
         assert_eq!((error.kind(), error.operation()), (ErrorKind::Closed, Operation::Rearm));
         assert_eq!(&*back, "key");
-        let error = port.rearm(parked, Interest::IN, OneShot::Level).unwrap_err();
+        let error = port.enable(parked, Interest::IN, OneShot::Level).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed);
         assert_eq!(port.post(7).unwrap_err().into_parts().1, 7);
         let mut batch = Batch::new();
@@ -125,7 +125,7 @@ on_every_system! {
             ids.push(register(&port, ours, name, Interest::NONE, ONE_SHOT_LEVEL));
         }
         for id in &ids[..2] {
-            port.rearm(*id, Interest::OUT, OneShot::Level).unwrap();
+            port.enable(*id, Interest::OUT, OneShot::Level).unwrap();
         }
         let mut batch = Batch::new();
         let mut held = Vec::new();
@@ -575,7 +575,7 @@ on_every_system! {
                 (first, matches!(last, Some(Packet::Removed(it, "ours")) if it == id))
             });
             await_parked(&port, system, 1);
-            port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            port.enable(id, Interest::IN, OneShot::Level).unwrap();
             let parked = || port.stats().packets.ready == 1 && port.stats().parked == 1;
             let end = Instant::now() + system.soon();
             while !parked() {

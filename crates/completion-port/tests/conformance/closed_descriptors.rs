@@ -57,7 +57,7 @@ on_every_system! {
                 Packet::Ready(token) => {
                     token.park().unwrap();
                     drop(ours);
-                    port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+                    port.enable(id, Interest::IN, OneShot::Level).unwrap();
                 }
                 Packet::Notified(_) => drop(ours),
                 other => panic!("{}", kind(&other)),
@@ -79,7 +79,7 @@ on_every_system! {
             new.signal(1).unwrap();
             assert_quiet(&port, system);
             // Nor if the old one is enabled again.
-            port.rearm(id, Interest::ALL, OneShot::Level).unwrap();
+            port.enable(id, Interest::ALL, OneShot::Level).unwrap();
             assert_quiet(&port, system);
             // The old key comes back, and the new counter is not touched by that.
             port.remove(id).unwrap();
@@ -168,7 +168,7 @@ on_every_system! {
                 token.rearm().unwrap();
                 assert_quiet(&port, system);
                 assert_eq!(refused(port.remove(id)), ErrorKind::NotRegistered);
-                let armed = port.rearm(id, Interest::IN, OneShot::Level);
+                let armed = port.enable(id, Interest::IN, OneShot::Level);
                 assert_eq!(refused(armed), ErrorKind::NotRegistered);
                 if let Some(token) = held {
                     assert_eq!(token.key().1, "old");
@@ -354,7 +354,7 @@ on_every_system! {
                 theirs.write(b"x").unwrap();
                 assert_quiet(&port, system);
                 assert_eq!(port.stats().registered, 1);
-                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+                port.enable(id, Interest::IN, OneShot::Level).unwrap();
             }
             assert_quiet(&port, system);
             assert_eq!(port.stats().registered, 0, "{trigger:?}");
@@ -421,7 +421,7 @@ on_every_system! {
         // Everything else is as it was.
         write(0);
         assert_eq!(the_token(&port, system).id(), armed);
-        port.rearm(parked, Interest::IN, OneShot::Level).unwrap();
+        port.enable(parked, Interest::IN, OneShot::Level).unwrap();
         assert_eq!(the_token(&port, system).id(), parked);
         write(2);
         match the_one(&port, system) {
@@ -430,7 +430,7 @@ on_every_system! {
         }
         port.remove(persistent).unwrap();
         assert_eq!(the_removed(&port, system), (persistent, key[2]));
-        port.rearm(disabled, Interest::IN, OneShot::Level).unwrap();
+        port.enable(disabled, Interest::IN, OneShot::Level).unwrap();
         assert_eq!(the_token(&port, system).id(), disabled);
         write(4);
         assert_eq!(the_token(&port, system).id(), edge);

@@ -231,7 +231,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
                 let once = Terms::new(Interest::IN, false, true);
                 port.enable_again(id, once, Hints::default).unwrap();
             } else {
-                port.rearm(id, Interest::IN, Persistent::Level).unwrap();
+                port.enable(id, Interest::IN, Persistent::Level).unwrap();
             }
             let mut packets = if cloned {
                 port.wait_cloned(&mut batch, None).unwrap()

@@ -146,7 +146,7 @@ on_every_system! {
             }
             assert_eq!(packets(&port, system).len(), 0, "{trigger:?}");
             // By its name it is one-shot again.
-            port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            port.enable(id, Interest::IN, OneShot::Level).unwrap();
             theirs.write(b"x").unwrap();
             let token = ready(&port, system);
             assert_eq!(token.id(), id);

@@ -143,7 +143,7 @@ impl<'s> Site<'s> {
     /// Makes a socket ready.
     fn write(&self, key: usize) {
         if std::mem::take(&mut self.book().parked[key]) {
-            self.port.rearm(self.ids[key], Interest::IN, OneShot::Level).unwrap();
+            self.port.enable(self.ids[key], Interest::IN, OneShot::Level).unwrap();
         }
         self.book().since[key] = Some(self.kernel.now());
         self.theirs[key].write(b"x").unwrap();

@@ -170,7 +170,7 @@ on_every_system! {
         held.park().unwrap();
         assert_eq!(named(&port), Some(id));
         // It is good for what the refusal is mostly about.
-        port.rearm(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
+        port.enable(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
         assert_eq!(report(&port, system), Events::OUT);
         let number = Number(closed_number());
         let closed = Registration::new(&number, "closed", Interest::IN, OneShot::Level);

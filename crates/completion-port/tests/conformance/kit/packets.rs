@@ -138,8 +138,8 @@ pub(crate) fn register<K: Clone, M>(
 #[track_caller]
 pub(crate) fn enable<K: Clone, M>(port: &Port<K, M>, id: Id, interest: Interest, trigger: Trigger) {
     match trigger {
-        Trigger::Once(trigger) => port.rearm(id, interest, trigger),
-        Trigger::Always(trigger) => port.rearm(id, interest, trigger),
+        Trigger::Once(trigger) => port.enable(id, interest, trigger),
+        Trigger::Always(trigger) => port.enable(id, interest, trigger),
     }
     .unwrap();
 }
