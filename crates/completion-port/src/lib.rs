@@ -170,7 +170,7 @@ pub use batch::Batch;
 pub use by_number::{Hints, Terms};
 pub use changes::{Changes, RefusedChange};
 pub use detection::BlockDetection;
-pub use error::{Error, ErrorKind, Operation, Refused, Result};
+pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
 pub use packet::{Notified, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};

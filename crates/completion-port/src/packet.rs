@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::cells::Cell;
 use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token, token_parts};
-use crate::error::{Error, ErrorKind, Operation, Refused};
+use crate::error::{Call, Error, ErrorKind, Refused};
 use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::{Port, Store};
@@ -199,10 +199,10 @@ impl<'p, K> Ready<'p, K> {
     /// As for [`Ready::rearm`].
     pub fn park(self) -> Result<Id, Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.into_held().refuse(Operation::Park));
+            return Err(self.into_held().refuse(Call::Park));
         }
         let id = self.id();
-        self.into_held().put_back(Operation::Park, None).map(|()| id)
+        self.into_held().put_back(Call::Park, None).map(|()| id)
     }
 
     /// Ends the registration and keeps the key. No packet of it follows.
@@ -215,7 +215,7 @@ impl<'p, K> Ready<'p, K> {
     #[inline]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.into_held().refuse(Operation::Rearm));
+            return Err(self.into_held().refuse(Call::Rearm));
         }
         // Taken apart, and put together only if it is passed on: it need not lie in memory then.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
@@ -253,15 +253,15 @@ impl<K> Held<'_, K> {
     #[cold]
     fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         let mode = mode.unwrap_or_else(|| self.slot.word().mode());
-        self.put_back(Operation::Rearm, Some(mode))
+        self.put_back(Call::Rearm, Some(mode))
     }
 
     /// The token is used up: the engine is to have the key.
     #[inline(never)]
-    fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+    fn put_back(self, call: Call, mode: Option<Mode>) -> Result<(), Refused<K>> {
         let (engine, seat) = (&self.store.engine, || current_seat(&self.store.engine));
         let name = self.name();
-        let accepted = engine.put_back(operation, self.slot, name, mode, self.drained, seat);
+        let accepted = engine.put_back(call, self.slot, name, mode, self.drained, seat);
         // Refused: the slot is still held.
         accepted.map_err(|error| Refused::new(error, self.end()))
     }
@@ -269,8 +269,8 @@ impl<K> Held<'_, K> {
     /// The token is used up: the registration ends, since the key owns another descriptor by now.
     #[cold]
     #[inline(never)]
-    fn refuse(self, operation: Operation) -> Refused<K> {
-        Refused::new(Error::new(operation, ErrorKind::BadDescriptor), self.end())
+    fn refuse(self, call: Call) -> Refused<K> {
+        Refused::new(Error::new(call, ErrorKind::BadDescriptor), self.end())
     }
 
     /// The token is used up: the registration ends, and so does the key.

@@ -12,7 +12,7 @@ use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Waited, token_parts};
-use crate::error::{Error, ErrorKind, Operation, Refused, Result};
+use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::Interest;
 use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
@@ -184,7 +184,7 @@ impl PortBuilder {
         // Of zero the next power is one.
         let sets = self.kernel_sets.min(64).next_power_of_two();
         let backend = sys::native(sets)
-            .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
+            .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend)
     }
 
@@ -310,7 +310,7 @@ impl<K, M> Port<K, M> {
         let index = match self
             .store
             .engine
-            .reserve_slot(Operation::Register, |number| self.store.keys.cells.reserve(number))
+            .reserve_slot(Call::Register, |number| self.store.keys.cells.reserve(number))
         {
             Ok(index) => index,
             Err(error) => return Err(Refused::new(error, key)),
@@ -567,7 +567,7 @@ impl<K, M> Port<K, M> {
     ) -> Result<Packets<'b, 'p, K, M>> {
         let deadline = self.deadline(timeout.into())?;
         match self.take(batch, deadline) {
-            (_, Waited::Closed) => Err(Error::new(Operation::Wait, ErrorKind::Closed)),
+            (_, Waited::Closed) => Err(Error::new(Call::Wait, ErrorKind::Closed)),
             (packets, _) => Ok(packets),
         }
     }
@@ -594,7 +594,7 @@ impl<K, M> Port<K, M> {
     ) -> Result<Packets<'b, 'p, K, M>> {
         let deadline = self.deadline(timeout.into())?;
         if self.store.engine.is_closed() {
-            return Err(Error::new(Operation::Wait, ErrorKind::Closed));
+            return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
         changes.apply(self);
         // Closed by another thread meanwhile: the changes have been applied, so the call has not
@@ -625,7 +625,7 @@ impl<K, M> Port<K, M> {
 
     fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Moment>> {
         if self.store.engine.forked() {
-            return Err(Error::new(Operation::Wait, ErrorKind::Forked));
+            return Err(Error::new(Call::Wait, ErrorKind::Forked));
         }
         // A deadline beyond the clock's range is none.
         Ok(timeout.and_then(|timeout| self.store.engine.backend().now().checked_add(timeout)))

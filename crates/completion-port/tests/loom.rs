@@ -61,7 +61,7 @@ use loom::thread;
 
 use detection::BlockDetection;
 use engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
-use error::{ErrorKind, Operation};
+use error::{Call, ErrorKind};
 use interest::{Events, Interest};
 use state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use state::moment::Moment;
@@ -514,7 +514,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
         let registrar = {
             let engine = Arc::clone(&engine);
             thread::spawn(move || {
-                let index = engine.reserve_slot(Operation::Register, |_| true).ok()?;
+                let index = engine.reserve_slot(Call::Register, |_| true).ok()?;
                 let registered = engine.register(index, 3, LEVEL, false, || None);
                 if registered.is_err() {
                     engine.cancel(index);
@@ -1254,7 +1254,7 @@ fn take_one(engine: &Engine) {
 
 /// Registers the one descriptor of the fake kernel.
 fn register(engine: &Engine, mode: Mode) -> u64 {
-    let index = engine.reserve_slot(Operation::Register, |_| true).unwrap();
+    let index = engine.reserve_slot(Call::Register, |_| true).unwrap();
     engine.register(index, 3, mode, false, || None).unwrap()
 }
 
@@ -1335,7 +1335,7 @@ fn a_closed_port_is_not_over_while_a_thread_that_asks_checks_what_is_left() {
             }
             let mine = || Some(Arc::clone(&seat));
             let slot = engine.slot(token_parts(name).0);
-            engine.put_back(Operation::Rearm, slot, name, Some(LEVEL), NO_HINT, mine).unwrap();
+            engine.put_back(Call::Rearm, slot, name, Some(LEVEL), NO_HINT, mine).unwrap();
             engine.close();
             let asker = {
                 let engine = Arc::clone(&engine);
@@ -1375,7 +1375,7 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
         let mine = || Some(Arc::clone(&seat));
         engine
             .put_back(
-                Operation::Rearm,
+                Call::Rearm,
                 engine.slot(token_parts(name).0),
                 name,
                 Some(LEVEL),
@@ -1414,7 +1414,7 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         fake.read();
         engine
             .put_back(
-                Operation::Rearm,
+                Call::Rearm,
                 engine.slot(token_parts(name).0),
                 name,
                 Some(LEVEL),
@@ -1479,7 +1479,7 @@ fn a_remover_that_waits_gets_the_key_whatever_the_handler_does() {
         let mine = || Some(Arc::clone(&seat));
         engine
             .put_back(
-                Operation::Rearm,
+                Call::Rearm,
                 engine.slot(token_parts(name).0),
                 name,
                 Some(LEVEL),
@@ -1507,7 +1507,7 @@ fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
         };
         engine
             .put_back(
-                Operation::Rearm,
+                Call::Rearm,
                 engine.slot(token_parts(name).0),
                 name,
                 Some(LEVEL),

@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 use std::thread;
 
 use completion_port::{
-    Batch, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Operation, Packet, Port,
-    Ready, Refused, Registration,
+    Batch, Call, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Packet, Port, Ready,
+    Refused, Registration,
 };
 use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, in_forked_child};
 
@@ -317,7 +317,7 @@ fn a_port_that_finds_no_descriptor_left_is_refused_on_epoll() {
         checks.check(set == 0);
         let error = Port::<u32>::new().unwrap_err();
         checks.check(error.kind() == ErrorKind::DescriptorLimit);
-        checks.check(error.operation() == Operation::Create);
+        checks.check(error.call() == Call::Create);
         checks.check(error.os_code() == Some(libc::EMFILE));
         checks.1
     });

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::Shutdown;
 
 use completion_port::{
-    ErrorKind, Events, Interest, OneShot, Operation, Packet, Persistent, Port, Registration,
+    Call, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration,
 };
 use testkit::on_every_system;
 
@@ -108,7 +108,7 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         let held = ready(&port, system);
         let error = port.enable(id, Interest::OUT, OneShot::Level).unwrap_err();
-        assert_eq!((error.kind(), error.operation()), (ErrorKind::KeyHeld, Operation::Enable));
+        assert_eq!((error.kind(), error.call()), (ErrorKind::KeyHeld, Call::Enable));
         let error = port.enable(id, Interest::OUT, Persistent::Level).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::KeyHeld);
         assert_quiet(&port, system);
@@ -327,16 +327,16 @@ on_every_system! {
             .last()
             .unwrap();
         for id in [former, strange] {
-            for (error, operation) in [
-                (port.remove(id), Operation::Remove),
-                (port.disable(id), Operation::Disable),
-                (port.enable(id, Interest::IN, OneShot::Level), Operation::Enable),
-                (port.enable(id, Interest::IN, Persistent::Edge), Operation::Enable),
-                (port.remove_and_wait(id, None).map(drop), Operation::Remove),
+            for (error, call) in [
+                (port.remove(id), Call::Remove),
+                (port.disable(id), Call::Disable),
+                (port.enable(id, Interest::IN, OneShot::Level), Call::Enable),
+                (port.enable(id, Interest::IN, Persistent::Edge), Call::Enable),
+                (port.remove_and_wait(id, None).map(drop), Call::Remove),
             ] {
                 let error = error.unwrap_err();
-                let what = (error.kind(), error.operation(), error.os_code());
-                assert_eq!(what, (ErrorKind::NotRegistered, operation, None));
+                let what = (error.kind(), error.call(), error.os_code());
+                assert_eq!(what, (ErrorKind::NotRegistered, call, None));
             }
         }
         assert_quiet(&port, system);
