@@ -15,6 +15,7 @@
 //!   thread: the one that waited last.
 //! - **A concurrency value.** At most so many threads run with packets at once. A thread that sleeps
 //!   in the kernel gives its place to another one; see [`Port::blocking`].
+//! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
 //! - **One call.** [`Port::process`] applies a batch of [`Changes`] and takes a batch of packets.
 //!
 //! # Examples
@@ -147,7 +148,6 @@
 //! `docs/STALLS.md` says what to look at when a server stalls, and what each line of a port's dump means.
 
 mod batch;
-mod by_number;
 mod cells;
 mod changes;
 mod detection;
@@ -157,6 +157,7 @@ mod interest;
 mod membership;
 mod packet;
 mod port;
+pub mod raw;
 mod registration;
 mod state;
 mod stats;
@@ -167,7 +168,6 @@ mod trace;
 mod trigger;
 
 pub use batch::Batch;
-pub use by_number::{Hints, Terms};
 pub use changes::{Changes, RefusedChange};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};

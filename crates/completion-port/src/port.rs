@@ -16,6 +16,7 @@ use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::Interest;
 use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
+use crate::raw::Raw;
 use crate::registration::{Id, Owner, Registration};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
@@ -740,35 +741,12 @@ impl<K, M> Port<K, M> {
         self.store.engine.shut_down()
     }
 
-    /// How many packets to take at a time if none of them can be given back, since the caller moves them
-    /// into memory of its own before it handles them: what a C program does, or a runtime with queues.
-    ///
-    /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
-    /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
-    /// `usize::MAX` usually. It goes down to 1 once a thread is found asleep, or stuck for some
-    /// milliseconds with what it took, and goes up again step by step in the seconds in which no thread is,
-    /// later each time that it was too soon.
-    ///
-    /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
-    /// and reading it costs next to nothing as long as there is no limit.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use completion_port::{Batch, Port};
-    /// use std::time::Duration;
-    ///
-    /// let port: Port<(), u32> = Port::builder().build()?;
-    /// port.post(7)?;
-    /// let mut batch = Batch::new();
-    /// batch.set_capacity(port.advised_room().min(64));
-    /// let taken: Vec<_> = port.wait_cloned(&mut batch, Duration::ZERO)?.collect();
-    /// assert_eq!(taken.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// The calls for bindings to other languages, in which handlers keep no token and know descriptors by
+    /// number.
+    #[inline]
     #[must_use]
-    pub fn advised_room(&self) -> usize {
-        self.store.engine.advised_room()
+    pub fn raw(&self) -> Raw<'_, K, M> {
+        Raw::new(self)
     }
 
     /// The state of the port at this moment, and what it has done so far. In a forked child, which has

@@ -38,7 +38,7 @@ impl<K> Trigger<K> for OneShot {}
 impl<K: Clone> Trigger<K> for Persistent {}
 
 #[allow(unnameable_types, reason = "what cannot be named cannot be implemented elsewhere")]
-mod sealed {
+pub(crate) mod sealed {
     use super::{Interest, Mode};
 
     /// What this crate asks of a trigger.

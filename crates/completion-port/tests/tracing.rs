@@ -114,7 +114,7 @@ on_every_system! {
             port.remove(id).unwrap();
             take_until(&port, |packet| matches!(packet, Packet::Removed(_, 7)));
             let id = port.register(one_shot(&ours)).unwrap();
-            port.forget(id).unwrap();
+            port.raw().forget(id).unwrap();
             port.register(one_shot(&ours)).unwrap();
             theirs.write(b"x").unwrap();
             take_until(&port, |packet| matches!(packet, Packet::Ready(_)));

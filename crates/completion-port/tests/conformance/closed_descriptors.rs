@@ -599,7 +599,7 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
                 };
                 keeps_it.signal(1).unwrap();
                 let live = was != "removed";
-                assert_eq!(port.is_current(current), live);
+                assert_eq!(port.raw().is_current(current), live);
                 assert_eq!(port.stats().registered, usize::from(live));
             }
         });

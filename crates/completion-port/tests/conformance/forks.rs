@@ -11,9 +11,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use completion_port::raw::Hints;
 use completion_port::{
-    Batch, Changes, ErrorKind, Hints, Interest, OneShot, Packet, Packets, Persistent, Port, Ready,
-    Registration, Terms,
+    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Packets, Persistent, Port, Ready,
+    Registration,
 };
 use testkit::{Dice, Forked, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child};
 
@@ -228,13 +229,12 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
         for round in 0..forks() {
             let cloned = round % 2 == 0;
             if cloned {
-                let once = Terms::new(Interest::IN, false, true);
-                port.enable_again(id, once, Hints::default).unwrap();
+                port.raw().enable(id, Interest::IN, OneShot::Level, Hints::default).unwrap();
             } else {
                 port.enable(id, Interest::IN, Persistent::Level).unwrap();
             }
             let mut packets = if cloned {
-                port.wait_cloned(&mut batch, None).unwrap()
+                port.raw().wait_cloned(&mut batch, None).unwrap()
             } else {
                 port.wait(&mut batch, None).unwrap()
             };
@@ -275,7 +275,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll() {
     (0..3).for_each(|message| port.post(message).unwrap());
     assert_eq!(port.stats().queued, 5);
     forks_next.store(true, SeqCst);
-    let mut packets = port.wait_cloned(&mut batch, None).unwrap();
+    let mut packets = port.raw().wait_cloned(&mut batch, None).unwrap();
     let first = packets.next();
     let Some(child) = forked() else {
         let nothing = first.is_none() && packets.next().is_none();
