@@ -172,7 +172,7 @@ pub use changes::{Changes, RefusedChange};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
-pub use packet::{Notified, Packet, Packets, Ready};
+pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
 pub use stats::{PacketCounts, Stats};

@@ -1,5 +1,9 @@
 //! What a wait returns.
 
+mod owned;
+
+pub use owned::OwnedReady;
+
 use std::fmt;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
@@ -43,7 +47,8 @@ pub enum Packet<'p, K, M> {
 /// - [`into_key`](Ready::into_key) ends the registration and keeps the key;
 /// - dropping the token ends the registration and drops the key, which closes an owned socket.
 ///
-/// A token may move to another thread. To forget it (`mem::forget`) leaks the key and leaves the
+/// A token may move to another thread; to one that outlives the borrow of the port it goes by
+/// [`with_port`](Ready::with_port). To forget it (`mem::forget`) leaks the key and leaves the
 /// registration there, disabled, until the port is dropped; [`Port::shutdown`] waits for it in vain.
 ///
 /// # Examples

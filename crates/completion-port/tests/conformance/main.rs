@@ -35,6 +35,7 @@ mod seats;
 mod table;
 mod taking_back;
 mod time_limits;
+mod tokens;
 mod unannounced;
 mod waiting;
 mod watchdog;
