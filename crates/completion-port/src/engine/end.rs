@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::{Engine, Phase, State, Stock, token};
+use super::{Engine, Phase, token};
 use crate::error::{Call, Error};
 use crate::state::queue::{Fifo, POSTED};
-use crate::sync::{MutexGuard, fence};
+use crate::sync::fence;
 
 /// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
 pub(crate) struct Remains {
@@ -13,44 +13,7 @@ pub(crate) struct Remains {
     pub(crate) messages: Vec<u32>,
 }
 
-impl Stock {
-    /// Whether no wait brings anything any more.
-    #[inline]
-    pub(super) fn is_over(&self) -> bool {
-        self.phase != Phase::Open && self.is_over_at_last()
-    }
-
-    #[cold]
-    fn is_over_at_last(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
-            Phase::Closed => self.ready.is_empty() && self.recheck.is_empty() && self.peeks == 0,
-            Phase::Abandoned => true,
-        }
-    }
-}
-
 impl Engine {
-    /// Wakes every thread that still waits, if there is nothing left to wait for. The lock is given up for
-    /// that, and taken again.
-    #[inline(never)]
-    pub(super) fn end_if_over<'e>(
-        &'e self,
-        mut state: MutexGuard<'e, State>,
-    ) -> MutexGuard<'e, State> {
-        if !state.stock.is_over() {
-            return state;
-        }
-        let mut notices = Vec::new();
-        while let Some(wake) = state.schedule.dismiss() {
-            notices.push(state.stock.notice(wake));
-        }
-        drop(state);
-        notices.into_iter().for_each(|notice| self.notify(Some(notice)));
-        self.lock()
-    }
-
     /// Refuses new work; waits go on until the queue is empty.
     pub(crate) fn close(&self) {
         self.end_in(Phase::Closed);

@@ -29,9 +29,6 @@ pub(crate) struct Scratch {
 /// Edges that a thread that is alone asks the kernel for at once, at most.
 const MOST_EDGES: usize = 1024;
 
-/// Edges of given-up registrations before the kernel's set is thought to be full of them.
-const STALE_EDGES: usize = 1024;
-
 /// What it takes to harvest a set, more or less.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -81,11 +78,6 @@ pub(super) struct Harvest {
 struct Sleep(Option<Duration>);
 
 impl Stock {
-    /// Whether most of what the kernel's sets report is of registrations that have ended.
-    pub(super) fn is_full_of_strays(&self) -> bool {
-        self.stale > STALE_EDGES.max(self.slots.in_use())
-    }
-
     /// The set is being harvested.
     pub(super) fn begin_harvest(&mut self, set: usize) {
         self.harvesting[set] = true;

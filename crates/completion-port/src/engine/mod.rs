@@ -16,7 +16,9 @@ mod registrations;
 mod report;
 mod seat;
 mod share;
+mod sleep;
 mod stage;
+mod threads;
 mod wait;
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -28,8 +30,7 @@ use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::schedule::{Advice, SAMPLED, Schedule};
-use crate::state::slot::{GENERATION, Removal, Slot};
-use crate::state::table::Holder;
+use crate::state::slot::{GENERATION, Slot};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
@@ -59,6 +60,9 @@ pub(crate) fn token_parts(token: Token) -> (u32, u32) {
 /// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. A wrap that every
 /// run comes through is one that works.
 const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
+
+/// Edges of given-up registrations before the kernel's set is thought to be full of them.
+const STALE_EDGES: usize = 1024;
 
 /// Whether the port takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +115,38 @@ struct Stock {
     harvests: u64,
     rebuilds: u64,
     former: Tally,
+}
+
+impl Stock {
+    /// Whether no wait brings anything any more.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.phase != Phase::Open && self.is_over_at_last()
+    }
+
+    #[cold]
+    fn is_over_at_last(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
+            Phase::Closed => self.ready.is_empty() && self.recheck.is_empty() && self.peeks == 0,
+            Phase::Abandoned => true,
+        }
+    }
+
+    /// Whether most of what the kernel's sets report is of registrations that have ended.
+    #[inline]
+    fn is_full_of_strays(&self) -> bool {
+        self.stale > STALE_EDGES.max(self.slots.in_use())
+    }
+
+    /// Nodes were queued, or a slot was given up: it may be what a thread in `remove_and_wait` looks for.
+    #[inline]
+    fn tell_collectors(&self) {
+        for collector in &self.collectors {
+            collector.unpark();
+        }
+    }
 }
 
 /// Slots and links of posted messages.
@@ -280,25 +316,5 @@ impl Engine {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         Ok(())
-    }
-}
-
-impl Holder for Engine {
-    fn watches(&self, descriptor: Descriptor) -> bool {
-        self.phase() != Phase::Abandoned && self.backend.watches(descriptor)
-    }
-
-    fn is_live(&self, name: Token) -> bool {
-        self.known(name).is_some_and(|(slot, generation)| {
-            let word = slot.word();
-            word.is_live() && word.generation() == generation && !word.is_removing()
-        })
-    }
-
-    fn retire(&self, name: Token) {
-        let Some((slot, generation)) = self.known(name) else { return };
-        if slot.retire(generation) == Removal::Owned {
-            self.submit(token_parts(name).0);
-        }
     }
 }

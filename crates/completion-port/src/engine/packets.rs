@@ -2,22 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::seat::{Notice, Seat};
+use super::seat::Seat;
+use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::queue::{Links, NIL, Node, POSTED};
-use crate::state::slot::Next;
 use crate::sync::MutexGuard;
-
-impl Stock {
-    /// Nodes were queued, or a slot was given up: it may be what a thread in `remove_and_wait` looks for.
-    #[inline]
-    pub(super) fn tell_collectors(&self) {
-        for collector in &self.collectors {
-            collector.unpark();
-        }
-    }
-}
 
 impl Engine {
     /// The key of a removed registration is in its cell, and waited for.
@@ -50,19 +40,6 @@ impl Engine {
     pub(crate) fn queue_again(&self, index: u32) {
         if !self.forked() {
             self.submit(index);
-        }
-    }
-
-    #[inline]
-    pub(super) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
-        match next {
-            Next::Nothing => {}
-            // By user code that was called since the call began: a clone of a key, or a hint.
-            _ if self.forked() => {}
-            Next::Queue => self.submit(node),
-            Next::Recheck => self.queue_check(node, seat),
-            Next::Collect => self.announce_collected(),
-            Next::Gone => unreachable!("only a token's return can find this, and sees to it"),
         }
     }
 

@@ -9,8 +9,9 @@ use super::{Engine, Phase, Token, token, token_parts};
 use crate::error::{Call, Error, ErrorKind};
 use crate::interest::Events;
 use crate::state::facts::Descriptor;
+use crate::state::queue::Node;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
-use crate::state::table::{Claim, Holder as _};
+use crate::state::table::{Claim, Holder};
 use crate::sync::{AtomicU32, barrier, fence};
 use crate::sys::thread::Thread;
 use crate::trace::trace;
@@ -119,6 +120,20 @@ impl Engine {
                 trace!(port = self.number, descriptor, ?mode, "registered");
                 Ok(name)
             }
+        }
+    }
+
+    /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
+    #[inline]
+    fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
+        match next {
+            Next::Nothing => {}
+            // By user code that was called since the call began: a clone of a key, or a hint.
+            _ if self.forked() => {}
+            Next::Queue => self.submit(node),
+            Next::Recheck => self.queue_check(node, seat),
+            Next::Collect => self.announce_collected(),
+            Next::Gone => unreachable!("only a token's return can find this, and sees to it"),
         }
     }
 
@@ -363,6 +378,26 @@ impl Engine {
             self.submit(index);
         }
         outcome
+    }
+}
+
+impl Holder for Engine {
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        self.phase() != Phase::Abandoned && self.backend.watches(descriptor)
+    }
+
+    fn is_live(&self, name: Token) -> bool {
+        self.known(name).is_some_and(|(slot, generation)| {
+            let word = slot.word();
+            word.is_live() && word.generation() == generation && !word.is_removing()
+        })
+    }
+
+    fn retire(&self, name: Token) {
+        let Some((slot, generation)) = self.known(name) else { return };
+        if slot.retire(generation) == Removal::Owned {
+            self.submit(token_parts(name).0);
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a thread does in a wait: what the schedule says, step by step.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::harvest::Scratch;
@@ -10,7 +9,6 @@ use crate::detection::BlockDetection;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
-use crate::sys::thread::Thread;
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
@@ -62,22 +60,6 @@ impl Engine {
                 }
             };
         }
-    }
-
-    /// Sleeps without the lock, `how` it is told, until another thread wakes the one of `seat`, which calls
-    /// this, or the time for it is over, or for no reason.
-    #[inline(never)]
-    pub(super) fn sleep<'e>(
-        &'e self,
-        state: MutexGuard<'e, State>,
-        seat: &Seat,
-        how: impl FnOnce(&dyn Thread),
-    ) -> MutexGuard<'e, State> {
-        let member = state.stock.members[seat.number].as_ref().expect("a thread that waits sits");
-        let thread = Arc::clone(&member.thread);
-        drop(state);
-        how(&*thread);
-        self.lock()
     }
 
     /// Asks the system, without the lock, whether another thread sleeps. One that has not moved and does

@@ -14,7 +14,7 @@ use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, assert_quiet, leave_queued, messages, notified, packet,
     port_on, ready, register, report,
 };
-use crate::kit::threads::{await_parked, elapsed};
+use crate::kit::threads::{now, settle};
 
 on_every_system! {
     /// Rule 3.
@@ -438,9 +438,9 @@ on_every_system! {
         let ended = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
         port.remove_and_wait(ended, None).unwrap();
         let (mut changes, mut batch) = (Changes::new(), Batch::new());
-        let start = Instant::now();
+        let start = now(system);
         let mut calls = 0;
-        while elapsed(system, start) < ROUNDS * system.quiet() {
+        while now(system) - start < ROUNDS * system.quiet() {
             calls += 1;
             changes.remove(ended);
             changes.enable(ended, Interest::IN, OneShot::Level);
@@ -518,7 +518,7 @@ on_every_system! {
                     let Some(Packet::Ready(held)) = packet else { panic!("a packet was to come") };
                     (held.events(), held.into_key())
                 });
-                await_parked(&port, system, 1);
+                settle(system, &port, 1);
                 let new = Registration::new(&ours, "ours", Interest::IN, OneShot::Level);
                 if through_process {
                     let (mut changes, mut none) = (Changes::new(), Batch::with_capacity(0));
@@ -547,7 +547,7 @@ on_every_system! {
                 let packet = port.wait(&mut batch, None).unwrap().next();
                 matches!(packet, Some(Packet::Ready(held)) if held.events() == Events::IN)
             });
-            await_parked(&port, system, 1);
+            settle(system, &port, 1);
             register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
             assert!(waiter.join().unwrap());
         });
@@ -574,7 +574,7 @@ on_every_system! {
                 let last = port.wait(&mut batch, None).unwrap().next();
                 (first, matches!(last, Some(Packet::Removed(it, "ours")) if it == id))
             });
-            await_parked(&port, system, 1);
+            settle(system, &port, 1);
             port.enable(id, Interest::IN, OneShot::Level).unwrap();
             let parked = || port.stats().packets.ready == 1 && port.stats().parked == 1;
             let end = Instant::now() + system.soon();

@@ -16,9 +16,10 @@ use completion_port::{
 use testkit::scheduler::{self, ThreadNumber};
 use testkit::{Obstacle, System, in_a_process_of_its_own, in_forked_child_with_clock, sandbox};
 
+use crate::kit::takers::{Takers, each_block_is_noticed};
 use crate::kit::threads::{
-    End, Gate, a_seat_is_freed_by, each_block_is_noticed, eventually, eventually_without_time,
-    hear, script, settle, stays, take,
+    End, Gate, a_seat_is_freed_by, eventually, eventually_without_time, hear, script, settle,
+    stays, take,
 };
 
 /// A system, and how the ports of a claim find out who blocks.
@@ -141,30 +142,23 @@ on_every_rung! {
     fn who_spins_keeps_its_seat_on_every_rung(rung: &Rung<'_>) {
         let port = rung.port::<(), usize>(1);
         let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(rung.on, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            for count in 1..=2 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send(message).unwrap();
-                        if message == 0 {
-                            gate.pass();
-                        }
-                    }
-                });
-                settle(rung.on, port, count);
-            }
+            takers.start(scope, 2, |message| {
+                if message == 0 {
+                    gate.pass();
+                }
+            });
             port.post(0).unwrap();
-            assert_eq!(hear(rung.on, &heard, "the first is taken"), 0);
+            assert_eq!(takers.hear("the first is taken").0, 0);
             port.post(1).unwrap();
             stays(rung.on, 1, "the seat is taken", || {
                 let stats = port.stats();
                 (stats.queued, stats.running, stats.blocks_found) == (1, 1, 0)
             });
             gate.open();
-            assert_eq!(hear(rung.on, &heard, "the second is taken"), 1);
+            assert_eq!(takers.hear("the second is taken").0, 1);
             settle(rung.on, &port, 2);
         });
     }

@@ -6,4 +6,5 @@ pub(crate) mod ledger;
 pub(crate) mod packets;
 pub(crate) mod signals;
 pub(crate) mod sockets;
+pub(crate) mod takers;
 pub(crate) mod threads;

@@ -10,6 +10,7 @@ use testkit::on_every_system;
 
 use crate::kit::ledger::Ledger;
 use crate::kit::packets::kind;
+use crate::kit::takers::Takers;
 use crate::kit::threads::{End, Gate, eventually, hear, settle, stays, take};
 
 on_every_system! {
@@ -77,31 +78,23 @@ on_every_system! {
     fn a_post_wakes_the_newest_waiter_and_nobody_else(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(8);
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, []);
-            for name in 0..4 {
-                let (say, port) = (say.clone(), &port);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send((message, name)).unwrap();
-                    }
-                });
-                // The first of them sits in the kernel's wait.
-                settle(system, port, name + 1);
-            }
+            // The first of them sits in the kernel's wait.
+            takers.start(scope, 4, |_| {});
             for message in 0..20 {
                 let before = port.stats();
                 port.post(message).unwrap();
                 // It comes back to wait, and so is the newest again.
-                assert_eq!(hear(system, &heard, "a message is taken"), (message, 3));
+                assert_eq!(takers.hear("a message is taken"), (message, 3));
                 settle(system, &port, 4);
                 let after = port.stats();
                 assert_eq!(after.wakes, before.wakes + 1, "more than one thread was woken");
                 assert_eq!(after.needless_wakes, 0);
                 assert_eq!(after.harvests, before.harvests, "the kernel's wait was left");
             }
-            assert!(heard.try_recv().is_err(), "a message was taken twice");
+            assert!(takers.are_silent(), "a message was taken twice");
         });
     }
 
@@ -111,20 +104,16 @@ on_every_system! {
         let port = system.port::<(), usize>(1);
         let (ours, _theirs) = system.unix_pair();
         port.register(Registration::new(&ours, (), Interest::IN, OneShot::Level)).unwrap();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, []);
-            scope.spawn(|| {
-                while let Some(message) = take(&port) {
-                    say.send(message).unwrap();
-                }
-            });
+            takers.start(scope, 1, |_| {});
             for message in 0..20 {
                 settle(system, &port, 1);
                 port.post(message).unwrap();
-                assert_eq!(hear(system, &heard, "the message is taken"), message);
+                assert_eq!(takers.hear("the message is taken"), (message, 0));
             }
-            assert!(heard.try_recv().is_err());
+            assert!(takers.are_silent());
         });
     }
 
@@ -246,27 +235,18 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
         let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            for count in 1..=3 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send(message).unwrap();
-                        gate.pass();
-                    }
-                });
-                settle(system, port, count);
-            }
+            takers.start(scope, 3, |_| gate.pass());
             (0..6).for_each(|message| port.post(message).unwrap());
-            let mut running = [(); 2].map(|()| hear(system, &heard, "two are taken"));
+            let mut running = [(); 2].map(|()| takers.hear("two are taken").0);
             running.sort_unstable();
             assert_eq!(running, [0, 1]);
             stays(system, 1, "four wait", || port.stats().queued == 4);
-            assert!(heard.try_recv().is_err());
+            assert!(takers.are_silent());
             gate.open();
-            let mut rest = [(); 4].map(|()| hear(system, &heard, "the rest is taken"));
+            let mut rest = [(); 4].map(|()| takers.hear("the rest is taken").0);
             rest.sort_unstable();
             assert_eq!(rest, [2, 3, 4, 5]);
             settle(system, &port, 3);

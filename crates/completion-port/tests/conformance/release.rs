@@ -9,6 +9,7 @@ use testkit::scheduler::ThreadNumber;
 use testkit::{System, on_every_system};
 
 use crate::kit::signals::{catch_signals, interrupt_sleep};
+use crate::kit::takers::Takers;
 use crate::kit::threads::{End, Gate, eventually, hear, make_packets_long, settle, stays, take};
 
 on_every_system! {
@@ -66,21 +67,12 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(8);
         let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            for name in 0..4 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    let Some(message) = take(port) else { return };
-                    say.send((message, name)).unwrap();
-                    gate.pass();
-                });
-                settle(system, port, name + 1);
-            }
+            takers.start(scope, 4, |_| gate.pass());
             (0..4).for_each(|message| port.post(message).unwrap());
-            let mut released: Vec<_> =
-                (0..4).map(|_| hear(system, &heard, "a message is taken")).collect();
+            let mut released: Vec<_> = (0..4).map(|_| takers.hear("a message is taken")).collect();
             released.sort_unstable();
             assert_eq!(released, [(0, 3), (1, 2), (2, 1), (3, 0)]);
             assert_eq!(port.stats().queued, 0);
@@ -92,22 +84,14 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(8);
         make_packets_long(system, &port);
-        let (say, heard) = mpsc::channel();
         let gate = Gate::default();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            for name in 0..4 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    let Some(message) = take(port) else { return };
-                    say.send((message, name)).unwrap();
-                    gate.pass();
-                });
-                settle(system, port, name + 1);
-            }
+            takers.start(scope, 4, |_| gate.pass());
             for message in 0..4 {
                 port.post(message).unwrap();
-                assert_eq!(hear(system, &heard, "a message is taken"), (message, 3 - message));
+                assert_eq!(takers.hear("a message is taken"), (message, 3 - message));
             }
         });
     }
@@ -117,28 +101,19 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
         let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            for name in 0..3 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        gate.pass();
-                        say.send((message, name)).unwrap();
-                    }
-                });
-                settle(system, port, name + 1);
-            }
+            takers.start(scope, 3, |_| gate.pass());
             (0..6).for_each(|message| port.post(message).unwrap());
             eventually(system, "the newest runs", || port.stats().running == 1);
             stays(system, 2, "five wait", || port.stats().queued == 5);
             gate.open();
             for message in 0..6 {
-                assert_eq!(hear(system, &heard, "a message is taken"), (message, 2));
+                assert_eq!(takers.hear("a message is taken"), (message, 2));
             }
             settle(system, &port, 3);
-            assert!(heard.try_recv().is_err(), "a message came twice");
+            assert!(takers.are_silent(), "a message came twice");
         });
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use completion_port::{Batch, Packet, Port};
 use testkit::{System, on_every_system};
 
+use crate::kit::takers::Takers;
 use crate::kit::threads::{
     End, Gate, a_seat_is_freed_by, eventually_without_time, hear, settle, stays, take,
 };
@@ -54,18 +55,12 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
         let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            scope.spawn(|| {
-                while let Some(message) = take(&port) {
-                    say.send(message).unwrap();
-                    gate.pass();
-                }
-            });
-            settle(system, &port, 1);
+            takers.start(scope, 1, |_| gate.pass());
             (0..3).for_each(|message| port.post(message).unwrap());
-            assert_eq!(hear(system, &heard, "the first is taken"), 0);
+            assert_eq!(takers.hear("the first is taken"), (0, 0));
             let mut batch = Batch::new();
             for _ in 0..20 {
                 assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
@@ -81,7 +76,7 @@ on_every_system! {
                     Packet::Posted(message) => Some(message),
                     _ => None,
                 }));
-                seen.extend(heard.try_iter());
+                seen.extend(takers.heard_already().map(|(message, _)| message));
             }
             seen.sort_unstable();
             assert_eq!(seen, [0, 1, 2]);
@@ -93,30 +88,23 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
         let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            for name in 0..2 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send((message, name)).unwrap();
-                        if message == 0 {
-                            gate.pass();
-                        }
-                    }
-                });
-                settle(system, port, name + 1);
-            }
+            takers.start(scope, 2, |message| {
+                if message == 0 {
+                    gate.pass();
+                }
+            });
             port.post(0).unwrap();
             port.post(1).unwrap();
-            assert_eq!(hear(system, &heard, "the first is taken"), (0, 1));
+            assert_eq!(takers.hear("the first is taken"), (0, 1));
             stays(system, 1, "the other waits", || {
                 let stats = port.stats();
                 stats.queued == 1 && stats.running == 1 && stats.blocked == 0
             });
             gate.open();
-            assert_eq!(hear(system, &heard, "the second is taken"), (1, 1));
+            assert_eq!(takers.hear("the second is taken"), (1, 1));
             settle(system, &port, 2);
         });
     }
@@ -143,20 +131,12 @@ on_every_system! {
     fn blocking_frees_the_seat_at_once(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         let (go_on, blocked) = mpsc::channel::<()>();
         thread::scope(|scope| {
             let _end = End::of(&port, []);
             let port = &port;
-            for name in 0..2 {
-                let say = say.clone();
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send((message, name)).unwrap();
-                    }
-                });
-                settle(system, port, name + 1);
-            }
+            takers.start(scope, 2, |_| {});
             scope.spawn(move || {
                 assert_eq!(take(port), Some(0));
                 // Ends when the test gives up as well.
@@ -168,8 +148,7 @@ on_every_system! {
             eventually_without_time(system, "it blocks", || port.stats().blocked == 1);
             port.post(1).unwrap();
             // No tick is needed: the clock of a simulated kernel stands still.
-            let taken = heard.recv_timeout(system.soon()).expect("the seat was not given away");
-            assert_eq!(taken, (1, 1));
+            assert_eq!(takers.at_once("the seat is given away"), (1, 1));
             drop(go_on);
         });
     }
@@ -178,18 +157,12 @@ on_every_system! {
     fn blocking_within_blocking_ends_with_the_outer_one(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         let gate = Gate::default();
         thread::scope(|scope| {
             let _end = End::of(&port, [&gate]);
-            let port = &port;
-            scope.spawn(move || {
-                while let Some(message) = take(port) {
-                    say.send(message).unwrap();
-                }
-            });
-            settle(system, port, 1);
-            let gate = &gate;
+            let (port, gate) = (&port, &gate);
+            takers.start(scope, 1, |_| {});
             scope.spawn(move || {
                 assert_eq!(take(port), Some(0));
                 port.blocking(|| {
@@ -204,7 +177,7 @@ on_every_system! {
             eventually_without_time(system, "it blocks", || port.stats().blocked == 1);
             stays(system, 1, "it blocks", || port.stats().blocked == 1);
             port.post(1).unwrap();
-            assert_eq!(hear(system, &heard, "the other one takes over"), 1);
+            assert_eq!(takers.hear("the other one takes over"), (1, 0));
         });
     }
 

@@ -112,8 +112,8 @@ fn claims_import_the_kit_and_no_other_claims() {
 }
 
 /// In this order each module of the kit may import those before it.
-const KIT: [&str; 7] =
-    ["threads", "signals", "sockets", "packets", "descriptors", "ledger", "crew"];
+const KIT: [&str; 8] =
+    ["threads", "takers", "signals", "sockets", "packets", "descriptors", "ledger", "crew"];
 
 #[test]
 fn the_kit_has_an_order() {

@@ -10,7 +10,7 @@ use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_syst
 
 use crate::kit::packets::{ONE_SHOT_LEVEL, PERSISTENT_LEVEL, messages, port_on, register};
 use crate::kit::signals::{catch_signals, interrupt};
-use crate::kit::threads::{End, Gate, await_parked, elapsed, hear, settle};
+use crate::kit::threads::{End, Gate, hear, now, settle};
 
 on_every_system! {
     /// Rule 7.
@@ -18,15 +18,15 @@ on_every_system! {
         let port = port_on(system);
         let (ours, theirs) = system.unix_pair();
         register(&port, &ours, "ours", Interest::HANGUP, PERSISTENT_LEVEL);
-        let start = Instant::now();
+        let _start = Instant::now();
         let mut batch = Batch::new();
         for microseconds in [1, 300, 999, 1000, 1001, 1500, 10_000, 30_300] {
             let timeout = Duration::from_micros(microseconds);
             // Something that nobody asked for is found on the way.
             theirs.write(b"x").unwrap();
-            let before = elapsed(system, start);
+            let before = now(system);
             assert_eq!(port.wait(&mut batch, timeout).unwrap().count(), 0);
-            let took = elapsed(system, start) - before;
+            let took = now(system) - before;
             assert!(took >= timeout, "{took:?} instead of {timeout:?}");
             assert!(took < timeout + system.soon(), "{took:?} instead of {timeout:?}");
         }
@@ -55,7 +55,7 @@ on_every_system! {
                 let mut batch = Batch::new();
                 messages(port.wait(&mut batch, Duration::MAX).unwrap())
             });
-            await_parked(&port, system, 1);
+            settle(system, &port, 1);
             port.post(7).unwrap();
             assert_eq!(waiter.join().unwrap(), [7]);
         });
@@ -65,13 +65,13 @@ on_every_system! {
 /// A thread waits for `timeout`, in which `peer` is written to three times, and nobody asked about
 /// that. False if the time was over before it was.
 fn a_wait_goes_on(port: &Port<&str, u32>, on: &System, peer: &Socket, timeout: Duration) -> bool {
-    let start = Instant::now();
+    let _start = Instant::now();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let before = elapsed(on, start);
+            let before = now(on);
             let mut batch = Batch::new();
             assert_eq!(port.wait(&mut batch, timeout).unwrap().count(), 0);
-            elapsed(on, start) - before
+            now(on) - before
         });
         let is_parked = || {
             let end = Instant::now() + on.soon();
@@ -204,7 +204,7 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
             let say = say.clone();
             scope.spawn(move || say.send((timeout, wait(timeout))).unwrap());
         }
-        await_parked(port, on, 4);
+        settle(on, port, 4);
         let Some(child) = fork() else {
             // SAFETY: getppid(2) demands nothing.
             let parent = unsafe { libc::getppid() };

@@ -9,9 +9,9 @@ use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Re
 use testkit::{System, in_a_process_of_its_own, on_every_system};
 
 use crate::kit::descriptors::leave_no_descriptor;
+use crate::kit::takers::{Sockets, Takers, each_block_is_noticed};
 use crate::kit::threads::{
-    End, Gate, each_block_is_noticed, eventually, eventually_without_time, hear, register_each,
-    script, settle, stays, take, take_one_by_one,
+    End, Gate, eventually, eventually_without_time, hear, script, settle, stays, take,
 };
 
 on_every_system! {
@@ -49,34 +49,24 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
         let (first, second) = (Gate::default(), Gate::default());
-        let (say, heard) = mpsc::channel();
+        let takers = Takers::of(system, &port);
         let (go_on, blocked) = mpsc::channel::<()>();
         let blocked = Mutex::new(blocked);
         thread::scope(|scope| {
             let _end = End::of(&port, [&first, &second]);
-            for name in 0..3 {
-                let (say, port, blocked) = (say.clone(), &port, &blocked);
-                let (first, second) = (&first, &second);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send((message, name)).unwrap();
-                        match message {
-                            0 => {
-                                let _ = port.blocking(|| blocked.lock().unwrap().recv());
-                                first.pass();
-                            }
-                            1 => second.pass(),
-                            _ => {}
-                        }
-                    }
-                });
-                settle(system, port, name + 1);
-            }
+            takers.start(scope, 3, |message| match message {
+                0 => {
+                    let _ = port.blocking(|| blocked.lock().unwrap().recv());
+                    first.pass();
+                }
+                1 => second.pass(),
+                _ => {}
+            });
             port.post(0).unwrap();
-            assert_eq!(hear(system, &heard, "the first is taken"), (0, 2));
+            assert_eq!(takers.hear("the first is taken"), (0, 2));
             eventually(system, "it blocks", || port.stats().blocked == 1);
             port.post(1).unwrap();
-            assert_eq!(hear(system, &heard, "the second is taken"), (1, 1));
+            assert_eq!(takers.hear("the second is taken"), (1, 1));
             assert_eq!((port.stats().running, port.stats().blocked), (1, 1));
 
             drop(go_on);
@@ -90,7 +80,7 @@ on_every_system! {
             stays(system, 2, "nothing is handed out", || port.stats().queued == 1);
             assert_eq!(port.stats().running, 1);
             first.open();
-            assert_eq!(hear(system, &heard, "the third is taken"), (2, 2));
+            assert_eq!(takers.hear("the third is taken"), (2, 2));
             settle(system, &port, 3);
         });
     }
@@ -166,22 +156,14 @@ fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
         let kernel = on.kernel().unwrap();
         kernel.advance(Duration::from_millis(2));
         let port = on.port_that::<usize, ()>(4, BlockDetection::Automatic).unwrap();
-        let (ours, theirs): (Vec<_>, Vec<_>) = (0..STEPS + 2).map(|_| on.unix_pair()).unzip();
-        let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
-        let (say, heard) = mpsc::channel();
-        register_each(&port, &ours);
+        let sockets = Sockets::of(on, &port, STEPS + 2);
         thread::scope(|scope| {
-            let _end = End::of(&port, &gates);
-            let (port, gates) = (&port, &gates);
-            for count in 1..=4 {
-                let say = say.clone();
-                scope.spawn(move || take_one_by_one(port, gates, &say));
-                settle(on, port, count);
-            }
-            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
-            theirs[0].write(b"x").unwrap();
+            let _end = sockets.end();
+            let port = &port;
+            sockets.start(scope, 4);
+            sockets.write(0);
             // From now on this one has records.
-            let (_, observed) = next();
+            let (_, observed) = sockets.at_once();
             settle(on, port, 3);
             script(on, observed, true);
             let begun = kernel.now();
@@ -195,8 +177,8 @@ fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
                 script(on, observed, false);
                 script(on, observed, true);
             };
-            theirs[1].write(b"x").unwrap();
-            let (_, stuck) = next();
+            sockets.write(1);
+            let (_, stuck) = sockets.at_once();
             settle(on, port, 2);
             for _ in 0..2 {
                 kernel.advance(Duration::from_millis(1));
@@ -212,15 +194,15 @@ fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
                     break;
                 }
                 sleep_anew();
-                theirs[step].write(b"x").unwrap();
-                assert_eq!(next().0, step);
+                sockets.write(step);
+                assert_eq!(sockets.at_once().0, step);
                 settle(on, port, 1);
                 for _ in 0..2 {
                     kernel.advance(Duration::from_micros(40));
                     settle(on, port, 1);
                     sleep_anew();
                 }
-                gates[step].open();
+                sockets.gates[step].open();
                 settle(on, port, 2);
             }
             assert_eq!(port.stats().blocks_found, 2, "the other one is found as well");
@@ -240,30 +222,14 @@ fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
         let kernel = on.kernel().unwrap();
         for ticks in 0..3 {
             let port = on.port::<usize, ()>(1);
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
-            let (until_blocked, gate) = (Gate::default(), Gate::default());
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, 2);
+            let over = Gate::default();
             thread::scope(|scope| {
-                let _end = End::of(&port, [&until_blocked, &gate]);
-                for count in 1..=2 {
-                    let (say, port) = (say.clone(), &port);
-                    let (until_blocked, gate) = (&until_blocked, &gate);
-                    scope.spawn(move || {
-                        let mut batch = Batch::with_capacity(1);
-                        while let Ok(packets) = port.wait(&mut batch, None) {
-                            for packet in packets {
-                                let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                                say.send(*ready.key()).unwrap();
-                                until_blocked.pass();
-                                port.blocking(|| gate.pass());
-                            }
-                        }
-                    });
-                    settle(on, port, count);
-                }
-                theirs[0].write(b"x").unwrap();
-                assert_eq!(heard.recv_timeout(on.soon()), Ok(0));
+                let _end = sockets.end();
+                let _over = End::of(&port, [&over]);
+                sockets.start_and_then(scope, 2, 1, || port.blocking(|| over.pass()));
+                sockets.write(0);
+                assert_eq!(sockets.at_once().0, 0);
                 settle(on, &port, 1);
                 for _ in 0..ticks {
                     let harvests = port.stats().harvests;
@@ -273,10 +239,10 @@ fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
                     settle(on, &port, 1);
                 }
                 kernel.advance(Duration::from_micros(100));
-                until_blocked.open();
+                sockets.gates[0].open();
                 eventually_without_time(on, "it blocks", || port.stats().blocked == 1);
-                theirs[1].write(b"x").unwrap();
-                assert_eq!(heard.recv_timeout(on.soon()), Ok(1), "after {ticks} ticks");
+                sockets.write(1);
+                assert_eq!(sockets.at_once().0, 1, "after {ticks} ticks");
             });
         }
     });

@@ -5,15 +5,15 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, BlockDetection, Packet, Port};
+use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 use testkit::scheduler::ThreadNumber;
 use testkit::{System, in_a_process_of_its_own, on_every_system};
 
 use crate::kit::descriptors::leave_no_descriptor;
 use crate::kit::signals::{catch_signals, interrupt_sleep};
+use crate::kit::takers::Sockets;
 use crate::kit::threads::{
-    End, Gate, eventually, eventually_without_time, hear, make_packets_long, register_each, script,
-    settle, stays, take, take_one_by_one, take_so_many, take_sockets,
+    End, eventually, eventually_without_time, hear, make_packets_long, script, settle, stays, take,
 };
 
 on_every_system! {
@@ -23,30 +23,22 @@ on_every_system! {
         system.several_threads_wait();
         let port = system.port::<usize, ()>(2);
         make_packets_long(system, &port);
-        let pairs: Vec<_> = (0..3).map(|_| system.unix_pair()).collect();
-        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        register_each(&port, &ours);
-        let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
+        let sockets = Sockets::of(system, &port, 3);
         thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            for count in 1..=3 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || take_sockets(port, &say, gate));
-                settle(system, port, count);
-            }
+            let _end = sockets.end();
+            sockets.start(scope, 3);
             let before = port.stats().wakes;
-            for (key, socket) in theirs[..2].iter().enumerate() {
-                socket.write(b"x").unwrap();
-                assert_eq!(hear(system, &heard, "a socket is taken"), key);
-                if key == 0 && !system.spreads() {
+            for socket in 0..2 {
+                sockets.write(socket);
+                assert_eq!(sockets.hear("a socket is taken").0, socket);
+                if socket == 0 && !system.spreads() {
                     assert_eq!(port.stats().wakes, before);
                 }
             }
-            theirs[2].write(b"x").unwrap();
-            stays(system, 1, "two run", || heard.try_recv().is_err());
-            gate.open();
-            assert_eq!(hear(system, &heard, "the third is taken"), 2);
+            sockets.write(2);
+            stays(system, 1, "two run", || sockets.are_silent());
+            sockets.open_all();
+            assert_eq!(sockets.hear("the third is taken").0, 2);
         });
     }
 
@@ -59,25 +51,18 @@ on_every_system! {
     fn with_every_seat_taken_packets_are_found_and_kept(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, ()>(1);
-        let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
-        let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
-        register_each(&port, &ours);
+        let sockets = Sockets::of(system, &port, 2);
         thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            for count in 1..=2 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || take_sockets(port, &say, gate));
-                settle(system, port, count);
-            }
-            theirs[0].write(b"x").unwrap();
-            assert_eq!(hear(system, &heard, "the first is taken"), 0);
-            theirs[1].write(b"x").unwrap();
+            let _end = sockets.end();
+            sockets.start(scope, 2);
+            sockets.write(0);
+            assert_eq!(sockets.hear("the first is taken").0, 0);
+            sockets.write(1);
             eventually(system, "the second is found", || port.stats().queued == 1);
             stays(system, 1, "it is not handed out", || port.stats().queued == 1);
-            assert!(heard.try_recv().is_err());
-            gate.open();
-            assert_eq!(hear(system, &heard, "the second is taken"), 1);
+            assert!(sockets.are_silent());
+            sockets.open_all();
+            assert_eq!(sockets.hear("the second is taken").0, 1);
             settle(system, &port, 2);
         });
     }
@@ -135,28 +120,20 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
         let kernel = on.kernel().unwrap();
         for limit in [1, 3] {
             let port = on.port::<usize, ()>(limit);
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
-            let gate = Gate::default();
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, 2);
             thread::scope(|scope| {
-                let _end = End::of(&port, [&gate]);
-                for count in 1..=2 {
-                    let (say, port, gate) = (say.clone(), &port, &gate);
-                    scope.spawn(move || take_sockets(port, &say, gate));
-                    settle(on, port, count);
-                }
-                theirs[0].write(b"x").unwrap();
-                assert_eq!(heard.recv_timeout(on.soon()).unwrap(), 0);
+                let _end = sockets.end();
+                sockets.start(scope, 2);
+                sockets.write(0);
+                assert_eq!(sockets.at_once().0, 0);
                 settle(on, &port, 1);
-                theirs[1].write(b"x").unwrap();
+                sockets.write(1);
                 kernel.advance(Duration::from_millis(1));
                 if limit == 1 {
                     let found = || port.stats().queued == 1;
                     eventually_without_time(on, "it is found within a millisecond", found);
                 } else {
-                    let taken = heard.recv_timeout(on.soon());
-                    assert_eq!(taken.expect("it is taken within a millisecond"), 1);
+                    assert_eq!(sockets.at_once().0, 1, "within a millisecond");
                 }
             });
         }
@@ -173,42 +150,34 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
         let kernel = on.kernel().unwrap();
         for queued in [false, true] {
             let port = on.port::<usize, ()>(2);
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
-            let gates = [Gate::default(), Gate::default(), Gate::default()];
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, 3);
             thread::scope(|scope| {
-                let _end = End::of(&port, &gates);
-                for count in 1..=2 {
-                    let (say, port, gates) = (say.clone(), &port, &gates);
-                    scope.spawn(move || take_one_by_one(port, gates, &say));
-                    settle(on, port, count);
-                }
-                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
-                theirs[0].write(b"x").unwrap();
-                let (_, first) = next();
+                let _end = sockets.end();
+                sockets.start(scope, 2);
+                sockets.write(0);
+                let (_, first) = sockets.at_once();
                 settle(on, &port, 1);
                 kernel.advance(Duration::from_micros(600));
                 if queued {
                     // He finds both when he comes back, and leaves one of them in the queue.
-                    theirs[1].write(b"x").unwrap();
-                    theirs[2].write(b"x").unwrap();
-                    gates[0].open();
+                    sockets.write(1);
+                    sockets.write(2);
+                    sockets.gates[0].open();
                 } else {
-                    gates[0].open();
+                    sockets.gates[0].open();
                     settle(on, &port, 2);
-                    theirs[1].write(b"x").unwrap();
+                    sockets.write(1);
                 }
-                assert_eq!(next(), (1, first), "he has come back for it");
+                assert_eq!(sockets.at_once(), (1, first), "he has come back for it");
                 settle(on, &port, 1);
                 if !queued {
-                    theirs[2].write(b"x").unwrap();
+                    sockets.write(2);
                 }
                 // The other one's first millisecond is over, but not that since the first one was there.
                 kernel.advance(Duration::from_micros(400));
-                assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "too soon");
+                assert!(sockets.stay_silent(Duration::from_millis(50)), "too soon");
                 kernel.advance(Duration::from_micros(600));
-                let (socket, second) = next();
+                let (socket, second) = sockets.at_once();
                 assert_eq!(socket, 2);
                 assert_ne!(second, first);
             });
@@ -228,33 +197,28 @@ fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
             // So that the first look is due a whole millisecond after the beginning.
             kernel.advance(Duration::from_millis(2));
             let port = on.port::<usize, ()>(2);
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..=TIMES).map(|_| on.unix_pair()).unzip();
-            let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, TIMES + 1);
             thread::scope(|scope| {
-                let _end = End::of(&port, &gates);
-                let (port, gates) = (&port, &gates);
+                let _end = sockets.end();
+                let port = &port;
                 let begun = kernel.now();
-                scope.spawn(move || take_one_by_one(port, gates, &say));
-                settle(on, port, 1);
+                sockets.start(scope, 1);
                 let other = scope.spawn(move || {
                     let taken: Vec<_> =
                         port.wait(&mut Batch::with_capacity(1), limit).unwrap().collect();
                     (taken.len(), kernel.now() - begun)
                 });
                 settle(on, port, 2);
-                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it").0;
-                theirs[0].write(b"x").unwrap();
-                assert_eq!(next(), 0);
+                sockets.write(0);
+                assert_eq!(sockets.at_once().0, 0);
                 settle(on, port, 1);
                 let before = kernel.calls();
                 for socket in 1..TIMES {
                     kernel.advance(Duration::from_micros(600));
-                    gates[socket - 1].open();
+                    sockets.gates[socket - 1].open();
                     settle(on, port, 2);
-                    theirs[socket].write(b"x").unwrap();
-                    assert_eq!(next(), socket);
+                    sockets.write(socket);
+                    assert_eq!(sockets.at_once().0, socket);
                     settle(on, port, 1);
                 }
                 let calls = kernel.calls() - before;
@@ -265,7 +229,7 @@ fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
                     assert_eq!(other.join().unwrap(), (0, limit));
                     return;
                 }
-                theirs[TIMES].write(b"x").unwrap();
+                sockets.write(TIMES);
                 kernel.advance(Duration::from_micros(999));
                 settle(on, port, 1);
                 kernel.advance(Duration::from_micros(1));
@@ -282,22 +246,15 @@ fn who_watches_is_not_woken_for_one_who_keeps_coming_sim() {
 fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
     on.several_threads_wait();
     let port = on.port::<usize, ()>(3);
-    let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| on.unix_pair()).unzip();
-    let gate = Gate::default();
-    let (say, heard) = mpsc::channel();
-    register_each(&port, &ours);
+    let sockets = Sockets::of(on, &port, 2);
     thread::scope(|scope| {
-        let _end = End::of(&port, [&gate]);
-        for count in 1..=2 {
-            let (say, port, gate) = (say.clone(), &port, &gate);
-            scope.spawn(move || take_sockets(port, &say, gate));
-            settle(on, port, count);
-        }
+        let _end = sockets.end();
+        sockets.start(scope, 2);
         before();
         // The one in the kernel's wait goes off with the first; the other one takes its place.
-        for (socket, theirs) in theirs.iter().enumerate() {
-            theirs.write(b"x").unwrap();
-            assert_eq!(hear(on, &heard, "somebody takes it"), socket);
+        for socket in 0..2 {
+            sockets.write(socket);
+            assert_eq!(sockets.hear("somebody takes it").0, socket);
         }
         assert_eq!(port.stats().running, 2);
     });
@@ -322,26 +279,18 @@ fn who_has_just_come_is_neither_robbed_nor_replaced_though_the_watch_was_put_off
         for limit in 1..=2 {
             kernel.advance(Duration::from_millis(2));
             let port = on.port::<usize, ()>(limit);
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..4).map(|_| on.unix_pair()).unzip();
-            let gates = [(); 4].map(|()| Gate::default());
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, 4);
             thread::scope(|scope| {
-                let _end = End::of(&port, &gates);
-                let (port, gates) = (&port, &gates);
-                for count in 1..=2 {
-                    let say = say.clone();
-                    scope.spawn(move || take_so_many(4, port, gates, &say));
-                    settle(on, port, count);
-                }
-                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
-                theirs[0].write(b"x").unwrap();
-                let (_, first) = next();
+                let _end = sockets.end();
+                let port = &port;
+                sockets.start_with_room(scope, 2, 4);
+                sockets.write(0);
+                let (_, first) = sockets.at_once();
                 settle(on, port, 1);
                 kernel.advance(Duration::from_micros(600));
-                theirs[1..].iter().for_each(|socket| socket.write(b"x").map(drop).unwrap());
-                gates[0].open();
-                assert_eq!(next(), (1, first));
+                (1..4).for_each(|socket| sockets.write(socket));
+                sockets.gates[0].open();
+                assert_eq!(sockets.at_once(), (1, first));
                 settle(on, port, 1);
                 let asked = kernel.calls().asleep;
                 for _ in 0..2 {
@@ -368,14 +317,10 @@ fn who_stays_away_after_the_watch_was_put_off_is_found_soon_sim() {
         for sleeps in [true, false] {
             kernel.advance(Duration::from_millis(2));
             let port = on.port_that::<usize, ()>(1, BlockDetection::Tick).unwrap();
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
-            let gates = [(); 3].map(|()| Gate::default());
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, 3);
             thread::scope(|scope| {
-                let _end = End::of(&port, &gates);
-                let (port, gates) = (&port, &gates);
-                let said = say.clone();
+                let _end = sockets.end();
+                let (port, gates, said) = (&port, &sockets.gates, sockets.say.clone());
                 scope.spawn(move || {
                     let mut batch = Batch::new();
                     assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
@@ -388,25 +333,23 @@ fn who_stays_away_after_the_watch_was_put_off_is_found_soon_sim() {
                     drop(first);
                 });
                 settle(on, port, 1);
-                scope.spawn(move || take_one_by_one(port, gates, &say));
-                settle(on, port, 2);
-                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
-                theirs[0].write(b"x").unwrap();
-                let (_, first) = next();
+                sockets.start(scope, 1);
+                sockets.write(0);
+                let (_, first) = sockets.at_once();
                 settle(on, port, 1);
                 kernel.advance(Duration::from_micros(600));
-                theirs[1..].iter().for_each(|socket| socket.write(b"x").map(drop).unwrap());
+                (1..3).for_each(|socket| sockets.write(socket));
                 gates[0].open();
-                assert_eq!(next(), (1, first));
+                assert_eq!(sockets.at_once(), (1, first));
                 settle(on, port, 1);
                 script(on, first, true);
                 kernel.advance(Duration::from_micros(1_000));
                 settle(on, port, 1);
                 kernel.advance(Duration::from_micros(249));
                 settle(on, port, 1);
-                assert!(heard.try_recv().is_err(), "too soon");
+                assert!(sockets.are_silent(), "too soon");
                 kernel.advance(Duration::from_micros(1));
-                let (_, second) = next();
+                let (_, second) = sockets.at_once();
                 assert_ne!(second, first);
                 assert_eq!(port.stats().blocks_found, 1);
                 script(on, first, false);
@@ -422,34 +365,24 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
         on.several_threads_wait();
         let kernel = on.kernel().unwrap();
         let port = on.port::<usize, ()>(2);
-        let (ours, theirs): (Vec<_>, Vec<_>) = (0..16).map(|_| on.unix_pair()).unzip();
-        let gates: Vec<_> = theirs.iter().map(|_| Gate::default()).collect();
-        let (say, heard) = mpsc::channel();
-        register_each(&port, &ours);
+        let sockets = Sockets::of(on, &port, 16);
         thread::scope(|scope| {
-            let _end = End::of(&port, &gates);
-            for count in 1..=2 {
-                let (say, port, gates) = (say.clone(), &port, &gates);
-                scope.spawn(move || take_one_by_one(port, gates, &say));
-                settle(on, port, count);
-            }
-            let next = || heard.recv_timeout(on.soon()).expect("somebody takes it");
-            theirs[0].write(b"x").unwrap();
-            let (mut socket, first) = next();
+            let _end = sockets.end();
+            sockets.start(scope, 2);
+            sockets.write(0);
+            let (mut socket, first) = sockets.at_once();
             settle(on, &port, 1);
-            for socket in &theirs[1..] {
-                socket.write(b"x").unwrap();
-            }
+            (1..16).for_each(|socket| sockets.write(socket));
             for rounds in 0.. {
                 kernel.advance(Duration::from_micros(600));
                 // The thread that watches has looked, if it was time to: it sleeps again, or has a packet.
                 let mut taken = None;
                 eventually_without_time(on, "the thread that watches has looked", || {
-                    taken = heard.try_recv().ok();
+                    taken = sockets.heard_already();
                     taken.is_some() || kernel.sleeping() == 1
                 });
-                gates[socket].open();
-                let (another, who) = taken.unwrap_or_else(next);
+                sockets.gates[socket].open();
+                let (another, who) = taken.unwrap_or_else(|| sockets.at_once());
                 if who != first {
                     break;
                 }
@@ -475,35 +408,30 @@ fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
             // So that the first look is due a whole millisecond after the beginning.
             kernel.advance(Duration::from_millis(2));
             let port = on.port::<usize, ()>(2);
-            let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| on.unix_pair()).unzip();
-            let gates = [Gate::default(), Gate::default(), Gate::default()];
-            let (say, heard) = mpsc::channel();
-            register_each(&port, &ours);
+            let sockets = Sockets::of(on, &port, 3);
             thread::scope(|scope| {
-                let _end = End::of(&port, &gates);
-                let (port, gates) = (&port, &gates);
-                scope.spawn(move || take_one_by_one(port, gates, &say));
-                settle(on, port, 1);
+                let _end = sockets.end();
+                let port = &port;
+                sockets.start(scope, 1);
                 let other = scope.spawn(move || {
                     let mut batch = Batch::with_capacity(1);
                     let packets = port.wait(&mut batch, Duration::from_micros(700)).unwrap();
                     packets.map(|packet| matches!(packet, Packet::Ready(_))).collect::<Vec<_>>()
                 });
                 settle(on, port, 2);
-                let next = || heard.recv_timeout(on.soon()).expect("somebody takes it").0;
-                theirs[0].write(b"x").unwrap();
-                assert_eq!(next(), 0);
+                sockets.write(0);
+                assert_eq!(sockets.at_once().0, 0);
                 settle(on, port, 1);
                 kernel.advance(Duration::from_micros(300));
-                theirs[1].write(b"x").unwrap();
+                sockets.write(1);
                 if queued {
-                    theirs[2].write(b"x").unwrap();
+                    sockets.write(2);
                 }
-                gates[0].open();
-                assert_eq!(next(), 1);
+                sockets.gates[0].open();
+                assert_eq!(sockets.at_once().0, 1);
                 settle(on, port, 1);
                 if !queued {
-                    theirs[2].write(b"x").unwrap();
+                    sockets.write(2);
                 }
                 kernel.advance(Duration::from_micros(400));
                 assert_eq!(other.join().unwrap(), [true], "it is there, and nobody else takes it");
@@ -521,7 +449,7 @@ fn a_port_on_which_nothing_happens_makes_no_call_sim() {
         let kernel = on.kernel().unwrap();
         let port = on.port::<usize, usize>(2);
         let (ours, theirs) = on.unix_pair();
-        register_each(&port, std::slice::from_ref(&ours));
+        port.register(Registration::new(&ours, 0, Interest::IN, OneShot::Level)).unwrap();
         let taken = AtomicUsize::new(0);
         thread::scope(|scope| {
             let _end = End::of(&port, []);

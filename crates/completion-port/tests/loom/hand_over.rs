@@ -1,18 +1,18 @@
 //! How a seat goes from one thread to another: by a post, by the look of whoever comes or watches at
 //! those who sleep, and at the end.
 
-use super::*;
+use std::sync::Arc;
 
-/// The ways to find out who sleeps.
-const LOOKS: [BlockDetection; 3] =
-    [BlockDetection::Automatic, BlockDetection::Switches, BlockDetection::Tick];
+use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use loom::thread;
 
-/// A port whose kernel tells who sleeps.
-fn looking_engine(limit: usize, detection: BlockDetection) -> (Arc<Engine>, Arc<Fake>) {
-    let fake = Fake::new(true);
-    let backend = Box::new(Handle(Arc::clone(&fake)));
-    (Engine::new(limit, detection, backend).unwrap(), fake)
-}
+use crate::detection::BlockDetection;
+use crate::engine::{Engine, Seat, Taken, Waited};
+use crate::fake::Fake;
+use crate::kit::{
+    LOOKS, engine, explore, explore_within, looking_engine, next, post, scratch, serve, spawn,
+    try_to_post,
+};
 
 /// Joins, takes one message, and leaves; gives the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {
@@ -31,14 +31,6 @@ fn take_with(engine: &Engine, seat: &Seat) -> u32 {
             return cell;
         }
     }
-}
-
-fn spawn<T: 'static>(
-    engine: &Arc<Engine>,
-    act: impl FnOnce(&Engine) -> T + 'static,
-) -> thread::JoinHandle<T> {
-    let engine = Arc::clone(engine);
-    thread::spawn(move || act(&engine))
 }
 
 /// Waits until so many threads are on the list of those to be released.

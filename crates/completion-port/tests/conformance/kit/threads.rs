@@ -4,12 +4,12 @@
 //! the port looks at the thread, and a simulated kernel is told.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{LazyLock, Mutex, mpsc};
+use std::sync::{LazyLock, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
-use testkit::{Socket, System};
+use completion_port::{Batch, Packet, Port};
+use testkit::System;
 
 /// What keeps a handler running until the test opens it.
 #[derive(Default)]
@@ -155,74 +155,6 @@ pub(crate) fn script(on: &System, thread: ThreadId, asleep: bool) {
     }
 }
 
-/// Takes one packet at a time, says whose it is and who has it, and passes its gate.
-pub(crate) fn take_one_by_one(
-    port: &Port<usize, ()>,
-    gates: &[Gate],
-    say: &mpsc::Sender<(usize, ThreadId)>,
-) {
-    take_so_many(1, port, gates, say);
-}
-
-/// The same, with so many packets in a batch.
-pub(crate) fn take_so_many(
-    most: usize,
-    port: &Port<usize, ()>,
-    gates: &[Gate],
-    say: &mpsc::Sender<(usize, ThreadId)>,
-) {
-    let mut batch = Batch::with_capacity(most);
-    while let Ok(packets) = port.wait(&mut batch, None) {
-        for packet in packets {
-            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-            say.send((*ready.key(), thread::current().id())).unwrap();
-            gates[*ready.key()].pass();
-        }
-    }
-}
-
-/// Each port has one seat and two threads. Again and again the handler of one sleeps without a word, until the
-/// other thread has its seat.
-pub(crate) fn each_block_is_noticed(
-    on: &System,
-    ports: &[Port<(), usize>],
-    times: usize,
-    before: impl FnOnce(),
-) {
-    let (say, heard) = mpsc::channel();
-    let (go_on, blocked) = mpsc::channel::<()>();
-    let blocked = Mutex::new(blocked);
-    thread::scope(|scope| {
-        let go_on = go_on;
-        let _end: Vec<_> = ports.iter().map(|port| End::of(port, [])).collect();
-        for port in ports {
-            for count in 1..=2 {
-                let (say, blocked) = (say.clone(), &blocked);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        say.send(message).unwrap();
-                        if message == 0 {
-                            let _ = blocked.lock().unwrap().recv();
-                        }
-                    }
-                });
-                settle(on, port, count);
-            }
-        }
-        before();
-        for port in ports {
-            for _ in 0..times {
-                for message in 0..2 {
-                    port.post(message).unwrap();
-                    assert_eq!(hear(on, &heard, "another one takes over"), message);
-                }
-                go_on.send(()).unwrap();
-                settle(on, port, 2);
-            }
-        }
-    });
-}
-
 /// As [`eventually`], but a simulated clock stands still.
 #[track_caller]
 pub(crate) fn eventually_without_time(
@@ -261,24 +193,6 @@ pub(crate) fn make_packets_long<K: Send, M: Send + Default>(on: &System, port: &
         // The end of the scope does not wait until the thread has given up its seat.
         handler.join().unwrap();
     });
-}
-
-pub(crate) fn register_each(port: &Port<usize, impl Sized>, sockets: &[Socket]) {
-    for (key, socket) in sockets.iter().enumerate() {
-        port.register(Registration::new(socket, key, Interest::IN, OneShot::Level)).unwrap();
-    }
-}
-
-/// A thread that tells which sockets it gets, and runs with each until the gate is open.
-pub(crate) fn take_sockets(port: &Port<usize, ()>, say: &mpsc::Sender<usize>, gate: &Gate) {
-    let mut batch = Batch::with_capacity(1);
-    while let Ok(packets) = port.wait(&mut batch, None) {
-        for packet in packets {
-            let Packet::Ready(ready) = packet else { panic!("no socket, but {packet:?}") };
-            say.send(*ready.key()).unwrap();
-            gate.pass();
-        }
-    }
 }
 
 /// On the first of two ports, each with a limit of one, a thread takes a packet and does `what` with
@@ -325,19 +239,4 @@ pub(crate) fn a_seat_is_freed_by(
         // A panic was the test's own.
         let _ = first.join();
     });
-}
-
-/// The time that a wait is measured by.
-pub(crate) fn elapsed(on: &System, start: Instant) -> Duration {
-    on.kernel().map_or_else(|| start.elapsed(), completion_port::sim::Kernel::now)
-}
-
-/// Waits until `count` threads wait on the port, asleep.
-#[track_caller]
-pub(crate) fn await_parked<K, M>(port: &Port<K, M>, on: &System, count: usize) {
-    let end = Instant::now() + on.soon();
-    while port.stats().parked != count {
-        assert!(Instant::now() < end, "{port:?}");
-        thread::yield_now();
-    }
 }

@@ -1,0 +1,255 @@
+//! The kernel of the models.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use loom::thread;
+
+use crate::error::ErrorKind;
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
+use crate::state::moment::Moment;
+use crate::state::table::Descriptors;
+use crate::sys::host::{Host, Origin};
+use crate::sys::reactor::Reactor;
+use crate::sys::thread::Thread;
+
+/// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time; unless
+/// it tells who sleeps, when a limit lets time pass, and the others go on.
+pub(crate) struct Fake {
+    state: loom::sync::Mutex<FakeState>,
+    changed: loom::sync::Condvar,
+    descriptors: Descriptors,
+    /// Whether it tells who sleeps: for the one thread that says so in its place.
+    tells: bool,
+    /// The one descriptor is in the last one.
+    sets: usize,
+    sleeper: std::sync::OnceLock<thread::ThreadId>,
+    /// Whether that thread sleeps; it has done so for long.
+    pub(crate) asleep: AtomicBool,
+    /// Of no interest to the model, so that it is no thing that the checker follows.
+    microseconds: std::sync::atomic::AtomicU64,
+}
+
+#[derive(Default)]
+struct FakeState {
+    edges: Vec<Edge>,
+    woken: bool,
+    readable: bool,
+    token: u64,
+}
+
+pub(crate) struct Handle(pub(crate) Arc<Fake>);
+
+/// Parks as the real one does, on a lock and a condition: the checker's own `park` forgets an
+/// `unpark` that comes while the thread waits for a lock, or lets the others go on.
+struct LoomThread {
+    thread: thread::ThreadId,
+    token: loom::sync::Mutex<bool>,
+    given: loom::sync::Condvar,
+    fake: Arc<Fake>,
+    /// As the clock.
+    observed: std::sync::atomic::AtomicBool,
+}
+
+impl LoomThread {
+    fn is_asleep(&self) -> bool {
+        self.fake.sleeper.get() == Some(&self.thread) && self.fake.asleep.load(SeqCst)
+    }
+}
+
+impl Thread for LoomThread {
+    fn park(&self, timeout: Option<Duration>) {
+        let mut token = self.token.lock().unwrap();
+        if !*token {
+            token = match timeout {
+                Some(timeout) if self.fake.tells => {
+                    drop(token);
+                    self.fake.pass(timeout);
+                    self.token.lock().unwrap()
+                }
+                _ => self.given.wait(token).unwrap(),
+            };
+        }
+        *token = false;
+    }
+    fn nap(&self, until: Moment, last: Option<Moment>) {
+        let until = last.map_or(until, |last| until.min(last));
+        self.park(Some(until.since(self.fake.time())));
+    }
+    /// Who naps here comes back early.
+    fn postpone(&self, _: Moment) {}
+    fn unpark(&self) {
+        *self.token.lock().unwrap() = true;
+        self.given.notify_one();
+    }
+    fn asleep(&self) -> Option<bool> {
+        self.fake.tells.then(|| self.is_asleep())
+    }
+    fn observe(&self) -> bool {
+        self.observed.store(self.fake.tells, SeqCst);
+        self.fake.tells
+    }
+    fn glance(&self) -> Option<Presence> {
+        if !self.observed.load(SeqCst) {
+            return None;
+        }
+        let asleep = Presence::Asleep { since: Moment::ZERO };
+        Some(if self.is_asleep() { asleep } else { Presence::Awake })
+    }
+}
+
+impl Fake {
+    pub(crate) fn new(tells: bool) -> Arc<Self> {
+        Self::with_sets(1, tells)
+    }
+
+    pub(crate) fn with_sets(sets: usize, tells: bool) -> Arc<Self> {
+        Arc::new(Self {
+            state: loom::sync::Mutex::new(FakeState::default()),
+            changed: loom::sync::Condvar::new(),
+            descriptors: Descriptors::new(),
+            tells,
+            sets,
+            sleeper: std::sync::OnceLock::new(),
+            asleep: AtomicBool::new(false),
+            microseconds: std::sync::atomic::AtomicU64::new(if tells { 1_000_000 } else { 0 }),
+        })
+    }
+
+    /// The calling thread is the one about which there is something to tell. Before it joins.
+    pub(crate) fn is_me(&self) {
+        self.sleeper.set(thread::current().id()).unwrap();
+    }
+
+    /// Lets the time of a wait with a limit pass, while the others go on.
+    fn pass(&self, timeout: Duration) {
+        let time = u64::try_from(timeout.as_micros()).unwrap();
+        self.microseconds.fetch_add(time, SeqCst);
+        thread::yield_now();
+    }
+
+    fn time(&self) -> Moment {
+        Moment::ZERO + Duration::from_micros(self.microseconds.load(SeqCst))
+    }
+
+    pub(crate) fn arrive(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.readable = true;
+        let token = state.token;
+        state.edges.push(Edge { token, facts: Facts::IN });
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn read(&self) {
+        self.state.lock().unwrap().readable = false;
+    }
+}
+
+impl Reactor for Handle {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+    fn attach(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        self.0.state.lock().unwrap().token = token;
+        Ok(())
+    }
+    fn adopt(&self, _descriptor: Descriptor, token: u64) -> Result<(), Fault> {
+        self.0.state.lock().unwrap().token = token;
+        Ok(())
+    }
+    fn detach(&self, _descriptor: Descriptor) {}
+    fn watches(&self, _descriptor: Descriptor) -> bool {
+        true
+    }
+    fn sets(&self) -> usize {
+        self.0.sets
+    }
+    fn doze(&self, timeout: Option<Duration>) -> u64 {
+        let mut state = self.0.state.lock().unwrap();
+        while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
+            if let Some(timeout) = timeout {
+                drop(state);
+                self.0.pass(timeout);
+                state = self.0.state.lock().unwrap();
+                break;
+            }
+            state = self.0.changed.wait(state).unwrap();
+        }
+        state.woken = false;
+        if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) }
+    }
+    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+        edges.clear();
+        if set + 1 < self.0.sets {
+            return false;
+        }
+        let mut state = self.0.state.lock().unwrap();
+        while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
+            if let Some(timeout) = timeout
+                && self.0.tells
+            {
+                drop(state);
+                self.0.pass(timeout);
+                state = self.0.state.lock().unwrap();
+                break;
+            }
+            state = self.0.changed.wait(state).unwrap();
+        }
+        let woken = self.0.sets == 1 && std::mem::take(&mut state.woken);
+        // Like the real one it looks again at what it has noted, and reports what holds now.
+        let readable = state.readable;
+        state.edges.retain(|_| readable);
+        edges.append(&mut state.edges);
+        woken
+    }
+    fn wake(&self) {
+        self.0.state.lock().unwrap().woken = true;
+        self.0.changed.notify_all();
+    }
+    fn probe(&self, probes: &mut [Probe]) {
+        let state = self.0.state.lock().unwrap();
+        for probe in probes {
+            probe.facts = if state.readable { Facts::IN } else { Facts::NONE };
+        }
+    }
+    fn unread(&self, _descriptor: Descriptor) -> Option<usize> {
+        None
+    }
+    fn is_own_end(&self, _descriptor: Descriptor) -> bool {
+        false
+    }
+    fn kind(&self, _descriptor: Descriptor) -> Kind {
+        Kind::Stream
+    }
+    fn rebuild(&self, _live: &mut dyn Iterator<Item = (Descriptor, u64)>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Host for Handle {
+    fn now(&self) -> Moment {
+        self.0.time()
+    }
+    fn this_thread(&self) -> Box<dyn Thread> {
+        Box::new(LoomThread {
+            thread: thread::current().id(),
+            token: loom::sync::Mutex::new(false),
+            given: loom::sync::Condvar::new(),
+            fake: Arc::clone(&self.0),
+            observed: false.into(),
+        })
+    }
+    fn can_observe(&self) -> Result<(), Fault> {
+        if self.0.tells {
+            return Ok(());
+        }
+        Err(Fault { kind: ErrorKind::Unsupported, code: None })
+    }
+    fn origin(&self) -> Origin {
+        Origin::by_number()
+    }
+    fn descriptors(&self) -> &Descriptors {
+        &self.0.descriptors
+    }
+}

@@ -1,0 +1,191 @@
+//! What the models share: how far they are explored, ports, threads, and what a thread does there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::thread;
+
+use crate::detection::BlockDetection;
+use crate::engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
+use crate::error::Call;
+use crate::fake::{Fake, Handle};
+use crate::interest::{Events, Interest};
+use crate::state::slot::{Drained, Mode};
+
+pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_within(3, model);
+}
+
+/// The same for a model that is too large for the usual bound.
+pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(preemptions);
+    }
+    builder.check(model);
+}
+
+pub(crate) const LEVEL: Mode = Mode { interest: Interest::IN, edge: false, one_shot: true };
+
+pub(crate) const EDGE: Mode = Mode { interest: Interest::IN, edge: true, one_shot: true };
+
+pub(crate) const PERSISTENT: Mode = Mode { interest: Interest::IN, edge: false, one_shot: false };
+
+pub(crate) const PERSISTENT_EDGE: Mode =
+    Mode { interest: Interest::IN, edge: true, one_shot: false };
+
+pub(crate) const READ: Drained = Drained::READ;
+
+pub(crate) const NO_HINT: Drained = Drained::NONE;
+
+/// A port whose kernel tells nothing of threads that sleep.
+pub(crate) fn engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
+    port(limit, BlockDetection::Automatic, Fake::new(false))
+}
+
+/// A port whose kernel tells which thread sleeps.
+pub(crate) fn looking_engine(limit: usize, detection: BlockDetection) -> (Arc<Engine>, Arc<Fake>) {
+    port(limit, detection, Fake::new(true))
+}
+
+/// A port that waits for two sets, the second of which has the descriptor.
+pub(crate) fn engine_of_two_sets(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
+    port(limit, BlockDetection::Announced, Fake::with_sets(2, true))
+}
+
+fn port(limit: usize, detection: BlockDetection, fake: Arc<Fake>) -> (Arc<Engine>, Arc<Fake>) {
+    let backend = Box::new(Handle(Arc::clone(&fake)));
+    (Engine::new(limit, detection, backend).unwrap(), fake)
+}
+
+/// Starts a thread that acts on what it shares with the others.
+pub(crate) fn spawn<S: 'static, T: 'static>(
+    shared: &Arc<S>,
+    act: impl FnOnce(&S) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || act(&shared))
+}
+
+/// A port on which the calling thread has the packet of a registration in its hands.
+pub(crate) struct Handler {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) fake: Arc<Fake>,
+    pub(crate) name: u64,
+    pub(crate) seat: Arc<Seat>,
+}
+
+impl Handler {
+    pub(crate) fn of_a_port(limit: usize) -> Self {
+        let (engine, fake) = engine(limit);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let seat = engine.join();
+        let handler = Self { engine, fake, name, seat };
+        assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Ready(name))));
+        handler
+    }
+
+    /// Waits, and takes the first packet, if there is one.
+    pub(crate) fn wait(&self) -> (Waited, Option<Seen>) {
+        let waited = self.engine.wait(&self.seat, &mut scratch(), 4, None);
+        let seen = (waited == Waited::Packets).then(|| see_next(&self.engine, &self.seat));
+        (waited, seen.flatten())
+    }
+
+    /// Arms the registration again: as a thread that has a seat, or as any other one.
+    pub(crate) fn rearm(&self, drained: Drained, with_seat: bool) {
+        let slot = self.engine.slot(token_parts(self.name).0);
+        let mine = || with_seat.then(|| Arc::clone(&self.seat));
+        self.engine.put_back(Call::Rearm, slot, self.name, Some(LEVEL), drained, mine).unwrap();
+    }
+}
+
+pub(crate) fn post(engine: &Engine) {
+    engine.begin_post(|_| true).unwrap().queue();
+}
+
+/// False if the port was closed first.
+pub(crate) fn try_to_post(engine: &Engine) -> bool {
+    engine.begin_post(|_| true).map(|posting| posting.queue()).is_ok()
+}
+
+pub(crate) fn scratch() -> Scratch {
+    Scratch::with_room(4)
+}
+
+/// The next packet of those that `seat` has been handed, as the iterator of a wait takes it.
+pub(crate) fn next<'e>(engine: &'e Engine, seat: &Seat) -> Option<Taken<'e>> {
+    match engine.next_ready(seat) {
+        Ok((index, slot, events)) => {
+            Some(Taken::Ready(slot, token(index, slot.word().generation()), events))
+        }
+        Err(first) => engine.next(seat, first),
+    }
+}
+
+/// Waits and takes until the port is closed; gives the number of messages taken.
+pub(crate) fn serve(engine: &Engine, room: usize) -> usize {
+    let seat = engine.join();
+    let mut scratch = scratch();
+    let mut taken = 0;
+    while engine.wait(&seat, &mut scratch, room, None) != Waited::Closed {
+        while let Some(packet) = next(engine, &seat) {
+            let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
+            engine.free_post(&seat, cell);
+            taken += 1;
+        }
+    }
+    engine.leave(&seat);
+    taken
+}
+
+/// What a packet was.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Seen {
+    /// Something to read for the registration of this name.
+    Ready(u64),
+    Posted,
+    /// The last packet of the registration of this name.
+    Removed(u64),
+}
+
+impl Seen {
+    pub(crate) fn of(taken: Taken<'_>) -> Self {
+        match taken {
+            Taken::Ready(_, name, Events::IN) => Self::Ready(name),
+            Taken::Posted(_) => Self::Posted,
+            Taken::Removed(name) => Self::Removed(name),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The next packet at hand.
+pub(crate) fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
+    next(engine, seat).map(Seen::of)
+}
+
+/// Waits for a packet, takes it and goes.
+pub(crate) fn take_any(engine: &Engine) -> Seen {
+    let seat = engine.join();
+    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+    let seen = see_next(engine, &seat).unwrap();
+    engine.leave(&seat);
+    seen
+}
+
+/// Waits for a message, takes it and goes.
+pub(crate) fn take_one(engine: &Engine) {
+    assert_eq!(take_any(engine), Seen::Posted);
+}
+
+/// Registers the one descriptor of the fake kernel.
+pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
+    let index = engine.reserve_slot(Call::Register, |_| true).unwrap();
+    engine.register(index, 3, mode, false, || None).unwrap()
+}
+
+/// The ways to find out who sleeps.
+pub(crate) const LOOKS: [BlockDetection; 3] =
+    [BlockDetection::Automatic, BlockDetection::Switches, BlockDetection::Tick];

@@ -1,0 +1,156 @@
+//! Edges that reach the thread of a port, and that are reported for what they still are then.
+
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Waited};
+use crate::error::ErrorKind;
+use crate::fake::Fake;
+use crate::kit::{
+    Handler, LEVEL, NO_HINT, READ, Seen, engine, engine_of_two_sets, explore, explore_within, next,
+    post, register, scratch, see_next, spawn, take_any,
+};
+use crate::state::moment::Moment;
+
+/// Two threads wait. There is an edge and there is a post, and nothing else ever happens.
+fn an_edge_and_a_post_are_both_taken(engine: &Arc<Engine>, fake: &Fake) {
+    let name = register(engine, LEVEL);
+    let poster = spawn(engine, post);
+    let other = spawn(engine, take_any);
+    fake.arrive();
+    let mut taken = [take_any(engine), other.join().unwrap()];
+    taken.sort();
+    assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
+    poster.join().unwrap();
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_a_crowd() {
+    explore_within(2, || {
+        let (engine, fake) = engine(3);
+        engine.expect(Duration::from_millis(1));
+        an_edge_and_a_post_are_both_taken(&engine, &fake);
+    });
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_those_who_wait_for_several_sets() {
+    explore_within(2, || {
+        let (engine, fake) = engine_of_two_sets(2);
+        an_edge_and_a_post_are_both_taken(&engine, &fake);
+    });
+}
+
+#[test]
+fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
+    explore(|| {
+        let (engine, fake) = engine(1);
+        let name = register(&engine, LEVEL);
+        let kernel = spawn(&fake, Fake::arrive);
+        let poster = spawn(&engine, post);
+        let seat = engine.join();
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+            taken.extend(iter::from_fn(|| see_next(&engine, &seat)));
+        }
+        taken.sort();
+        assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
+        kernel.join().unwrap();
+        poster.join().unwrap();
+    });
+}
+
+/// A thread that only asks whether there is a packet may find an edge, or use up a wake, for which another
+/// one is about to sleep in the kernel's wait.
+#[test]
+fn who_asks_for_packets_takes_nothing_from_a_thread_that_waits() {
+    for is_edge in [false, true] {
+        explore(move || {
+            let (engine, fake) = engine(1);
+            register(&engine, LEVEL);
+            let [waiter, asker] = [true, false].map(|waits| {
+                spawn(&engine, move |engine| {
+                    if waits {
+                        take_any(engine);
+                    } else {
+                        engine.has_packets(None, &mut scratch()).unwrap();
+                    }
+                })
+            });
+            if is_edge {
+                fake.arrive()
+            } else {
+                post(&engine)
+            }
+            // Nothing else ever happens.
+            waiter.join().unwrap();
+            asker.join().unwrap();
+        });
+    }
+}
+
+/// A thread that only asks may have what is left of a closed port in its hands: to check it, without the
+/// lock. Waits go on until it is put back, and end if nothing comes of it.
+#[test]
+fn a_closed_port_is_not_over_while_a_thread_that_asks_checks_what_is_left() {
+    for is_left in [true, false] {
+        explore(move || {
+            let handler = Handler::of_a_port(1);
+            let Handler { engine, fake, .. } = &handler;
+            if !is_left {
+                fake.read();
+            }
+            handler.rearm(NO_HINT, true);
+            engine.close();
+            let asker = spawn(engine, |engine| {
+                engine.has_packets(None, &mut scratch()).map_err(|e| e.kind())
+            });
+            let (first, taken) = handler.wait();
+            assert_eq!(taken.is_some(), is_left);
+            let said = asker.join().unwrap();
+            assert!(is_left || matches!(said, Ok(false) | Err(ErrorKind::Closed)), "{said:?}");
+            if first == Waited::Packets {
+                assert_eq!(handler.wait(), (Waited::Closed, None));
+            }
+        });
+    }
+}
+
+#[test]
+fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
+    explore(|| {
+        let handler = Handler::of_a_port(1);
+        let Handler { fake, name, .. } = &handler;
+        let kernel = spawn(fake, |fake| {
+            // All was read, and more arrives: before or after the handler arms.
+            fake.read();
+            fake.arrive();
+        });
+        handler.rearm(NO_HINT, true);
+        assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Ready(*name))));
+        kernel.join().unwrap();
+    });
+}
+
+#[test]
+fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
+    // As above, with the numbers that the engine gives: a harvest finds the edge, the handler reads
+    // the data, says so and arms, and only then is the edge delivered.
+    explore(|| {
+        let handler = Handler::of_a_port(2);
+        let Handler { engine, fake, .. } = &handler;
+        fake.arrive();
+        let other = spawn(engine, |engine| {
+            let seat = engine.join();
+            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO));
+            let seen = see_next(engine, &seat);
+            engine.leave(&seat);
+            seen
+        });
+        fake.read();
+        handler.rearm(READ, false);
+        assert_eq!(other.join().unwrap(), None, "nothing could be read since it was armed");
+    });
+}

@@ -1,0 +1,67 @@
+//! Registrations that end while another thread makes them, arms them, or waits for their keys.
+
+use std::time::Duration;
+
+use crate::engine::{Taken, Waited};
+use crate::error::Call;
+use crate::kit::{Handler, LEVEL, NO_HINT, Seen, engine, explore, next, scratch, spawn};
+
+#[test]
+fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let registrar = spawn(&engine, |engine| {
+            let index = engine.reserve_slot(Call::Register, |_| true).ok()?;
+            let registered = engine.register(index, 3, LEVEL, false, || None);
+            if registered.is_err() {
+                engine.cancel(index);
+            }
+            registered.ok()
+        });
+        engine.shut_down().unwrap();
+        let registered = registrar.join().unwrap();
+        let seat = engine.join();
+        let mut removed = None;
+        while engine.wait(&seat, &mut scratch(), 1, None) == Waited::Packets {
+            while let Some(taken) = next(&engine, &seat) {
+                let Taken::Removed(name) = taken else { panic!("{taken:?}") };
+                assert_eq!(removed.replace(name), None);
+                engine.free(name);
+            }
+        }
+        assert_eq!(removed, registered, "the key is given back once: here or by the refusal");
+        assert_eq!(engine.snapshot().registered, 0);
+    });
+}
+
+#[test]
+fn a_remover_that_waits_gets_the_key_whatever_the_handler_does() {
+    explore(|| {
+        let handler = Handler::of_a_port(2);
+        let (engine, name) = (&handler.engine, handler.name);
+        let remover = spawn(engine, move |engine| {
+            engine.collect(name, None).unwrap();
+            engine.free(name);
+        });
+        handler.rearm(NO_HINT, true);
+        remover.join().unwrap();
+        assert_eq!(engine.snapshot().registered, 0);
+    });
+}
+
+#[test]
+fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
+    explore(|| {
+        let handler = Handler::of_a_port(2);
+        let (engine, name) = (&handler.engine, handler.name);
+        let remover =
+            spawn(engine, move |engine| engine.collect(name, Some(Duration::ZERO)).is_ok());
+        handler.rearm(NO_HINT, false);
+        if !remover.join().unwrap() {
+            // Its time was over first: the key comes with the last packet instead.
+            assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Removed(name))));
+        }
+        engine.free(name);
+        assert_eq!(engine.snapshot().registered, 0);
+    });
+}

@@ -1,0 +1,542 @@
+//! The word of a slot alone: edges, arming, checks, removal, and who may touch the key when.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use loom::thread;
+
+use crate::interest::{Events, Interest};
+use crate::kit::{EDGE, LEVEL, NO_HINT, PERSISTENT, PERSISTENT_EDGE, READ, explore, spawn};
+use crate::state::facts::{Facts, Kind};
+use crate::state::slot::{
+    Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn,
+};
+use crate::sync;
+
+/// A slot with its key, which the checker watches: two accesses that nothing orders are reported.
+struct Cell {
+    slot: Slot,
+    key: UnsafeCell<Option<u32>>,
+    /// Nodes won and not yet dealt with: what the queue would have.
+    won: AtomicUsize,
+    /// Whether the kernel would say that a read does not block.
+    readable: AtomicBool,
+}
+
+impl Cell {
+    fn registered(mode: Mode) -> Self {
+        let slot = Slot::default();
+        slot.register(3, mode, false);
+        assert_eq!(slot.put_back(Some(mode), NO_HINT, 0), Next::Nothing);
+        Self {
+            slot,
+            key: UnsafeCell::new(Some(7)),
+            won: AtomicUsize::new(0),
+            readable: AtomicBool::new(false),
+        }
+    }
+
+    /// The same with its packet taken and the key out.
+    fn held(mode: Mode) -> Self {
+        let cell = Self::registered(mode);
+        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        cell.won.store(0, SeqCst);
+        assert_eq!(cell.slot.take(), Turn::Held(Events::IN));
+        assert_eq!(cell.take_key(), 7);
+        cell
+    }
+
+    fn note(&self, next: Next) -> Next {
+        if matches!(next, Next::Queue | Next::Recheck) {
+            assert_eq!(self.won.fetch_add(1, SeqCst), 0, "a node is won by one thread at a time");
+        }
+        next
+    }
+
+    fn deliver(&self, facts: Facts) -> Next {
+        self.deliver_at(facts, 9)
+    }
+
+    /// There is something to read, and the kernel says so.
+    fn arrive(&self) {
+        self.readable.store(true, SeqCst);
+        self.deliver(Facts::IN);
+    }
+
+    fn deliver_at(&self, facts: Facts, harvest: u32) -> Next {
+        self.deliver_among(facts, harvest, || harvest)
+    }
+
+    fn deliver_among(&self, facts: Facts, harvest: u32, newest: impl Fn() -> u32) -> Next {
+        if self.slot.queue(0, facts, harvest, &newest) {
+            return self.note(Next::Queue);
+        }
+        match self.slot.deliver(0, facts, harvest, newest) {
+            Delivery::Stale => Next::Nothing,
+            Delivery::Noted(next) => self.note(next),
+        }
+    }
+
+    fn put_back(&self, mode: Option<Mode>, drained: Drained) -> Next {
+        self.put_key(7);
+        if mode.is_some() && self.slot.rearm(mode, drained, 5) {
+            return Next::Nothing;
+        }
+        self.note(self.slot.put_back(mode, drained, 5))
+    }
+
+    fn take_key(&self) -> u32 {
+        self.key.with_mut(|key| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            unsafe { (*key).take() }.expect("the key is taken out once")
+        })
+    }
+
+    fn put_key(&self, key: u32) {
+        self.key.with_mut(|place| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            let before = unsafe { (*place).replace(key) };
+            assert_eq!(before, None, "the cell is empty while the key is out");
+        });
+    }
+
+    fn clone_key(&self) -> u32 {
+        self.key.with(|key| {
+            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            unsafe { *key }.expect("the key is there to be cloned")
+        })
+    }
+
+    /// The same with its packet taken and the key left in its cell.
+    fn parked(mode: Mode) -> Self {
+        let cell = Self::registered(mode);
+        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        assert_eq!(cell.turn_without_token(|| {}), Turn::Held(Events::IN));
+        cell
+    }
+
+    /// Does what a thread does whose turn it is with the node: checks, then takes.
+    fn turn(&self) -> Turn {
+        self.turn_by(|| self.slot.hand().map_or_else(|| self.slot.take(), Turn::Held))
+    }
+
+    /// The same for one that clones the key before, and leaves a one-shot registration parked.
+    fn turn_without_token(&self, before: impl Fn()) -> Turn {
+        self.turn_by(|| {
+            before();
+            assert_eq!(self.clone_key(), 7);
+            self.slot.take_and_park()
+        })
+    }
+
+    fn turn_by(&self, take: impl Fn() -> Turn) -> Turn {
+        assert_eq!(self.won.swap(0, SeqCst), 1);
+        loop {
+            match take() {
+                Turn::Check => {
+                    self.slot.begin_check();
+                    let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
+                    if self.slot.check(facts.into()) == Checked::Nothing {
+                        return Turn::Nothing;
+                    }
+                }
+                turn => return turn,
+            }
+        }
+    }
+}
+
+#[test]
+fn an_edge_that_meets_arming_is_neither_lost_nor_told_twice() {
+    for mode in [LEVEL, EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::held(mode));
+            let kernel = spawn(&cell, Cell::arrive);
+            cell.put_back(Some(mode), READ);
+            kernel.join().unwrap();
+            assert_eq!(cell.won.load(SeqCst), 1);
+            assert_eq!(cell.turn(), Turn::Held(Events::IN));
+            assert_eq!(cell.take_key(), 7);
+        });
+    }
+}
+
+#[test]
+fn two_edges_and_arming_make_one_packet_or_two_in_turn() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let kernel = spawn(&cell, |cell| {
+            cell.readable.store(true, SeqCst);
+            cell.deliver(Facts::IN);
+            cell.deliver(Facts::IN);
+        });
+        cell.put_back(Some(LEVEL), NO_HINT);
+        kernel.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+    });
+}
+
+#[test]
+fn an_edge_that_meets_enabling_by_name_is_neither_lost_nor_told_twice() {
+    for mode in [LEVEL, EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::parked(mode));
+            let kernel = spawn(&cell, Cell::arrive);
+            cell.note(cell.slot.enable(0, mode, || READ, 5).unwrap());
+            kernel.join().unwrap();
+            assert_eq!(cell.won.load(SeqCst), 1);
+            assert_eq!(cell.turn_without_token(|| {}), Turn::Held(Events::IN));
+        });
+    }
+}
+
+/// Who has found a descriptor drained may enable it after another thread has taken a packet of later
+/// data: the count of packets, raised before each turn, tells.
+#[test]
+fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
+    explore(|| {
+        let cell = Arc::new(Cell::registered(LEVEL));
+        let packets = Arc::new(AtomicUsize::new(0));
+        cell.readable.store(true, SeqCst);
+        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        let taker = {
+            let (cell, packets) = (Arc::clone(&cell), Arc::clone(&packets));
+            thread::spawn(move || {
+                cell.turn_without_token(|| {
+                    packets.fetch_add(1, SeqCst);
+                })
+            })
+        };
+        let hint = || if packets.load(SeqCst) == 0 { READ } else { NO_HINT };
+        cell.note(cell.slot.enable(0, LEVEL, hint, 5).unwrap());
+        assert_eq!(taker.join().unwrap(), Turn::Held(Events::IN));
+        // The taker has read nothing, and enables it.
+        cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+    });
+}
+
+#[test]
+fn remembered_readiness_arms_but_never_reports_unchecked() {
+    // The first way in which cached readiness could break a level packet: it is from before.
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let late =             // An edge of data that the handler has read already: nothing is readable.
+spawn(&cell, |cell| cell.deliver(Facts::IN));
+        let armed = cell.put_back(Some(LEVEL), NO_HINT);
+        assert_ne!(armed, Next::Queue);
+        late.join().unwrap();
+        if cell.won.load(SeqCst) == 1 && armed == Next::Recheck {
+            // Whether the stale edge came before or after, the kernel's word decides.
+            let turn = cell.turn();
+            if turn == Turn::Nothing {
+                assert_eq!(cell.won.load(SeqCst), 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_edge_harvested_before_arming_is_checked() {
+    // The second way: the kernel found the edge, the handler read the data and armed, and only then
+    // is the edge delivered.
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        cell.readable.store(true, SeqCst);
+        let harvest = Arc::new(AtomicU32::new(4));
+        let kernel = {
+            let (cell, harvest) = (Arc::clone(&cell), Arc::clone(&harvest));
+            thread::spawn(move || {
+                let number = harvest.fetch_add(1, SeqCst) + 1;
+                sync::fence(SeqCst);
+                if cell.readable.load(SeqCst) {
+                    cell.deliver_among(Facts::IN, number, || harvest.load(SeqCst))
+                } else {
+                    Next::Nothing
+                }
+            })
+        };
+        // Another thread begins a harvest meanwhile, where several may.
+        harvest.fetch_add(1, SeqCst);
+        // The handler reads all there is, and says so.
+        cell.readable.store(false, SeqCst);
+        cell.put_key(7);
+        sync::fence(SeqCst);
+        let number = harvest.load(SeqCst);
+        let armed = cell.note(cell.slot.put_back(Some(LEVEL), READ, number));
+        assert_ne!(armed, Next::Queue);
+        let delivered = kernel.join().unwrap();
+        assert_ne!(delivered, Next::Queue, "nothing is readable, so nothing goes out unchecked");
+        if cell.won.load(SeqCst) == 1 {
+            assert_eq!(cell.turn(), Turn::Nothing);
+        }
+    });
+}
+
+#[test]
+fn an_edge_that_overtakes_a_check_is_not_lost() {
+    for mode in [LEVEL, PERSISTENT, EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            // Something to check: remembered readiness that no longer holds.
+            assert_eq!(cell.deliver(Facts::IN | Facts::RDHUP), Next::Recheck);
+            let kernel = spawn(&cell, Cell::arrive);
+            let first = cell.turn();
+            kernel.join().unwrap();
+            if first == Turn::Nothing {
+                assert_eq!(cell.won.load(SeqCst), 1, "the later edge must have won the node");
+                assert!(matches!(cell.turn(), Turn::Held(_) | Turn::Cloned(_)));
+            } else {
+                assert!(matches!(first, Turn::Held(_) | Turn::Cloned(_)));
+            }
+        });
+    }
+}
+
+#[test]
+fn whatever_comes_during_a_check_makes_it_be_repeated() {
+    // Not only IN and OUT: a hang-up or an error that nobody had seen when the kernel was asked.
+    const ENDS: Mode = Mode { interest: Interest::HANGUP, edge: false, one_shot: true };
+    const ERRORS: Mode = Mode { interest: Interest::NONE, edge: true, one_shot: false };
+    for (mode, late) in [(ENDS, Facts::RDHUP), (ENDS, Facts::HUP), (ERRORS, Facts::ERR)] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
+            cell.won.store(0, SeqCst);
+            let ended = Arc::new(AtomicBool::new(false));
+            let kernel = {
+                let (cell, ended) = (Arc::clone(&cell), Arc::clone(&ended));
+                thread::spawn(move || {
+                    ended.store(true, SeqCst);
+                    cell.deliver(late);
+                })
+            };
+            let ask = || {
+                cell.slot.begin_check();
+                let facts = if ended.load(SeqCst) { late } else { Facts::NONE };
+                cell.slot.check(Answer { kind: Some(Kind::Stream), ..facts.into() })
+            };
+            let mut checked = ask();
+            kernel.join().unwrap();
+            if checked == Checked::Nothing {
+                // The node was given back before the news: the edge must have won it.
+                assert_eq!(cell.won.load(SeqCst), 1);
+                checked = ask();
+            }
+            loop {
+                while checked == Checked::Again {
+                    checked = ask();
+                }
+                assert_eq!(checked, Checked::Hot);
+                match cell.slot.take() {
+                    Turn::Check => checked = ask(),
+                    turn => {
+                        assert!(matches!(turn, Turn::Held(_) | Turn::Cloned(_)), "{turn:?}");
+                        break;
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
+    // Neither is there a further edge for an error, nor for an end that data came before.
+    for late in [Facts::ERR, Facts::RDHUP, Facts::HUP] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(LEVEL));
+            assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
+            let came = Arc::new(AtomicBool::new(false));
+            let kernel = {
+                let (cell, came) = (Arc::clone(&cell), Arc::clone(&came));
+                thread::spawn(move || {
+                    came.store(true, SeqCst);
+                    cell.deliver(late);
+                })
+            };
+            let disabler = spawn(&cell, |cell| cell.slot.disable(0).unwrap());
+            cell.won.store(0, SeqCst);
+            loop {
+                cell.slot.begin_check();
+                let facts = if came.load(SeqCst) { late } else { Facts::NONE };
+                match cell.slot.check(facts.into()) {
+                    Checked::Again => {}
+                    Checked::Nothing => break,
+                    Checked::Hot => match cell.slot.take() {
+                        Turn::Check => {}
+                        _ => break,
+                    },
+                }
+            }
+            disabler.join().unwrap();
+            kernel.join().unwrap();
+            let won = cell.won.load(SeqCst) == 1;
+            if cell.slot.word().is_held() {
+                cell.slot.put_back(None, NO_HINT, 5);
+            }
+            let enabled = cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap();
+            assert!(won || enabled == Next::Recheck, "nobody will ask the kernel");
+        });
+    }
+}
+
+#[test]
+fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
+    explore(|| {
+        let cell = Arc::new(Cell::registered(EDGE));
+        let kernel = spawn(&cell, Cell::arrive);
+        for _ in 0..2 {
+            cell.note(cell.slot.enable(0, EDGE, || NO_HINT, 5).unwrap());
+        }
+        kernel.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+    });
+}
+
+#[test]
+fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
+    explore(|| {
+        let cell = Arc::new(Cell::registered(LEVEL));
+        cell.slot.disable(0).unwrap();
+        let kernel = spawn(&cell, Cell::arrive);
+        let disabler = spawn(&cell, |cell| cell.slot.disable(0).unwrap());
+        cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
+        kernel.join().unwrap();
+        disabler.join().unwrap();
+        // Whatever happened, one more enabling must find the data.
+        cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn removal_against_arming_and_an_edge_gives_the_key_back_once() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let kernel = spawn(&cell, |cell| cell.deliver(Facts::IN));
+        let remover = spawn(&cell, |cell| {
+            if cell.slot.remove(0, false).unwrap() == Removal::Owned {
+                cell.note(Next::Queue);
+            }
+        });
+        cell.put_back(Some(LEVEL), NO_HINT);
+        kernel.join().unwrap();
+        remover.join().unwrap();
+        assert_eq!(cell.won.load(SeqCst), 1);
+        assert_eq!(cell.turn(), Turn::Removed);
+        assert_eq!(cell.take_key(), 7);
+        cell.slot.free();
+        assert_eq!(cell.slot.remove(0, false), Err(Refusal::NotRegistered));
+    });
+}
+
+#[test]
+fn removal_against_a_persistent_packet_comes_last_and_never_during_a_clone() {
+    for mode in [PERSISTENT, PERSISTENT_EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            cell.readable.store(true, SeqCst);
+            assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+            let remover = spawn(&cell, |cell| {
+                if cell.slot.remove(0, false).unwrap() == Removal::Owned {
+                    cell.note(Next::Queue);
+                }
+            });
+            let kernel = spawn(&cell, |cell| cell.deliver(Facts::IN));
+            cell.won.store(0, SeqCst);
+            let mut removed = false;
+            if let Turn::Cloned(events) = {
+                cell.won.store(1, SeqCst);
+                cell.turn()
+            } {
+                assert_eq!(events, Events::IN);
+                assert_eq!(cell.clone_key(), 7);
+                cell.note(cell.slot.cloned(Events::NONE));
+            } else {
+                removed = true;
+            }
+            remover.join().unwrap();
+            kernel.join().unwrap();
+            if !removed {
+                assert_eq!(cell.won.load(SeqCst), 1);
+                assert_eq!(cell.turn(), Turn::Removed);
+            }
+            assert_eq!(cell.take_key(), 7);
+        });
+    }
+}
+
+#[test]
+fn a_closed_descriptor_gives_its_key_up_once() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let other = spawn(&cell, |cell| {
+            if cell.slot.retire(0) == Removal::Owned {
+                cell.note(Next::Queue);
+            }
+        });
+        let armed = cell.put_back(Some(LEVEL), READ);
+        other.join().unwrap();
+        if armed == Next::Gone {
+            assert_eq!(cell.won.load(SeqCst), 0);
+        } else {
+            assert_eq!(cell.won.load(SeqCst), 1);
+            assert_eq!(cell.turn(), Turn::Gone);
+        }
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn a_waiting_remover_gets_the_key_from_the_handler() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let handler = spawn(&cell, |cell| cell.put_back(Some(LEVEL), NO_HINT));
+        let marked = cell.slot.remove(0, true).unwrap();
+        let armed = handler.join().unwrap();
+        match marked {
+            Removal::Owned => assert_eq!(armed, Next::Nothing),
+            Removal::Marked if armed == Next::Collect => {
+                assert_eq!(cell.slot.collect(0), Some(Ok(())));
+            }
+            Removal::Marked => {
+                assert_eq!(armed, Next::Recheck, "it was armed first, and stands in the queue");
+                assert_eq!(cell.turn(), Turn::Collect);
+                assert_eq!(cell.slot.collect(0), Some(Ok(())));
+            }
+            Removal::Already => unreachable!(),
+        }
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let late = spawn(&cell, |cell| cell.slot.deliver(0, Facts::IN, 9, || 9));
+        // The token is dropped, the slot given up and used again.
+        cell.slot.free();
+        let generation = cell.slot.register(4, LEVEL, false);
+        assert_eq!(generation, 1);
+        assert_eq!(cell.slot.put_back(Some(LEVEL), NO_HINT, 5), Next::Nothing);
+        let delivery = late.join().unwrap();
+        assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(Next::Nothing)));
+        // The new registration is silent: an edge of its own must be the first to win the node.
+        assert_eq!(
+            cell.slot.deliver(generation, Facts::IN, 9, || 9),
+            Delivery::Noted(Next::Queue),
+            "the late edge left something behind"
+        );
+    });
+}

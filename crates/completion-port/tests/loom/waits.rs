@@ -1,0 +1,180 @@
+//! Threads that wait for messages: none sleeps beside a message that is meant for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::engine::{Engine, Taken, Waited};
+use crate::fake::Fake;
+use crate::kit::{engine, explore, explore_within, next, post, scratch, serve, spawn, take_one};
+use crate::state::moment::Moment;
+
+#[test]
+fn a_post_against_a_thread_that_goes_to_sleep_is_not_missed() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let waiter = spawn(&engine, |engine| serve(engine, 2));
+        post(&engine);
+        engine.close();
+        assert_eq!(waiter.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_post_reaches_a_thread_even_if_nothing_else_ever_happens() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let waiter = spawn(&engine, |engine| {
+            let seat = engine.join();
+            let waited = engine.wait(&seat, &mut scratch(), 1, None);
+            assert_eq!(waited, Waited::Packets);
+            assert!(matches!(next(engine, &seat), Some(Taken::Posted(_))));
+        });
+        post(&engine);
+        // No close: a lost wake-up would leave the waiter asleep, which the checker reports.
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn two_waiters_get_two_posts() {
+    explore(|| {
+        let (engine, _) = engine(2);
+        let waiters = [spawn(&engine, take_one), spawn(&engine, take_one)];
+        post(&engine);
+        post(&engine);
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn with_one_seat_a_packet_waits_for_it_and_is_not_forgotten() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let running = Arc::new(AtomicUsize::new(0));
+        let waiters = [Arc::clone(&running), running].map(|running| {
+            spawn(&engine, move |engine| {
+                let seat = engine.join();
+                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+                assert!(matches!(next(engine, &seat), Some(Taken::Posted(_))));
+                assert_eq!(running.fetch_add(1, SeqCst), 0, "one thread runs at a time");
+                running.fetch_sub(1, SeqCst);
+                engine.leave(&seat);
+            })
+        });
+        post(&engine);
+        post(&engine);
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_says_it_blocks_hands_its_seat_over() {
+    explore(|| {
+        let (engine, _) = engine(1);
+        let other = spawn(&engine, take_one);
+        let seat = engine.join();
+        post(&engine);
+        post(&engine);
+        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+        assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
+        // The other one must get the second message while this thread sleeps.
+        assert!(engine.begin_blocking(&seat));
+        other.join().unwrap();
+        engine.end_blocking(&seat);
+        engine.leave(&seat);
+    });
+}
+
+#[test]
+fn closing_ends_every_wait() {
+    explore(|| {
+        let (engine, _) = engine(2);
+        let waiter = spawn(&engine, |engine| serve(engine, 1));
+        let other = spawn(&engine, |engine| serve(engine, 1));
+        engine.close();
+        assert_eq!(waiter.join().unwrap() + other.join().unwrap(), 0);
+    });
+}
+
+/// Two threads wait, in the kernel's wait as far as they like, and take what comes until the port is
+/// closed.
+fn crowd(meanwhile: impl FnOnce(&Engine, &Fake)) -> usize {
+    let (engine, fake) = engine(3);
+    engine.expect(Duration::from_millis(1));
+    let waiters = [(); 2].map(|()| spawn(&engine, |engine| serve(engine, 1)));
+    meanwhile(&engine, &fake);
+    engine.close();
+    waiters.map(|waiter| waiter.join().unwrap()).iter().sum()
+}
+
+#[test]
+fn closing_ends_every_wait_of_a_crowd() {
+    explore(|| assert_eq!(crowd(|_, _| ()), 0));
+}
+
+#[test]
+fn a_crowd_gets_two_posts() {
+    explore_within(2, || {
+        let posts = |engine: &Engine, _: &Fake| {
+            post(engine);
+            post(engine);
+        };
+        assert_eq!(crowd(posts), 2);
+    });
+}
+
+#[test]
+fn a_post_reaches_one_of_a_crowd_even_if_nothing_else_ever_happens() {
+    explore_within(2, || {
+        let (engine, _) = engine(3);
+        engine.expect(Duration::from_millis(1));
+        let poster = spawn(&engine, |engine| {
+            post(engine);
+            post(engine);
+        });
+        let other = spawn(&engine, take_one);
+        take_one(&engine);
+        other.join().unwrap();
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn packets_taken_back_from_a_thread_are_taken_once() {
+    explore(|| {
+        let (engine, _) = engine(2);
+        post(&engine);
+        post(&engine);
+        let seat = engine.join();
+        assert_eq!(engine.wait(&seat, &mut scratch(), 2, None), Waited::Packets);
+        let thief = {
+            let seat = Arc::clone(&seat);
+            spawn(&engine, move |engine| {
+                engine.give_back(&seat);
+                let mine = engine.join();
+                let mut taken = 0;
+                // A thread at work counts on the other one for a part of what there is.
+                while engine.wait(&mine, &mut scratch(), 2, Some(Moment::ZERO)) == Waited::Packets {
+                    while next(engine, &mine).is_some() {
+                        taken += 1;
+                    }
+                }
+                engine.leave(&mine);
+                taken
+            })
+        };
+        let mut taken = 0;
+        while next(&engine, &seat).is_some() {
+            taken += 1;
+        }
+        let stolen = thief.join().unwrap();
+        engine.leave(&seat);
+        assert_eq!(taken + stolen, 2);
+    });
+}
