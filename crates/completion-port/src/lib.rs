@@ -15,8 +15,8 @@
 //!   thread: the one that waited last.
 //! - **A concurrency value.** At most so many threads run with packets at once. A thread that sleeps
 //!   in the kernel gives its place to another one; see [`Port::blocking`].
-//! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
 //! - **One call.** [`Port::process`] applies a batch of [`Changes`] and takes a batch of packets.
+//! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
 //!
 //! # Examples
 //!
