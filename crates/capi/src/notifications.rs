@@ -29,8 +29,24 @@ fn parse(entry: &Registration) -> Result<Change, u32> {
     }
 }
 
-/// Filter and trigger of an entry.
-type Terms = (Interest, AnyTrigger);
+/// Filter and trigger of an entry, which were found to be right.
+#[derive(Clone, Copy)]
+struct Terms {
+    interest: Interest,
+    triggers: u8,
+}
+
+impl Terms {
+    #[inline]
+    fn trigger(self) -> AnyTrigger {
+        let is_edge = self.triggers & trigger::EDGE != 0;
+        if self.triggers & trigger::ONE_SHOT != 0 {
+            AnyTrigger::OneShot(if is_edge { OneShot::Edge } else { OneShot::Level })
+        } else {
+            AnyTrigger::Persistent(if is_edge { Persistent::Edge } else { Persistent::Level })
+        }
+    }
+}
 
 fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
     let is_one_of = |one, other| (triggers & one == 0) != (triggers & other == 0);
@@ -50,14 +66,7 @@ fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
             interest |= condition;
         }
     }
-    let is = |bit| triggers & bit != 0;
-    let trigger = match (is(trigger::ONE_SHOT), is(trigger::EDGE)) {
-        (true, false) => OneShot::Level.into(),
-        (true, true) => OneShot::Edge.into(),
-        (false, false) => Persistent::Level.into(),
-        (false, true) => Persistent::Edge.into(),
-    };
-    Ok((interest, trigger))
+    Ok(Terms { interest, triggers })
 }
 
 impl CompletionPort {
@@ -96,7 +105,7 @@ impl CompletionPort {
             (_, Some(registered)) if registered.removed.is_some() => Err(code::INVALID_PARAMETER),
             (Change::Enable(terms), Some(registered)) => {
                 let hints = || if is_hinted { number.hints() } else { Hints::default() };
-                let (interest, trigger) = terms;
+                let (interest, trigger) = (terms.interest, terms.trigger());
                 let enabled = self.raw().enable(registered.id, interest, trigger, hints);
                 if is_hinted {
                     number.spend_hints();
@@ -133,7 +142,7 @@ impl CompletionPort {
         number: &'static Number,
         descriptor: RawFd,
         key: usize,
-        (interest, trigger): Terms,
+        terms: Terms,
     ) -> Result<(), u32> {
         let is_plain_stream = descriptors::protocol(descriptor)? == libc::IPPROTO_TCP;
         if let Some(registered) = state.registered
@@ -148,7 +157,7 @@ impl CompletionPort {
         let key = Key { word: key, number };
         let id = self
             .raw()
-            .register_number(descriptor, key, interest, trigger)
+            .register_number(descriptor, key, terms.interest, terms.trigger())
             .map_err(|refused| code_of(refused.error()))?;
         state.registered = Some(Registered { port: self.name(), id, removed: None });
         Ok(())

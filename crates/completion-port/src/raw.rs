@@ -46,7 +46,7 @@ use crate::membership::current_seat;
 use crate::packet::Packets;
 use crate::port::Port;
 use crate::registration::{Id, Registration};
-use crate::state::slot::Drained;
+use crate::state::slot::{Drained, Mode};
 use crate::trigger::{Terms, Trigger, sealed};
 
 /// A trigger of either kind, chosen while the program runs.
@@ -93,10 +93,12 @@ impl<K: Clone> Trigger<K> for AnyTrigger {}
 impl<K: Clone> sealed::Trigger<K> for AnyTrigger {
     #[inline]
     fn terms(self, interest: Interest) -> Terms<K> {
-        match self {
-            Self::OneShot(trigger) => trigger.terms(interest),
-            Self::Persistent(trigger) => trigger.terms(interest),
-        }
+        let (edge, one_shot) = match self {
+            Self::OneShot(trigger) => (trigger == OneShot::Edge, true),
+            Self::Persistent(trigger) => (trigger == Persistent::Edge, false),
+        };
+        // Of either kind how keys are cloned, so that nothing depends on the kind but the mode.
+        Terms { mode: Mode { interest, edge, one_shot }, clone: Some(K::clone) }
     }
 }
 
