@@ -146,7 +146,7 @@ fn measure(
 ) -> completion_port::Result<Vec<Duration>> {
     let limit = if among_others { 2 } else { 1 };
     let (taken_over, heard) = channel();
-    let builder = Port::<(), Message>::builder().concurrency(limit).block_detection(detection);
+    let builder = Port::builder().concurrency(limit).block_detection(detection);
     let server = Server {
         port: builder.build()?,
         asleep: Mutex::new(None),
@@ -197,7 +197,7 @@ pub(crate) fn run(options: Options) {
 
 /// What a sleep costs the thread of a handler, in nanoseconds of its processor time.
 fn price_of_a_nap(detection: BlockDetection) -> completion_port::Result<f64> {
-    let port: Port<(), ()> = Port::<()>::builder().block_detection(detection).build()?;
+    let port: Port<(), ()> = Port::builder().block_detection(detection).build()?;
     port.post(()).map_err(|refused| refused.error())?;
     let mut batch = Batch::with_capacity(1);
     // From here on this thread runs with a packet of the port.

@@ -293,7 +293,7 @@ pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
 /// The same, unless this process is a forked child of the one that made it.
 pub(crate) fn usable_port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     let port = port(handle)?;
-    if port.is_forked() { Err(code::INVALID_HANDLE) } else { Ok(port) }
+    if port.raw().is_forked() { Err(code::INVALID_HANDLE) } else { Ok(port) }
 }
 
 /// The handle of a [name](CompletionPort::name).

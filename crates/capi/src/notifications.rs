@@ -2,7 +2,8 @@
 
 use std::os::fd::RawFd;
 
-use completion_port::{ErrorKind, Hints, Interest, Terms};
+use completion_port::raw::{AnyTrigger, Hints};
+use completion_port::{ErrorKind, Interest, OneShot, Persistent};
 
 use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
@@ -28,6 +29,25 @@ fn parse(entry: &Registration) -> Result<Change, u32> {
     }
 }
 
+/// Filter and trigger of an entry, which were found to be right.
+#[derive(Clone, Copy)]
+struct Terms {
+    interest: Interest,
+    triggers: u8,
+}
+
+impl Terms {
+    #[inline]
+    fn trigger(self) -> AnyTrigger {
+        let is_edge = self.triggers & trigger::EDGE != 0;
+        if self.triggers & trigger::ONE_SHOT != 0 {
+            AnyTrigger::OneShot(if is_edge { OneShot::Edge } else { OneShot::Level })
+        } else {
+            AnyTrigger::Persistent(if is_edge { Persistent::Edge } else { Persistent::Level })
+        }
+    }
+}
+
 fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
     let is_one_of = |one, other| (triggers & one == 0) != (triggers & other == 0);
     let are_both = |one, other| triggers & one != 0 && triggers & other != 0;
@@ -46,7 +66,7 @@ fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
             interest |= condition;
         }
     }
-    Ok(Terms::new(interest, triggers & trigger::EDGE != 0, triggers & trigger::ONE_SHOT != 0))
+    Ok(Terms { interest, triggers })
 }
 
 impl CompletionPort {
@@ -74,7 +94,7 @@ impl CompletionPort {
             && !registrations::is_of(&registered, descriptor, self)
         {
             // A last packet that is on its way still comes.
-            let _ = self.forget(registered.id);
+            let _ = self.raw().forget(registered.id);
             *state = State::default();
             number.doubt();
         }
@@ -85,7 +105,8 @@ impl CompletionPort {
             (_, Some(registered)) if registered.removed.is_some() => Err(code::INVALID_PARAMETER),
             (Change::Enable(terms), Some(registered)) => {
                 let hints = || if is_hinted { number.hints() } else { Hints::default() };
-                let enabled = self.enable_again(registered.id, terms, hints);
+                let (interest, trigger) = (terms.interest, terms.trigger());
+                let enabled = self.raw().enable(registered.id, interest, trigger, hints);
                 if is_hinted {
                     number.spend_hints();
                 }
@@ -135,7 +156,8 @@ impl CompletionPort {
         number.begin(is_plain_stream);
         let key = Key { word: key, number };
         let id = self
-            .register_number(descriptor, key, terms)
+            .raw()
+            .register_number(descriptor, key, terms.interest, terms.trigger())
             .map_err(|refused| code_of(refused.error()))?;
         state.registered = Some(Registered { port: self.name(), id, removed: None });
         Ok(())

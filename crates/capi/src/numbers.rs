@@ -16,7 +16,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use completion_port::{Hints, Id};
+use completion_port::Id;
+use completion_port::raw::Hints;
 
 use crate::descriptors;
 use crate::process::Own;

@@ -90,7 +90,7 @@ fn bits_of(events: Events) -> u32 {
 
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
-        let port = Port::<Key>::builder().concurrency(concurrency).build().map_err(code_of)?;
+        let port = Port::builder().concurrency(concurrency).build().map_err(code_of)?;
         Ok(Self { name, is_closed: AtomicBool::new(false), port })
     }
 
@@ -103,7 +103,7 @@ impl CompletionPort {
     /// last of them has left.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Release);
-        self.port.abandon();
+        self.port.raw().abandon();
     }
 
     /// The number of its handle.
@@ -124,7 +124,7 @@ impl CompletionPort {
 
     /// Whether a packet is queued, which is left there.
     pub(crate) fn is_ready(&self) -> Result<bool, u32> {
-        with_waiter(1, |waiter| self.port.has_packets(&mut waiter.batch)).map_err(code_of)
+        with_waiter(1, |waiter| self.port.raw().has_packets(&mut waiter.batch)).map_err(code_of)
     }
 
     /// Waits for packets and writes them down; how many. If changes were refused it does not sleep, and
@@ -141,7 +141,7 @@ impl CompletionPort {
         changed: Changed,
     ) -> Result<u32, u32> {
         // Once they are written down they cannot be taken back from a handler that sleeps.
-        let most = room.min(self.port.advised_room());
+        let most = room.min(self.port.raw().advised_room());
         let mut tells = false;
         let taken: completion_port::Result<usize> = with_waiter(most, |waiter| {
             let told = std::mem::take(&mut waiter.told) == self.name;
@@ -158,7 +158,7 @@ impl CompletionPort {
                 timeout = Some(Duration::ZERO);
             }
             let mut taken = 0;
-            for packet in self.port.wait_cloned(&mut waiter.batch, timeout)? {
+            for packet in self.port.raw().wait_cloned(&mut waiter.batch, timeout)? {
                 let Some(entry) = self.entry(packet) else { continue };
                 // SAFETY: `add` demands that the result is in the same allocation.
                 // - a batch has no more packets than there is room for.

@@ -15,7 +15,7 @@ use crate::{descriptors, handles, numbers};
 pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &CompletionPort) -> bool {
     match registered.removed {
         Some(identity) => identity == descriptors::identity(descriptor),
-        None => port.is_current(registered.id),
+        None => port.raw().is_current(registered.id),
     }
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &Completio
 fn end(registered: Registered) {
     if let Some(port) = handles::port_named(registered.port) {
         // Ended already, or its last packet is on the way: as good.
-        let _ = port.forget(registered.id);
+        let _ = port.raw().forget(registered.id);
     }
 }
 

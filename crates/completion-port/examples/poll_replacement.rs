@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (0..3).map(|_| UnixStream::pair()).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     for (number, socket) in far.iter().enumerate() {
         let interest = Interest::IN | Interest::HANGUP;
-        port.register(Registration::persistent(socket, number, interest, Persistent::Level))?;
+        port.register(Registration::new(socket, number, interest, Persistent::Level))?;
     }
 
     for (number, socket) in near.iter_mut().enumerate() {

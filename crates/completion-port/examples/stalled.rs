@@ -55,10 +55,8 @@ fn until(port: &Port<UnixStream, Job>, is_so: impl Fn(&Stats) -> bool) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One thread may run, and a handler that sleeps is not found out.
-    let port = Port::<UnixStream, Job>::builder()
-        .concurrency(1)
-        .block_detection(BlockDetection::Announced)
-        .build()?;
+    let port: Port<UnixStream, Job> =
+        Port::builder().concurrency(1).block_detection(BlockDetection::Announced).build()?;
     let mut clients = Vec::new();
     for _ in 0..3 {
         let (near, far) = UnixStream::pair()?;

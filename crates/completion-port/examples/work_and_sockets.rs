@@ -17,7 +17,7 @@ enum Job {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One thread runs at a time, three wait.
-    let port = Port::<UnixStream, Job>::builder().concurrency(1).build()?;
+    let port: Port<UnixStream, Job> = Port::builder().concurrency(1).build()?;
     let (mut near, far) = UnixStream::pair()?;
     port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
     let sum = AtomicU64::new(0);

@@ -164,4 +164,12 @@ impl<K> Keys<K> {
     pub(crate) const fn new() -> Self {
         Self { cells: Cells::new(), clone: OnceLock::new(), descriptor_of: OnceLock::new() }
     }
+
+    /// Says how keys are cloned, before a registration or a wait that needs it.
+    #[inline]
+    pub(crate) fn know_clone(&self, clone: Option<fn(&K) -> K>) {
+        if let Some(clone) = clone {
+            self.clone.get_or_init(|| clone);
+        }
+    }
 }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::vec::Drain;
 
 use crate::error::{Error, Refused, Result};
-use crate::interest::{Interest, OneShot, Persistent};
+use crate::interest::Interest;
 use crate::packet::Ready;
 use crate::port::Port;
 use crate::registration::{Id, Registration};
-use crate::state::slot::Mode;
+use crate::state::slot::Drained;
+use crate::trigger::{Terms, Trigger};
 
 /// Changes to registrations, to be applied by [`Port::process`] in the order they were added, and
 /// after that their results: one for each.
@@ -49,8 +50,8 @@ pub struct Changes<'c, K> {
 
 enum Change<'c, K> {
     Register(Registration<'c, K>),
-    Rearm(Ready<'c, K>, Option<(Interest, OneShot)>),
-    Enable(Id, Mode, Option<fn(&K) -> K>),
+    Rearm(Ready<'c, K>, Option<Terms<K>>),
+    Enable(Id, Terms<K>),
     Disable(Id),
     Remove(Id),
 }
@@ -67,27 +68,19 @@ impl<'c, K> Changes<'c, K> {
         self.list.push(Change::Register(registration));
     }
 
-    /// Adds the arming of a token; as [`Ready::rearm`]. A token knows its port, and is armed there.
+    /// Adds the rearming of a token; as [`Ready::rearm`]. A token knows its port, and is rearmed there.
     pub fn rearm(&mut self, ready: Ready<'c, K>) {
         self.list.push(Change::Rearm(ready, None));
     }
 
-    /// Adds the arming of a token with another filter and trigger; as [`Ready::rearm_as`].
-    pub fn rearm_as(&mut self, ready: Ready<'c, K>, interest: Interest, trigger: OneShot) {
-        self.list.push(Change::Rearm(ready, Some((interest, trigger))));
+    /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
+    pub fn rearm_as(&mut self, ready: Ready<'c, K>, interest: Interest, trigger: impl Trigger<K>) {
+        self.list.push(Change::Rearm(ready, Some(trigger.terms(interest))));
     }
 
-    /// Adds the enabling of a registration by its name; as [`Port::rearm`].
-    pub fn enable(&mut self, id: Id, interest: Interest, trigger: OneShot) {
-        self.list.push(Change::Enable(id, trigger.mode(interest), None));
-    }
-
-    /// Adds the enabling of a persistent registration; as [`Port::rearm_persistent`].
-    pub fn enable_persistent(&mut self, id: Id, interest: Interest, trigger: Persistent)
-    where
-        K: Clone,
-    {
-        self.list.push(Change::Enable(id, trigger.mode(interest), Some(K::clone)));
+    /// Adds the enabling of a registration by its name; as [`Port::enable`].
+    pub fn enable(&mut self, id: Id, interest: Interest, trigger: impl Trigger<K>) {
+        self.list.push(Change::Enable(id, trigger.terms(interest)));
     }
 
     /// Adds a disabling; as [`Port::disable`].
@@ -140,16 +133,17 @@ impl<'c, K> Changes<'c, K> {
         for change in self.list.drain(..) {
             let outcome = match change {
                 Change::Register(registration) => port.register(registration).map_err(parts),
-                Change::Rearm(ready, mode) => {
+                Change::Rearm(ready, terms) => {
                     let id = ready.id();
-                    let armed = match mode {
+                    let armed = match terms {
                         None => ready.rearm(),
-                        Some((interest, trigger)) => ready.rearm_as(interest, trigger),
+                        Some(terms) => ready.rearm_with(terms),
                     };
                     armed.map(|()| id).map_err(parts)
                 }
-                Change::Enable(id, mode, clone) => {
-                    port.enable(id, mode, clone).map(|()| id).map_err(|error| (error, None))
+                Change::Enable(id, terms) => {
+                    let enabled = port.enable_with(id, terms, || Drained::NONE);
+                    enabled.map(|()| id).map_err(|error| (error, None))
                 }
                 Change::Disable(id) => port.disable(id).map(|()| id).map_err(|error| (error, None)),
                 Change::Remove(id) => port.remove(id).map(|()| id).map_err(|error| (error, None)),

@@ -21,7 +21,7 @@
 /// ```
 /// use completion_port::{BlockDetection, Port};
 ///
-/// let port = Port::<()>::builder().block_detection(BlockDetection::Tick).build::<(), ()>()?;
+/// let port = Port::builder().block_detection(BlockDetection::Tick).build::<(), ()>()?;
 /// assert_eq!(port.stats().block_detection, BlockDetection::Tick);
 /// # Ok::<(), completion_port::Error>(())
 /// ```

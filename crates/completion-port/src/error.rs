@@ -5,20 +5,29 @@ use std::{error, fmt, io};
 /// The result of a call on a port.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The call that failed.
+/// A call on a port or on a token: the one that failed, in an [`Error`].
+///
+/// Its [`Display`](fmt::Display) says what the call does, as an error's text begins.
+///
+/// ```
+/// assert_eq!(completion_port::Call::Post.to_string(), "posting a message");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum Call {
     /// Creating a port.
     Create,
     /// [`Port::register`](crate::Port::register), or a registration among
     /// [`Changes`](crate::Changes).
     Register,
-    /// Arming, by a token or by an [`Id`](crate::Id).
+    /// Rearming a token: [`Ready::rearm`](crate::Ready::rearm),
+    /// [`Ready::rearm_as`](crate::Ready::rearm_as), or either among [`Changes`](crate::Changes).
     Rearm,
     /// [`Ready::park`](crate::Ready::park).
     Park,
-    /// [`Port::disable`](crate::Port::disable).
+    /// [`Port::enable`](crate::Port::enable), or an enabling among [`Changes`](crate::Changes).
+    Enable,
+    /// [`Port::disable`](crate::Port::disable), or a disabling among [`Changes`](crate::Changes).
     Disable,
     /// [`Port::remove`](crate::Port::remove) or
     /// [`Port::remove_and_wait`](crate::Port::remove_and_wait).
@@ -31,19 +40,20 @@ pub enum Operation {
     Shutdown,
 }
 
-impl Operation {
-    fn words(self) -> &'static str {
-        match self {
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Create => "creating a port",
             Self::Register => "registering a descriptor",
-            Self::Rearm => "arming a registration",
+            Self::Rearm => "rearming a registration",
             Self::Park => "parking a registration",
+            Self::Enable => "enabling a registration",
             Self::Disable => "disabling a registration",
             Self::Remove => "removing a registration",
             Self::Wait => "waiting on a port",
             Self::Post => "posting a message",
             Self::Shutdown => "shutting a port down",
-        }
+        })
     }
 }
 
@@ -52,7 +62,7 @@ impl Operation {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The descriptor is registered already, on this port or on another one of the process. Remove
-    /// it there first; to change filter or trigger use [`Port::rearm`](crate::Port::rearm).
+    /// it there first; to change filter or trigger use [`Port::enable`](crate::Port::enable).
     AlreadyRegistered,
     /// The number names no open descriptor.
     BadDescriptor,
@@ -62,7 +72,7 @@ pub enum ErrorKind {
     DescriptorLimit,
     /// This process is a forked child; the port belongs to its parent.
     Forked,
-    /// The key is out with a handler, which alone can arm the registration.
+    /// The key is out with a handler, which alone can rearm the registration.
     KeyHeld,
     /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
     /// port itself is made of.
@@ -115,12 +125,12 @@ impl ErrorKind {
 /// # Examples
 ///
 /// ```
-/// use completion_port::{Batch, ErrorKind, Operation, Port};
+/// use completion_port::{Batch, Call, ErrorKind, Port};
 ///
 /// let port = Port::<()>::new()?;
 /// port.close();
 /// let error = port.wait(&mut Batch::new(), None).unwrap_err();
-/// assert_eq!((error.operation(), error.kind()), (Operation::Wait, ErrorKind::Closed));
+/// assert_eq!((error.call(), error.kind()), (Call::Wait, ErrorKind::Closed));
 /// assert_eq!(error.to_string(), "waiting on a port: the port is closed");
 /// let error: std::io::Error = error.into();
 /// assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
@@ -129,7 +139,7 @@ impl ErrorKind {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Error {
-    operation: Operation,
+    call: Call,
     kind: ErrorKind,
     elsewhere: bool,
     code: Option<i32>,
@@ -138,8 +148,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(operation: Operation, kind: ErrorKind) -> Self {
-        Self { operation, kind, elsewhere: false, code: None, existing: None }
+    pub(crate) fn new(call: Call, kind: ErrorKind) -> Self {
+        Self { call, kind, elsewhere: false, code: None, existing: None }
     }
 
     pub(crate) fn with_code(self, code: Option<i32>) -> Self {
@@ -156,8 +166,8 @@ impl Error {
 
     /// The call that failed.
     #[must_use]
-    pub fn operation(&self) -> Operation {
-        self.operation
+    pub fn call(&self) -> Call {
+        self.call
     }
 
     /// Why it failed.
@@ -182,7 +192,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.operation.words(), self.kind.words())?;
+        write!(f, "{}: {}", self.call, self.kind.words())?;
         if self.kind == ErrorKind::AlreadyRegistered {
             f.write_str(if self.elsewhere { " on another port" } else { " on this port" })?;
         }
@@ -196,7 +206,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Error");
-        shown.field("operation", &self.operation).field("kind", &self.kind);
+        shown.field("call", &self.call).field("kind", &self.kind);
         if self.elsewhere {
             shown.field("on_another_port", &true);
         }

@@ -5,9 +5,9 @@
 //! built natively on Linux. Any number of threads wait on it; each packet goes to one of them:
 //!
 //! - **Registrations.** A descriptor is registered with a *key*, an event filter ([`Interest`]) and a
-//!   trigger: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
+//!   [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet moves
-//!   the key out to the handler, as a [`Ready`] token: he has `&mut` access without a lock. Arming
+//!   the key out to the handler, as a [`Ready`] token: he has `&mut` access without a lock. Rearming
 //!   moves it back. Removal and refusal give it back, dropping the port drops it.
 //! - **Removal that tells when it is over.** [`Port::remove`] makes one last packet,
 //!   [`Packet::Removed`].
@@ -16,6 +16,7 @@
 //! - **A concurrency value.** At most so many threads run with packets at once. A thread that sleeps
 //!   in the kernel gives its place to another one; see [`Port::blocking`].
 //! - **One call.** [`Port::process`] applies a batch of [`Changes`] and takes a batch of packets.
+//! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
 //!
 //! # Examples
 //!
@@ -42,7 +43,7 @@
 //! }
 //! struct Shutdown;
 //!
-//! let port = Port::<Peer, Shutdown>::new()?;
+//! let port: Port<Peer, Shutdown> = Port::builder().build()?;
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let address = listener.local_addr()?;
 //! listener.set_nonblocking(true)?;
@@ -65,10 +66,10 @@
 //!                     Peer::Client { stream, seen } => match stream.read(&mut buffer) {
 //!                         Ok(0) => drop(ready), // deregisters the socket and closes it
 //!                         Ok(read) => {
-//!                             *seen += read; // `&mut Peer`: ours alone until it is armed again
+//!                             *seen += read; // `&mut Peer`: ours alone until it is rearmed
 //!                             stream.write_all(&buffer[..read])?;
 //!                             if read < buffer.len() {
-//!                                 ready.read_drained(); // arming then costs no system call
+//!                                 ready.read_drained(); // rearming then costs no system call
 //!                             }
 //!                             ready.rearm()?;
 //!                         }
@@ -101,7 +102,7 @@
 //!
 //! # What must not be written
 //!
-//! The compiler enforces the rules of deregistration. A token is armed once:
+//! The compiler enforces the rules of deregistration. A token is rearmed once:
 //!
 //! ```compile_fail,E0382
 //! # fn f(ready: completion_port::Ready<'_, u32>) {
@@ -110,7 +111,7 @@
 //! # }
 //! ```
 //!
-//! A key is out of reach once it is armed, since another thread may have it already:
+//! A key is out of reach once it is rearmed, since another thread may have it already:
 //!
 //! ```compile_fail,E0505
 //! # fn f(mut ready: completion_port::Ready<'_, String>) {
@@ -120,20 +121,18 @@
 //! # }
 //! ```
 //!
-//! A key that cannot be cloned cannot be registered persistently, and no trigger is both:
+//! A key that cannot be cloned cannot be registered persistently, and there are no other triggers:
 //!
 //! ```compile_fail,E0277
 //! # use completion_port::{Interest, Persistent, Registration};
 //! # struct Key;
 //! # fn f(socket: &std::net::UdpSocket) {
-//! let _ = Registration::persistent(socket, Key, Interest::IN, Persistent::Level);
+//! let _ = Registration::new(socket, Key, Interest::IN, Persistent::Level);
 //! # }
 //! ```
-//! ```compile_fail,E0308
-//! # use completion_port::{Interest, Persistent, Registration};
-//! # fn f(socket: &std::net::UdpSocket) {
-//! let _ = Registration::new(socket, 7_u32, Interest::IN, Persistent::Level);
-//! # }
+//! ```compile_fail,E0277
+//! struct Sometimes;
+//! impl completion_port::Trigger<u32> for Sometimes {}
 //! ```
 //!
 //! # Features
@@ -149,7 +148,6 @@
 //! `docs/STALLS.md` says what to look at when a server stalls, and what each line of a port's dump means.
 
 mod batch;
-mod by_number;
 mod cells;
 mod changes;
 mod detection;
@@ -159,25 +157,27 @@ mod interest;
 mod membership;
 mod packet;
 mod port;
+pub mod raw;
 mod registration;
 mod state;
 mod stats;
 mod sync;
 mod sys;
 mod trace;
+mod trigger;
 
 pub use batch::Batch;
-pub use by_number::{Hints, Terms};
 pub use changes::{Changes, RefusedChange};
 pub use detection::BlockDetection;
-pub use error::{Error, ErrorKind, Operation, Refused, Result};
+pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
-pub use packet::{Notified, Packet, Packets, Ready};
+pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
 pub use stats::{PacketCounts, Stats};
 #[cfg(feature = "sim")]
 pub use sys::sim;
+pub use trigger::Trigger;
 
 #[cfg(doc)]
 pub mod _semantics {

@@ -1,5 +1,9 @@
 //! What a wait returns.
 
+mod owned;
+
+pub use owned::OwnedReady;
+
 use std::fmt;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
@@ -8,20 +12,21 @@ use std::rc::Rc;
 
 use crate::cells::Cell;
 use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token, token_parts};
-use crate::error::{Error, ErrorKind, Operation, Refused};
-use crate::interest::{Events, Interest, OneShot};
+use crate::error::{Call, Error, ErrorKind, Refused};
+use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot, Turn};
+use crate::trigger::{Terms, Trigger};
 
 /// One packet.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Packet<'p, K, M> {
-    /// A one-shot registration reports; the key is the handler's until it is armed again.
+    /// A one-shot registration reports; the key is the handler's until it is rearmed.
     Ready(Ready<'p, K>),
     /// A persistent registration reports; it stays enabled, and the packet has a clone of the key.
     Notified(Notified<K>),
@@ -32,7 +37,7 @@ pub enum Packet<'p, K, M> {
     Removed(Id, K),
 }
 
-/// A one-shot packet: the key, out of the port's hands until the registration is armed again.
+/// A one-shot packet: the key, out of the port's hands until the registration is rearmed.
 ///
 /// The handler has `&mut` access to the key without a lock, since nobody else can get a packet of
 /// this registration meanwhile. Then one of these:
@@ -42,7 +47,8 @@ pub enum Packet<'p, K, M> {
 /// - [`into_key`](Ready::into_key) ends the registration and keeps the key;
 /// - dropping the token ends the registration and drops the key, which closes an owned socket.
 ///
-/// A token may move to another thread. To forget it (`mem::forget`) leaks the key and leaves the
+/// A token may move to another thread; to one that outlives the borrow of the port it goes by
+/// [`with_port`](Ready::with_port). To forget it (`mem::forget`) leaks the key and leaves the
 /// registration there, disabled, until the port is dropped; [`Port::shutdown`] waits for it in vain.
 ///
 /// # Examples
@@ -119,7 +125,7 @@ impl<'p, K> Ready<'p, K> {
         unsafe { self.held.cell.get() }
     }
 
-    /// The key, to be changed. A key that owns its descriptor must go on owning that very one: armed
+    /// The key, to be changed. A key that owns its descriptor must go on owning that very one: rearmed
     /// with another in its place it is refused, and one that happens to have the same number is
     /// reported of no more. To go on with another socket, take the key out by [`Ready::into_key`] and
     /// register it anew.
@@ -132,7 +138,7 @@ impl<'p, K> Ready<'p, K> {
         unsafe { self.held.cell.get_mut() }
     }
 
-    /// Says that nothing is left to read: the next read would block. Arming then costs no system
+    /// Says that nothing is left to read: the next read would block. Rearming then costs no system
     /// call.
     ///
     /// True after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and on TCP
@@ -147,7 +153,7 @@ impl<'p, K> Ready<'p, K> {
         self.held.drained = self.held.drained.and(Drained::READ);
     }
 
-    /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Arming then costs
+    /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Rearming then costs
     /// no system call.
     pub fn write_full(&mut self) {
         self.held.drained = self.held.drained.and(Drained::WRITE);
@@ -173,28 +179,35 @@ impl<'p, K> Ready<'p, K> {
         self.arm(None)
     }
 
-    /// Gives the key back and enables the registration again, with another filter and trigger.
+    /// Gives the key back and enables the registration again, with another filter and trigger. With a
+    /// persistent trigger its further packets are [`Packet::Notified`].
     ///
     /// # Errors
     ///
     /// As for [`Ready::rearm`].
     #[inline]
-    pub fn rearm_as(self, interest: Interest, trigger: OneShot) -> Result<(), Refused<K>> {
-        self.arm(Some(trigger.mode(interest)))
+    pub fn rearm_as(self, interest: Interest, trigger: impl Trigger<K>) -> Result<(), Refused<K>> {
+        self.rearm_with(trigger.terms(interest))
+    }
+
+    #[inline]
+    pub(crate) fn rearm_with(self, terms: Terms<K>) -> Result<(), Refused<K>> {
+        self.held.store.keys.know_clone(terms.clone);
+        self.arm(Some(terms.mode))
     }
 
     /// Gives the key back and leaves the registration disabled, until
-    /// [`Port::rearm`](crate::Port::rearm) enables it.
+    /// [`Port::enable`](crate::Port::enable) enables it.
     ///
     /// # Errors
     ///
     /// As for [`Ready::rearm`].
     pub fn park(self) -> Result<Id, Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.into_held().refuse(Operation::Park));
+            return Err(self.into_held().refuse(Call::Park));
         }
         let id = self.id();
-        self.into_held().put_back(Operation::Park, None).map(|()| id)
+        self.into_held().put_back(Call::Park, None).map(|()| id)
     }
 
     /// Ends the registration and keeps the key. No packet of it follows.
@@ -207,7 +220,7 @@ impl<'p, K> Ready<'p, K> {
     #[inline]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
-            return Err(self.into_held().refuse(Operation::Rearm));
+            return Err(self.into_held().refuse(Call::Rearm));
         }
         // Taken apart, and put together only if it is passed on: it need not lie in memory then.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
@@ -240,20 +253,20 @@ impl<K> Held<'_, K> {
         token(self.index, self.slot.word().generation())
     }
 
-    /// The token is used up: the engine is to have the key, and to arm the registration with `mode`, or as
+    /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
     /// it was.
     #[cold]
     fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         let mode = mode.unwrap_or_else(|| self.slot.word().mode());
-        self.put_back(Operation::Rearm, Some(mode))
+        self.put_back(Call::Rearm, Some(mode))
     }
 
     /// The token is used up: the engine is to have the key.
     #[inline(never)]
-    fn put_back(self, operation: Operation, mode: Option<Mode>) -> Result<(), Refused<K>> {
+    fn put_back(self, call: Call, mode: Option<Mode>) -> Result<(), Refused<K>> {
         let (engine, seat) = (&self.store.engine, || current_seat(&self.store.engine));
         let name = self.name();
-        let accepted = engine.put_back(operation, self.slot, name, mode, self.drained, seat);
+        let accepted = engine.put_back(call, self.slot, name, mode, self.drained, seat);
         // Refused: the slot is still held.
         accepted.map_err(|error| Refused::new(error, self.end()))
     }
@@ -261,8 +274,8 @@ impl<K> Held<'_, K> {
     /// The token is used up: the registration ends, since the key owns another descriptor by now.
     #[cold]
     #[inline(never)]
-    fn refuse(self, operation: Operation) -> Refused<K> {
-        Refused::new(Error::new(operation, ErrorKind::BadDescriptor), self.end())
+    fn refuse(self, call: Call) -> Refused<K> {
+        Refused::new(Error::new(call, ErrorKind::BadDescriptor), self.end())
     }
 
     /// The token is used up: the registration ends, and so does the key.
@@ -312,7 +325,7 @@ impl<K> fmt::Debug for Ready<'_, K> {
 ///
 /// let port = Port::<&str>::new()?;
 /// let socket = UdpSocket::bind("127.0.0.1:0")?;
-/// port.register(Registration::persistent(&socket, "socket", Interest::OUT, Persistent::Edge))?;
+/// port.register(Registration::new(&socket, "socket", Interest::OUT, Persistent::Edge))?;
 /// for packet in port.wait(&mut Batch::new(), None)? {
 ///     let Packet::Notified(notified) = packet else { continue };
 ///     assert_eq!(*notified.key(), "socket");
@@ -374,7 +387,7 @@ impl<K> fmt::Debug for Notified<K> {
 /// ```
 /// use completion_port::{Batch, Packet, Port};
 ///
-/// let port = Port::<(), u32>::new()?;
+/// let port: Port<(), u32> = Port::builder().build()?;
 /// (1..=3).try_for_each(|number| port.post(number))?;
 /// let mut batch = Batch::new();
 /// let first = port.wait(&mut batch, None)?.next(); // the other two go back

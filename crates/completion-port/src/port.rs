@@ -11,24 +11,26 @@ use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Waited, token_parts};
-use crate::error::{Error, ErrorKind, Operation, Refused, Result};
-use crate::interest::{Interest, OneShot, Persistent};
+use crate::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::interest::Interest;
 use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
+use crate::raw::Raw;
 use crate::registration::{Id, Owner, Registration};
 use crate::state::moment::Moment;
-use crate::state::slot::{Drained, Mode};
+use crate::state::slot::Drained;
 use crate::stats::{PacketCounts, Stats};
 use crate::sys;
 use crate::sys::backend::Backend;
 use crate::sys::fd::{AsFd, AsRawFd};
+use crate::trigger::{Terms, Trigger};
 
 /// An I/O completion port: one queue of packets that any number of threads wait on, fed by the
 /// state of registered sockets and by posted messages.
 ///
 /// `K` is the type of the keys, which stand for the registered descriptors, `M` that of the
-/// messages. The port owns both while they are with it, and drops what it still has when it is
-/// dropped itself.
+/// messages: `()`, unless said. The port owns both while they are with it, and drops what it still
+/// has when it is dropped itself.
 ///
 /// # Threads
 ///
@@ -53,7 +55,7 @@ use crate::sys::fd::{AsFd, AsRawFd};
 /// use std::io::Write;
 /// use std::os::unix::net::UnixStream;
 ///
-/// let port = Port::<UnixStream, &str>::new()?;
+/// let port: Port<UnixStream, &str> = Port::builder().build()?;
 /// let (mut near, far) = UnixStream::pair()?;
 /// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
 /// port.post("hello")?;
@@ -72,7 +74,7 @@ use crate::sys::fd::{AsFd, AsRawFd};
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Port<K, M = usize> {
+pub struct Port<K, M = ()> {
     store: Store<K>,
     messages: Cells<M>,
 }
@@ -112,13 +114,24 @@ impl Drop for Hold {
     }
 }
 
-/// Settings of a port that is to be made.
+/// Settings of a port that is to be made; [`Port::builder`] begins with the usual ones.
+///
+/// The settings know nothing of the port's types. [`PortBuilder::build`] takes those from how the
+/// port is used, or from what is written at the `let`.
+///
+/// # Examples
 ///
 /// ```
-/// use completion_port::Port;
-/// let port = Port::<u32>::builder().concurrency(4).build::<u32, ()>()?;
+/// use completion_port::{Interest, OneShot, Port, Registration};
+/// use std::net::UdpSocket;
+///
+/// // Here the keys are sockets and the messages numbers: the two calls below say so.
+/// let port = Port::builder().concurrency(4).build()?;
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// port.register(Registration::owned(socket, Interest::IN, OneShot::Level))?;
+/// port.post(7_u32)?;
 /// assert_eq!(port.concurrency(), 4);
-/// # Ok::<(), completion_port::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -135,11 +148,6 @@ fn processors() -> usize {
 }
 
 impl PortBuilder {
-    /// The usual settings: as many threads may run as there are processors.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// How many threads may run with packets at once; 0 means the number of processors that the
     /// process may use ([`std::thread::available_parallelism`]).
     pub fn concurrency(mut self, threads: usize) -> Self {
@@ -187,7 +195,7 @@ impl PortBuilder {
         // Of zero the next power is one.
         let sets = self.kernel_sets.min(64).next_power_of_two();
         let backend = sys::native(sets, self.one_shot_kernel)
-            .map_err(|fault| Error::new(Operation::Create, fault.kind).with_code(fault.code))?;
+            .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend)
     }
 
@@ -218,21 +226,53 @@ impl PortBuilder {
     }
 }
 
-impl<K, M> Port<K, M> {
-    /// A port with the usual settings.
+impl<K> Port<K> {
+    /// A port with the usual settings, to which only the message `()` can be posted. For messages of
+    /// another type: `Port::builder().build()`.
     ///
     /// # Errors
     ///
     /// As for [`PortBuilder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::new()?; // its keys are what is registered below
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// port.register(Registration::new(&socket, "a key", Interest::OUT, OneShot::Level))?;
+    /// assert_eq!(port.wait(&mut Batch::new(), None)?.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Result<Self> {
-        PortBuilder::new().build()
+        PortBuilder::default().build()
     }
+}
 
-    /// A port with other settings.
+/// Of one type only, so that `Port::builder` asks for none: [`PortBuilder::build`] makes a port of any.
+impl Port<(), ()> {
+    /// A port of any types with other settings than the usual ones, which this begins with: as many
+    /// threads may run as there are processors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    ///
+    /// let port: Port<(), String> = Port::builder().concurrency(1).build()?;
+    /// port.post("work".to_owned())?;
+    /// let packet = port.wait(&mut Batch::new(), None)?.next();
+    /// assert!(matches!(packet, Some(Packet::Posted(work)) if work == "work"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> PortBuilder {
-        PortBuilder::new()
+        PortBuilder::default()
     }
+}
 
+impl<K, M> Port<K, M> {
     /// How many threads may run with packets at once.
     #[must_use]
     pub fn concurrency(&self) -> usize {
@@ -278,18 +318,16 @@ impl<K, M> Port<K, M> {
         &self,
         registration: Registration<'_, K>,
     ) -> std::result::Result<Id, Refused<K>> {
-        let Registration { owner, number, key, mode, clone, descriptor_of } = registration;
+        let Registration { owner, number, key, terms, descriptor_of } = registration;
         let index = match self
             .store
             .engine
-            .reserve_slot(Operation::Register, |number| self.store.keys.cells.reserve(number))
+            .reserve_slot(Call::Register, |number| self.store.keys.cells.reserve(number))
         {
             Ok(index) => index,
             Err(error) => return Err(Refused::new(error, key)),
         };
-        if let Some(clone) = clone {
-            self.store.keys.clone.get_or_init(|| clone);
-        }
+        self.store.keys.know_clone(terms.clone);
         if let Some(descriptor_of) = descriptor_of {
             self.store.keys.descriptor_of.get_or_init(|| descriptor_of);
         }
@@ -299,14 +337,16 @@ impl<K, M> Port<K, M> {
         unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, Owner::Key);
         let seat = || current_seat(&self.store.engine);
-        self.store.engine.register(index, number, mode, borrowed, seat).map(Id).map_err(|error| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: a refused slot was held by the call all the time, and is given up only below;
-            // - a value: the key put there just now.
-            let key = unsafe { self.store.keys.cells.take(index) };
-            self.store.engine.cancel(index);
-            Refused::new(error, key)
-        })
+        self.store.engine.register(index, number, terms.mode, borrowed, seat).map(Id).map_err(
+            |error| {
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: a refused slot was held by the call all the time, and is given up only below;
+                // - a value: the key put there just now.
+                let key = unsafe { self.store.keys.cells.take(index) };
+                self.store.engine.cancel(index);
+                Refused::new(error, key)
+            },
+        )
     }
 
     /// The registration of a socket on this port; `None` if it has none, or that is being removed. Makes a
@@ -334,13 +374,14 @@ impl<K, M> Port<K, M> {
         self.store.engine.find(socket.as_fd().as_raw_fd()).map(Id)
     }
 
-    /// Enables a registration whose key is with the port, and overwrites its filter and trigger: one
-    /// that was parked or disabled, or one that is enabled. If a condition holds, a packet follows at
+    /// Enables a registration by its name, and overwrites its filter and trigger: one that was parked or
+    /// disabled, or one that is enabled. Its key must be with the port; a handler that has the key rearms
+    /// its token instead, by [`Ready::rearm`](crate::Ready::rearm). If a condition holds, a packet follows at
     /// once, whatever the trigger. A packet that is queued already is checked against the new filter.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, who alone can arm it;
+    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, who alone can rearm it;
     /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
     /// [`ErrorKind::Forked`]. Nothing has changed.
     ///
@@ -353,33 +394,25 @@ impl<K, M> Port<K, M> {
     /// let port = Port::<u32>::new()?;
     /// let socket = UdpSocket::bind("127.0.0.1:0")?;
     /// let id = port.register(Registration::new(&socket, 7, Interest::IN, OneShot::Level))?;
-    /// port.rearm(id, Interest::OUT, OneShot::Level)?; // a UDP socket can be written to at once
+    /// port.enable(id, Interest::OUT, OneShot::Level)?; // a UDP socket can be written to at once
     /// let mut batch = Batch::new();
     /// let packet = port.wait(&mut batch, None)?.next();
     /// assert!(matches!(packet, Some(Packet::Ready(ready)) if ready.events().is_out()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn rearm(&self, id: Id, interest: Interest, trigger: OneShot) -> Result<()> {
-        self.enable(id, trigger.mode(interest), None)
+    pub fn enable(&self, id: Id, interest: Interest, trigger: impl Trigger<K>) -> Result<()> {
+        self.enable_with(id, trigger.terms(interest), || Drained::NONE)
     }
 
-    /// The same, with a persistent trigger.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Port::rearm`].
-    pub fn rearm_persistent(&self, id: Id, interest: Interest, trigger: Persistent) -> Result<()>
-    where
-        K: Clone,
-    {
-        self.enable(id, trigger.mode(interest), Some(K::clone))
-    }
-
-    pub(crate) fn enable(&self, id: Id, mode: Mode, clone: Option<fn(&K) -> K>) -> Result<()> {
-        if let Some(clone) = clone {
-            self.store.keys.clone.get_or_init(|| clone);
-        }
-        self.store.engine.enable(id.0, mode, || Drained::NONE, || current_seat(&self.store.engine))
+    #[inline]
+    pub(crate) fn enable_with(
+        &self,
+        id: Id,
+        terms: Terms<K>,
+        drained: impl Fn() -> Drained,
+    ) -> Result<()> {
+        self.store.keys.know_clone(terms.clone);
+        self.store.engine.enable(id.0, terms.mode, drained, || current_seat(&self.store.engine))
     }
 
     /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its
@@ -410,7 +443,7 @@ impl<K, M> Port<K, M> {
 
     /// Removes a registration, enabled or not. One packet follows, the last one:
     /// [`Packet::Removed`](crate::Packet::Removed), which gives the key back. While the key is out
-    /// with a handler, that packet is made when the handler arms or parks it; if he drops it or keeps
+    /// with a handler, that packet is made when the handler rearms or parks it; if he drops it or keeps
     /// it, there is none. The descriptor may be registered again at once, here or elsewhere.
     ///
     /// # Errors
@@ -445,7 +478,7 @@ impl<K, M> Port<K, M> {
     ///
     /// # Waiting
     ///
-    /// Returns at once unless the key is out with a handler; then when the handler arms or parks it,
+    /// Returns at once unless the key is out with a handler; then when the handler rearms or parks it,
     /// at most after `timeout` (`None`: no limit). Counts as [`Port::blocking`] meanwhile. A handler
     /// that waits here for the very key it holds waits in vain.
     ///
@@ -499,7 +532,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::{Batch, ErrorKind, Packet, Port};
     ///
-    /// let port = Port::<(), String>::new()?;
+    /// let port: Port<(), String> = Port::builder().build()?;
     /// port.post("work".to_owned())?;
     /// let mut batch = Batch::new();
     /// let packet = port.wait(&mut batch, None)?.next();
@@ -546,7 +579,7 @@ impl<K, M> Port<K, M> {
     ) -> Result<Packets<'b, 'p, K, M>> {
         let deadline = self.deadline(timeout.into())?;
         match self.take(batch, deadline) {
-            (_, Waited::Closed) => Err(Error::new(Operation::Wait, ErrorKind::Closed)),
+            (_, Waited::Closed) => Err(Error::new(Call::Wait, ErrorKind::Closed)),
             (packets, _) => Ok(packets),
         }
     }
@@ -573,7 +606,7 @@ impl<K, M> Port<K, M> {
     ) -> Result<Packets<'b, 'p, K, M>> {
         let deadline = self.deadline(timeout.into())?;
         if self.store.engine.is_closed() {
-            return Err(Error::new(Operation::Wait, ErrorKind::Closed));
+            return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
         changes.apply(self);
         // Closed by another thread meanwhile: the changes have been applied, so the call has not
@@ -604,7 +637,7 @@ impl<K, M> Port<K, M> {
 
     fn deadline(&self, timeout: Option<Duration>) -> Result<Option<Moment>> {
         if self.store.engine.forked() {
-            return Err(Error::new(Operation::Wait, ErrorKind::Forked));
+            return Err(Error::new(Call::Wait, ErrorKind::Forked));
         }
         // A deadline beyond the clock's range is none.
         Ok(timeout.and_then(|timeout| self.store.engine.backend().now().checked_add(timeout)))
@@ -658,7 +691,7 @@ impl<K, M> Port<K, M> {
         f()
     }
 
-    /// Refuses new work from now on: registrations, messages, arming. Waits drain the queue; once it
+    /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once it
     /// is empty they return [`ErrorKind::Closed`], on every thread. Registrations that are still with
     /// the port are reported of no more; their keys are dropped with it.
     ///
@@ -669,7 +702,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::{Batch, ErrorKind, Port};
     ///
-    /// let port = Port::<(), u32>::new()?;
+    /// let port: Port<(), u32> = Port::builder().build()?;
     /// port.post(1)?;
     /// port.close();
     /// let mut batch = Batch::new();
@@ -684,7 +717,7 @@ impl<K, M> Port<K, M> {
     }
 
     /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
-    /// with a [`Packet::Removed`](crate::Packet::Removed); one that is out with a handler when he arms
+    /// with a [`Packet::Removed`](crate::Packet::Removed); one that is out with a handler when he rearms
     /// or parks it. The threads go on waiting as before; once no registration and no packet is left
     /// they get [`ErrorKind::Closed`].
     ///
@@ -719,35 +752,12 @@ impl<K, M> Port<K, M> {
         self.store.engine.shut_down()
     }
 
-    /// How many packets to take at a time if none of them can be given back, since the caller moves them
-    /// into memory of its own before it handles them: what a C program does, or a runtime with queues.
-    ///
-    /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
-    /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
-    /// `usize::MAX` usually. It goes down to 1 once a thread is found asleep, or stuck for some
-    /// milliseconds with what it took, and goes up again step by step in the seconds in which no thread is,
-    /// later each time that it was too soon.
-    ///
-    /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
-    /// and reading it costs next to nothing as long as there is no limit.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use completion_port::{Batch, Port};
-    /// use std::time::Duration;
-    ///
-    /// let port = Port::<(), u32>::new()?;
-    /// port.post(7)?;
-    /// let mut batch = Batch::new();
-    /// batch.set_capacity(port.advised_room().min(64));
-    /// let taken: Vec<_> = port.wait_cloned(&mut batch, Duration::ZERO)?.collect();
-    /// assert_eq!(taken.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// The calls for bindings to other languages, in which handlers keep no token and know descriptors by
+    /// number.
+    #[inline]
     #[must_use]
-    pub fn advised_room(&self) -> usize {
-        self.store.engine.advised_room()
+    pub fn raw(&self) -> Raw<'_, K, M> {
+        Raw::new(self)
     }
 
     /// The state of the port at this moment, and what it has done so far. In a forked child, which has
@@ -758,7 +768,7 @@ impl<K, M> Port<K, M> {
     /// ```
     /// use completion_port::Port;
     ///
-    /// let port = Port::<(), &str>::new()?;
+    /// let port: Port<(), &str> = Port::builder().build()?;
     /// port.post("hello")?;
     /// let stats = port.stats();
     /// assert_eq!((stats.queued, stats.registered, stats.packets.total()), (1, 0, 0));
@@ -805,14 +815,6 @@ impl<K, M> Port<K, M> {
 
     pub(crate) fn messages(&self) -> &Cells<M> {
         &self.messages
-    }
-
-    /// Says how keys are cloned, before a wait that needs it.
-    pub(crate) fn know_clone(&self)
-    where
-        K: Clone,
-    {
-        self.store.keys.clone.get_or_init(|| K::clone);
     }
 
     pub(crate) fn clone_key(&self) -> Option<fn(&K) -> K> {
@@ -877,6 +879,7 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
+    use crate::interest::OneShot;
     use crate::state::slot::GENERATIONS;
 
     /// A slot that has given every name it has is not given out again, and everything else goes on.

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::interest::{Interest, OneShot, Persistent};
+use crate::interest::Interest;
 use crate::state::facts::Descriptor;
-use crate::state::slot::Mode;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
+use crate::trigger::{Terms, Trigger};
 
 /// The name of a registration on its port; it means nothing to another port. It is never used again once the registration has ended;
 /// a call with the name of an ended one is refused with
@@ -18,7 +18,7 @@ impl Error {
     /// The registration that the descriptor has already, if that is on this port; only ever there with
     /// [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered).
     ///
-    /// Change it by [`Port::rearm`](crate::Port::rearm), or end it by [`Port::remove`](crate::Port::remove).
+    /// Change it by [`Port::enable`](crate::Port::enable), or end it by [`Port::remove`](crate::Port::remove).
     /// Another thread may have done so meanwhile.
     #[must_use]
     pub fn registration(&self) -> Option<Id> {
@@ -30,19 +30,6 @@ impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (index, generation) = crate::engine::token_parts(self.0);
         write!(f, "Id({index}#{generation})")
-    }
-}
-
-impl OneShot {
-    #[inline]
-    pub(crate) fn mode(self, interest: Interest) -> Mode {
-        Mode { interest, edge: self == Self::Edge, one_shot: true }
-    }
-}
-
-impl Persistent {
-    pub(crate) fn mode(self, interest: Interest) -> Mode {
-        Mode { interest, edge: self == Self::Edge, one_shot: false }
     }
 }
 
@@ -63,7 +50,7 @@ impl Persistent {
 /// // The key is any value; the socket stays with the caller.
 /// let by_number = Registration::new(&socket, 7_usize, Interest::IN, OneShot::Level);
 /// // A persistent registration hands out clones of its key.
-/// let shared = Registration::persistent(&socket, Arc::new("name"), Interest::IN, Persistent::Edge);
+/// let shared = Registration::new(&socket, Arc::new("name"), Interest::IN, Persistent::Edge);
 /// // The key *is* the socket: the port owns it as long as it is registered.
 /// let owned = Registration::owned(socket.try_clone()?, Interest::IN, OneShot::Level);
 /// # Ok::<(), std::io::Error>(())
@@ -73,8 +60,7 @@ pub struct Registration<'s, K> {
     pub(crate) owner: Owner<'s>,
     pub(crate) number: Descriptor,
     pub(crate) key: K,
-    pub(crate) mode: Mode,
-    pub(crate) clone: Option<fn(&K) -> K>,
+    pub(crate) terms: Terms<K>,
     pub(crate) descriptor_of: Option<fn(&K) -> Descriptor>,
 }
 
@@ -94,63 +80,72 @@ impl<K: AsFd> Registration<'static, K> {
     /// A key that owns its descriptor: a socket, or a struct or enum that has one.
     ///
     /// While it is registered the port owns the key, so the descriptor cannot be closed under it. A
-    /// packet hands the key to the handler, where it lies: it is not moved until the registration ends.
-    pub fn owned(key: K, interest: Interest, trigger: OneShot) -> Self {
+    /// one-shot packet hands the key to the handler, where it lies: it is not moved until the
+    /// registration ends.
+    ///
+    /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor with
+    /// its clones, as `Arc<TcpStream>` does. The registration is the port's own key, whatever becomes of
+    /// the clones: it goes on if all of them are dropped, and when it ends nothing more is reported, though
+    /// clones keep the descriptor open. Through a clone the descriptor can be used, and registered anew;
+    /// the last one that is dropped closes it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, Packet, Persistent, Port, Registration};
+    /// use std::net::UdpSocket;
+    /// use std::sync::Arc;
+    ///
+    /// let port = Port::new()?;
+    /// let socket = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
+    /// let (address, mut batch) = (socket.local_addr()?, Batch::new());
+    /// let id = port.register(Registration::owned(socket, Interest::OUT, Persistent::Edge))?;
+    ///
+    /// let Some(Packet::Notified(notified)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let clone = notified.into_key();
+    /// drop(port.remove_and_wait(id, None)?); // the port's own key
+    /// assert_eq!(clone.local_addr()?, address); // still open
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn owned(key: K, interest: Interest, trigger: impl Trigger<K>) -> Self {
         let descriptor_of: fn(&K) -> Descriptor = |key| key.as_fd().as_raw_fd();
         Self {
             owner: Owner::Key,
             number: descriptor_of(&key),
             key,
-            mode: trigger.mode(interest),
-            clone: None,
+            terms: trigger.terms(interest),
             descriptor_of: Some(descriptor_of),
         }
     }
 }
 
 impl<'s, K> Registration<'s, K> {
-    /// A descriptor that stays with the caller, and any key.
+    /// A descriptor that stays with the caller, and any key. With a persistent trigger the registration
+    /// stays enabled, and each packet has a clone of the key.
     ///
     /// Remove the registration before the descriptor is closed. Closing it first is safe, and ends
     /// the registration without a packet as soon as the port finds out: at the latest when the
-    /// number is registered again, or when it is armed and checked; then the key is dropped. If a duplicate
+    /// number is registered again, or when it is enabled and checked; then the key is dropped. If a duplicate
     /// keeps the object alive, it is reported until then.
     pub fn new<S: AsFd + ?Sized>(
         socket: &'s S,
         key: K,
         interest: Interest,
-        trigger: OneShot,
+        trigger: impl Trigger<K>,
     ) -> Self {
-        Self::borrowed(socket.as_fd(), key, trigger.mode(interest), None)
-    }
-
-    /// A registration that stays enabled; each packet has a clone of the key.
-    ///
-    /// As for [`Registration::new`], the descriptor stays with the caller.
-    pub fn persistent<S: AsFd + ?Sized>(
-        socket: &'s S,
-        key: K,
-        interest: Interest,
-        trigger: Persistent,
-    ) -> Self
-    where
-        K: Clone,
-    {
-        Self::borrowed(socket.as_fd(), key, trigger.mode(interest), Some(K::clone))
-    }
-
-    fn borrowed(socket: BorrowedFd<'s>, key: K, mode: Mode, clone: Option<fn(&K) -> K>) -> Self {
-        let number = socket.as_raw_fd();
-        Self { owner: Owner::Caller(socket), number, key, mode, clone, descriptor_of: None }
+        let socket = socket.as_fd();
+        Self {
+            owner: Owner::Caller(socket),
+            number: socket.as_raw_fd(),
+            key,
+            terms: trigger.terms(interest),
+            descriptor_of: None,
+        }
     }
 
     /// A descriptor of which only the number is known.
-    pub(crate) fn numbered(number: Descriptor, key: K, mode: Mode) -> Self
-    where
-        K: Clone,
-    {
-        let clone: fn(&K) -> K = K::clone;
-        Self { owner: Owner::Unknown, number, key, mode, clone: Some(clone), descriptor_of: None }
+    pub(crate) fn numbered(number: Descriptor, key: K, terms: Terms<K>) -> Self {
+        Self { owner: Owner::Unknown, number, key, terms, descriptor_of: None }
     }
 
     /// The key.
@@ -171,9 +166,9 @@ impl<K> fmt::Debug for Registration<'_, K> {
         f.debug_struct("Registration")
             .field("descriptor", &self.number)
             .field("owned", &matches!(self.owner, Owner::Key))
-            .field("interest", &self.mode.interest)
-            .field("edge", &self.mode.edge)
-            .field("one_shot", &self.mode.one_shot)
+            .field("interest", &self.terms.mode.interest)
+            .field("edge", &self.terms.mode.edge)
+            .field("one_shot", &self.terms.mode.one_shot)
             .finish_non_exhaustive()
     }
 }

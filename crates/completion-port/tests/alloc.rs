@@ -12,8 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::{
-    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Persistent, Port, PortBuilder, Ready,
-    Registration,
+    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Persistent, Port, Ready, Registration,
 };
 use testkit::alloc::{Counting, count};
 
@@ -68,7 +67,7 @@ fn allocations_are_counted_here() {
 }
 
 fn echo(hint: bool) {
-    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
     let (ours, theirs) = pairs(16);
     for ours in ours {
         port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
@@ -104,10 +103,10 @@ fn a_one_shot_echo_without_hints_allocates_nothing() {
 #[test]
 fn persistent_registrations_allocate_nothing() {
     for trigger in [Persistent::Level, Persistent::Edge] {
-        let port = PortBuilder::new().concurrency(1).build::<usize, ()>().unwrap();
+        let port = Port::builder().concurrency(1).build::<usize, ()>().unwrap();
         let (ours, theirs) = pairs(16);
         for (key, ours) in ours.iter().enumerate() {
-            port.register(Registration::persistent(ours, key, Interest::IN, trigger)).unwrap();
+            port.register(Registration::new(ours, key, Interest::IN, trigger)).unwrap();
         }
         let mut batch = Batch::new();
         assert_allocates_nothing(|| {
@@ -134,7 +133,7 @@ fn persistent_registrations_allocate_nothing() {
 
 #[test]
 fn messages_allocate_nothing() {
-    let port = PortBuilder::new().concurrency(1).build::<(), usize>().unwrap();
+    let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
     let mut batch = Batch::new();
     assert_allocates_nothing(|| {
         (0..100).for_each(|message| port.post(message).unwrap());
@@ -150,7 +149,7 @@ fn messages_allocate_nothing() {
 
 #[test]
 fn changes_that_are_used_again_allocate_nothing() {
-    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
     let (ours, theirs) = pairs(16);
     let mut changes = Changes::new();
     for ours in ours {
@@ -180,7 +179,7 @@ fn changes_that_are_used_again_allocate_nothing() {
 
 #[test]
 fn registering_and_removing_again_allocates_nothing() {
-    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
     let (ours, theirs) = pair();
     let theirs = [theirs];
     let mut batch = Batch::new();
@@ -218,7 +217,7 @@ fn registering_and_removing_again_allocates_nothing() {
 fn four_threads_allocate_nothing() {
     const STRETCH: usize = 4_000;
     const STRETCHES: usize = 10;
-    let port = PortBuilder::new().concurrency(4).build::<UnixStream, ()>().unwrap();
+    let port = Port::builder().concurrency(4).build::<UnixStream, ()>().unwrap();
     let (ours, theirs) = pairs(16);
     for ours in ours {
         port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();

@@ -130,7 +130,7 @@ fn rounds_beside_a_stuck_handler(
     how: Misbehaviour,
 ) -> Vec<Duration> {
     let (mut clients, servers) = connections();
-    let port = Port::<TcpStream>::builder().concurrency(concurrency).build().unwrap();
+    let port: Port<TcpStream> = Port::builder().concurrency(concurrency).build().unwrap();
     for server in servers {
         port.register(Registration::owned(server, Interest::IN, OneShot::Level)).unwrap();
     }

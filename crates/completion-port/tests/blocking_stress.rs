@@ -120,7 +120,7 @@ impl World {
         deed: fn(&mut Dice) -> Deed,
     ) -> Self {
         let deeds: Vec<_> = (0..MESSAGES).map(|_| deed(dice)).collect();
-        let builder = Port::<Counter, usize>::builder().concurrency(limit);
+        let builder = Port::builder().concurrency(limit);
         Self {
             port: builder.block_detection(detection).build().unwrap(),
             room,
@@ -374,7 +374,7 @@ fn stress(
 fn rungs() -> Vec<BlockDetection> {
     let mut rungs =
         vec![BlockDetection::Automatic, BlockDetection::Announced, BlockDetection::Tick];
-    let builder = Port::<(), ()>::builder().block_detection(BlockDetection::Switches);
+    let builder = Port::builder().block_detection(BlockDetection::Switches);
     match builder.build::<(), ()>() {
         Ok(_) => rungs.push(BlockDetection::Switches),
         Err(error) => println!("SKIPPED blocking_stress on Switches: {error}"),

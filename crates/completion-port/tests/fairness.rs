@@ -101,7 +101,7 @@ fn one_shot(socket: &Socket, key: usize) -> Registration<'_, usize> {
 }
 
 fn persistent(socket: &Socket, key: usize) -> Registration<'_, usize> {
-    Registration::persistent(socket, key, Interest::IN, Persistent::Level)
+    Registration::new(socket, key, Interest::IN, Persistent::Level)
 }
 
 /// While `hot` is there, each of some cold sockets and posts is served soon after it became ready.

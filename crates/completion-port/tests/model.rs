@@ -413,7 +413,7 @@ impl<'p> World<'p> {
         let near = &self.near[socket];
         let registration = match trigger {
             Trigger::Once(trigger) => Registration::new(near, key, interest, trigger),
-            Trigger::Stays(trigger) => Registration::persistent(near, key, interest, trigger),
+            Trigger::Stays(trigger) => Registration::new(near, key, interest, trigger),
         };
         let outcome = self.port.register(registration);
         let model = &mut self.models[socket];
@@ -442,8 +442,8 @@ impl<'p> World<'p> {
         let model = &mut self.models[socket];
         let Some(id) = model.id else { return };
         let outcome = match trigger {
-            Trigger::Once(trigger) => self.port.rearm(id, interest, trigger),
-            Trigger::Stays(trigger) => self.port.rearm_persistent(id, interest, trigger),
+            Trigger::Once(trigger) => self.port.enable(id, interest, trigger),
+            Trigger::Stays(trigger) => self.port.enable(id, interest, trigger),
         }
         .map_err(|error| error.kind());
         match model.state {
@@ -538,7 +538,7 @@ impl<'p> World<'p> {
         let tired = if model.ended { Interest::ALL } else { Interest::OUT };
         let interest = model.interest - tired;
         if interest != model.interest {
-            self.port.rearm_persistent(id, interest, trigger).unwrap();
+            self.port.enable(id, interest, trigger).unwrap();
             model.enable(interest, Trigger::Stays(trigger));
         }
         self.models[socket].owed = false;

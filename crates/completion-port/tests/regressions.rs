@@ -14,8 +14,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Error, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, PortBuilder,
-    Registration, sim,
+    Batch, Error, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration, sim,
 };
 use testkit::{System, on_every_system};
 
@@ -139,7 +138,7 @@ on_every_system! {
         let (ours, theirs) = system.unix_pair();
         theirs.write(b"x").unwrap();
         let one_shot = |key| Registration::new(&ours, key, Interest::IN, OneShot::Level);
-        let repeated = |key| Registration::persistent(&ours, key, Interest::IN, Persistent::Level);
+        let repeated = |key| Registration::new(&ours, key, Interest::IN, Persistent::Level);
         for persistent in [false, true] {
             let make = |key| if persistent { repeated(key) } else { one_shot(key) };
             let port = system.port::<u32, ()>(2);
@@ -288,7 +287,7 @@ fn a_port_is_gone_when_it_was_dropped_while_threads_exit() {
     const THREADS: usize = 8;
     let kernel = sim::Kernel::new();
     for _ in 0..TIMES {
-        let port = PortBuilder::new().build_simulated::<(), ()>(&kernel).unwrap();
+        let port = Port::builder().build_simulated::<(), ()>(&kernel).unwrap();
         thread::scope(|scope| {
             // The end of the scope does not wait until the threads have given up their seats.
             for _ in 0..THREADS {

@@ -12,8 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, BlockDetection, ErrorKind, Interest, OneShot, Packet, Port, PortBuilder, Ready,
-    Registration,
+    Batch, BlockDetection, ErrorKind, Interest, OneShot, Packet, Port, Ready, Registration,
 };
 use testkit::syscalls::{Counts, count, section};
 
@@ -57,7 +56,7 @@ fn pairs(number: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
 
 /// A port with `number` sockets, all readable.
 fn readable(number: usize) -> (Port<UnixStream, usize>, Vec<UnixStream>) {
-    let port = PortBuilder::new().concurrency(1).build().unwrap();
+    let port = Port::builder().concurrency(1).build().unwrap();
     let (ours, theirs) = pairs(number);
     for ours in ours {
         port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
@@ -181,7 +180,7 @@ fn what_is_still_ready_comes_with_one_call_more() {
 #[test]
 #[ignore = "run under the counter by `what_is_borrowed_and_still_ready_comes_with_one_call_more_each`"]
 fn the_wait_after_arming_what_is_borrowed_counted() {
-    let port = PortBuilder::new().concurrency(1).build::<usize, ()>().unwrap();
+    let port = Port::builder().concurrency(1).build::<usize, ()>().unwrap();
     let (ours, theirs) = pairs(16);
     for (key, ours) in ours.iter().enumerate() {
         port.register(Registration::new(ours, key, Interest::IN, OneShot::Level)).unwrap();
@@ -225,7 +224,7 @@ const ROUNDS: usize = 200;
 #[test]
 #[ignore = "run under the counter by `an_echo_costs_one_wait_for_each_batch`"]
 fn an_echo_counted() {
-    let port = PortBuilder::new().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
     let (mut ours, mut theirs) = pairs(1);
     let mut theirs = theirs.pop().unwrap();
     let ours = ours.pop().unwrap();
@@ -298,7 +297,7 @@ fn an_echo_of_many_sockets_costs_one_wait_for_each_batch() {
 #[test]
 #[ignore = "run under the counter by `posting_when_nobody_sleeps_makes_no_call`"]
 fn posting_counted() {
-    let port = PortBuilder::new().concurrency(1).build::<(), usize>().unwrap();
+    let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
     let mut batch = Batch::new();
     // Room for the messages is made once.
     (0..64).for_each(|message| port.post(message).unwrap());
@@ -315,7 +314,7 @@ fn posting_when_nobody_sleeps_makes_no_call() {
 #[test]
 #[ignore = "run under the counter by `taking_messages_makes_no_call`"]
 fn taking_messages_counted() {
-    let port = PortBuilder::new().concurrency(1).build::<(), usize>().unwrap();
+    let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
     let mut batch = Batch::new();
     assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
     (0..32).for_each(|message| port.post(message).unwrap());
@@ -373,7 +372,7 @@ fn await_silence() {
 /// in each of which `blocking` handlers sleep without having said so.
 fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usize) {
     let (bytes, messages) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let builder = PortBuilder::new().concurrency(2).block_detection(detection);
+    let builder = Port::builder().concurrency(2).block_detection(detection);
     let port = builder.build::<UnixStream, usize>().unwrap();
     let (ours, theirs) = pairs(4);
     for ours in ours {
@@ -431,7 +430,7 @@ fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usiz
 /// has this way of finding out who blocks.
 #[track_caller]
 fn assert_silent(name: &str, detection: BlockDetection) {
-    match PortBuilder::new().block_detection(detection).build::<(), ()>() {
+    match Port::builder().block_detection(detection).build::<(), ()>() {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             println!("SKIPPED syscalls: {name}: {error}");
         }
@@ -511,7 +510,7 @@ fn a_port_that_asks_about_its_handlers_is_silent_afterwards() {
 #[test]
 #[ignore = "run under the counter by `a_thread_that_goes_from_port_to_port_opens_nothing`"]
 fn going_from_port_to_port_counted() {
-    let ports = [(); 2].map(|()| PortBuilder::new().build::<(), usize>().unwrap());
+    let ports = [(); 2].map(|()| Port::builder().build::<(), usize>().unwrap());
     let mut batch = Batch::new();
     let mut visit = || {
         for port in &ports {

@@ -75,7 +75,7 @@ fn one_shot(socket: &Socket) -> Registration<'_, u32> {
 }
 
 /// Takes packets until one is of that kind.
-fn take_until(port: &Port<u32>, is_it: impl Fn(Packet<'_, u32, usize>) -> bool) {
+fn take_until(port: &Port<u32, usize>, is_it: impl Fn(Packet<'_, u32, usize>) -> bool) {
     let mut batch = Batch::new();
     loop {
         for packet in port.wait(&mut batch, None).unwrap() {
@@ -114,7 +114,7 @@ on_edge_triggered_systems! {
             port.remove(id).unwrap();
             take_until(&port, |packet| matches!(packet, Packet::Removed(_, 7)));
             let id = port.register(one_shot(&ours)).unwrap();
-            port.forget(id).unwrap();
+            port.raw().forget(id).unwrap();
             port.register(one_shot(&ours)).unwrap();
             theirs.write(b"x").unwrap();
             take_until(&port, |packet| matches!(packet, Packet::Ready(_)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use completion_port::{BlockDetection, Port, PortBuilder, sim};
+use completion_port::{BlockDetection, Port, sim};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
@@ -150,7 +150,7 @@ impl System {
         concurrency: usize,
         detection: BlockDetection,
     ) -> completion_port::Result<Port<K, M>> {
-        let builder = PortBuilder::new()
+        let builder = Port::builder()
             .concurrency(concurrency)
             .block_detection(detection)
             .kernel_sets(self.sets)

@@ -21,12 +21,12 @@ struct Taker<'p> {
 
 /// A port with nothing but messages.
 pub(super) fn alone() -> io::Result<Arc<dyn Queue>> {
-    Ok(Arc::new(Ours { port: Port::new()?, _peer: None }))
+    Ok(Arc::new(Ours { port: Port::builder().build()?, _peer: None }))
 }
 
 /// A port with a socket, of which nothing is ever to be reported: waits also ask the kernel.
 pub(super) fn with_socket() -> io::Result<Arc<dyn Queue>> {
-    let port = Port::new()?;
+    let port = Port::builder().build()?;
     let (near, far) = UnixStream::pair()?;
     let registration = Registration::owned(near, Interest::IN, OneShot::Level);
     port.register(registration).map_err(|refused| io::Error::from(refused.error()))?;

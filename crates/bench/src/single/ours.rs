@@ -65,7 +65,7 @@ pub(super) fn plain(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
 pub(super) fn persistent(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
     let port = Port::new()?;
     for (number, stream) in receivers.iter().enumerate() {
-        let registration = Registration::persistent(stream, number, Interest::IN, Persistent::Edge);
+        let registration = Registration::new(stream, number, Interest::IN, Persistent::Edge);
         port.register(registration).map_err(failed)?;
     }
     Ok(Box::new(Edge { port, batch: Batch::new(), streams: receivers }))

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::{Engine, Phase, token};
-use crate::error::{Error, Operation};
+use crate::error::{Call, Error};
 use crate::state::queue::{Fifo, POSTED};
 use crate::sync::fence;
 
@@ -36,7 +36,7 @@ impl Engine {
 
     /// Refuses new work and removes every registration; waits go on until none is left.
     pub(crate) fn shut_down(&self) -> Result<(), Error> {
-        self.check_usable(Operation::Shutdown)?;
+        self.check_usable(Call::Shutdown)?;
         let mut state = self.lock();
         if state.stock.phase == Phase::Open {
             state.stock.phase = Phase::ShuttingDown;

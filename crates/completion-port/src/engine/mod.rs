@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use crate::detection::BlockDetection;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Call, Error, ErrorKind};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
@@ -208,7 +208,7 @@ impl Engine {
             BlockDetection::Automatic | BlockDetection::Switches => match backend.can_observe() {
                 Ok(()) => BlockDetection::Switches,
                 Err(fault) if observes_all => {
-                    return Err(Error::new(Operation::Create, fault.kind).with_code(fault.code));
+                    return Err(Error::new(Call::Create, fault.kind).with_code(fault.code));
                 }
                 Err(_) => BlockDetection::Tick,
             },
@@ -309,18 +309,18 @@ impl Engine {
     }
 
     #[inline]
-    fn check_usable(&self, operation: Operation) -> Result<(), Error> {
+    fn check_usable(&self, call: Call) -> Result<(), Error> {
         if self.forked() {
-            return Err(Error::new(operation, ErrorKind::Forked));
+            return Err(Error::new(call, ErrorKind::Forked));
         }
         Ok(())
     }
 
     #[inline]
-    fn check_open(&self, operation: Operation) -> Result<(), Error> {
-        self.check_usable(operation)?;
+    fn check_open(&self, call: Call) -> Result<(), Error> {
+        self.check_usable(call)?;
         if self.phase() != Phase::Open {
-            return Err(Error::new(operation, ErrorKind::Closed));
+            return Err(Error::new(call, ErrorKind::Closed));
         }
         Ok(())
     }

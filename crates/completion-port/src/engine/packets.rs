@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::seat::Seat;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock};
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Call, Error, ErrorKind};
 use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::sync::MutexGuard;
 
@@ -46,15 +46,15 @@ impl Engine {
     /// A free cell for a posted message. The port is locked until the message is in it and
     /// [`Posting::queue`] is called, which must follow.
     pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
-        self.check_usable(Operation::Post)?;
+        self.check_usable(Call::Post)?;
         let mut state = self.lock();
         if state.stock.phase != Phase::Open {
-            return Err(Error::new(Operation::Post, ErrorKind::Closed));
+            return Err(Error::new(Call::Post, ErrorKind::Closed));
         }
         let reserve = |number| self.nodes.posts.reserve(number) && also(number);
         match state.stock.posts.take(&self.nodes, POSTED, reserve) {
             Some(cell) => Ok(Posting { engine: self, state, cell }),
-            None => Err(Error::new(Operation::Post, ErrorKind::OutOfMemory)),
+            None => Err(Error::new(Call::Post, ErrorKind::OutOfMemory)),
         }
     }
 

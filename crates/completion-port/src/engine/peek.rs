@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::harvest::Scratch;
 use super::seat::Seat;
 use super::{Engine, Phase, State, Stock};
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Call, Error, ErrorKind};
 use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
@@ -23,13 +23,13 @@ impl Engine {
         own: Option<&Seat>,
         scratch: &mut Scratch,
     ) -> Result<bool, Error> {
-        self.check_usable(Operation::Wait)?;
+        self.check_usable(Call::Wait)?;
         let mut state = self.lock();
         if state.stock.phase != Phase::Abandoned && own.is_some_and(|own| self.is_one_left(own)) {
             return Ok(true);
         }
         if state.stock.is_over() {
-            return Err(Error::new(Operation::Wait, ErrorKind::Closed));
+            return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Phase, Token, token, token_parts};
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Call, Error, ErrorKind};
 use crate::interest::Events;
 use crate::state::facts::Descriptor;
 use crate::state::queue::Node;
@@ -21,10 +21,10 @@ impl Engine {
     /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
     pub(crate) fn reserve_slot(
         &self,
-        operation: Operation,
+        call: Call,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
-        self.check_open(operation)?;
+        self.check_open(call)?;
         let reserve = |number| {
             let reserved = self.nodes.slots.reserve(number) && also(number);
             if reserved {
@@ -34,10 +34,10 @@ impl Engine {
         };
         let mut state = self.lock();
         if state.stock.phase != Phase::Open {
-            return Err(Error::new(operation, ErrorKind::Closed));
+            return Err(Error::new(call, ErrorKind::Closed));
         }
         let index = state.stock.slots.take(&self.nodes, 0, reserve);
-        index.ok_or(Error::new(operation, ErrorKind::OutOfMemory))
+        index.ok_or(Error::new(call, ErrorKind::OutOfMemory))
     }
 
     /// The generation that slots begin with: another one for each port, so that a name of one port
@@ -80,7 +80,7 @@ impl Engine {
         borrowed: bool,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<Token, Error> {
-        let failed = |kind| Error::new(Operation::Register, kind);
+        let failed = |kind| Error::new(Call::Register, kind);
         let slot = self.slot(index);
         let attaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let generation = slot.register(descriptor, mode, borrowed);
@@ -160,7 +160,7 @@ impl Engine {
     /// If it is refused, the key is the caller's again, and the registration has ended.
     pub(crate) fn put_back(
         &self,
-        operation: Operation,
+        call: Call,
         slot: &Slot,
         name: Token,
         mode: Option<Mode>,
@@ -168,7 +168,7 @@ impl Engine {
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
         if self.forked() {
-            return Err(Error::new(operation, ErrorKind::Forked));
+            return Err(Error::new(call, ErrorKind::Forked));
         }
         match self.phase() {
             Phase::Open => {}
@@ -178,7 +178,7 @@ impl Engine {
             }
             Phase::Closed if slot.word().is_removing() => {}
             Phase::Closed | Phase::Abandoned => {
-                return Err(Error::new(operation, ErrorKind::Closed));
+                return Err(Error::new(call, ErrorKind::Closed));
             }
         }
         if let Some(mode) = mode
@@ -191,7 +191,7 @@ impl Engine {
         let harvest = self.harvest_of(slot.descriptor());
         match slot.put_back(mode, drained, harvest) {
             Next::Nothing => Ok(()),
-            Next::Gone => Err(Error::new(operation, ErrorKind::NotRegistered)),
+            Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
             next => {
                 self.follow(next, token_parts(name).0, seat().as_deref());
                 Ok(())
@@ -305,8 +305,8 @@ impl Engine {
         drained: impl Fn() -> Drained,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
-        self.check_open(Operation::Rearm)?;
-        let refused = |refusal| Error::new(Operation::Rearm, kind_of(refusal));
+        self.check_open(Call::Enable)?;
+        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         if !slot.word().is_held() && !self.watch(slot, name, mode) {
             self.retire(name);
@@ -324,16 +324,16 @@ impl Engine {
 
     /// Disables a registration by its name.
     pub(crate) fn disable(&self, name: Token) -> Result<(), Error> {
-        self.check_usable(Operation::Disable)?;
-        let refused = |refusal| Error::new(Operation::Disable, kind_of(refusal));
+        self.check_usable(Call::Disable)?;
+        let refused = |refusal| Error::new(Call::Disable, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.disable(generation).map_err(refused)
     }
 
     /// Removes a registration by its name: its last packet is on the way.
     pub(crate) fn remove(&self, name: Token) -> Result<(), Error> {
-        self.check_usable(Operation::Remove)?;
-        let refused = |refusal| Error::new(Operation::Remove, kind_of(refusal));
+        self.check_usable(Call::Remove)?;
+        let refused = |refusal| Error::new(Call::Remove, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         // Read first: the slot may be given up as soon as it is marked.
         let descriptor = slot.descriptor();
@@ -352,8 +352,8 @@ impl Engine {
     /// caller's alone, who moves it out and calls [`Engine::free`]; otherwise whoever has the key or
     /// the node sees to it.
     pub(crate) fn abolish(&self, name: Token) -> Result<bool, Error> {
-        self.check_usable(Operation::Remove)?;
-        let failed = |kind| Error::new(Operation::Remove, kind);
+        self.check_usable(Call::Remove)?;
+        let failed = |kind| Error::new(Call::Remove, kind);
         let (slot, generation) = self.known(name).ok_or(failed(ErrorKind::NotRegistered))?;
         // Read first: the slot may be given up as soon as it is marked.
         let descriptor = slot.descriptor();
@@ -371,8 +371,8 @@ impl Engine {
     /// alone, at most until `timeout` is over. The caller then moves the key out and calls
     /// [`Engine::free`].
     pub(crate) fn collect(&self, name: Token, timeout: Option<Duration>) -> Result<(), Error> {
-        self.check_usable(Operation::Remove)?;
-        let failed = |kind| Error::new(Operation::Remove, kind);
+        self.check_usable(Call::Remove)?;
+        let failed = |kind| Error::new(Call::Remove, kind);
         let refused = |refusal| failed(kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         let descriptor = slot.descriptor();

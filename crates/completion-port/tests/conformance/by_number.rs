@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, ErrorKind, Events, Hints, Id, Interest, Packet, Port, Terms};
+use completion_port::raw::{AnyTrigger, Hints};
+use completion_port::{
+    Batch, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port, Trigger,
+};
 use testkit::{
     Socket, System, in_a_process_of_its_own, on_edge_triggered_systems, on_every_system,
 };
@@ -20,20 +23,25 @@ use crate::kit::descriptors::with_many_descriptors;
 use crate::kit::ledger::{Entry, Ledger};
 use crate::kit::threads::settle;
 
-const ONCE: Terms = Terms::new(Interest::IN, false, true);
+const ONCE: OneShot = OneShot::Level;
 
 /// The events of the next packet, and its key.
-fn next(port: &Port<usize>) -> Option<(Id, Events, usize)> {
+fn next(port: &Port<usize, usize>) -> Option<(Id, Events, usize)> {
     let mut batch = Batch::new();
-    let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
+    let packet = port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
     packet.map(|packet| match packet {
         Packet::Notified(notified) => (notified.id(), notified.events(), *notified.key()),
         other => panic!("{other:?}"),
     })
 }
 
-fn register(port: &Port<usize>, socket: &Socket, key: usize, terms: Terms) -> Id {
-    port.register_number(socket.as_fd().as_raw_fd(), key, terms).unwrap()
+fn register(
+    port: &Port<usize, usize>,
+    socket: &Socket,
+    key: usize,
+    trigger: impl Trigger<usize>,
+) -> Id {
+    port.raw().register_number(socket.as_fd().as_raw_fd(), key, Interest::IN, trigger).unwrap()
 }
 
 /// A key that counts its clones, as the C library's do.
@@ -103,7 +111,7 @@ fn beside_one_that_asks(
     let late = thread::scope(|scope| {
         scope.spawn(|| {
             let mut batch = Batch::new();
-            while let Ok(packets) = port.wait_cloned(&mut batch, None) {
+            while let Ok(packets) = port.raw().wait_cloned(&mut batch, None) {
                 for packet in packets {
                     taken.fetch_add(take(packet), SeqCst);
                 }
@@ -112,7 +120,7 @@ fn beside_one_that_asks(
         scope.spawn(|| {
             let mut batch = Batch::new();
             while !is_over.load(SeqCst) {
-                let _ = port.has_packets(&mut batch);
+                let _ = port.raw().has_packets(&mut batch);
                 thread::yield_now();
             }
         });
@@ -128,7 +136,7 @@ fn beside_one_that_asks(
             !is_answered()
         });
         is_over.store(true, SeqCst);
-        port.abandon();
+        port.raw().abandon();
         late
     });
     assert_eq!(late, None, "the round that was not answered");
@@ -140,7 +148,7 @@ on_every_system! {
         let port = system.port::<usize, usize>(1);
         let before = peak_memory();
         for number in [i32::MAX, i32::MAX - 16, 1 << 30, 1 << 28, -1, i32::MIN] {
-            let refused = port.register_number(number, 7, ONCE).unwrap_err();
+            let refused = port.raw().register_number(number, 7, Interest::IN, ONCE).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::BadDescriptor, "{number}");
             assert_eq!(*refused.value(), 7);
         }
@@ -159,12 +167,12 @@ on_every_system! {
             assert_eq!(next(&port), Some((id, Events::IN, 7)));
             assert_eq!(next(&port), None, "it is spent, and there is no token");
             far.drain();
-            port.enable_again(id, ONCE, Hints::default).unwrap();
+            port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
             assert_eq!(next(&port), None);
         }
         port.remove(id).unwrap();
         let mut batch = Batch::new();
-        let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
+        let packet = port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
         assert!(matches!(packet, Some(Packet::Removed(removed, 7)) if removed == id), "{packet:?}");
     }
 
@@ -182,27 +190,27 @@ on_every_system! {
         // The edge is found while another packet is waited for.
         one.write(b"x").unwrap();
         assert_eq!(next(&port), Some((second, Events::IN, 8)));
-        port.enable_again(id, ONCE, || Hints::new(true, true)).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, || Hints::new(true, true)).unwrap();
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
     /// Rule 20.
     fn a_hint_hides_nothing_that_was_found_after_it(system: &System) {
-        for terms in [ONCE, Terms::new(Interest::IN, false, false)] {
+        for trigger in [AnyTrigger::from(ONCE), Persistent::Level.into()] {
             let port = system.port::<usize, usize>(1);
             let (near, far) = system.unix_pair();
-            let id = register(&port, &far, 7, terms);
+            let id = register(&port, &far, 7, trigger);
             port.disable(id).unwrap();
             // Nothing is left to read here, which is what the hint says.
             assert!(far.read(&mut [0]).is_err());
             near.write(b"x").unwrap();
             assert_eq!(next(&port), None, "it is disabled");
-            port.enable_again(id, terms, Hints::default).unwrap();
+            port.raw().enable(id, Interest::IN, trigger, Hints::default).unwrap();
             // The kernel is asked, and nobody takes the packet.
             let mut batch = Batch::new();
-            drop(port.wait_cloned(&mut batch, Duration::ZERO).unwrap());
+            drop(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap());
             assert_eq!(port.stats().queued, 1);
-            port.enable_again(id, terms, || Hints::new(true, false)).unwrap();
+            port.raw().enable(id, Interest::IN, trigger, || Hints::new(true, false)).unwrap();
             assert_eq!(next(&port), Some((id, Events::IN, 7)));
         }
     }
@@ -211,15 +219,14 @@ on_every_system! {
     fn a_persistent_registration_may_become_one_shot_and_back(system: &System) {
         let port = system.port::<usize, usize>(1);
         let (near, far) = system.tcp_pair();
-        let always = Terms::new(Interest::IN, false, false);
-        let id = register(&port, &far, 7, always);
+        let id = register(&port, &far, 7, Persistent::Level);
         near.write(b"x").unwrap();
         assert!(next(&port).is_some());
         assert!(next(&port).is_some());
-        port.enable_again(id, ONCE, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         assert!(next(&port).is_some());
         assert!(next(&port).is_none());
-        port.enable_again(id, always, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, Persistent::Level, Hints::default).unwrap();
         assert!(next(&port).is_some());
         assert!(next(&port).is_some());
     }
@@ -229,15 +236,15 @@ on_every_system! {
         let (port, other) = (system.port::<usize, usize>(1), system.port::<usize, usize>(1));
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, ONCE);
-        assert!(port.is_current(id));
-        port.forget(id).unwrap();
-        assert!(!port.is_current(id));
+        assert!(port.raw().is_current(id));
+        port.raw().forget(id).unwrap();
+        assert!(!port.raw().is_current(id));
         near.write(b"x").unwrap();
         assert_eq!(next(&port), None);
         assert_eq!(port.stats().registered, 0);
         let error = |outcome: completion_port::Result<()>| outcome.unwrap_err().kind();
-        assert_eq!(error(port.forget(id)), ErrorKind::NotRegistered);
-        assert_eq!(error(port.enable_again(id, ONCE, Hints::default)), ErrorKind::NotRegistered);
+        assert_eq!(error(port.raw().forget(id)), ErrorKind::NotRegistered);
+        assert_eq!(error(port.raw().enable(id, Interest::IN, ONCE, Hints::default)), ErrorKind::NotRegistered);
         let id = register(&other, &far, 8, ONCE);
         assert_eq!(next(&other), Some((id, Events::IN, 8)));
     }
@@ -253,7 +260,7 @@ on_every_system! {
         first.write(b"x").unwrap();
         let mut batch = Batch::with_capacity(1);
         let mut one = || {
-            let packet = port.wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
+            let packet = port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
             packet.map(|packet| match packet {
                 Packet::Notified(notified) => *notified.key(),
                 other => panic!("{other:?}"),
@@ -261,16 +268,16 @@ on_every_system! {
         };
         let taken = one().unwrap();
         if taken == 8 {
-            port.forget(id).unwrap();
+            port.raw().forget(id).unwrap();
             assert_eq!(one(), None);
         } else {
             // It was the first one: nothing of it is queued, and the other one is reported.
-            port.forget(id).unwrap();
+            port.raw().forget(id).unwrap();
             assert_eq!(one(), Some(8));
         }
         let removed = register(&port, &far, 9, ONCE);
         port.remove(removed).unwrap();
-        assert_eq!(port.forget(removed).unwrap_err().kind(), ErrorKind::NotRegistered);
+        assert_eq!(port.raw().forget(removed).unwrap_err().kind(), ErrorKind::NotRegistered);
     }
 
     /// Rule 31.
@@ -281,25 +288,25 @@ on_every_system! {
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, ONCE);
         thread::scope(|scope| {
-            let wait = || port.wait_cloned(&mut Batch::new(), None).map(drop).unwrap_err().kind();
+            let wait = || port.raw().wait_cloned(&mut Batch::new(), None).map(drop).unwrap_err().kind();
             let waiting: Vec<_> = (0..3).map(|_| scope.spawn(wait)).collect();
             while port.stats().parked < 3 {
                 thread::yield_now();
             }
-            port.abandon();
+            port.raw().abandon();
             for thread in waiting {
                 assert_eq!(thread.join().unwrap(), ErrorKind::Closed);
             }
         });
         near.write(b"x").unwrap();
         assert_eq!(port.post(1).unwrap_err().kind(), ErrorKind::Closed);
-        let error = port.enable_again(id, ONCE, Hints::default).unwrap_err();
+        let error = port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed);
         // Its descriptors may be registered elsewhere at once, though the port is there still.
         let id = register(&other, &far, 8, ONCE);
         assert_eq!(next(&other), Some((id, Events::IN, 8)));
         drop(port);
-        assert!(other.is_current(id));
+        assert!(other.raw().is_current(id));
     }
 
     /// Rule 31.
@@ -308,7 +315,7 @@ on_every_system! {
         for message in 0..3 {
             port.post(message).unwrap();
         }
-        port.abandon();
+        port.raw().abandon();
         let mut batch = Batch::new();
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap_err().kind(), ErrorKind::Closed);
         port.close();
@@ -321,10 +328,10 @@ on_every_system! {
         let (near, far) = system.tcp_pair();
         let clones = Arc::new(AtomicUsize::new(0));
         let key = Counted(Arc::clone(&clones));
-        let id = port.register_number(far.as_fd().as_raw_fd(), key, ONCE).ok().unwrap();
+        let id = port.raw().register_number(far.as_fd().as_raw_fd(), key, Interest::IN, ONCE).ok().unwrap();
         near.write(b"x").unwrap();
         let mut batch = Batch::new();
-        assert_eq!(port.wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
         assert_eq!(clones.load(SeqCst), 1);
         // Asked when the state is known, and believed only for that state.
         let asked = Cell::new(0);
@@ -333,37 +340,37 @@ on_every_system! {
             asked.set(asked.get() + 1);
             Hints::new(clones.load(SeqCst) == 1, false)
         };
-        port.enable_again(id, ONCE, hints).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, hints).unwrap();
         assert!(asked.get() >= 1);
         near.write(b"y").unwrap();
-        assert_eq!(port.wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
     }
 
     /// Rule 29.
     fn a_panic_while_a_one_shot_key_is_cloned_loses_no_packet(system: &System) {
         let port = system.port::<Fragile, usize>(1);
         let (near, far) = system.tcp_pair();
-        port.register_number(far.as_fd().as_raw_fd(), Fragile, ONCE).ok().unwrap();
+        port.raw().register_number(far.as_fd().as_raw_fd(), Fragile, Interest::IN, ONCE).ok().unwrap();
         near.write(b"x").unwrap();
         let mut batch = Batch::new();
         REFUSES.set(true);
         let attempt = catch_unwind(AssertUnwindSafe(|| {
-            port.wait_cloned(&mut batch, Duration::ZERO).map(Iterator::count)
+            port.raw().wait_cloned(&mut batch, Duration::ZERO).map(Iterator::count)
         }));
         REFUSES.set(false);
         assert!(attempt.is_err());
-        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(port.raw().wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
     }
 
     /// Rule 40.
     fn whether_a_packet_is_queued_can_be_asked_without_taking_it(system: &System) {
         let port = system.port::<usize, usize>(1);
-        let has = || port.has_packets(&mut Batch::new()).unwrap();
+        let has = || port.raw().has_packets(&mut Batch::new()).unwrap();
         assert!(!has());
         port.post(1).unwrap();
         assert!(has());
         assert!(has());
-        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(port.raw().wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
         assert!(!has());
 
         // Whether a thread waits or not.
@@ -375,26 +382,25 @@ on_every_system! {
         assert!(has());
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
         assert!(!has(), "it is spent");
-        port.enable_again(id, ONCE, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         assert!(has());
 
         // What is queued and comes to nothing is no packet.
         port.disable(id).unwrap();
         assert!(!has());
-        port.enable_again(id, ONCE, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         assert!(has());
-        let nothing = Terms::new(Interest::NONE, false, true);
-        port.enable_again(id, nothing, Hints::default).unwrap();
+        port.raw().enable(id, Interest::NONE, ONCE, Hints::default).unwrap();
         assert!(!has());
-        port.enable_again(id, ONCE, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         assert!(has());
-        port.enable_again(id, ONCE, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         far.drain();
         assert!(!has());
         assert_eq!(next(&port), None);
 
         // What is only remembered is checked.
-        port.enable_again(id, Terms::new(Interest::IN, false, false), Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, Persistent::Level, Hints::default).unwrap();
         near.write(b"y").unwrap();
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
         assert!(has());
@@ -404,13 +410,13 @@ on_every_system! {
 
         port.remove(id).unwrap();
         assert!(has());
-        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        assert_eq!(port.raw().wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
         assert!(!has());
         port.post(2).unwrap();
         port.close();
         assert!(has());
-        assert_eq!(port.wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
-        let error = port.has_packets(&mut Batch::new()).unwrap_err();
+        assert_eq!(port.raw().wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
+        let error = port.raw().has_packets(&mut Batch::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed);
     }
 
@@ -422,10 +428,10 @@ on_every_system! {
         let id = register(&port, &far, 7, ONCE);
         port.post(1).unwrap();
         let mut batch = Batch::new();
-        let mut packets = port.wait_cloned(&mut batch, Duration::ZERO).unwrap();
+        let mut packets = port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap();
         assert!(packets.next().is_some());
         thread::scope(|scope| {
-            let has = || scope.spawn(|| port.has_packets(&mut Batch::new()).unwrap()).join().unwrap();
+            let has = || scope.spawn(|| port.raw().has_packets(&mut Batch::new()).unwrap()).join().unwrap();
             assert!(!has());
             near.write(b"x").unwrap();
             assert!(has());
@@ -445,7 +451,7 @@ on_every_system! {
             register(&port, ours, key, ONCE);
         }
         pairs[299].1.write(b"x").unwrap();
-        assert!(port.has_packets(&mut Batch::new()).unwrap());
+        assert!(port.raw().has_packets(&mut Batch::new()).unwrap());
         assert_eq!(next(&port).map(|(_, _, key)| key), Some(299));
     }
 
@@ -460,15 +466,15 @@ on_every_system! {
         };
         let ids: Vec<_> = pairs.iter().enumerate().map(new).collect();
         // All of them are queued.
-        drop(port.wait_cloned(&mut Batch::with_capacity(1000), Duration::ZERO).unwrap());
+        drop(port.raw().wait_cloned(&mut Batch::with_capacity(1000), Duration::ZERO).unwrap());
         assert_eq!(port.stats().queued, 300);
         ids.iter().for_each(|id| port.disable(*id).unwrap());
         port.post(1).unwrap();
         let mut batch = Batch::new();
-        let mut has = || port.has_packets(&mut batch).unwrap();
+        let mut has = || port.raw().has_packets(&mut batch).unwrap();
         assert!(has() || has());
         assert!(has());
-        let packet = port.wait_cloned(&mut Batch::with_capacity(1000), Duration::ZERO).unwrap().next();
+        let packet = port.raw().wait_cloned(&mut Batch::with_capacity(1000), Duration::ZERO).unwrap().next();
         assert!(matches!(packet, Some(Packet::Posted(1))), "{packet:?}");
         assert!(!has());
     }
@@ -477,7 +483,7 @@ on_every_system! {
     fn who_asks_sees_what_is_left_in_its_own_iterator(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, usize>(1);
-        let has = || port.has_packets(&mut Batch::new());
+        let has = || port.raw().has_packets(&mut Batch::new());
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, ONCE);
         near.write(b"x").unwrap();
@@ -485,7 +491,7 @@ on_every_system! {
         port.post(1).unwrap();
         port.post(2).unwrap();
         let mut batch = Batch::new();
-        let mut packets = port.wait_cloned(&mut batch, None).unwrap();
+        let mut packets = port.raw().wait_cloned(&mut batch, None).unwrap();
         assert!(packets.next().is_some());
         assert!(has().unwrap());
         let of_another = || thread::scope(|scope| scope.spawn(has).join().unwrap());
@@ -500,7 +506,7 @@ on_every_system! {
         assert!(packets.next().is_some());
         assert_eq!(has().unwrap_err().kind(), ErrorKind::Closed);
         drop(packets);
-        port.abandon();
+        port.raw().abandon();
         assert_eq!(has().unwrap_err().kind(), ErrorKind::Closed);
     }
 
@@ -517,13 +523,13 @@ on_every_system! {
             let mut batch = Batch::new();
             let mut packets = is_watched.then(|| {
                 (0..8).for_each(|message| port.post(message).unwrap());
-                port.wait_cloned(&mut batch, None).unwrap()
+                port.raw().wait_cloned(&mut batch, None).unwrap()
             });
             assert!(packets.as_mut().is_none_or(|packets| packets.next().is_some()));
             let take = |packet: Packet<'_, usize, usize>| {
                 let Packet::Notified(_) = packet else { return 0 };
                 let read = far.drain();
-                let _ = port.enable_again(id, ONCE, || Hints::new(true, false));
+                let _ = port.raw().enable(id, Interest::IN, ONCE, || Hints::new(true, false));
                 read
             };
             beside_one_that_asks(system, &port, 300, take, |_| near.write(b"x").map(drop).unwrap());
@@ -546,25 +552,25 @@ on_every_system! {
         let port = system.port::<Watched, usize>(1);
         let (near, far) = system.tcp_pair();
         let number = far.as_fd().as_raw_fd();
-        let new = || port.register_number(number, Watched::new(&ledger), ONCE).ok().unwrap();
+        let new = || port.raw().register_number(number, Watched::new(&ledger), Interest::IN, ONCE).ok().unwrap();
         let mut batch = Batch::new();
         near.write(b"x").unwrap();
         let queued = || {
             let id = new();
-            drop(port.wait_cloned(&mut Batch::new(), system.soon()).unwrap());
+            drop(port.raw().wait_cloned(&mut Batch::new(), system.soon()).unwrap());
             assert_eq!(port.stats().queued, 1);
             id
         };
         let mut panics = || {
             ledger.panic_at_next_drop();
             let attempt = catch_unwind(AssertUnwindSafe(|| {
-                port.wait_cloned(&mut batch, Duration::ZERO).map(Iterator::count)
+                port.raw().wait_cloned(&mut batch, Duration::ZERO).map(Iterator::count)
             }));
             assert!(attempt.is_err());
         };
         let next = || {
             let mut more = Batch::new();
-            port.wait_cloned(&mut more, Duration::ZERO).unwrap().next()
+            port.raw().wait_cloned(&mut more, Duration::ZERO).unwrap().next()
         };
 
         // The packet of a removal.
@@ -582,12 +588,12 @@ on_every_system! {
         panics();
         assert_eq!(ledger.alive(), 1);
         assert!(matches!(next(), Some(Packet::Posted(5))));
-        port.forget(id).unwrap();
+        port.raw().forget(id).unwrap();
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
 
         // A key that is to be dropped, since its descriptor was closed.
         let id = queued();
-        port.forget(id).unwrap();
+        port.raw().forget(id).unwrap();
         panics();
         assert!(next().is_none());
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
@@ -602,7 +608,7 @@ on_every_system! {
         near.write(b"x").unwrap();
         let key = Watched::new(&ledger);
         let at_clone = Arc::clone(&key.at_clone);
-        let id = port.register_number(far.as_fd().as_raw_fd(), key, ONCE).ok().unwrap();
+        let id = port.raw().register_number(far.as_fd().as_raw_fd(), key, Interest::IN, ONCE).ok().unwrap();
         thread::scope(|scope| {
             let (begin, begun) = mpsc::channel();
             let remover = scope.spawn({
@@ -616,14 +622,14 @@ on_every_system! {
                 let (port, ledger) = (Arc::clone(&port), ledger.clone());
                 move || {
                     begin.send(()).unwrap();
-                    while port.is_current(id) {
+                    while port.raw().is_current(id) {
                         thread::yield_now();
                     }
                     ledger.panic_at_next_drop();
                 }
             }));
             let attempt = catch_unwind(AssertUnwindSafe(|| {
-                port.wait_cloned(&mut Batch::new(), system.soon()).map(Iterator::count)
+                port.raw().wait_cloned(&mut Batch::new(), system.soon()).map(Iterator::count)
             }));
             assert!(attempt.is_err());
             assert!(remover.join().unwrap().is_ok());
@@ -645,7 +651,7 @@ on_every_system! {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut batch = Batch::new();
-                    while let Ok(packets) = port.wait_cloned(&mut batch, None) {
+                    while let Ok(packets) = port.raw().wait_cloned(&mut batch, None) {
                         for packet in packets {
                             let Packet::Notified(notified) = packet else { continue };
                             let key = *notified.key();
@@ -663,7 +669,7 @@ on_every_system! {
                                 }
                             });
                             let hints = || Hints::new(is_dry, false);
-                            if let Err(error) = port.enable_again(ids[key], ONCE, hints) {
+                            if let Err(error) = port.raw().enable(ids[key], Interest::IN, ONCE, hints) {
                                 // The last byte was read, and the test is over.
                                 assert_eq!(error.kind(), ErrorKind::Closed);
                             }
@@ -681,7 +687,7 @@ on_every_system! {
             while read.load(SeqCst) < all && begun.elapsed() < system.soon() {
                 thread::yield_now();
             }
-            port.abandon();
+            port.raw().abandon();
             assert_eq!(read.load(SeqCst), all);
         });
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), SOCKETS);
@@ -702,16 +708,16 @@ fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
     let sent = unsafe { libc::send(near.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
     assert_eq!(sent, 1);
     (&near).write_all(b"cd").unwrap();
-    let id = port.register_number(far.as_raw_fd(), 7, ONCE).unwrap();
+    let id = port.raw().register_number(far.as_raw_fd(), 7, Interest::IN, ONCE).unwrap();
     let mut seen = Vec::new();
     while seen != b"abcd" {
         let mut batch = Batch::new();
-        let packets = port.wait_cloned(&mut batch, on.soon()).unwrap().count();
+        let packets = port.raw().wait_cloned(&mut batch, on.soon()).unwrap().count();
         assert_eq!(packets, 1, "only {seen:?} was reported");
         let mut buffer = [0; 16];
         let read = far.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..read]);
-        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, || Hints::new(true, false)).unwrap();
     }
 }
 
@@ -730,7 +736,8 @@ fn the_ports_own_descriptors_are_refused_epoll() {
             own.retain(|number, _| !before.contains_key(number));
             assert!(own.len() >= 2, "{own:?}");
             for (number, name) in &own {
-                let refused = port.register_number(*number, 7, ONCE).unwrap_err();
+                let refused =
+                    port.raw().register_number(*number, 7, Interest::IN, ONCE).unwrap_err();
                 assert_eq!(refused.kind(), ErrorKind::NotPollable, "{name}");
             }
             // It hears of posts while it is in the kernel's wait, and of sockets.
@@ -739,7 +746,7 @@ fn the_ports_own_descriptors_are_refused_epoll() {
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     let mut batch = Batch::new();
-                    port.wait_cloned(&mut batch, system.soon()).unwrap().count()
+                    port.raw().wait_cloned(&mut batch, system.soon()).unwrap().count()
                 });
                 settle(system, &port, 1);
                 port.post(1).unwrap();
@@ -747,7 +754,7 @@ fn the_ports_own_descriptors_are_refused_epoll() {
             });
             far.write(b"x").unwrap();
             let mut batch = Batch::new();
-            assert_eq!(port.wait_cloned(&mut batch, system.soon()).unwrap().count(), 1);
+            assert_eq!(port.raw().wait_cloned(&mut batch, system.soon()).unwrap().count(), 1);
         });
     }
 }
@@ -761,11 +768,11 @@ on_edge_triggered_systems! {
         near.write(b"xy").unwrap();
         assert!(next(&port).is_some());
         far.read(&mut [0]).unwrap();
-        port.enable_again(id, ONCE, Hints::default).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
 
         // A hint that is wrong delays what is left until more arrives.
-        port.enable_again(id, ONCE, || Hints::new(true, false)).unwrap();
+        port.raw().enable(id, Interest::IN, ONCE, || Hints::new(true, false)).unwrap();
         assert_eq!(next(&port), None);
         near.write(b"z").unwrap();
         assert_eq!(next(&port), Some((id, Events::IN, 7)));

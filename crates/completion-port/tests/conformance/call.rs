@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Changes, ErrorKind, Events, Interest, OneShot, Operation, Packet, Persistent, Port,
+    Batch, Call, Changes, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port,
     Registration,
 };
 use testkit::on_every_system;
@@ -32,18 +32,18 @@ on_every_system! {
         let (again, _again_peer) = system.tcp_pair();
         let new = Registration::new(&again, key.clone(), Interest::IN, OneShot::Level);
         let (error, back) = port.register(new).unwrap_err().into_parts();
-        assert_eq!((error.kind(), error.operation()), (ErrorKind::Closed, Operation::Register));
+        assert_eq!((error.kind(), error.call()), (ErrorKind::Closed, Call::Register));
         assert_eq!(Arc::strong_count(&back), 4);
         drop(back);
         let (error, back) = held.rearm().unwrap_err().into_parts();
-        assert_eq!((error.kind(), error.operation()), (ErrorKind::Closed, Operation::Rearm));
+        assert_eq!((error.kind(), error.call()), (ErrorKind::Closed, Call::Rearm));
         assert_eq!(&*back, "key");
-        let error = port.rearm(parked, Interest::IN, OneShot::Level).unwrap_err();
+        let error = port.enable(parked, Interest::IN, OneShot::Level).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed);
         assert_eq!(port.post(7).unwrap_err().into_parts().1, 7);
         let mut batch = Batch::new();
         let error = port.wait(&mut batch, None).unwrap_err();
-        assert_eq!((error.kind(), error.operation()), (ErrorKind::Closed, Operation::Wait));
+        assert_eq!((error.kind(), error.call()), (ErrorKind::Closed, Call::Wait));
         drop(port);
         drop(back);
         assert_eq!(Arc::strong_count(&key), 1, "no key was lost");
@@ -125,7 +125,7 @@ on_every_system! {
             ids.push(register(&port, ours, name, Interest::NONE, ONE_SHOT_LEVEL));
         }
         for id in &ids[..2] {
-            port.rearm(*id, Interest::OUT, OneShot::Level).unwrap();
+            port.enable(*id, Interest::OUT, OneShot::Level).unwrap();
         }
         let mut batch = Batch::new();
         let mut held = Vec::new();
@@ -140,7 +140,7 @@ on_every_system! {
         changes.rearm_as(held.pop().unwrap(), Interest::NONE, OneShot::Edge);
         changes.rearm(held.pop().unwrap());
         changes.enable(ids[2], Interest::OUT, OneShot::Level);
-        changes.enable_persistent(ids[3], Interest::IN, Persistent::Edge);
+        changes.enable(ids[3], Interest::IN, Persistent::Edge);
         changes.disable(ids[4]);
         changes.remove(ids[5]);
         let fresh = Registration::new(&pairs[6].0, "6", Interest::OUT, OneShot::Level);
@@ -260,7 +260,7 @@ on_every_system! {
         changes.register(Registration::new(&ours, "twice", Interest::IN, OneShot::Level));
         for (changes, count) in [(&mut changes, 2), (&mut removal, 1)] {
             let error = closed.process(changes, &mut batch, Duration::ZERO).unwrap_err();
-            assert_eq!((error.kind(), error.operation()), (ErrorKind::Closed, Operation::Wait));
+            assert_eq!((error.kind(), error.call()), (ErrorKind::Closed, Call::Wait));
             assert_eq!(changes.len(), count);
             assert!(changes.results().is_empty());
             assert_eq!(changes.refused().count(), 0);
@@ -344,7 +344,7 @@ on_every_system! {
         assert_eq!(other.process(&mut changes, &mut batch, Duration::ZERO).unwrap().count(), 0);
         assert_eq!(changes.results()[0].unwrap_err().kind(), ErrorKind::Closed);
         let (error, key) = changes.refused().next().unwrap().into_parts();
-        assert_eq!((error.operation(), key), (Operation::Rearm, Some("ours")));
+        assert_eq!((error.call(), key), (Call::Rearm, Some("ours")));
         // Its registration has ended: the descriptor is free.
         register(&other, &ours, "again", Interest::IN, ONE_SHOT_LEVEL);
         assert_eq!(report(&other, system), Events::IN);
@@ -575,7 +575,7 @@ on_every_system! {
                 (first, matches!(last, Some(Packet::Removed(it, "ours")) if it == id))
             });
             settle(system, &port, 1);
-            port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            port.enable(id, Interest::IN, OneShot::Level).unwrap();
             let parked = || port.stats().packets.ready == 1 && port.stats().parked == 1;
             let end = Instant::now() + system.soon();
             while !parked() {

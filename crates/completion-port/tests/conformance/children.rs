@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 use std::thread;
 
 use completion_port::{
-    Batch, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Operation, Packet, Port,
-    Ready, Refused, Registration,
+    Batch, Call, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Packet, Port, Ready,
+    Refused, Registration,
 };
 use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, in_forked_child};
 
@@ -125,7 +125,7 @@ fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
 /// Every call says so, and nothing acts on the parent's kernel objects. Returns 0, or the number of
 /// the step that failed.
 fn in_the_child(
-    port: &Port<Socket>,
+    port: &Port<Socket, usize>,
     token: Ready<'_, Socket>,
     id: Id,
     more: Socket,
@@ -153,7 +153,7 @@ fn in_the_child(
         armed.is_err_and(|(error, socket)| {
             error.kind() == ErrorKind::Forked && socket.write(b"y").is_ok() && peers[1].drain() == 1
         }),
-        is_forked(port.rearm(id, Interest::IN, OneShot::Level)),
+        is_forked(port.enable(id, Interest::IN, OneShot::Level)),
         is_forked(port.disable(id)),
         is_forked(port.remove(id)),
         is_forked(port.remove_and_wait(id, None)),
@@ -211,7 +211,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
             let refused = port.register(new).unwrap_err().into_parts();
             checks.check((refused.0.kind(), refused.1) == (forked, "fresh"));
             let kind = |done: completion_port::Result<()>| done.err().map(|error| error.kind());
-            checks.check(kind(port.rearm(id, Interest::IN, OneShot::Level)) == Some(forked));
+            checks.check(kind(port.enable(id, Interest::IN, OneShot::Level)) == Some(forked));
             checks.check(kind(port.disable(id)) == Some(forked));
             checks.check(kind(port.remove(id)) == Some(forked));
             checks.check(kind(port.remove_and_wait(id, None).map(drop)) == Some(forked));
@@ -315,9 +315,9 @@ fn a_port_that_finds_no_descriptor_left_is_refused_on_epoll() {
         // - valid for reads: `none` is a local.
         let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
         checks.check(set == 0);
-        let error = Port::<u32, u32>::new().unwrap_err();
+        let error = Port::<u32>::new().unwrap_err();
         checks.check(error.kind() == ErrorKind::DescriptorLimit);
-        checks.check(error.operation() == Operation::Create);
+        checks.check(error.call() == Call::Create);
         checks.check(error.os_code() == Some(libc::EMFILE));
         checks.1
     });

@@ -59,7 +59,7 @@ on_every_system! {
                 Packet::Ready(token) => {
                     token.park().unwrap();
                     drop(ours);
-                    port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+                    port.enable(id, Interest::IN, OneShot::Level).unwrap();
                 }
                 Packet::Notified(_) => drop(ours),
                 other => panic!("{}", kind(&other)),
@@ -81,7 +81,7 @@ on_every_system! {
             new.signal(1).unwrap();
             assert_quiet(&port, system);
             // Nor if the old one is enabled again.
-            port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+            port.enable(id, Interest::IN, OneShot::Level).unwrap();
             assert_quiet(&port, system);
             // The old key comes back, and the new counter is not touched by that.
             if !system.is_one_shot() {
@@ -103,7 +103,7 @@ on_every_system! {
             let old = system.event();
             let id = port.register(one_shot(&old, ledger.entry())).unwrap();
             let new = reopen(system, old)?;
-            let asked = port.rearm(id, Interest::OUT, OneShot::Level);
+            let asked = port.enable(id, Interest::OUT, OneShot::Level);
             if !system.is_one_shot() {
                 assert_eq!(refused(asked), ErrorKind::NotRegistered);
             }
@@ -203,7 +203,7 @@ on_every_system! {
                 token.rearm().unwrap();
                 assert_quiet(&port, system);
                 assert_eq!(refused(port.remove(id)), ErrorKind::NotRegistered);
-                let armed = port.rearm(id, Interest::IN, OneShot::Level);
+                let armed = port.enable(id, Interest::IN, OneShot::Level);
                 assert_eq!(refused(armed), ErrorKind::NotRegistered);
                 if let Some(token) = held {
                     assert_eq!(token.key().1, "old");
@@ -302,7 +302,7 @@ on_every_system! {
 /// What fork does to the kernel's entry of a closed descriptor, done by a duplicate here.
 /// Registers a counter, takes its packet, closes it and drops the token, too late for the kernel;
 /// what is returned keeps the counter alive.
-fn leave_stale_entry<K: Default>(port: &Port<K>, on: &System) -> Socket {
+fn leave_stale_entry<K: Default>(port: &Port<K, usize>, on: &System) -> Socket {
     let closed = on.event();
     let lives_on = closed.dup().unwrap();
     lives_on.signal(1).unwrap();
@@ -374,7 +374,7 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
                 };
                 keeps_it.signal(1).unwrap();
                 let live = was != "removed";
-                assert_eq!(port.is_current(current), live);
+                assert_eq!(port.raw().is_current(current), live);
                 assert_eq!(port.stats().registered, usize::from(live));
             }
         });
@@ -396,7 +396,7 @@ on_edge_triggered_systems! {
                     port.register(Registration::new(&ours, key, Interest::IN, trigger))
                 }
                 Trigger::Always(trigger) => {
-                    port.register(Registration::persistent(&ours, key, Interest::IN, trigger))
+                    port.register(Registration::new(&ours, key, Interest::IN, trigger))
                 }
             }
             .unwrap();
@@ -432,7 +432,7 @@ on_edge_triggered_systems! {
                 theirs.write(b"x").unwrap();
                 assert_quiet(&port, system);
                 assert_eq!(port.stats().registered, 1);
-                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+                port.enable(id, Interest::IN, OneShot::Level).unwrap();
             }
             assert_quiet(&port, system);
             assert_eq!(port.stats().registered, 0, "{trigger:?}");
@@ -617,7 +617,7 @@ on_edge_triggered_systems! {
         // Everything else is as it was.
         write(0);
         assert_eq!(the_token(&port, system).id(), armed);
-        port.rearm(parked, Interest::IN, OneShot::Level).unwrap();
+        port.enable(parked, Interest::IN, OneShot::Level).unwrap();
         assert_eq!(the_token(&port, system).id(), parked);
         write(2);
         match the_one(&port, system) {
@@ -626,7 +626,7 @@ on_edge_triggered_systems! {
         }
         port.remove(persistent).unwrap();
         assert_eq!(the_removed(&port, system), (persistent, key[2]));
-        port.rearm(disabled, Interest::IN, OneShot::Level).unwrap();
+        port.enable(disabled, Interest::IN, OneShot::Level).unwrap();
         assert_eq!(the_token(&port, system).id(), disabled);
         write(4);
         assert_eq!(the_token(&port, system).id(), edge);

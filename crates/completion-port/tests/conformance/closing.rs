@@ -51,7 +51,7 @@ on_every_system! {
         let (why, key) = given_back(port.register(one_shot(&third, ledger.entry())));
         assert_eq!(why, ErrorKind::Closed);
         drop(key);
-        assert_eq!(refused(port.rearm(other, Interest::IN, OneShot::Level)), ErrorKind::Closed);
+        assert_eq!(refused(port.enable(other, Interest::IN, OneShot::Level)), ErrorKind::Closed);
         let (why, key) = given_back(token.rearm());
         assert_eq!((why, ledger.alive()), (ErrorKind::Closed, 2));
         drop(key);

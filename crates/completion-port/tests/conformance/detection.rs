@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, BlockDetection, ErrorKind, Interest, OneShot, Operation, Packet, Port, Registration,
-    Stats, sim,
+    Batch, BlockDetection, Call, ErrorKind, Interest, OneShot, Packet, Port, Registration, Stats,
+    sim,
 };
 use testkit::scheduler::{self, ThreadNumber};
 use testkit::{Obstacle, System, in_a_process_of_its_own, in_forked_child_with_clock, sandbox};
@@ -504,7 +504,7 @@ fn switches_are_refused(on: &System, code: Option<i32>) {
     on.several_threads_wait();
     let refused = on.port_that::<(), ()>(1, BlockDetection::Switches).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
-    assert_eq!(refused.operation(), Operation::Create);
+    assert_eq!(refused.call(), Call::Create);
     if code.is_some() {
         assert_eq!(refused.os_code(), code);
     }

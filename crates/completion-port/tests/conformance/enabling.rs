@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::Shutdown;
 
 use completion_port::{
-    ErrorKind, Events, Interest, OneShot, Operation, Packet, Persistent, Port, Registration,
+    Call, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration,
 };
 use testkit::on_every_system;
 
@@ -95,7 +95,7 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         assert_eq!(ready(&port, system).park().unwrap(), id);
         assert_quiet(&port, system);
-        port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+        port.enable(id, Interest::IN, OneShot::Level).unwrap();
         let held = ready(&port, system);
         assert_eq!((held.id(), *held.key(), held.events()), (id, "ours", Events::IN));
     }
@@ -107,9 +107,9 @@ on_every_system! {
         let id = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
         theirs.write(b"x").unwrap();
         let held = ready(&port, system);
-        let error = port.rearm(id, Interest::OUT, OneShot::Level).unwrap_err();
-        assert_eq!((error.kind(), error.operation()), (ErrorKind::KeyHeld, Operation::Rearm));
-        let error = port.rearm_persistent(id, Interest::OUT, Persistent::Level).unwrap_err();
+        let error = port.enable(id, Interest::OUT, OneShot::Level).unwrap_err();
+        assert_eq!((error.kind(), error.call()), (ErrorKind::KeyHeld, Call::Enable));
+        let error = port.enable(id, Interest::OUT, Persistent::Level).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::KeyHeld);
         assert_quiet(&port, system);
         held.rearm().unwrap();
@@ -127,14 +127,14 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         // The very same value goes in and out, with whatever the handler has done to it.
         for next in 2..=4 {
-            port.rearm(id, Interest::IN | Interest::OUT, OneShot::Level).unwrap();
+            port.enable(id, Interest::IN | Interest::OUT, OneShot::Level).unwrap();
             let mut held = ready(&port, system);
             assert_eq!(held.id(), id);
             held.key_mut().push(next);
             held.rearm_as(Interest::NONE, OneShot::Edge).unwrap();
             assert_quiet(&port, system);
         }
-        port.rearm_persistent(id, Interest::OUT, Persistent::Level).unwrap();
+        port.enable(id, Interest::OUT, Persistent::Level).unwrap();
         assert_eq!(*notified(&port, system).key(), [1, 2, 3, 4]);
         port.remove(id).unwrap();
         assert_eq!(removed(&port, system), (id, vec![1, 2, 3, 4]));
@@ -327,16 +327,16 @@ on_every_system! {
             .last()
             .unwrap();
         for id in [former, strange] {
-            for (error, operation) in [
-                (port.remove(id), Operation::Remove),
-                (port.disable(id), Operation::Disable),
-                (port.rearm(id, Interest::IN, OneShot::Level), Operation::Rearm),
-                (port.rearm_persistent(id, Interest::IN, Persistent::Edge), Operation::Rearm),
-                (port.remove_and_wait(id, None).map(drop), Operation::Remove),
+            for (error, call) in [
+                (port.remove(id), Call::Remove),
+                (port.disable(id), Call::Disable),
+                (port.enable(id, Interest::IN, OneShot::Level), Call::Enable),
+                (port.enable(id, Interest::IN, Persistent::Edge), Call::Enable),
+                (port.remove_and_wait(id, None).map(drop), Call::Remove),
             ] {
                 let error = error.unwrap_err();
-                let what = (error.kind(), error.operation(), error.os_code());
-                assert_eq!(what, (ErrorKind::NotRegistered, operation, None));
+                let what = (error.kind(), error.call(), error.os_code());
+                assert_eq!(what, (ErrorKind::NotRegistered, call, None));
             }
         }
         assert_quiet(&port, system);
@@ -371,8 +371,8 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         port.remove(id).unwrap();
         for error in [
-            port.rearm(id, Interest::IN, OneShot::Level),
-            port.rearm_persistent(id, Interest::IN, Persistent::Level),
+            port.enable(id, Interest::IN, OneShot::Level),
+            port.enable(id, Interest::IN, Persistent::Level),
             port.disable(id),
         ] {
             assert_eq!(error.unwrap_err().kind(), ErrorKind::Removing);

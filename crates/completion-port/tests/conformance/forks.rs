@@ -11,15 +11,16 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use completion_port::raw::Hints;
 use completion_port::{
-    Batch, Changes, ErrorKind, Hints, Interest, OneShot, Packet, Packets, Persistent, Port, Ready,
-    Registration, Terms,
+    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Packets, Persistent, Port, Ready,
+    Registration,
 };
 use testkit::{Dice, Forked, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child};
 
 /// Whether a port of the calling process can be made, and works.
 fn own_port_works() -> bool {
-    let Ok(own) = Port::<(), u32>::builder().concurrency(1).build() else { return false };
+    let Ok(own) = Port::builder().concurrency(1).build() else { return false };
     let mut batch = Batch::new();
     let brings_it =
         |mut packets: Packets<'_, '_, (), u32>| matches!(packets.next(), Some(Packet::Posted(7)));
@@ -140,7 +141,7 @@ fn beside_busy_threads(port: &Port<Forking, u32>, act: impl FnOnce()) {
 }
 
 fn new_port() -> Port<Forking, u32> {
-    Port::<()>::builder().concurrency(4).build().unwrap()
+    Port::builder().concurrency(4).build().unwrap()
 }
 
 /// The token of the only registration of `port`, whose counter is signalled.
@@ -221,20 +222,19 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     let forks_next = Arc::clone(&key.forks);
     let event = System::native().event();
     event.signal(1).unwrap();
-    let new = Registration::persistent(&event, key, Interest::IN, Persistent::Level);
+    let new = Registration::new(&event, key, Interest::IN, Persistent::Level);
     let id = port.register(new).unwrap();
     beside_busy_threads(&port, || {
         let mut batch = Batch::new();
         for round in 0..forks() {
             let cloned = round % 2 == 0;
             if cloned {
-                let once = Terms::new(Interest::IN, false, true);
-                port.enable_again(id, once, Hints::default).unwrap();
+                port.raw().enable(id, Interest::IN, OneShot::Level, Hints::default).unwrap();
             } else {
-                port.rearm_persistent(id, Interest::IN, Persistent::Level).unwrap();
+                port.enable(id, Interest::IN, Persistent::Level).unwrap();
             }
             let mut packets = if cloned {
-                port.wait_cloned(&mut batch, None).unwrap()
+                port.raw().wait_cloned(&mut batch, None).unwrap()
             } else {
                 port.wait(&mut batch, None).unwrap()
             };
@@ -275,7 +275,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll() {
     (0..3).for_each(|message| port.post(message).unwrap());
     assert_eq!(port.stats().queued, 5);
     forks_next.store(true, SeqCst);
-    let mut packets = port.wait_cloned(&mut batch, None).unwrap();
+    let mut packets = port.raw().wait_cloned(&mut batch, None).unwrap();
     let first = packets.next();
     let Some(child) = forked() else {
         let nothing = first.is_none() && packets.next().is_none();

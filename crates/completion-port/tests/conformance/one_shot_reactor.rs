@@ -41,7 +41,7 @@ on_one_shot_systems! {
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
         let both = Interest::IN | Interest::OUT;
-        port.register(Registration::persistent(&ours, "key", both, Persistent::Edge)).unwrap();
+        port.register(Registration::new(&ours, "key", both, Persistent::Edge)).unwrap();
         let one = || {
             let Packet::Notified(notified) = the_one(&port, system) else { panic!("persistent") };
             notified.events()
@@ -60,7 +60,7 @@ on_one_shot_systems! {
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.tcp_pair();
         let out = Interest::OUT;
-        port.register(Registration::persistent(&ours, "key", out, Persistent::Level)).unwrap();
+        port.register(Registration::new(&ours, "key", out, Persistent::Level)).unwrap();
         fill(&ours);
         theirs.reset();
         await_facts(&ours, system, POLLERR);

@@ -138,7 +138,7 @@ on_every_system! {
             let Some(Packet::Ready(token)) = packet else { panic!("no packet") };
             let id = token.park().unwrap();
             if place == 3 {
-                port.rearm(id, Interest::IN, OneShot::Level).unwrap();
+                port.enable(id, Interest::IN, OneShot::Level).unwrap();
             }
         }
         // Persistent, with a packet out.
@@ -181,7 +181,7 @@ on_every_system! {
         std::mem::forget(the_token(&port, system));
         theirs.write(b"x").unwrap();
         assert_quiet(&port, system);
-        assert_eq!(refused(port.rearm(id, Interest::IN, OneShot::Level)), ErrorKind::KeyHeld);
+        assert_eq!(refused(port.enable(id, Interest::IN, OneShot::Level)), ErrorKind::KeyHeld);
         port.register(one_shot(&more, ledger.entry())).unwrap();
         more_theirs.write(b"x").unwrap();
         drop(the_token(&port, system));
@@ -246,7 +246,7 @@ on_every_system! {
         let port = system.port::<Entry, usize>(1);
         let (ours, theirs) = system.unix_pair();
         let edge =
-            Registration::persistent(&ours, ledger.entry(), Interest::IN, Persistent::Edge);
+            Registration::new(&ours, ledger.entry(), Interest::IN, Persistent::Edge);
         let id = port.register(edge).unwrap();
         theirs.write(b"x").unwrap();
         ledger.panic_at_next_clone();

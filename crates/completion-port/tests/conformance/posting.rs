@@ -5,7 +5,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, ErrorKind, Interest, OneShot, Operation, Packet, Registration};
+use completion_port::{Batch, Call, ErrorKind, Interest, OneShot, Packet, Registration};
 use testkit::on_every_system;
 
 use crate::kit::ledger::Ledger;
@@ -380,7 +380,7 @@ on_every_system! {
         port.close();
         let refused = port.post(ledger.entry()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Closed);
-        assert_eq!(refused.error().operation(), Operation::Post);
+        assert_eq!(refused.error().call(), Call::Post);
         let (_, message) = refused.into_parts();
         assert_eq!(ledger.alive(), 2);
         drop(message);

@@ -143,7 +143,7 @@ impl<'s> Site<'s> {
     /// Makes a socket ready.
     fn write(&self, key: usize) {
         if std::mem::take(&mut self.book().parked[key]) {
-            self.port.rearm(self.ids[key], Interest::IN, OneShot::Level).unwrap();
+            self.port.enable(self.ids[key], Interest::IN, OneShot::Level).unwrap();
         }
         self.book().since[key] = Some(self.kernel.now());
         self.theirs[key].write(b"x").unwrap();
@@ -467,7 +467,7 @@ fn taken_beside_a_long_handler(
             is_taken = threads[0].1.recv_timeout(Duration::from_millis(20)).is_ok();
         }
         let taken = kernel.now() - begun;
-        port.abandon();
+        port.raw().abandon();
         drop(threads);
         taken
     })
@@ -540,7 +540,7 @@ fn two_threads_share_a_supply_that_one_could_go_on_with_for_ever_epoll() {
             seen.push(did);
             did[0].min(did[1]) * 4 > did[0].max(did[1])
         });
-        port.abandon();
+        port.raw().abandon();
         assert!(shared, "one thread did nearly everything: {seen:?}");
     });
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Changes, ErrorKind, Events, Interest, OneShot, Operation, Packet, Port, Registration,
+    Batch, Call, Changes, ErrorKind, Events, Interest, OneShot, Packet, Port, Registration,
 };
 use testkit::on_every_system;
 
@@ -135,7 +135,7 @@ on_every_system! {
         assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
         assert!(!refused.error().is_on_another_port());
         let (error, key) = refused.into_parts();
-        assert_eq!((error.operation(), key), (Operation::Register, "second"));
+        assert_eq!((error.call(), key), (Call::Register, "second"));
         // The first one is untouched: its key, its filter.
         assert_quiet(&port, system);
         theirs.write(b"x").unwrap();
@@ -170,7 +170,7 @@ on_every_system! {
         held.park().unwrap();
         assert_eq!(named(&port), Some(id));
         // It is good for what the refusal is mostly about.
-        port.rearm(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
+        port.enable(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
         assert_eq!(report(&port, system), Events::OUT);
         let number = Number(closed_number());
         let closed = Registration::new(&number, "closed", Interest::IN, OneShot::Level);

@@ -52,7 +52,7 @@ on_every_system! {
         let nothing = port.register(nothing).unwrap();
         let persistent = port.register(repeated(&sockets[3].0, "persistent")).unwrap();
         let edge =
-            Registration::persistent(&sockets[4].0, "edge", Interest::ALL, Persistent::Edge);
+            Registration::new(&sockets[4].0, "edge", Interest::ALL, Persistent::Edge);
         let edge = port.register(edge).unwrap();
         let Packet::Notified(notified) = the_one(&port, system) else { panic!() };
         assert_eq!((notified.id(), notified.events()), (edge, Events::OUT));
@@ -146,7 +146,7 @@ on_every_system! {
         let id = port.register(one_shot(&ours, "key")).unwrap();
         port.remove(id).unwrap();
         port.remove(id).unwrap();
-        assert_eq!(refused(port.rearm(id, Interest::IN, OneShot::Level)), ErrorKind::Removing);
+        assert_eq!(refused(port.enable(id, Interest::IN, OneShot::Level)), ErrorKind::Removing);
         assert_eq!(refused(port.disable(id)), ErrorKind::Removing);
         assert_eq!(refused(port.remove_and_wait(id, system.soon())), ErrorKind::Removing);
         port.remove(id).unwrap();
@@ -166,7 +166,7 @@ on_every_system! {
             assert_eq!(refused(port.remove(id)), gone);
             assert_eq!(refused(port.remove_and_wait(id, system.soon())), gone);
             assert_eq!(refused(port.disable(id)), gone);
-            assert_eq!(refused(port.rearm(id, Interest::IN, OneShot::Level)), gone);
+            assert_eq!(refused(port.enable(id, Interest::IN, OneShot::Level)), gone);
             // Nor does the old name become that of the next registration, which gets its place.
             let again = port.register(one_shot(&ours, "again")).unwrap();
             assert_ne!(again, id);

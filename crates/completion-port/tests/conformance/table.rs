@@ -10,7 +10,7 @@ use claims::{Claim, claims, claims_of, generate, rule_of};
 
 /// The rules of the sections that this library implements, by number. (Those from 41 to 44 are about
 /// overlapped operations.)
-const RULES: std::ops::RangeInclusive<u32> = 1..=45;
+const RULES: std::ops::RangeInclusive<u32> = 1..=47;
 const LATER: std::ops::RangeInclusive<u32> = 41..=44;
 
 fn root() -> &'static Path {

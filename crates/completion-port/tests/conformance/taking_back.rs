@@ -38,14 +38,14 @@ on_every_system! {
                 });
                 settle(system, port, count);
             }
-            assert!(port.advised_room() > 1_000_000, "{}", port.advised_room());
+            assert!(port.raw().advised_room() > 1_000_000, "{}", port.raw().advised_room());
             for _ in 0..2 {
                 let begun = now(system);
                 for message in [0, 1] {
                     port.post(message).unwrap();
                     assert_eq!(hear(system, &heard, "a message is taken"), message);
                 }
-                let advised = port.advised_room();
+                let advised = port.raw().advised_room();
                 // What is advised rises again after a second, which a starved thread may have taken.
                 assert!(advised == 1 || now(system) - begun > Duration::from_millis(900), "{advised}");
                 go_on.send(()).unwrap();
@@ -54,7 +54,7 @@ on_every_system! {
             let Some(kernel) = system.kernel() else { return };
             for least in [4, 16, 64, 1_000_000] {
                 kernel.advance(Duration::from_secs(1));
-                assert!(port.advised_room() >= least, "{}", port.advised_room());
+                assert!(port.raw().advised_room() >= least, "{}", port.raw().advised_room());
             }
             drop(go_on);
         });
@@ -154,7 +154,7 @@ fn who_can_give_nothing_back_is_advised_to_take_less_beside_a_thread_that_spins_
         let gates: [Gate; 2] = Default::default();
         thread::scope(|scope| {
             let _end = End::of(&port, &gates);
-            assert!(port.advised_room() > 1_000_000, "{}", port.advised_room());
+            assert!(port.raw().advised_room() > 1_000_000, "{}", port.raw().advised_room());
             for (gate, messages) in gates.iter().zip([3, 1]) {
                 (0..messages).for_each(|message| port.post(message).unwrap());
                 let (say, port) = (say.clone(), &port);
@@ -171,7 +171,7 @@ fn who_can_give_nothing_back_is_advised_to_take_less_beside_a_thread_that_spins_
                         port.post(message).unwrap();
                         assert_eq!(take(port), Some(message));
                     }
-                    assert_eq!(port.advised_room(), 1, "it spins with {messages}");
+                    assert_eq!(port.raw().advised_room(), 1, "it spins with {messages}");
                 }
                 gate.open();
                 spins.join().unwrap();

@@ -193,7 +193,7 @@ on_every_system! {
         for _ in 0..4 {
             for (id, event) in ids.iter().zip(&events) {
                 event.read(&mut [0; 8]).unwrap();
-                port.rearm(*id, Interest::IN, OneShot::Level).unwrap();
+                port.enable(*id, Interest::IN, OneShot::Level).unwrap();
             }
             assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
             signal();

@@ -7,7 +7,7 @@ use loom::thread;
 
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
-use crate::error::Operation;
+use crate::error::Call;
 use crate::fake::{Fake, Handle};
 use crate::interest::{Events, Interest};
 use crate::state::slot::{Drained, Mode};
@@ -105,9 +105,7 @@ impl Handler {
     pub(crate) fn rearm(&self, drained: Drained, with_seat: bool) {
         let slot = self.engine.slot(token_parts(self.name).0);
         let mine = || with_seat.then(|| Arc::clone(&self.seat));
-        self.engine
-            .put_back(Operation::Rearm, slot, self.name, Some(LEVEL), drained, mine)
-            .unwrap();
+        self.engine.put_back(Call::Rearm, slot, self.name, Some(LEVEL), drained, mine).unwrap();
     }
 }
 
@@ -192,7 +190,7 @@ pub(crate) fn take_one(engine: &Engine) {
 
 /// Registers the one descriptor of the fake kernel.
 pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
-    let index = engine.reserve_slot(Operation::Register, |_| true).unwrap();
+    let index = engine.reserve_slot(Call::Register, |_| true).unwrap();
     engine.register(index, 3, mode, false, || None).unwrap()
 }
 

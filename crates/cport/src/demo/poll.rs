@@ -63,7 +63,7 @@ pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
     let port = Port::<Source>::new().map_err(|error| refused(error.into()))?;
     let (listener, address) = listen().map_err(refused)?;
     let registration =
-        Registration::persistent(&listener, Source::Listener, Interest::IN, Persistent::Level);
+        Registration::new(&listener, Source::Listener, Interest::IN, Persistent::Level);
     let listening = port.register(registration).map_err(|error| refused(error.into()))?;
 
     let gauge = Gauge::default();
@@ -159,7 +159,7 @@ impl Server<'_> {
         stream.set_nonblocking(true)?;
         let number = self.accepted;
         self.accepted += 1;
-        self.port.register(Registration::persistent(
+        self.port.register(Registration::new(
             &stream,
             Source::Client(number),
             Interest::IN | Interest::HANGUP,

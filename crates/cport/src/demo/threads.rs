@@ -80,10 +80,8 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
     progress.set_goal(total);
     let begin = Instant::now();
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
-    let port = Port::<Peer, Message>::builder()
-        .concurrency(concurrency)
-        .build()
-        .map_err(|error| refused(error.into()))?;
+    let port: Port<Peer, Message> =
+        Port::builder().concurrency(concurrency).build().map_err(|error| refused(error.into()))?;
     let (listener, address) = listen().map_err(refused)?;
     let listening = port
         .register(Registration::owned(Peer::Listener(listener), Interest::IN, OneShot::Level))

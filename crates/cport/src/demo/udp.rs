@@ -52,13 +52,13 @@ pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
     progress.set_goal(DATAGRAMS * LENGTH as u64);
     let begin = Instant::now();
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
-    let port = Port::<(), Message>::new().map_err(|error| refused(error.into()))?;
+    let port: Port<(), Message> = Port::builder().build().map_err(|error| refused(error.into()))?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
         .map(UdpSocket::from)
         .map_err(|error| refused(error.into()))?;
     let id = port
-        .register(Registration::persistent(&socket, (), Interest::IN, Persistent::Edge))
+        .register(Registration::new(&socket, (), Interest::IN, Persistent::Edge))
         .map_err(|error| refused(error.into()))?;
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
         .map_err(|error| refused(error.into()))?;

@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         Failure::to_begin(&format!("cannot listen on {} ({protocol})", options.listen), &error)
     })?;
     let refused = |error: io::Error| Failure::to_begin("cannot set up the server", &error);
-    let port = Port::<Peer>::builder()
+    let port: Port<Peer> = Port::builder()
         .concurrency(options.concurrency.into())
         .build()
         .map_err(|error| refused(error.into()))?;

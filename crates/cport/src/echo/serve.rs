@@ -184,7 +184,7 @@ impl<'p> Server<'p> {
     }
 
     fn wake_listener(&self, listener: Id) -> Result<()> {
-        match self.port.rearm(listener, Interest::IN, OneShot::Level) {
+        match self.port.enable(listener, Interest::IN, OneShot::Level) {
             Err(error) if !is_end(error.kind()) => Err(error),
             _ => Ok(()),
         }

@@ -31,10 +31,10 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use completion_port::{Batch, Interest, OneShot, Packet, Port, PortBuilder, Registration, sim};
+//! use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration, sim};
 //!
 //! let kernel = sim::Kernel::new();
-//! let port: Port<&str> = PortBuilder::new().build_simulated(&kernel)?;
+//! let port: Port<&str> = Port::builder().build_simulated(&kernel)?;
 //! let (ours, theirs) = kernel.tcp_pair()?;
 //! port.register(Registration::new(&ours, "ours", Interest::IN, OneShot::Level))?;
 //!

@@ -22,7 +22,7 @@ pub(crate) fn the_one<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p,
 }
 
 #[track_caller]
-pub(crate) fn the_token<'p, K>(port: &'p Port<K>, on: &System) -> Ready<'p, K> {
+pub(crate) fn the_token<'p, K>(port: &'p Port<K, usize>, on: &System) -> Ready<'p, K> {
     match the_one(port, on) {
         Packet::Ready(token) => token,
         other => panic!("no one-shot packet, but {}", kind(&other)),
@@ -30,7 +30,7 @@ pub(crate) fn the_token<'p, K>(port: &'p Port<K>, on: &System) -> Ready<'p, K> {
 }
 
 #[track_caller]
-pub(crate) fn the_removed<K>(port: &Port<K>, on: &System) -> (Id, K) {
+pub(crate) fn the_removed<K>(port: &Port<K, usize>, on: &System) -> (Id, K) {
     match the_one(port, on) {
         Packet::Removed(id, key) => (id, key),
         other => panic!("no removal, but {}", kind(&other)),
@@ -62,14 +62,14 @@ pub(crate) fn one_shot<'s, K>(socket: &'s Socket, key: K) -> Registration<'s, K>
 }
 
 pub(crate) fn repeated<'s, K: Clone>(socket: &'s Socket, key: K) -> Registration<'s, K> {
-    Registration::persistent(socket, key, Interest::IN, Persistent::Level)
+    Registration::new(socket, key, Interest::IN, Persistent::Level)
 }
 
 /// Registers `socket` and makes it ready, so that its packet stands in the queue, taken by nobody:
 /// the one of another socket, with the key `other`, is taken first.
 #[track_caller]
 pub(crate) fn queue<K>(
-    port: &Port<K>,
+    port: &Port<K, usize>,
     on: &System,
     socket: &Socket,
     make_ready: impl FnOnce(),
@@ -129,7 +129,7 @@ pub(crate) fn register<K: Clone, M>(
 ) -> Id {
     port.register(match trigger {
         Trigger::Once(trigger) => Registration::new(socket, key, interest, trigger),
-        Trigger::Always(trigger) => Registration::persistent(socket, key, interest, trigger),
+        Trigger::Always(trigger) => Registration::new(socket, key, interest, trigger),
     })
     .unwrap()
 }
@@ -138,8 +138,8 @@ pub(crate) fn register<K: Clone, M>(
 #[track_caller]
 pub(crate) fn enable<K: Clone, M>(port: &Port<K, M>, id: Id, interest: Interest, trigger: Trigger) {
     match trigger {
-        Trigger::Once(trigger) => port.rearm(id, interest, trigger),
-        Trigger::Always(trigger) => port.rearm_persistent(id, interest, trigger),
+        Trigger::Once(trigger) => port.enable(id, interest, trigger),
+        Trigger::Always(trigger) => port.enable(id, interest, trigger),
     }
     .unwrap();
 }

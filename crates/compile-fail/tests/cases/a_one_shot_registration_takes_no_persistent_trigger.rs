@@ -1,7 +1,0 @@
-use completion_port::{Interest, Persistent, Registration};
-use std::net::UdpSocket;
-
-fn main() {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let _ = Registration::new(&socket, 7_u32, Interest::IN, Persistent::Level);
-}

@@ -1,0 +1,222 @@
+//! A token that keeps its port alive.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::{Held, Ready};
+use crate::error::Refused;
+use crate::interest::{Events, Interest};
+use crate::port::Port;
+use crate::registration::Id;
+use crate::state::slot::Drained;
+use crate::trigger::Trigger;
+
+/// A one-shot packet that keeps its port alive: a [`Ready`] that borrows nothing. [`Ready::with_port`]
+/// makes it.
+///
+/// It is for a handler that goes on where the borrow of the port ends: in a thread pool, in a thread that
+/// is never joined, in a struct. It has the methods of [`Ready`] and ends in the same ways: rearmed, parked,
+/// taken apart for its key, or dropped, which ends the registration.
+///
+/// The token lets go of the port last, when the registration has ended or the key is back. If the port has
+/// no other owner by then, this drops the port with all of its keys and messages, on the thread that uses
+/// the token up, also by [`OwnedReady::rearm`].
+///
+/// A token that is put into a key or a message of its own port keeps that port alive for ever. So does one
+/// that is forgotten (`mem::forget`).
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+/// use std::sync::Arc;
+/// use std::thread;
+///
+/// let port: Arc<Port<UnixStream>> = Arc::new(Port::new()?);
+/// let (mut near, far) = UnixStream::pair()?;
+/// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
+/// near.write_all(b"hello")?;
+///
+/// let mut batch = Batch::new();
+/// let mut workers = Vec::new();
+/// for packet in port.wait(&mut batch, None)? {
+///     let Packet::Ready(ready) = packet else { continue };
+///     let Ok(mut ready) = ready.with_port(&port) else { unreachable!("it is this port's") };
+///     // Not a scoped thread: it may outlive this one, and every borrow.
+///     workers.push(thread::spawn(move || {
+///         let mut buffer = [0; 16];
+///         let read = ready.key_mut().read(&mut buffer).unwrap_or(0);
+///         assert_eq!(&buffer[..read], b"hello");
+///         ready.rearm().is_ok()
+///     }));
+/// }
+/// drop(batch);
+/// drop(port);
+/// assert!(workers.pop().is_some_and(|worker| worker.join().unwrap()));
+/// assert_eq!(near.read(&mut [0; 16])?, 0); // the last owner has dropped the port, and with it the key
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
+pub struct OwnedReady<K, M = ()> {
+    port: Arc<Port<K, M>>,
+    /// The number of the slot, which this token holds unless it is used up.
+    index: u32,
+    events: Events,
+    drained: Drained,
+    is_used_up: bool,
+    /// So that a token is shared between threads only if its key may be.
+    key: PhantomData<K>,
+}
+
+impl<'p, K> Ready<'p, K> {
+    /// The same token, which keeps its port alive instead of borrowing it: for a thread that outlives the
+    /// borrow.
+    ///
+    /// It costs one more owner of the `Arc`.
+    ///
+    /// # Errors
+    ///
+    /// The token comes back if `port` is not the one that it is of.
+    ///
+    /// # Examples
+    ///
+    /// See [`OwnedReady`].
+    pub fn with_port<M>(self, port: &Arc<Port<K, M>>) -> Result<OwnedReady<K, M>, Self> {
+        // By address: the token's port is where the token borrows it, as long as the token is there.
+        if !std::ptr::eq(port.store(), self.held.store) {
+            return Err(self);
+        }
+        let port = Arc::clone(port);
+        let Held { index, events, drained, .. } = self.into_held();
+        Ok(OwnedReady { port, index, events, drained, is_used_up: false, key: PhantomData })
+    }
+}
+
+impl<K, M> OwnedReady<K, M> {
+    /// What the token holds.
+    #[inline]
+    fn held(&self) -> Held<'_, K> {
+        let &Self { ref port, index, events, drained, .. } = self;
+        let store = port.store();
+        let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
+        Held { store, slot, cell, index, events, drained }
+    }
+
+    /// Uses the token up: what it holds is that of a token that borrows the port.
+    #[inline]
+    fn take(&mut self) -> Ready<'_, K> {
+        self.is_used_up = true;
+        Ready { held: self.held(), key: PhantomData }
+    }
+
+    /// The port, to post to it or to register something on it.
+    #[must_use]
+    pub fn port(&self) -> &Arc<Port<K, M>> {
+        &self.port
+    }
+
+    /// As [`Ready::id`].
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id(self.held().name())
+    }
+
+    /// As [`Ready::events`].
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.events
+    }
+
+    /// As [`Ready::key`].
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &K {
+        // SAFETY: `get` demands a value that nobody changes or takes as long as the reference lives.
+        // - a value: the token has it, since it is used up only by value or by its drop, and so is there
+        //   as long as the reference; its port, in which the cell lies, is there as long as the token;
+        // - nobody: the cell is the token's, which changes it only when borrowed exclusively, and takes
+        //   it only when used up.
+        unsafe { self.held().cell.get() }
+    }
+
+    /// As [`Ready::key_mut`].
+    #[inline]
+    #[must_use]
+    pub fn key_mut(&mut self) -> &mut K {
+        // SAFETY: `get_mut` demands a value that nobody else accesses as long as the reference lives.
+        // - a value: the token has it, since it is used up only by value or by its drop, and so is there
+        //   as long as the reference; its port, in which the cell lies, is there as long as the token;
+        // - nobody else: the cell is the token's, which is borrowed exclusively.
+        unsafe { self.held().cell.get_mut() }
+    }
+
+    /// As [`Ready::read_drained`].
+    pub fn read_drained(&mut self) {
+        self.drained = self.drained.and(Drained::READ);
+    }
+
+    /// As [`Ready::write_full`].
+    pub fn write_full(&mut self) {
+        self.drained = self.drained.and(Drained::WRITE);
+    }
+
+    /// As [`Ready::rearm`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`].
+    #[inline]
+    pub fn rearm(mut self) -> Result<(), Refused<K>> {
+        self.take().rearm()
+    }
+
+    /// As [`Ready::rearm_as`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`].
+    #[inline]
+    pub fn rearm_as(
+        mut self,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+    ) -> Result<(), Refused<K>> {
+        self.take().rearm_as(interest, trigger)
+    }
+
+    /// As [`Ready::park`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`].
+    pub fn park(mut self) -> Result<Id, Refused<K>> {
+        self.take().park()
+    }
+
+    /// As [`Ready::into_key`]; then lets go of the port.
+    #[must_use = "to drop the key as well, drop the token"]
+    pub fn into_key(mut self) -> K {
+        self.take().into_key()
+    }
+}
+
+impl<K, M> Drop for OwnedReady<K, M> {
+    /// Ends the registration, unless the token is used up; the port is let go behind that.
+    fn drop(&mut self) {
+        if !self.is_used_up {
+            drop(self.take());
+        }
+    }
+}
+
+impl<K, M> fmt::Debug for OwnedReady<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedReady")
+            .field("id", &self.id())
+            .field("events", &self.events())
+            .finish_non_exhaustive()
+    }
+}

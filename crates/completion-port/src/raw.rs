@@ -1,0 +1,341 @@
+//! The layer for bindings to other languages: registrations by number, packets by clone.
+//!
+//! A [`Port`] moves its keys to handlers and back, and its [`Ready`](crate::Ready) tokens see to it that
+//! a key is used by one thread at a time. Other languages have neither: a handler there knows a
+//! descriptor by its number alone, a key is a word that any part of the program may copy, and any
+//! thread may enable a registration at any time. What they need instead is behind [`Port::raw`]: calls that take numbers,
+//! packets that bring copies, and hints that are asked for late. The C library is made of them.
+//!
+//! Both kinds of calls may be made on the same port. Nothing here is unsafe: what these calls give up is that
+//! the port knows the owner of a descriptor. A number that is closed without [`Raw::forget`] or
+//! [`Port::remove`] is treated as [`Registration::new`] says of a borrowed descriptor.
+//!
+//! # Examples
+//!
+//! ```
+//! use completion_port::raw::Hints;
+//! use completion_port::{Batch, Interest, OneShot, Packet, Port};
+//! use std::net::UdpSocket;
+//! use std::os::fd::AsRawFd;
+//!
+//! let port = Port::new()?;
+//! let socket = UdpSocket::bind("127.0.0.1:0")?;
+//! let raw = port.raw();
+//! let id = raw.register_number(socket.as_raw_fd(), 7_usize, Interest::OUT, OneShot::Level)?;
+//! for _ in 0..2 {
+//!     let mut batch = Batch::new();
+//!     let packet = raw.wait_cloned(&mut batch, None)?.next();
+//!     let Some(Packet::Notified(notified)) = packet else { panic!("{packet:?}") };
+//!     assert_eq!((notified.id(), *notified.key()), (id, 7));
+//!     raw.enable(id, Interest::OUT, OneShot::Level, Hints::default)?; // there is no token
+//! }
+//! assert!(raw.is_current(id));
+//! raw.forget(id)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::batch::Batch;
+use crate::engine::token_parts;
+use crate::error::{Refused, Result};
+use crate::interest::{Interest, OneShot, Persistent};
+use crate::membership::current_seat;
+use crate::packet::Packets;
+use crate::port::Port;
+use crate::registration::{Id, Registration};
+use crate::state::slot::{Drained, Mode};
+use crate::trigger::{Terms, Trigger, sealed};
+
+/// A trigger of either kind, chosen while the program runs.
+///
+/// It goes with keys that can be cloned, as [`Persistent`] does.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::raw::AnyTrigger;
+/// use completion_port::{Interest, OneShot, Persistent, Registration};
+/// use std::net::UdpSocket;
+///
+/// let is_once = std::env::args().count() == 1;
+/// let trigger: AnyTrigger =
+///     if is_once { OneShot::Level.into() } else { Persistent::Level.into() };
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// let _ = Registration::new(&socket, 7, Interest::IN, trigger);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third kind")]
+pub enum AnyTrigger {
+    /// A packet disables the registration.
+    OneShot(OneShot),
+    /// The registration stays enabled.
+    Persistent(Persistent),
+}
+
+impl From<OneShot> for AnyTrigger {
+    fn from(trigger: OneShot) -> Self {
+        Self::OneShot(trigger)
+    }
+}
+
+impl From<Persistent> for AnyTrigger {
+    fn from(trigger: Persistent) -> Self {
+        Self::Persistent(trigger)
+    }
+}
+
+impl<K: Clone> Trigger<K> for AnyTrigger {}
+
+impl<K: Clone> sealed::Trigger<K> for AnyTrigger {
+    #[inline]
+    fn terms(self, interest: Interest) -> Terms<K> {
+        let (edge, one_shot) = match self {
+            Self::OneShot(trigger) => (trigger == OneShot::Edge, true),
+            Self::Persistent(trigger) => (trigger == Persistent::Edge, false),
+        };
+        // Of either kind how keys are cloned, so that nothing depends on the kind but the mode.
+        Terms { mode: Mode { interest, edge, one_shot }, clone: Some(K::clone) }
+    }
+}
+
+/// What is known about a descriptor when its registration is enabled again: nothing, unless said.
+///
+/// It must have been found out after the last packet of the registration was taken, and before it is
+/// enabled. See [`Ready::read_drained`](crate::Ready::read_drained) for when that is so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "hints do nothing until a registration is enabled with them"]
+pub struct Hints(Drained);
+
+impl Hints {
+    /// Whether the next read would block, and whether the next write would.
+    pub const fn new(read_drained: bool, write_full: bool) -> Self {
+        let read = if read_drained { Drained::READ } else { Drained::NONE };
+        let write = if write_full { Drained::WRITE } else { Drained::NONE };
+        Self(read.and(write))
+    }
+}
+
+/// The calls of a port that are for bindings to other languages; [`Port::raw`] makes it.
+///
+/// It is a view of the port, which costs nothing to make and to copy.
+pub struct Raw<'p, K, M = ()> {
+    port: &'p Port<K, M>,
+}
+
+impl<K, M> Clone for Raw<'_, K, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, M> Copy for Raw<'_, K, M> {}
+
+impl<K, M> fmt::Debug for Raw<'_, K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Raw").field(self.port).finish()
+    }
+}
+
+impl<'p, K, M> Raw<'p, K, M> {
+    #[inline]
+    pub(crate) fn new(port: &'p Port<K, M>) -> Self {
+        Self { port }
+    }
+}
+
+impl<'p, K: Clone, M> Raw<'p, K, M> {
+    /// Registers a descriptor by its number. As [`Port::register`], for a descriptor that stays with
+    /// the caller.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::register`]. A number that names nothing, or is none, is refused with
+    /// [`ErrorKind::BadDescriptor`](crate::ErrorKind::BadDescriptor), and costs no memory.
+    #[inline]
+    pub fn register_number(
+        self,
+        descriptor: RawFd,
+        key: K,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+    ) -> std::result::Result<Id, Refused<K>> {
+        self.port.register(Registration::numbered(descriptor, key, trigger.terms(interest)))
+    }
+
+    /// Enables a registration by its name, and overwrites its filter and trigger. As [`Port::enable`], with
+    /// hints that spare the question whether a condition holds still. `hints` is asked, perhaps more than
+    /// once, when the state is known that is about to be changed: a packet that was taken before shows in
+    /// whatever the clone of its key has counted.
+    ///
+    /// # Threads
+    ///
+    /// With hints, no other thread may enable this registration meanwhile: a hint that is older than a packet
+    /// in between is a wrong one, and what is left to read then is reported only when more arrives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::enable`].
+    #[inline]
+    pub fn enable(
+        self,
+        id: Id,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+        hints: impl Fn() -> Hints,
+    ) -> Result<()> {
+        self.port.enable_with(id, trigger.terms(interest), || hints().0)
+    }
+
+    /// Waits for packets, as [`Port::wait`]; but each packet of a registration is
+    /// [`Packet::Notified`](crate::Packet::Notified), with a clone of the key. One that is one-shot
+    /// keeps its key, and is disabled until a call enables it by its name.
+    ///
+    /// The key is cloned before the packet is taken: a clone that counts tells whether a packet was
+    /// taken since.
+    ///
+    /// # Waiting
+    ///
+    /// As for [`Port::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::wait`].
+    #[inline]
+    pub fn wait_cloned<'b>(
+        self,
+        batch: &'b mut Batch,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Packets<'b, 'p, K, M>> {
+        self.port.keys().know_clone(Some(K::clone));
+        self.port.wait(batch, timeout).map(Packets::with_clones)
+    }
+}
+
+impl<K, M> Raw<'_, K, M> {
+    /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its key
+    /// is dropped; if it is out with a handler, when the handler gives it back. A packet that another
+    /// thread has taken is that thread's.
+    ///
+    /// The descriptor should still be open: then nothing is left behind in the kernel, whatever
+    /// duplicates there are.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered) if there is no such registration, or it is being removed; its last
+    /// packet comes then. [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    #[inline]
+    pub fn forget(self, id: Id) -> Result<()> {
+        if self.port.engine().abolish(id.0)? {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: `abolish` has made the node this thread's;
+            // - a value: the key lies in its cell whenever the slot is not held.
+            let key = unsafe { self.port.keys().cells.take(token_parts(id.0).0) };
+            self.port.engine().free(id.0);
+            drop(key);
+        }
+        Ok(())
+    }
+
+    /// Whether a registration goes on and its descriptor is the one that was registered: false if that
+    /// was closed since, also if its number has been given out again. A system call.
+    #[inline]
+    #[must_use]
+    pub fn is_current(self, id: Id) -> bool {
+        self.port.engine().is_current(id.0)
+    }
+
+    /// How many packets to take at a time if none of them can be given back, since the caller moves them
+    /// into memory of its own before it handles them: what a C program does, or a runtime with queues.
+    ///
+    /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
+    /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
+    /// `usize::MAX` usually. It goes down to 1 once a thread is found asleep, or stuck for some
+    /// milliseconds with what it took, and goes up again step by step in the seconds in which no thread is,
+    /// later each time that it was too soon.
+    ///
+    /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
+    /// and reading it costs next to nothing as long as there is no limit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Port};
+    /// use std::time::Duration;
+    ///
+    /// let port: Port<(), u32> = Port::builder().build()?;
+    /// port.post(7)?;
+    /// let raw = port.raw();
+    /// let mut batch = Batch::new();
+    /// batch.set_capacity(raw.advised_room().min(64));
+    /// let taken: Vec<_> = raw.wait_cloned(&mut batch, Duration::ZERO)?.collect();
+    /// assert_eq!(taken.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn advised_room(self) -> usize {
+        self.port.engine().advised_room()
+    }
+
+    /// Whether a packet is queued, that is, whether a wait would bring one if its thread may run. None is
+    /// taken, and the calling thread does not count as one that waits or runs. What the kernel has to report
+    /// is queued by this call, unless a thread sits in the kernel's wait, which does so.
+    ///
+    /// What the calling thread has not looked at in its own iterator counts, since its next wait takes that
+    /// back; unless the registration was enabled again meanwhile, so that it needs another look. What another
+    /// thread has in its iterator, or is looking at in this moment, does not count.
+    ///
+    /// A registration that was disabled or changed while its packet was queued may leave an entry in the
+    /// queue that comes to nothing. One call looks at no more than 256 entries, and puts those that come to
+    /// nothing at the end of the queue: it may say false if more of them stand before the first packet, and
+    /// a later call, or a wait, finds that.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) if the port is closed and nothing is left in it,
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Port};
+    ///
+    /// let port: Port<(), u32> = Port::builder().build()?;
+    /// let mut batch = Batch::new();
+    /// assert!(!port.raw().has_packets(&mut batch)?);
+    /// port.post(1)?;
+    /// assert!(port.raw().has_packets(&mut batch)?);
+    /// assert_eq!(port.wait(&mut batch, None)?.count(), 1);
+    /// assert!(!port.raw().has_packets(&mut batch)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn has_packets(self, batch: &mut Batch) -> Result<bool> {
+        let own = current_seat(self.port.engine());
+        self.port.engine().has_packets(own.as_deref(), &mut batch.scratch)
+    }
+
+    /// Closes the port and leaves what is queued: all waits end at once with
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and
+    /// its descriptors can be registered elsewhere.
+    ///
+    /// To get what is queued, call [`Port::close`]; to get every key back, [`Port::shutdown`].
+    #[inline]
+    pub fn abandon(self) {
+        if !self.port.engine().forked() {
+            self.port.engine().abandon();
+        }
+    }
+
+    /// Whether this process is a forked child of the one that made the port, which every other call
+    /// answers with [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    #[inline]
+    #[must_use]
+    pub fn is_forked(self) -> bool {
+        self.port.engine().forked()
+    }
+}
