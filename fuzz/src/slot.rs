@@ -33,8 +33,8 @@ struct Model {
     slot: Slot,
     node: Node,
     generation: u32,
-    /// Of the newest harvest.
-    harvest: u32,
+    /// Of the newest poll.
+    poll: u32,
     enabled: bool,
     removing: bool,
     closed: bool,
@@ -49,7 +49,7 @@ pub fn run(data: &[u8]) {
         slot: Slot::default(),
         node: Node::Free,
         generation: 0,
-        harvest: u32::MAX - 3,
+        poll: u32::MAX - 3,
         enabled: false,
         removing: false,
         closed: false,
@@ -87,7 +87,7 @@ impl Model {
         match bytes.byte() % 16 {
             // Anything may happen at any time,
             0 | 1 => self.deliver(bytes),
-            2 => self.harvest = self.harvest.wrapping_add(1 + u32::from(bytes.byte() % 140)),
+            2 => self.poll = self.poll.wrapping_add(1 + u32::from(bytes.byte() % 140)),
             3 => self.enable(bytes),
             4 => self.disable(bytes),
             5 => self.remove(bytes),
@@ -147,15 +147,15 @@ impl Model {
     fn deliver(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
         let facts = facts(bytes);
-        let newest = self.harvest;
-        let harvest = newest.wrapping_sub(u32::from(bytes.byte() % 4));
+        let newest = self.poll;
+        let poll = newest.wrapping_sub(u32::from(bytes.byte() % 4));
         let word = self.slot.word();
-        if bytes.choice() && self.slot.queue(generation, facts, harvest, || newest) {
+        if bytes.choice() && self.slot.queue(generation, facts, poll, || newest) {
             assert!(is_named && self.enabled);
             self.follow(Next::Queue);
             return;
         }
-        match self.slot.deliver(generation, facts, harvest, || newest) {
+        match self.slot.deliver(generation, facts, poll, || newest) {
             Delivery::Stale => assert!(!is_named),
             Delivery::Noted(next) => {
                 assert!(is_named);
@@ -173,7 +173,7 @@ impl Model {
     fn enable(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
         let (mode, drained) = (mode(bytes), drained(bytes));
-        let done = self.slot.enable(generation, mode, || drained, self.harvest);
+        let done = self.slot.enable(generation, mode, || drained, self.poll);
         match self.admits(is_named) {
             Ok(()) if self.node == Node::Held => assert_eq!(done, Err(Refusal::Held)),
             Ok(()) => {
@@ -348,7 +348,7 @@ impl Model {
         match bytes.byte() % 4 {
             // The token is dropped.
             0 => return self.free(),
-            1 if self.slot.rearm(mode, drained, self.harvest) => {
+            1 if self.slot.rearm(mode, drained, self.poll) => {
                 assert!(!self.removing && !self.closed);
                 self.enabled = true;
                 self.node = Node::Rests;
@@ -356,7 +356,7 @@ impl Model {
             }
             _ => {}
         }
-        let next = self.slot.put_back(mode, drained, self.harvest);
+        let next = self.slot.put_back(mode, drained, self.poll);
         if self.closed {
             assert_eq!(next, Next::Gone);
             return self.free();

@@ -34,8 +34,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use crate::sys::fd::RawFd;
 use std::fmt;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -229,9 +229,9 @@ impl<K, M> Raw<'_, K, M> {
     /// packet comes then. [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[inline]
     pub fn forget(self, id: Id) -> Result<()> {
-        if self.port.engine().abolish(id.0)? {
+        if self.port.engine().drop_by_name(id.0)? {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: `abolish` has made the node this thread's;
+            // - owned: `drop_by_name` has made the node this thread's;
             // - a value: the key lies in its cell whenever the slot is not held.
             let key = unsafe { self.port.keys().cells.take(token_parts(id.0).0) };
             self.port.engine().free(id.0);

@@ -83,12 +83,12 @@ const ENGINE: [&str; 16] = [
     "seat",
     // One step of a thread that has the lock, or gives it up for that step.
     "sleep",
-    "share",
+    "quota",
     "stage",
     "packets",
     "threads",
     "answer",
-    "harvest",
+    "poll",
     "check",
     // What a caller asks for.
     "wait",

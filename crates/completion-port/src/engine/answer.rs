@@ -69,12 +69,12 @@ impl Engine {
         &self,
         node: Node,
         facts: Facts,
-        harvest: u32,
+        poll: u32,
         newest: u32,
     ) -> Checked {
         let slot = self.slot(node);
         let word = slot.word();
-        if word.may_predate(harvest, || newest) {
+        if word.may_predate(poll, || newest) {
             return Checked::Again;
         }
         slot.begin_check();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::harvest::Scratch;
+use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, State, Stock, token};
 use crate::state::facts::{Facts, Probe};

@@ -10,13 +10,13 @@ mod answer;
 mod check;
 mod dispatch;
 mod end;
-mod harvest;
 mod packets;
 mod peek;
+mod poll;
+mod quota;
 mod registrations;
 mod report;
 mod seat;
-mod share;
 mod sleep;
 mod stage;
 mod threads;
@@ -40,7 +40,7 @@ use seat::Tally;
 
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use dispatch::Taken;
-pub(crate) use harvest::Scratch;
+pub(crate) use poll::Scratch;
 pub(crate) use seat::Seat;
 
 /// A registration's name: the index of its slot and the generation it was made in, which stands where it
@@ -101,8 +101,8 @@ struct Stock {
     phase: Phase,
     slots: Spares,
     posts: Spares,
-    /// Which of the back end's sets are being harvested, and which is asked next.
-    harvesting: Vec<bool>,
+    /// Which of the back end's sets are being polled, and which is asked next.
+    polling: Vec<bool>,
     next_set: usize,
     /// Edges of registrations that have ended.
     stale: usize,
@@ -172,8 +172,8 @@ pub(crate) struct Engine {
     origin: Origin,
     /// The phase, for those who do not have the lock.
     phase: AtomicU8,
-    /// For each of the back end's sets: the harvest under way, or the last one.
-    harvests: Box<[AtomicU32]>,
+    /// For each of the back end's sets: the poll under way, or the last one.
+    polls: Box<[AtomicU32]>,
     nodes: Nodes,
     /// The port's number in the table of descriptors.
     number: u64,
@@ -234,7 +234,7 @@ impl Engine {
                     phase: Phase::Open,
                     slots: Spares::new(),
                     posts: Spares::new(),
-                    harvesting: vec![false; sets],
+                    polling: vec![false; sets],
                     next_set: 0,
                     stale: 0,
                     rebuilding: false,
@@ -246,7 +246,7 @@ impl Engine {
                     former: Tally::default(),
                 },
             }),
-            harvests: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),
+            polls: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),
             phase: AtomicU8::new(Phase::Open as u8),
             set: RwLock::new(()),
         }))
@@ -295,11 +295,11 @@ impl Engine {
         self.nodes.slots.at(index)
     }
 
-    /// The number of the harvest that is under way where `descriptor` is watched, or of the last one.
+    /// The number of the poll that is under way where `descriptor` is watched, or of the last one.
     #[inline]
-    fn harvest_of(&self, descriptor: Descriptor) -> u32 {
-        let set = descriptor.cast_unsigned() as usize & (self.harvests.len() - 1);
-        self.harvests[set].load(SeqCst)
+    fn poll_of(&self, descriptor: Descriptor) -> u32 {
+        let set = descriptor.cast_unsigned() as usize & (self.polls.len() - 1);
+        self.polls[set].load(SeqCst)
     }
 
     #[inline]

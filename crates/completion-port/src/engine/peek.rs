@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-use super::harvest::Scratch;
+use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, Phase, State, Stock};
 use crate::error::{Call, Error, ErrorKind};
@@ -104,33 +104,33 @@ impl Engine {
             }
             left -= 1;
             scratch.is_filled = false;
-            for set in 0..self.harvests.len() {
+            for set in 0..self.polls.len() {
                 // Of a single set each edge goes to one of those that ask.
-                if self.harvests.len() == 1 || !state.stock.harvesting[set] {
-                    state = self.harvest_for_others(state, scratch, set, found);
+                if self.polls.len() == 1 || !state.stock.polling[set] {
+                    state = self.poll_for_others(state, scratch, set, found);
                 }
             }
         }
         state
     }
 
-    fn harvest_for_others<'e>(
+    fn poll_for_others<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,
         scratch: &mut Scratch,
         set: usize,
         found: &mut bool,
     ) -> MutexGuard<'e, State> {
-        state.stock.begin_harvest(set);
+        state.stock.begin_poll(set);
         state.stock.peeks += 1;
         drop(state);
-        let harvest = self.harvest(set, scratch, Some(Duration::ZERO));
-        *found |= self.is_one_due(&harvest.ready);
+        let poll = self.poll(set, scratch, Some(Duration::ZERO));
+        *found |= self.is_one_due(&poll.ready);
         state = self.lock();
         state.stock.peeks -= 1;
-        let woken = harvest.woken;
-        state.stock.end_harvest(self, set, harvest);
-        if woken && state.schedule.polling() > 0 {
+        let woken = poll.woken;
+        state.stock.end_poll(self, set, poll);
+        if woken && state.schedule.in_kernel() > 0 {
             // Meant for a thread that has gone to the kernel's wait meanwhile, and will not come out of
             // it without.
             drop(state);

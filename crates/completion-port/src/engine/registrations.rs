@@ -114,7 +114,7 @@ impl Engine {
             return Err(error);
         }
         let _ = self.watch(slot, name, mode);
-        match slot.put_back(Some(mode), Drained::NONE, self.harvest_of(descriptor)) {
+        match slot.put_back(Some(mode), Drained::NONE, self.poll_of(descriptor)) {
             Next::Gone => {
                 // Closed, and its number registered anew, before this call was over.
                 self.forget(name);
@@ -152,7 +152,7 @@ impl Engine {
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
         barrier(&slot.link);
-        slot.rearm(mode, drained, self.harvest_of(slot.descriptor()))
+        slot.rearm(mode, drained, self.poll_of(slot.descriptor()))
     }
 
     /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
@@ -188,8 +188,8 @@ impl Engine {
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.
         barrier(&slot.link);
-        let harvest = self.harvest_of(slot.descriptor());
-        match slot.put_back(mode, drained, harvest) {
+        let poll = self.poll_of(slot.descriptor());
+        match slot.put_back(mode, drained, poll) {
             Next::Nothing => Ok(()),
             Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
             next => {
@@ -314,8 +314,8 @@ impl Engine {
         // See `look`: the caller may have read from the descriptor, then it takes the number. The slot
         // may stand in a queue, so its link is not free for this.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
-        let harvest = self.harvest_of(slot.descriptor());
-        match slot.enable(generation, mode, drained, harvest).map_err(refused)? {
+        let poll = self.poll_of(slot.descriptor());
+        match slot.enable(generation, mode, drained, poll).map_err(refused)? {
             Next::Nothing => {}
             next => self.follow(next, token_parts(name).0, seat().as_deref()),
         }
@@ -351,7 +351,7 @@ impl Engine {
     /// Ends a registration by its name, without a packet. True if its key is in its cell and the
     /// caller's alone, who moves it out and calls [`Engine::free`]; otherwise whoever has the key or
     /// the node sees to it.
-    pub(crate) fn abolish(&self, name: Token) -> Result<bool, Error> {
+    pub(crate) fn drop_by_name(&self, name: Token) -> Result<bool, Error> {
         self.check_usable(Call::Remove)?;
         let failed = |kind| Error::new(Call::Remove, kind);
         let (slot, generation) = self.known(name).ok_or(failed(ErrorKind::NotRegistered))?;

@@ -56,7 +56,7 @@ pub(crate) struct Seat {
     /// When the thread was handed what it has now, if that is measured, how much it was, and how often
     /// it was handed something. Only the thread touches these.
     pub(super) begun: AtomicU64,
-    pub(super) share: AtomicU32,
+    pub(super) quota: AtomicU32,
     pub(super) shares: AtomicU32,
 }
 

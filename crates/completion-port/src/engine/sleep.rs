@@ -14,7 +14,7 @@ use crate::sys::thread::Thread;
 pub(super) struct Notice {
     thread: Arc<dyn Thread>,
     /// In the kernel's wait rather than parked.
-    polling: bool,
+    in_kernel: bool,
 }
 
 impl Stock {
@@ -22,7 +22,7 @@ impl Stock {
     #[inline]
     pub(super) fn notice(&self, wake: Wake) -> Notice {
         let member = self.members[wake.seat].as_ref().expect("an idle seat has a member");
-        Notice { thread: Arc::clone(&member.thread), polling: wake.polling }
+        Notice { thread: Arc::clone(&member.thread), in_kernel: wake.in_kernel }
     }
 }
 
@@ -51,8 +51,8 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn release(&self, Notice { thread, polling }: Notice) {
-        if polling {
+    fn release(&self, Notice { thread, in_kernel }: Notice) {
+        if in_kernel {
             self.backend.wake();
         } else {
             thread.unpark();

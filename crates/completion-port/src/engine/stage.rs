@@ -98,7 +98,7 @@ impl Scene for Stage<'_> {
 
     #[inline]
     fn sets(&self) -> usize {
-        self.engine.harvests.len()
+        self.engine.polls.len()
     }
 
     #[inline]
@@ -119,7 +119,7 @@ impl Scene for Stage<'_> {
     }
 
     fn presence(&self, seat: SeatNumber) -> Option<Presence> {
-        self.stock.members[seat].as_ref().and_then(|member| member.thread.glance())
+        self.stock.members[seat].as_ref().and_then(|member| member.thread.read_record())
     }
 
     fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool) {
@@ -130,7 +130,7 @@ impl Scene for Stage<'_> {
     fn take(&mut self, packets: usize) {
         let Some(own) = self.own else { return };
         let chain = self.stock.ready.split(&self.engine.nodes, packets);
-        self.engine.begin_share(own, chain.len());
+        self.engine.begin_quota(own, chain.len());
         own.chain.store(chain.into_chain(), Release);
     }
 

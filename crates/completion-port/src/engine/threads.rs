@@ -26,7 +26,7 @@ impl Engine {
             number,
             chain: AtomicU32::new(NIL),
             begun: AtomicU64::new(0),
-            share: AtomicU32::new(0),
+            quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
             emptied: AtomicU32::new(NIL),
             progress: AtomicU32::new(BEGIN),

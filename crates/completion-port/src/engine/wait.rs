@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::harvest::Scratch;
+use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, Phase, State};
 use crate::detection::BlockDetection;
@@ -22,7 +22,7 @@ impl Engine {
     ) -> Waited {
         seat.advance();
         seat.presumed_blocked.store(false, Relaxed);
-        let packet = self.end_share(seat);
+        let packet = self.end_quota(seat);
         let mut state = self.lock();
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
         self.take_chain_back(&mut state.stock, seat);

@@ -17,7 +17,7 @@ pub(crate) struct Watch {
 /// How long a descriptor is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Until an edge of it is harvested: at once, if something holds.
+    /// Until an edge of it is polled: at once, if something holds.
     Edge,
     /// Until it is detached or closed.
     Detached,
@@ -40,7 +40,7 @@ pub(crate) trait Reactor: Send + Sync {
     /// Watches `descriptor` until it is detached or closed: always for its end and for errors, and for
     /// those of [`Facts::IN`] and [`Facts::OUT`] that are `wanted`. Every change to any of these gives an
     /// [`Edge`] with `token`, and so does what holds now. [`Facts::URGENT`] is told together with IN.
-    /// What is not wanted brings no thread out of [`Reactor::harvest`], as far as the system can do that.
+    /// What is not wanted brings no thread out of [`Reactor::poll`], as far as the system can do that.
     /// Refused if the reactor watches this descriptor already, if the system cannot watch it, if it is a
     /// part of the reactor itself, or for want of memory, watches or descriptors. A refused call has changed
     /// nothing.
@@ -67,14 +67,14 @@ pub(crate) trait Reactor: Send + Sync {
     ) -> Result<(), Fault>;
 
     /// Stops watching `descriptor`. Has no effect on a descriptor that is not watched. Edges that were
-    /// harvested before may still be on their way.
+    /// polled before may still be on their way.
     fn detach(&self, descriptor: Descriptor);
 
     /// Whether the reactor watches what `descriptor` names *now*. False after the descriptor was closed,
     /// also if its number has been given out again.
     fn watches(&self, descriptor: Descriptor) -> bool;
 
-    /// Over how many sets the descriptors are spread, so that several threads can harvest at once: a
+    /// Over how many sets the descriptors are spread, so that several threads can poll at once: a
     /// power of two, at most 64, and always the same. Descriptor `d` is in set `d` modulo that number.
     fn sets(&self) -> usize;
 
@@ -85,13 +85,13 @@ pub(crate) trait Reactor: Send + Sync {
     /// limit). It may also return before, for no reason. If there is only one set, any number of threads
     /// may be in this call, and each edge goes to one of them. If there are several sets, one thread at a
     /// time calls it for each set, and `timeout` is zero. True if the call has used up a wake.
-    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool;
+    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool;
 
     /// Waits, in the same way, until some of several sets have edges, and says which sets: bit `n` stands
     /// for set `n`. Not called if there is only one set.
     fn doze(&self, timeout: Option<Duration>) -> u64;
 
-    /// Makes a thread that waits in [`Reactor::harvest`] or [`Reactor::doze`] return. If no thread waits,
+    /// Makes a thread that waits in [`Reactor::poll`] or [`Reactor::doze`] return. If no thread waits,
     /// the next one that enters returns at once. One thread may use up several calls.
     fn wake(&self);
 
@@ -118,7 +118,7 @@ pub(crate) trait Reactor: Send + Sync {
     /// what is wanted of it. This gets rid of what lives on
     /// through duplicates of closed descriptors. Gives an edge again for whatever holds.
     ///
-    /// The engine attaches, adopts, detaches and wants nothing meanwhile. Threads may harvest and wake; no wake may
+    /// The engine attaches, adopts, detaches and wants nothing meanwhile. Threads may poll and wake; no wake may
     /// be lost. `live` calls [`Reactor::watches`].
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault>;
 }

@@ -23,11 +23,11 @@ pub(crate) trait Thread: Send + Sync {
     /// `None` if the system does not tell. A thread that was preempted does not sleep.
     fn asleep(&self) -> Option<bool>;
 
-    /// Makes [`Thread::glance`] have an answer, as soon as the thread has been switched in or out once. False
+    /// Makes [`Thread::read_record`] have an answer, as soon as the thread has been switched in or out once. False
     /// if the system does not allow it, now or ever. Once a call has returned true, further calls have no
     /// effect.
     fn observe(&self) -> bool;
 
     /// Whether the thread sleeps, without a system call; `None` if that is not known.
-    fn glance(&self) -> Option<Presence>;
+    fn read_record(&self) -> Option<Presence>;
 }

@@ -232,9 +232,9 @@ fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
                 assert_eq!(sockets.at_once().0, 0);
                 settle(on, &port, 1);
                 for _ in 0..ticks {
-                    let harvests = port.stats().polls;
+                    let polls = port.stats().polls;
                     kernel.advance(Duration::from_millis(1));
-                    let looked = || port.stats().polls > harvests;
+                    let looked = || port.stats().polls > polls;
                     eventually_without_time(on, "it looks every millisecond", looked);
                     settle(on, &port, 1);
                 }

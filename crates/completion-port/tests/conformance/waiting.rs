@@ -189,7 +189,7 @@ on_every_system! {
         }
         // However many there are; and the batch keeps what it has grown to: once for each set is enough.
         batch.set_capacity(usize::MAX);
-        let mut harvests = Vec::new();
+        let mut polls = Vec::new();
         for _ in 0..4 {
             for (id, event) in ids.iter().zip(&events) {
                 event.read(&mut [0; 8]).unwrap();
@@ -199,7 +199,7 @@ on_every_system! {
             signal();
             let before = port.stats().polls;
             let packets: Vec<_> = port.wait(&mut batch, system.soon()).unwrap().collect();
-            harvests.push(port.stats().polls - before);
+            polls.push(port.stats().polls - before);
             assert_eq!(packets.len(), events.len());
             for packet in packets {
                 let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
@@ -207,7 +207,7 @@ on_every_system! {
             }
         }
         let sets = if system.spreads() { 4 } else { 1 };
-        assert_eq!(harvests.last(), Some(&sets), "{harvests:?}");
+        assert_eq!(polls.last(), Some(&sets), "{polls:?}");
     }
 
     /// Rule 40: what the kernel had to tell first, and nobody wanted, hides nothing.

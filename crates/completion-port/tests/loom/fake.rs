@@ -104,7 +104,7 @@ impl Thread for LoomThread {
         self.observed.store(self.fake.tells, SeqCst);
         self.fake.tells
     }
-    fn glance(&self) -> Option<Presence> {
+    fn read_record(&self) -> Option<Presence> {
         if !self.observed.load(SeqCst) {
             return None;
         }
@@ -221,7 +221,7 @@ impl Reactor for Handle {
         state.woken = false;
         if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) }
     }
-    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
         if set + 1 < self.0.sets {
             return false;

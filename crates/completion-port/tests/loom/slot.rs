@@ -65,15 +65,15 @@ impl Cell {
         self.deliver(Facts::IN);
     }
 
-    fn deliver_at(&self, facts: Facts, harvest: u32) -> Next {
-        self.deliver_among(facts, harvest, || harvest)
+    fn deliver_at(&self, facts: Facts, poll: u32) -> Next {
+        self.deliver_among(facts, poll, || poll)
     }
 
-    fn deliver_among(&self, facts: Facts, harvest: u32, newest: impl Fn() -> u32) -> Next {
-        if self.slot.queue(0, facts, harvest, &newest) {
+    fn deliver_among(&self, facts: Facts, poll: u32, newest: impl Fn() -> u32) -> Next {
+        if self.slot.queue(0, facts, poll, &newest) {
             return self.note(Next::Queue);
         }
-        match self.slot.deliver(0, facts, harvest, newest) {
+        match self.slot.deliver(0, facts, poll, newest) {
             Delivery::Stale => Next::Nothing,
             Delivery::Noted(next) => self.note(next),
         }
@@ -250,26 +250,26 @@ fn an_edge_harvested_before_arming_is_checked() {
     explore(|| {
         let cell = Arc::new(Cell::held(LEVEL));
         cell.readable.store(true, SeqCst);
-        let harvest = Arc::new(AtomicU32::new(4));
+        let poll = Arc::new(AtomicU32::new(4));
         let kernel = {
-            let (cell, harvest) = (Arc::clone(&cell), Arc::clone(&harvest));
+            let (cell, poll) = (Arc::clone(&cell), Arc::clone(&poll));
             thread::spawn(move || {
-                let number = harvest.fetch_add(1, SeqCst) + 1;
+                let number = poll.fetch_add(1, SeqCst) + 1;
                 sync::fence(SeqCst);
                 if cell.readable.load(SeqCst) {
-                    cell.deliver_among(Facts::IN, number, || harvest.load(SeqCst))
+                    cell.deliver_among(Facts::IN, number, || poll.load(SeqCst))
                 } else {
                     Next::Nothing
                 }
             })
         };
-        // Another thread begins a harvest meanwhile, where several may.
-        harvest.fetch_add(1, SeqCst);
+        // Another thread begins a poll meanwhile, where several may.
+        poll.fetch_add(1, SeqCst);
         // The handler reads all there is, and says so.
         cell.readable.store(false, SeqCst);
         cell.put_key(7);
         sync::fence(SeqCst);
-        let number = harvest.load(SeqCst);
+        let number = poll.load(SeqCst);
         let armed = cell.note(cell.slot.put_back(Some(LEVEL), READ, number));
         assert_ne!(armed, Next::Queue);
         let delivered = kernel.join().unwrap();

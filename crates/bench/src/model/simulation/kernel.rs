@@ -23,7 +23,7 @@ impl Simulation {
     /// Wakes another thread. What that costs.
     pub(super) fn notify(&mut self, wake: Wake) -> u64 {
         let costs = self.setup.costs;
-        if wake.polling {
+        if wake.in_kernel {
             self.rung = true;
             return if self.release_sleeper() { costs.wake_kernel } else { costs.tell };
         }

@@ -260,7 +260,7 @@ impl Simulation {
     fn polled(&mut self, thread: usize, begin: u64, slept: bool) {
         self.decide(thread, begin, |schedule, _, stage| {
             if slept {
-                schedule.end_polling(thread);
+                schedule.end_in_kernel(thread);
             }
             schedule.polled(thread, stage);
         });

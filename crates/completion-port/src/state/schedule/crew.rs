@@ -245,25 +245,25 @@ impl Crew {
             && self.hands[seat].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
     }
 
-    /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `polling` others and
+    /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `in_kernel` others and
     /// so many that run and `search`. The kernel wakes it there for the next packet, and no running thread
     /// has to. While packets are long no other thread would come for that packet soon. Of short ones the
     /// next thread on its way back takes several, so that there is work for one more only where several
     /// threads have not sufficed lately.
     pub(crate) fn may_join(
         &self,
-        polling: usize,
+        in_kernel: usize,
         running: usize,
         searching: usize,
         now: impl FnOnce() -> Moment,
     ) -> bool {
         if self.is_long() {
-            return polling + running < self.limit;
+            return in_kernel + running < self.limit;
         }
         let Some(busy) = self.busy_at else { return false };
         let now = now();
         now < busy.after(SUSTAINED)
-            && polling + running + searching < self.size + self.absent(now, OVERDUE).min(running)
+            && in_kernel + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
     /// What the thread of `seat` takes, which is the only one that may run.

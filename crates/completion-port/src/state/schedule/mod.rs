@@ -134,7 +134,7 @@ pub(crate) enum Action {
 pub(crate) struct Wake {
     pub(crate) seat: SeatNumber,
     /// It sleeps in the kernel's wait; otherwise it is parked.
-    pub(crate) polling: bool,
+    pub(crate) in_kernel: bool,
 }
 
 /// A question to the system about the thread of `seat`.
@@ -427,7 +427,7 @@ impl Schedule {
     /// A seat has become free: another thread searches, if there may be something to find.
     fn relieve(&mut self, scene: &impl Scene) -> Option<Wake> {
         let is_quiet = scene.ready() == 0 && scene.unchecked() == 0;
-        if is_quiet && self.seats.polling() > 0 {
+        if is_quiet && self.seats.in_kernel() > 0 {
             return None;
         }
         self.call().or_else(|| self.look_after(scene))
@@ -440,13 +440,13 @@ impl Schedule {
 
     fn wake(&mut self, seat: SeatNumber) -> Wake {
         self.wakes += 1;
-        Wake { seat, polling: self.seats.is_polling(seat) }
+        Wake { seat, in_kernel: self.seats.is_in_kernel(seat) }
     }
 
     /// Whether a thread is in the kernel's wait, and nothing else is left to be done.
     #[inline]
     fn is_attended(&self, scene: &impl Scene) -> bool {
-        self.seats.polling() > 0 && self.is_quiet(scene)
+        self.seats.in_kernel() > 0 && self.is_quiet(scene)
     }
 
     /// Whether every packet found so far is being handled.
@@ -550,7 +550,7 @@ impl Schedule {
                 }
                 let asks =
                     self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, scene);
-                if can_poll && self.seats.polling() == 0 && asks {
+                if can_poll && self.seats.in_kernel() == 0 && asks {
                     return self.ask(true, false);
                 }
                 self.seats.run(me);
@@ -574,7 +574,7 @@ impl Schedule {
                     self.watchdog.defers = false;
                 }
                 self.asked = self.asked.wrapping_add(1);
-                self.seats.begin_polling(me);
+                self.seats.begin_in_kernel(me);
                 return Action::Poll(timeout);
             }
             turn.rests = false;
@@ -612,7 +612,7 @@ impl Schedule {
     /// Whether a thread that is not to sleep there asks the kernel for edges.
     #[inline]
     pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
-        scene.registered() > 0 && self.seats.polling() == 0 && scene.takes_edges()
+        scene.registered() > 0 && self.seats.in_kernel() == 0 && scene.takes_edges()
     }
 
     /// A thread that has packets to put at the end of the queue asks the kernel for edges first, if it may: all
@@ -648,7 +648,7 @@ impl Schedule {
     /// to it.
     #[inline]
     fn may_poll(&self, me: SeatNumber, scene: &impl Scene) -> bool {
-        if self.seats.polling() == 0 {
+        if self.seats.in_kernel() == 0 {
             return self.seats.has_room() && !scene.is_replacing();
         }
         self.may_join(me, scene)
@@ -656,19 +656,19 @@ impl Schedule {
 
     #[inline(never)]
     fn may_join(&self, me: SeatNumber, scene: &impl Scene) -> bool {
-        let polling = self.seats.polling();
+        let in_kernel = self.seats.in_kernel();
         let running = self.seats.running();
         let searching = self.seats.others_at_work(me) - running;
         scene.sets() == 1
-            && self.crew.may_join(polling, running, searching, || scene.now())
+            && self.crew.may_join(in_kernel, running, searching, || scene.now())
             && self.seats.is_newest_poller(me)
             && !scene.is_replacing()
             && !scene.is_full_of_strays()
     }
 
     /// Threads that sleep in the kernel's wait.
-    pub(crate) fn polling(&self) -> usize {
-        self.seats.polling()
+    pub(crate) fn in_kernel(&self) -> usize {
+        self.seats.in_kernel()
     }
 
     /// How many threads may run at once, as far as there are any.
@@ -678,8 +678,8 @@ impl Schedule {
 
     /// The thread of `me` has come out of the kernel's wait.
     #[inline]
-    pub(crate) fn end_polling(&mut self, me: SeatNumber) {
-        self.seats.end_polling(me);
+    pub(crate) fn end_in_kernel(&mut self, me: SeatNumber) {
+        self.seats.end_in_kernel(me);
     }
 
     /// A wake has brought the thread of `me` out of the kernel's wait. Of several threads that sleep there the
@@ -696,7 +696,7 @@ impl Schedule {
         if let Some(watching) = self.seats.watching()
             && watching != me
             && !self.watchdog.has_begun()
-            && self.seats.is_polling(watching)
+            && self.seats.is_in_kernel(watching)
         {
             // The wake was meant for a thread that was to look after the port. That is for this one to
             // do, or to see to when it goes off.

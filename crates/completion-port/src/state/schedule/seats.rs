@@ -68,7 +68,7 @@ pub(crate) struct Seats {
     /// How often threads have begun to sleep in a wait.
     beginnings: u64,
     /// Who is in the kernel's wait.
-    polling: Vec<SeatNumber>,
+    in_kernel: Vec<SeatNumber>,
     watching: Option<SeatNumber>,
 }
 
@@ -86,7 +86,7 @@ impl Seats {
             places: Vec::new(),
             idle: Vec::new(),
             beginnings: 0,
-            polling: Vec::new(),
+            in_kernel: Vec::new(),
             watching: None,
         }
     }
@@ -98,7 +98,7 @@ impl Seats {
             self.places.push(Place { status: Status::Vacant, arrivals_before: 0, since: 0 });
             // So that going idle never allocates.
             self.idle.reserve(self.places.len());
-            self.polling.reserve(self.places.len());
+            self.in_kernel.reserve(self.places.len());
             self.places.len() - 1
         });
         self.places[number].status = Status::Away;
@@ -269,41 +269,44 @@ impl Seats {
 
     /// How many threads are in the kernel's wait.
     #[inline]
-    pub(crate) fn polling(&self) -> usize {
-        self.polling.len()
+    pub(crate) fn in_kernel(&self) -> usize {
+        self.in_kernel.len()
     }
 
     #[inline]
-    pub(crate) fn is_polling(&self, seat: SeatNumber) -> bool {
-        self.polling.contains(&seat)
+    pub(crate) fn is_in_kernel(&self, seat: SeatNumber) -> bool {
+        self.in_kernel.contains(&seat)
     }
 
     /// Whether everybody in the kernel's wait began to wait before the thread of `seat`, which is in a
     /// wait. The kernel releases who came to it last, which is then the newest here as well.
     pub(crate) fn is_newest_poller(&self, seat: SeatNumber) -> bool {
         self.places[seat].status != Status::Idle
-            || self.polling.iter().all(|other| self.places[*other].since < self.places[seat].since)
+            || self
+                .in_kernel
+                .iter()
+                .all(|other| self.places[*other].since < self.places[seat].since)
     }
 
     /// The thread of `seat` enters the kernel's wait.
     #[inline]
-    pub(crate) fn begin_polling(&mut self, seat: SeatNumber) {
-        self.polling.push(seat);
+    pub(crate) fn begin_in_kernel(&mut self, seat: SeatNumber) {
+        self.in_kernel.push(seat);
     }
 
     /// The thread of `seat` has left the kernel's wait.
     #[inline]
-    pub(crate) fn end_polling(&mut self, seat: SeatNumber) {
-        if self.polling.last() == Some(&seat) {
-            self.polling.pop();
+    pub(crate) fn end_in_kernel(&mut self, seat: SeatNumber) {
+        if self.in_kernel.last() == Some(&seat) {
+            self.in_kernel.pop();
         } else {
-            self.polling.retain(|other| *other != seat);
+            self.in_kernel.retain(|other| *other != seat);
         }
     }
 
     /// A thread in the kernel's wait that was taken off the list and is not here yet.
     pub(crate) fn awaited(&self) -> Option<SeatNumber> {
-        self.polling.iter().copied().find(|seat| self.is_awaited(*seat))
+        self.in_kernel.iter().copied().find(|seat| self.is_awaited(*seat))
     }
 
     /// Whether the thread of `seat` was taken off the list and is not here yet.
@@ -331,7 +334,7 @@ impl Seats {
     /// Chooses who looks after the port: the newest parked thread, or one in the kernel's wait if there
     /// is no other. `None` if nobody is idle.
     pub(crate) fn appoint(&mut self) -> Option<SeatNumber> {
-        let parked = self.idle.iter().rev().copied().find(|seat| !self.is_polling(*seat));
+        let parked = self.idle.iter().rev().copied().find(|seat| !self.is_in_kernel(*seat));
         self.watching = parked.or_else(|| self.idle.last().copied());
         self.watching
     }

@@ -225,7 +225,7 @@ fn several_threads_sleep_in_the_kernels_wait_where_several_have_lately_not_suffi
                 rig.run_wait(seat);
             }
         });
-        assert_eq!(rig.schedule.polling(), if joins { 2 } else { 1 }, "{after}: {rig:#?}");
+        assert_eq!(rig.schedule.in_kernel(), if joins { 2 } else { 1 }, "{after}: {rig:#?}");
     }
 }
 
@@ -396,7 +396,7 @@ fn a_wake_that_brings_another_thread_out_is_adopted_with_its_packet() {
     rig.run_wait(0);
     rig.run_wait(1);
     let wake = rig.post().unwrap();
-    assert_eq!((wake.seat, wake.polling), (1, true));
+    assert_eq!((wake.seat, wake.in_kernel), (1, true));
     rig.run(0);
     assert_eq!((hand(&rig, 0), rig.status(0)), (vec![1], Status::Running));
     assert_eq!(rig.status(1), Status::Idle);
@@ -439,7 +439,7 @@ fn of_two_wakes_that_are_one_to_the_kernel_the_second_is_made_again() {
         let mut rig = rig(2, 2, LONG);
         rig.run_wait(0);
         rig.run_wait(1);
-        let both = [rig.post(), rig.post()].map(|wake| wake.map(|wake| wake.polling));
+        let both = [rig.post(), rig.post()].map(|wake| wake.map(|wake| wake.in_kernel));
         assert_eq!(both, [Some(true); 2]);
         rig.run(first);
         assert!(rig.port.eventfd, "{first}");

@@ -190,7 +190,7 @@ impl Schedule {
         // Nor is it if something is still queued that was so at the last look.
         let is_overdue = self.is_overdue(scene);
         // A watchdog in the kernel's wait takes what it finds there itself.
-        let polls = self.seats.watching().is_some_and(|watching| self.seats.is_polling(watching));
+        let polls = self.seats.watching().is_some_and(|watching| self.seats.is_in_kernel(watching));
         self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
         if let Some(polled) = polled {
             due = due.min(polled + tick);

@@ -86,9 +86,9 @@ const ALIVE: u64 = 1 << 17;
 const PENDING: u64 = 0b1111 << PENDING_SHIFT;
 const PENDING_SHIFT: u32 = 21;
 const PENDING_ERR: u64 = 0b1000 << PENDING_SHIFT;
-/// The number of the harvest at which the slot was armed, modulo [`HARVESTS`].
-const HARVEST: u64 = (HARVESTS as u64 - 1) << ARMED_AT;
-const HARVESTS: u32 = 1 << 7;
+/// The number of the poll at which the slot was armed, modulo [`POLLS`].
+const POLL: u64 = (POLLS as u64 - 1) << ARMED_AT;
+const POLLS: u32 = 1 << 7;
 const ARMED_AT: u32 = 25;
 /// A packet has reported what the registration did not ask for; none does so again until the slot is
 /// enabled. It stands above the other bits, since the short ways only clear it.
@@ -302,16 +302,16 @@ impl Slot {
         self.change(|word| (word.freed(), ()));
     }
 
-    /// The kernel has reported an edge, found by harvest number `harvest`; `newest` gives the highest
+    /// The kernel has reported an edge, found by poll number `poll`; `newest` gives the highest
     /// number so far.
     pub(crate) fn deliver(
         &self,
         generation: u32,
         facts: Facts,
-        harvest: u32,
+        poll: u32,
         newest: impl Fn() -> u32,
     ) -> Delivery {
-        self.change(|word| word.delivered(generation, facts, harvest, &newest))
+        self.change(|word| word.delivered(generation, facts, poll, &newest))
     }
 
     /// The short way of [`Slot::deliver`]: the caller owns the node now and queues a packet. False, and
@@ -321,11 +321,10 @@ impl Slot {
         &self,
         generation: u32,
         facts: Facts,
-        harvest: u32,
+        poll: u32,
         newest: impl Fn() -> u32,
     ) -> bool {
-        self.change_if(|word| Some((word.queued(generation, facts, harvest, &newest)?, ())))
-            .is_some()
+        self.change_if(|word| Some((word.queued(generation, facts, poll, &newest)?, ()))).is_some()
     }
 
     /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
@@ -335,10 +334,10 @@ impl Slot {
         generation: u32,
         mode: Mode,
         drained: impl Fn() -> Drained,
-        harvest: u32,
+        poll: u32,
     ) -> Result<Next, Refusal> {
         self.request(generation, |word| {
-            let enabled = || word.dried(drained()).enabled(mode, harvest);
+            let enabled = || word.dried(drained()).enabled(mode, poll);
             if word.is_held() { Err(Refusal::Held) } else { Ok(enabled()) }
         })
     }
@@ -391,15 +390,15 @@ impl Slot {
 
     /// The token gives its key back, and arms the slot.
     #[inline]
-    pub(crate) fn put_back(&self, mode: Option<Mode>, drained: Drained, harvest: u32) -> Next {
-        self.change(|word| word.returned(mode, drained, harvest))
+    pub(crate) fn put_back(&self, mode: Option<Mode>, drained: Drained, poll: u32) -> Next {
+        self.change(|word| word.returned(mode, drained, poll))
     }
 
     /// The short way of [`Slot::put_back`]: armed with `mode`, or as it was if that is `None`. False, and
     /// nothing has changed, in all but the common case.
     #[inline]
-    pub(crate) fn rearm(&self, mode: Option<Mode>, drained: Drained, harvest: u32) -> bool {
-        self.change_if(|word| Some((word.rearmed(mode, drained, harvest)?, ()))).is_some()
+    pub(crate) fn rearm(&self, mode: Option<Mode>, drained: Drained, poll: u32) -> bool {
+        self.change_if(|word| Some((word.rearmed(mode, drained, poll)?, ()))).is_some()
     }
 
     /// A check is about to be made: edges from now on are newer than its answer may be.

@@ -167,20 +167,20 @@ impl Word {
         Self::free((self.generation() + 1) % GENERATIONS)
     }
 
-    /// The kernel has reported an edge, found by harvest number `harvest`; `newest` gives the highest
+    /// The kernel has reported an edge, found by poll number `poll`; `newest` gives the highest
     /// number so far.
     pub(super) fn delivered(
         self,
         generation: u32,
         facts: Facts,
-        harvest: u32,
+        poll: u32,
         newest: impl Fn() -> u32,
     ) -> (Self, Delivery) {
         if !self.names(generation) {
             return (self, Delivery::Stale);
         }
         let word = self.noting(facts);
-        let word = if word.has(ENABLED) { word.weighing(facts, harvest, newest) } else { word };
+        let word = if word.has(ENABLED) { word.weighing(facts, poll, newest) } else { word };
         let (word, next) = word.roused();
         (word, Delivery::Noted(next))
     }
@@ -192,7 +192,7 @@ impl Word {
         self,
         generation: u32,
         facts: Facts,
-        harvest: u32,
+        poll: u32,
         newest: impl Fn() -> u32,
     ) -> Option<Self> {
         const STATE: u64 = LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING;
@@ -201,7 +201,7 @@ impl Word {
         if state != Self::free(generation).with(LIVE | ENABLED).0
             || wanted.is_empty()
             || facts.any(Facts::RARE)
-            || self.may_predate(harvest, newest)
+            || self.may_predate(poll, newest)
         {
             return None;
         }
@@ -209,8 +209,8 @@ impl Word {
     }
 
     /// The slot is enabled with `mode`; its key is in its cell.
-    pub(super) fn enabled(self, mode: Mode, harvest: u32) -> (Self, Next) {
-        self.with(ENABLED).with_mode(mode).recalling(harvest).roused()
+    pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, Next) {
+        self.with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
     /// The registration ends for the reason that `bit` says. The caller becomes the owner of the node if it
@@ -223,12 +223,7 @@ impl Word {
     }
 
     /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
-    pub(super) fn returned(
-        self,
-        mode: Option<Mode>,
-        drained: Drained,
-        harvest: u32,
-    ) -> (Self, Next) {
+    pub(super) fn returned(self, mode: Option<Mode>, drained: Drained, poll: u32) -> (Self, Next) {
         if self.has(CLOSED) {
             return (self, Next::Gone);
         }
@@ -241,7 +236,7 @@ impl Word {
         }
         let word = word.dried(drained);
         match mode {
-            Some(mode) => word.enabled(mode, harvest),
+            Some(mode) => word.enabled(mode, poll),
             None => (word, Next::Nothing),
         }
     }
@@ -249,19 +244,14 @@ impl Word {
     /// The short way of [`Word::returned`]: the slot is armed with `mode`, or with the one it has, and
     /// nothing that it remembers must be checked. `None` in any other case.
     #[inline]
-    pub(super) fn rearmed(
-        self,
-        mode: Option<Mode>,
-        drained: Drained,
-        harvest: u32,
-    ) -> Option<Self> {
+    pub(super) fn rearmed(self, mode: Option<Mode>, drained: Drained, poll: u32) -> Option<Self> {
         const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED;
         let word = self.dried(drained);
         let word = mode.map_or(word, |mode| word.with_mode(mode));
         if self.has(SPECIAL) || word.is_ready() || word.is_blind() {
             return None;
         }
-        Some(word.without(HELD).with(ENABLED).armed(harvest))
+        Some(word.without(HELD).with(ENABLED).armed(poll))
     }
 
     /// The kernel is about to be asked by a one-shot reactor, and answers by an edge: the node is given back
@@ -429,23 +419,23 @@ mod tests {
         /// Every transition keeps the rules of the table of bits.
         #[test]
         fn what_the_bits_exclude_never_comes(
-            word in words(), facts in facts(), mode in modes(), drained in hints(), harvest: u32,
+            word in words(), facts in facts(), mode in modes(), drained in hints(), poll: u32,
             ago in 0..200_u32, choice: bool,
         ) {
-            let newest = || harvest.wrapping_add(ago);
+            let newest = || poll.wrapping_add(ago);
             let answer = Answer { is_own_end: choice, ..facts.into() };
             let unreported = if choice { Events::IN } else { Events::NONE };
             let mut reached = vec![
                 word.registered(mode, choice),
-                word.delivered(word.generation(), facts, harvest, newest).0,
+                word.delivered(word.generation(), facts, poll, newest).0,
                 word.without(ENABLED),
             ];
-            reached.extend(word.queued(word.generation(), facts, harvest, newest));
+            reached.extend(word.queued(word.generation(), facts, poll, newest));
             if !word.has(REMOVING | CLOSED) {
                 reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
                 reached.push(word.ending(CLOSED, 0).0);
                 if !word.has(HELD) {
-                    reached.push(word.dried(drained).enabled(mode, harvest).0);
+                    reached.push(word.dried(drained).enabled(mode, poll).0);
                 }
             } else if !word.has(CLOSED) {
                 reached.push(word.without(COLLECTED).claimed().0);
@@ -461,8 +451,8 @@ mod tests {
                 reached.extend(word.handed().map(|(word, _)| word));
             }
             if word.has(HELD) {
-                reached.push(word.returned(choice.then_some(mode), drained, harvest).0);
-                reached.extend(word.rearmed(choice.then_some(mode), drained, harvest));
+                reached.push(word.returned(choice.then_some(mode), drained, poll).0);
+                reached.extend(word.rearmed(choice.then_some(mode), drained, poll));
             }
             for word in reached {
                 prop_assert_eq!(word, keeping_the_rules(word));
@@ -472,13 +462,13 @@ mod tests {
         /// The short way of arming does what the long one does.
         #[test]
         fn the_common_case_of_arming_is_no_other(
-            word in words(), drained in hints(), harvest: u32, other in modes(),
+            word in words(), drained in hints(), poll: u32, other in modes(),
         ) {
             let word = keeping_the_rules(word.without(ENABLED).with(HELD));
             for mode in [None, Some(word.mode()), Some(other)] {
-                if let Some(armed) = word.rearmed(mode, drained, harvest) {
+                if let Some(armed) = word.rearmed(mode, drained, poll) {
                     let mode = mode.unwrap_or(word.mode());
-                    let general = word.returned(Some(mode), drained, harvest);
+                    let general = word.returned(Some(mode), drained, poll);
                     prop_assert_eq!(general, (armed, Next::Nothing));
                 }
             }
@@ -487,14 +477,14 @@ mod tests {
         /// The short ways of an edge and of a turn do what the long ones do, whatever the word.
         #[test]
         fn the_common_case_of_an_edge_is_no_other(
-            word in words(), stray: bool, facts in facts(), harvest: u32, ago in 0..200_u32,
+            word in words(), stray: bool, facts in facts(), poll: u32, ago in 0..200_u32,
         ) {
-            let newest = || harvest.wrapping_add(ago);
+            let newest = || poll.wrapping_add(ago);
             let generation = (word.generation() + u32::from(stray)) % GENERATIONS;
             let armed = keeping_the_rules(word.with(ENABLED).without(QUEUED));
             for word in [word, armed] {
-                if let Some(queued) = word.queued(generation, facts, harvest, newest) {
-                    let general = word.delivered(generation, facts, harvest, newest);
+                if let Some(queued) = word.queued(generation, facts, poll, newest) {
+                    let general = word.delivered(generation, facts, poll, newest);
                     prop_assert_eq!(general, (queued, Delivery::Noted(Next::Queue)));
                 }
             }
@@ -524,7 +514,7 @@ mod tests {
     fn what_is_common_goes_the_short_way() {
         let armed = Word(LIVE | ENABLED | ONE_SHOT | 1).armed(3);
         let queued = armed.queued(0, Facts::IN | Facts::OUT, 5, || 5).expect("armed before");
-        assert!(armed.queued(0, Facts::IN, 3, || 3).is_none(), "armed since the harvest began");
+        assert!(armed.queued(0, Facts::IN, 3, || 3).is_none(), "armed since the poll began");
         assert!(armed.queued(0, Facts::OUT, 5, || 5).is_none(), "nobody asked for that");
         assert!(armed.queued(1, Facts::IN, 5, || 5).is_none(), "it is another one's");
         assert!(armed.queued(0, Facts::IN | Facts::ERR, 5, || 5).is_none());

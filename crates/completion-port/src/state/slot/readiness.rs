@@ -7,8 +7,8 @@
 
 use super::report::Answer;
 use super::{
-    ALIVE, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, HARVEST, HARVESTS, LASTING,
-    PENDING, PENDING_SHIFT, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED,
+    ALIVE, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, LASTING, PENDING,
+    PENDING_SHIFT, POLL, POLLS, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED,
     WATCHED_SHIFT, Word,
 };
 use crate::interest::{Events, Interest};
@@ -74,16 +74,16 @@ impl Word {
     }
 
     /// Whether an edge may be older than the arming of the slot, and so a level packet untrue: the kernel
-    /// found it by harvest number `harvest`, and the slot was armed at that one or later. `newest` gives the
+    /// found it by poll number `poll`, and the slot was armed at that one or later. `newest` gives the
     /// highest number so far. A slot that was armed long ago may count as armed since, because the numbers
     /// come round again.
     #[inline]
-    pub(crate) fn may_predate(self, harvest: u32, newest: impl Fn() -> u32) -> bool {
+    pub(crate) fn may_predate(self, poll: u32, newest: impl Fn() -> u32) -> bool {
         if self.has(EDGE) {
             return false;
         }
-        let (armed_at, newest) = (((self.0 & HARVEST) >> ARMED_AT) as u32, newest());
-        newest.wrapping_sub(armed_at) % HARVESTS <= newest.wrapping_sub(harvest)
+        let (armed_at, newest) = (((self.0 & POLL) >> ARMED_AT) as u32, newest());
+        newest.wrapping_sub(armed_at) % POLLS <= newest.wrapping_sub(poll)
     }
 
     /// What the kernel has been asked for.
@@ -144,10 +144,10 @@ impl Word {
     }
 
     /// An edge of an enabled slot was noted: what the next packet reports of it.
-    pub(super) fn weighing(self, facts: Facts, harvest: u32, newest: impl Fn() -> u32) -> Self {
+    pub(super) fn weighing(self, facts: Facts, poll: u32, newest: impl Fn() -> u32) -> Self {
         let fresh = self.wanted(facts) - self.pending();
         let unclear = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
-        if unclear || (!fresh.is_empty() && self.may_predate(harvest, newest)) {
+        if unclear || (!fresh.is_empty() && self.may_predate(poll, newest)) {
             self.with(UNCHECKED)
         } else {
             self.expecting(fresh)
@@ -162,21 +162,21 @@ impl Word {
         self.without(dry << READY_SHIFT)
     }
 
-    /// The slot is armed at `harvest`, and nothing has been reported since.
+    /// The slot is armed at `poll`, and nothing has been reported since.
     #[inline]
-    pub(super) fn armed(self, harvest: u32) -> Self {
-        let armed_at = u64::from(harvest) << ARMED_AT & HARVEST;
-        self.without(UNCHECKED | REPORTED | HARVEST).with(armed_at)
+    pub(super) fn armed(self, poll: u32) -> Self {
+        let armed_at = u64::from(poll) << ARMED_AT & POLL;
+        self.without(UNCHECKED | REPORTED | POLL).with(armed_at)
     }
 
-    /// The slot is armed at `harvest`. Whatever its trigger, the next packet reports what holds: what the
+    /// The slot is armed at `poll`. Whatever its trigger, the next packet reports what holds: what the
     /// slot remembers is checked first.
-    pub(super) fn recalling(self, harvest: u32) -> Self {
+    pub(super) fn recalling(self, poll: u32) -> Self {
         let ends = Interest::IN | Interest::HANGUP;
         let unclear = self.has(RECHECK)
             || (self.has(HALF_CLOSED) && self.interest().intersects(ends))
             || self.is_ready();
-        let word = self.armed(harvest).without(PENDING);
+        let word = self.armed(poll).without(PENDING);
         if unclear { word.with(UNCHECKED) } else { word }
     }
 
@@ -362,11 +362,11 @@ mod tests {
     #[test]
     fn an_edge_is_checked_if_the_slot_was_armed_since_its_harvest_began() {
         let word = enabled(Interest::IN).armed(300);
-        let unchecked = |harvest, newest: u32| {
-            word.noting(Facts::IN).weighing(Facts::IN, harvest, || newest).has(UNCHECKED)
+        let unchecked = |poll, newest: u32| {
+            word.noting(Facts::IN).weighing(Facts::IN, poll, || newest).has(UNCHECKED)
         };
         assert!(!unchecked(301, 301) && !unchecked(301, 310));
         assert!(unchecked(300, 300) && unchecked(299, 300) && unchecked(290, 305));
-        assert!(unchecked(300 + HARVESTS, 300 + HARVESTS), "the numbers come round again");
+        assert!(unchecked(300 + POLLS, 300 + POLLS), "the numbers come round again");
     }
 }

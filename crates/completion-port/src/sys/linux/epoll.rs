@@ -1,5 +1,5 @@
 //! The back end of Linux: one epoll set, edge-triggered, and an eventfd to leave its wait. Where many
-//! processors harvest there are several sets, and one more, level-triggered, that watches them and in
+//! processors poll there are several sets, and one more, level-triggered, that watches them and in
 //! which a thread sleeps.
 
 use std::io;
@@ -384,7 +384,7 @@ impl Reactor for Epoll {
         self.sets.len()
     }
 
-    fn harvest(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
         let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout);
         // SAFETY: `set_len` demands that so many elements lie within the capacity and have values.

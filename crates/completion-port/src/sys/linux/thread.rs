@@ -124,7 +124,7 @@ impl Thread for Current {
         true
     }
 
-    fn glance(&self) -> Option<Presence> {
+    fn read_record(&self) -> Option<Presence> {
         match self.switches.get()?.newest()? {
             // The record is stamped by the clock of the machine, and this process has a time namespace in
             // which the clock is behind: how long it has slept the record does not tell.

@@ -26,9 +26,9 @@ pub struct Calls {
     /// Questions whether a number still names what is watched.
     pub watches: u64,
     /// Waits for edges, sleeping or not.
-    pub harvest: u64,
+    pub poll: u64,
     /// Waits for edges that were allowed to sleep.
-    pub sleeping_harvest: u64,
+    pub sleeping_poll: u64,
     /// Wake-ups of a wait for edges.
     pub wake: u64,
     /// Calls that asked what holds of some descriptors.
@@ -65,7 +65,7 @@ impl Calls {
             + self.want
             + self.detach
             + self.watches
-            + self.harvest
+            + self.poll
             + self.wake
             + self.probe
             + self.unread
@@ -88,8 +88,8 @@ impl Sub for Calls {
             want: self.want - earlier.want,
             detach: self.detach - earlier.detach,
             watches: self.watches - earlier.watches,
-            harvest: self.harvest - earlier.harvest,
-            sleeping_harvest: self.sleeping_harvest - earlier.sleeping_harvest,
+            poll: self.poll - earlier.poll,
+            sleeping_poll: self.sleeping_poll - earlier.sleeping_poll,
             wake: self.wake - earlier.wake,
             probe: self.probe - earlier.probe,
             probed: self.probed - earlier.probed,

@@ -242,7 +242,7 @@ impl State {
     fn is_sound(&self, sleeper: &Sleeper) -> bool {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
-            Cause::Harvest(set) => !self.sets.get(set).is_some_and(Set::is_idle),
+            Cause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
             Cause::Park(token) => token.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
@@ -253,7 +253,7 @@ impl State {
     fn is_next(&self, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
-            Cause::Harvest(set) => Some(set),
+            Cause::Polled(set) => Some(set),
             Cause::Park(_) => None,
         };
         let Some(set) = self.sleepers.get(&number).and_then(set_of) else { return true };
@@ -269,14 +269,14 @@ impl State {
     }
 
     /// A new stand-in, the lowest free number of the process, as the name of `file`.
-    fn name(&mut self, file: FileId, stand_in: io::Result<OwnedFd>) -> io::Result<OwnedFd> {
-        let stand_in = stand_in?;
-        self.numbers.insert(stand_in.as_raw_fd(), file);
-        Ok(stand_in)
+    fn name(&mut self, file: FileId, adopt_wakeup: io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        let adopt_wakeup = adopt_wakeup?;
+        self.numbers.insert(adopt_wakeup.as_raw_fd(), file);
+        Ok(adopt_wakeup)
     }
 
     /// Opens a stand-in, unless the script says that there is none left.
-    fn stand_in(&mut self) -> io::Result<OwnedFd> {
+    fn adopt_wakeup(&mut self) -> io::Result<OwnedFd> {
         if self.descriptor_failures > 0 {
             self.descriptor_failures -= 1;
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -513,13 +513,13 @@ impl Kernel {
     /// Makes a descriptor for `file`, which ends if there is none.
     fn adopt(&self, file: FileId) -> io::Result<Socket> {
         let mut state = self.lock();
-        let stand_in = state.stand_in();
-        let stand_in = state.name(file, stand_in);
-        if stand_in.is_err() {
+        let adopt_wakeup = state.adopt_wakeup();
+        let adopt_wakeup = state.name(file, adopt_wakeup);
+        if adopt_wakeup.is_err() {
             state.objects.close(file);
         }
         self.publish(state);
-        Ok(Socket::new(self.clone(), file, stand_in?))
+        Ok(Socket::new(self.clone(), file, adopt_wakeup?))
     }
 
     fn adopt_both(&self, (first, second): (FileId, FileId)) -> io::Result<(Socket, Socket)> {

@@ -36,7 +36,7 @@ pub(super) struct Set {
     entries: BTreeMap<Place, Entry>,
     /// To be looked at, oldest first. A place without a listed entry is passed over.
     listed: VecDeque<Place>,
-    /// [`Reactor::wake`] was called and no harvest has ended by it.
+    /// [`Reactor::wake`] was called and no poll has ended by it.
     pub(super) woken: bool,
 }
 
@@ -175,7 +175,7 @@ pub(super) struct Sleeper {
 #[derive(Debug)]
 pub(super) enum Cause {
     /// An edge in this set, or its wake-up.
-    Harvest(u64),
+    Polled(u64),
     /// The token of this parked thread.
     Park(Arc<AtomicBool>),
 }
@@ -324,17 +324,17 @@ impl Reactor for Simulated {
         0
     }
 
-    fn harvest(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
         let room = edges.capacity();
         let mut state = self.kernel.lock();
-        state.calls.harvest += 1;
+        state.calls.poll += 1;
         if timeout != Some(Duration::ZERO) {
-            state.calls.sleeping_harvest += 1;
+            state.calls.sleeping_poll += 1;
         }
         let until = state.deadline(timeout);
         let mut woken = false;
-        self.kernel.sleep(state, until, Cause::Harvest(self.set), |state| {
+        self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
             let count = self.with_set(state, |set, objects| {
                 set.take(room, objects, |token, now| edges.push(Edge { token, facts: facts(now) }))
             });
@@ -501,7 +501,7 @@ impl Thread for SimulatedThread {
         allowed
     }
 
-    fn glance(&self) -> Option<Presence> {
+    fn read_record(&self) -> Option<Presence> {
         if !self.observed.load(Relaxed) {
             return None;
         }

@@ -30,12 +30,12 @@ pub struct Socket {
     kernel: Kernel,
     file: FileId,
     /// There until the socket is dropped.
-    stand_in: Option<OwnedFd>,
+    adopt_wakeup: Option<OwnedFd>,
 }
 
 impl Socket {
-    pub(super) fn new(kernel: Kernel, file: FileId, stand_in: OwnedFd) -> Self {
-        Self { kernel, file, stand_in: Some(stand_in) }
+    pub(super) fn new(kernel: Kernel, file: FileId, adopt_wakeup: OwnedFd) -> Self {
+        Self { kernel, file, adopt_wakeup: Some(adopt_wakeup) }
     }
 
     pub(super) fn file(&self) -> FileId {
@@ -95,16 +95,18 @@ impl Socket {
     /// has no descriptor left: the connection stays in the queue then.
     pub fn accept(&self) -> io::Result<Self> {
         let mut state = self.kernel.lock();
-        let accepted = match state.stand_in() {
-            Ok(stand_in) => match state.objects.accept(self.file) {
-                Ok(file) => state.name(file, Ok(stand_in)).map(|stand_in| (file, stand_in)),
+        let accepted = match state.adopt_wakeup() {
+            Ok(adopt_wakeup) => match state.objects.accept(self.file) {
+                Ok(file) => {
+                    state.name(file, Ok(adopt_wakeup)).map(|adopt_wakeup| (file, adopt_wakeup))
+                }
                 Err(code) => Err(io::Error::from_raw_os_error(code)),
             },
             Err(error) => Err(error),
         };
         self.kernel.publish(state);
-        let (file, stand_in) = accepted?;
-        Ok(Self::new(self.kernel.clone(), file, stand_in))
+        let (file, adopt_wakeup) = accepted?;
+        Ok(Self::new(self.kernel.clone(), file, adopt_wakeup))
     }
 
     /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
@@ -146,10 +148,10 @@ impl Socket {
     /// `EMFILE`, if the process has no descriptor left.
     pub fn dup(&self) -> io::Result<Self> {
         let mut state = self.kernel.lock();
-        let stand_in = state.stand_in();
-        let stand_in = state.name(self.file, stand_in)?;
+        let adopt_wakeup = state.adopt_wakeup();
+        let adopt_wakeup = state.name(self.file, adopt_wakeup)?;
         drop(state);
-        Ok(Self::new(self.kernel.clone(), self.file, stand_in))
+        Ok(Self::new(self.kernel.clone(), self.file, adopt_wakeup))
     }
 
     /// Takes the pending error: `SO_ERROR`.
@@ -187,15 +189,15 @@ impl Drop for Socket {
             state.objects.close(file);
         }
         // With the lock held: whoever gets the number next finds nothing of this socket under it.
-        drop(self.stand_in.take());
+        drop(self.adopt_wakeup.take());
         self.kernel.publish(state);
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stand_in {
-            Some(stand_in) => stand_in.as_fd(),
+        match &self.adopt_wakeup {
+            Some(adopt_wakeup) => adopt_wakeup.as_fd(),
             None => unreachable!("the stand-in is there until the socket is dropped"),
         }
     }

@@ -19,7 +19,7 @@ const BOTH: Facts = Facts::of_directions(0b11);
 
 fn tokens(set: &dyn Backend) -> Vec<u64> {
     let mut edges = Vec::with_capacity(64);
-    set.harvest(0, &mut edges, Some(Duration::ZERO));
+    set.poll(0, &mut edges, Some(Duration::ZERO));
     edges.iter().map(|edge| edge.token).collect()
 }
 
@@ -126,7 +126,7 @@ fn what_is_adopted_reports_under_its_new_token() {
     let event = kernel.event().unwrap();
     assert_eq!(set.adopt(number(&event), 1, BOTH).unwrap_err().code, Some(libc::ENOENT));
     set.attach(number(&event), 1, BOTH).unwrap();
-    // The edge of the first token was not harvested yet.
+    // The edge of the first token was not polled yet.
     set.adopt(number(&event), 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
     set.adopt(number(&event), 3, BOTH).unwrap();
@@ -158,7 +158,7 @@ fn a_harvest_takes_no_more_than_there_is_room_for() {
     }
     let mut edges: Vec<Edge> = Vec::with_capacity(4);
     let room = edges.capacity();
-    set.harvest(0, &mut edges, Some(Duration::ZERO));
+    set.poll(0, &mut edges, Some(Duration::ZERO));
     assert_eq!((edges.len(), edges.capacity()), (room, room));
     assert_eq!(tokens(&*set).len(), 5 - room);
 }
@@ -192,19 +192,19 @@ fn the_automatic_clock_jumps_to_the_deadline() {
     let kernel = Kernel::new();
     let set = kernel.backend(false);
     let mut edges = Vec::with_capacity(4);
-    set.harvest(0, &mut edges, Some(SECOND));
+    set.poll(0, &mut edges, Some(SECOND));
     assert_eq!(set.now().since(Moment::ZERO), SECOND);
     let here = set.this_thread();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
     // What is there already costs no time.
     set.wake();
-    set.harvest(0, &mut edges, Some(SECOND));
+    set.poll(0, &mut edges, Some(SECOND));
     here.unpark();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
     // Both were taken.
-    set.harvest(0, &mut edges, Some(SECOND));
+    set.poll(0, &mut edges, Some(SECOND));
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 4 * SECOND);
 }
@@ -216,25 +216,25 @@ fn the_manual_clock_moves_by_hand_only() {
     let set = kernel.backend(false);
     let event = kernel.event().unwrap();
     thread::scope(|scope| {
-        let harvester = scope.spawn(|| {
+        let poller = scope.spawn(|| {
             let mut edges = Vec::with_capacity(4);
-            set.harvest(0, &mut edges, Some(2 * SECOND));
+            set.poll(0, &mut edges, Some(2 * SECOND));
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));
         kernel.advance(SECOND);
         assert_eq!(kernel.sleeping(), 1);
         kernel.advance(SECOND);
-        assert_eq!(harvester.join().unwrap(), 0);
+        assert_eq!(poller.join().unwrap(), 0);
 
-        let harvester = scope.spawn(|| {
+        let poller = scope.spawn(|| {
             let mut edges = Vec::with_capacity(4);
-            set.harvest(0, &mut edges, Some(2 * SECOND));
+            set.poll(0, &mut edges, Some(2 * SECOND));
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));
         set.attach(number(&event), 1, BOTH).unwrap();
-        assert_eq!(harvester.join().unwrap(), 1);
+        assert_eq!(poller.join().unwrap(), 1);
     });
     assert_eq!(kernel.now(), 2 * SECOND);
 }

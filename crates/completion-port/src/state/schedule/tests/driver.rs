@@ -30,7 +30,7 @@ pub(super) struct Wait {
 
 /// What the kernel has told a thread that has not had the lock since.
 #[derive(Debug)]
-pub(super) struct Harvest {
+pub(super) struct Polled {
     edges: Vec<Packet>,
     woken: bool,
     /// The thread comes from the kernel's wait.
@@ -50,7 +50,7 @@ pub(super) enum Does {
     Checks(Wait, Vec<Packet>),
     /// It asks the kernel for edges; these come behind them.
     Asks(Wait, Vec<Packet>),
-    Returns(Wait, Harvest, Vec<Packet>),
+    Returns(Wait, Polled, Vec<Packet>),
     /// The system has answered this about the thread that came to that seat so many threads ago.
     Answers(Wait, Query, u32, bool),
     Polls(Wait, Option<Moment>),
@@ -390,13 +390,13 @@ impl Rig {
                 }
             }
             Does::Asks(mut wait, ready) => {
-                let harvest = self.harvest(&mut wait, false);
-                Does::Returns(wait, harvest, ready)
+                let poll = self.poll(&mut wait, false);
+                Does::Returns(wait, poll, ready)
             }
-            Does::Returns(wait, Harvest { edges, woken, slept }, ready) => {
+            Does::Returns(wait, Polled { edges, woken, slept }, ready) => {
                 adopts = woken;
                 if slept {
-                    self.schedule.end_polling(seat);
+                    self.schedule.end_in_kernel(seat);
                 }
                 self.schedule.polled(seat, &self.port);
                 self.port.queue.extend(edges);
@@ -423,8 +423,8 @@ impl Rig {
                     self.port.threads[seat].does = Does::Polls(wait, until);
                     return false;
                 }
-                let harvest = self.harvest(&mut wait, true);
-                Does::Returns(wait, harvest, Vec::new())
+                let poll = self.poll(&mut wait, true);
+                Does::Returns(wait, poll, Vec::new())
             }
             Does::Parks(wait, until) => {
                 let is_over = until.is_some_and(|until| until <= self.port.now);
@@ -469,7 +469,7 @@ impl Rig {
         let Wait { turn, queries, is_filled } = &mut wait;
         match self.schedule.next(turn, queries, *is_filled, &mut self.port) {
             Action::Return(waited, wake) => {
-                assert!(!self.schedule.seats.is_polling(seat));
+                assert!(!self.schedule.seats.is_in_kernel(seat));
                 let thread = &mut self.port.threads[seat];
                 thread.waited = Some(waited);
                 thread.does = Does::Out;
@@ -499,12 +499,12 @@ impl Rig {
         }
     }
 
-    fn harvest(&mut self, wait: &mut Wait, slept: bool) -> Harvest {
+    fn poll(&mut self, wait: &mut Wait, slept: bool) -> Polled {
         let most = self.port.kernel.len().min(self.port.edges);
         let edges: Vec<_> = self.port.kernel.drain(..most).collect();
         let woken = mem::take(&mut self.port.eventfd);
         wait.is_filled = edges.len() + usize::from(woken) >= self.port.edges;
-        Harvest { edges, woken, slept }
+        Polled { edges, woken, slept }
     }
 
     /// The thread of `seat` handles the next of its packets, if there is one.
@@ -637,7 +637,7 @@ impl Rig {
         let Some((edges, woken)) = self.port.peek.take() else { return };
         let found = !edges.is_empty();
         self.port.queue.extend(edges);
-        if woken && self.schedule.polling() > 0 {
+        if woken && self.schedule.in_kernel() > 0 {
             // A thread that the wake was meant for has come to the kernel's wait meanwhile.
             self.notify(Notice::Kernel);
         }
@@ -686,10 +686,10 @@ impl Rig {
     }
 
     fn wake(&mut self, wake: Option<Wake>) {
-        let Some(Wake { seat, polling }) = wake else { return };
+        let Some(Wake { seat, in_kernel }) = wake else { return };
         self.wakes += 1;
-        assert_eq!(polling, self.schedule.seats.is_polling(seat));
-        self.notify(if polling { Notice::Kernel } else { Notice::Thread(seat) });
+        assert_eq!(in_kernel, self.schedule.seats.is_in_kernel(seat));
+        self.notify(if in_kernel { Notice::Kernel } else { Notice::Thread(seat) });
     }
 
     fn notify(&mut self, notice: Notice) {
@@ -832,7 +832,7 @@ impl Rig {
             add(&mut thread.hand.iter());
             match &thread.does {
                 Does::Checks(_, ready) | Does::Asks(_, ready) => add(&mut ready.iter()),
-                Does::Returns(_, harvest, ready) => add(&mut harvest.edges.iter().chain(ready)),
+                Does::Returns(_, poll, ready) => add(&mut poll.edges.iter().chain(ready)),
                 _ => {}
             }
         }
@@ -845,9 +845,11 @@ impl Rig {
     fn check_threads(&self) {
         let Schedule { seats, loaded, .. } = &self.schedule;
         let kernel_wakes = self.is_kernel_woken()
-            || self.port.threads.iter().any(
-                |thread| matches!(&thread.does, Does::Returns(_, harvest, _) if harvest.woken),
-            );
+            || self
+                .port
+                .threads
+                .iter()
+                .any(|thread| matches!(&thread.does, Does::Returns(_, poll, _) if poll.woken));
         for (seat, thread) in self.port.threads.iter().enumerate() {
             let status = seats.status(seat);
             let fits = match &thread.does {
@@ -864,10 +866,10 @@ impl Rig {
             assert!(fits, "{seat} is {status:?}, and does {:?}", thread.does);
             let polls = match &thread.does {
                 Does::Polls(..) => true,
-                Does::Returns(_, harvest, _) => harvest.slept,
+                Does::Returns(_, poll, _) => poll.slept,
                 _ => false,
             };
-            assert_eq!(seats.is_polling(seat), polls, "{seat} does {:?}", thread.does);
+            assert_eq!(seats.is_in_kernel(seat), polls, "{seat} does {:?}", thread.does);
             assert!(seats.watching() != Some(seat) || thread.does.waits(), "{seat} watches");
             if seats.is_awaited(seat) {
                 let comes = match &thread.does {
@@ -897,7 +899,10 @@ impl Rig {
         assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
         assert_eq!(seats.presumed_blocked(), count(&[Status::FoundAsleep]));
         assert_eq!(seats.at_work(), counted + count(&[Status::Searching, Status::Called]));
-        assert_eq!(seats.polling(), (0..statuses.len()).filter(|it| seats.is_polling(*it)).count());
+        assert_eq!(
+            seats.in_kernel(),
+            (0..statuses.len()).filter(|it| seats.is_in_kernel(*it)).count()
+        );
         assert_eq!(*loads, loaded.iter().filter(|it| **it).count());
         assert_eq!(figures.wakes, self.wakes);
         assert!(figures.spurious <= figures.wakes);

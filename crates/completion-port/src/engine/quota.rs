@@ -16,12 +16,12 @@ impl Engine {
     }
 
     /// `seat` has been handed so many packets.
-    pub(super) fn begin_share(&self, seat: &Seat, packets: usize) {
+    pub(super) fn begin_quota(&self, seat: &Seat, packets: usize) {
         let shares = seat.shares.load(Relaxed);
         seat.shares.store(shares.wrapping_add(1), Relaxed);
         if shares.is_multiple_of(SAMPLED) {
             seat.begun.store(self.backend.now().nanoseconds(), Relaxed);
-            seat.share.store(u32::try_from(packets).unwrap_or(u32::MAX), Relaxed);
+            seat.quota.store(u32::try_from(packets).unwrap_or(u32::MAX), Relaxed);
         }
     }
 
@@ -48,13 +48,13 @@ impl Engine {
     }
 
     /// The thread of `seat` has come back. What one packet took on the average, if that was measured.
-    pub(super) fn end_share(&self, seat: &Seat) -> Option<u64> {
+    pub(super) fn end_quota(&self, seat: &Seat) -> Option<u64> {
         let begun = seat.begun.load(Relaxed);
         if begun == 0 {
             return None;
         }
         seat.begun.store(0, Relaxed);
         let took = self.backend.now().nanoseconds_since(Moment::from_nanoseconds(begun));
-        Some(took / u64::from(seat.share.load(Relaxed).max(1)))
+        Some(took / u64::from(seat.quota.load(Relaxed).max(1)))
     }
 }

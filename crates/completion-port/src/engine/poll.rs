@@ -31,7 +31,7 @@ pub(crate) struct Scratch {
 /// Edges that a thread that is alone asks the kernel for at once, at most.
 const MOST_EDGES: usize = 1024;
 
-/// What it takes to harvest a set, more or less.
+/// What it takes to poll a set, more or less.
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl Scratch {
@@ -68,7 +68,7 @@ impl Scratch {
 
 /// What the kernel has reported: the nodes that the calling thread owns by that, how many edges were of
 /// registrations that have ended, and whether a wake has been used up.
-pub(super) struct Harvest {
+pub(super) struct Polled {
     pub(super) ready: Fifo,
     pub(super) recheck: Fifo,
     pub(super) strays: usize,
@@ -80,17 +80,17 @@ pub(super) struct Harvest {
 struct Sleep(Option<Duration>);
 
 impl Stock {
-    /// The set is being harvested.
-    pub(super) fn begin_harvest(&mut self, set: usize) {
-        self.harvesting[set] = true;
+    /// The set is being polled.
+    pub(super) fn begin_poll(&mut self, set: usize) {
+        self.polling[set] = true;
         self.polls += 1;
     }
 
-    /// What a harvest of this set has brought is queued.
+    /// What a poll of this set has brought is queued.
     #[inline]
-    pub(super) fn end_harvest(&mut self, engine: &Engine, set: usize, harvest: Harvest) {
-        let Harvest { ready, recheck, strays, woken } = harvest;
-        self.harvesting[set] = false;
+    pub(super) fn end_poll(&mut self, engine: &Engine, set: usize, poll: Polled) {
+        let Polled { ready, recheck, strays, woken } = poll;
+        self.polling[set] = false;
         self.empty_polls += u64::from(ready.is_empty() && recheck.is_empty() && !woken);
         self.stale += strays;
         self.ready.append(&engine.nodes, ready);
@@ -101,7 +101,7 @@ impl Stock {
 
 impl Engine {
     /// Asks the kernel for edges without waiting, and without the lock. Of several sets that no thread
-    /// harvests, `all` of them or the next one: where many threads run, each asks in its turn.
+    /// polls, `all` of them or the next one: where many threads run, each asks in its turn.
     pub(super) fn ask<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,
@@ -110,11 +110,11 @@ impl Engine {
         all: bool,
     ) -> MutexGuard<'e, State> {
         scratch.is_filled = false;
-        let sets = self.harvests.len();
+        let sets = self.polls.len();
         let first = state.stock.next_set;
         for set in (first..first + sets).map(|set| set % sets) {
             // Of a single set each edge goes to one of those that ask.
-            if sets > 1 && state.stock.harvesting[set] {
+            if sets > 1 && state.stock.polling[set] {
                 continue;
             }
             state.stock.next_set = (set + 1) % sets;
@@ -135,7 +135,7 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, State> {
         scratch.is_filled = false;
-        if self.harvests.len() == 1 {
+        if self.polls.len() == 1 {
             return self.look(state, seat, scratch, 0, Some(Sleep(timeout)));
         }
         self.doze_by_several_sets(state, seat, scratch, timeout)
@@ -152,17 +152,17 @@ impl Engine {
         drop(state);
         let ready = self.backend.doze(timeout);
         let mut state = self.lock();
-        state.schedule.end_polling(seat.number);
+        state.schedule.end_in_kernel(seat.number);
         self.note_poll(&mut state, seat);
         let mut in_vain = ready != 0;
-        for set in (0..self.harvests.len()).filter(|set| ready & 1 << set != 0) {
-            if !state.stock.harvesting[set] {
+        for set in (0..self.polls.len()).filter(|set| ready & 1 << set != 0) {
+            if !state.stock.polling[set] {
                 in_vain = false;
                 state = self.look(state, seat, scratch, set, None);
             }
         }
         if in_vain {
-            // What is there is being harvested, and is found again until that is done.
+            // What is there is being polled, and is found again until that is done.
             state = self.sleep(state, seat, Some(MOMENT));
         }
         state
@@ -179,7 +179,7 @@ impl Engine {
         sleep: Option<Sleep>,
     ) -> MutexGuard<'e, State> {
         let State { schedule, stock } = &mut *state;
-        stock.begin_harvest(set);
+        stock.begin_poll(set);
         // One thread replaces the sets; until it has, no other one sleeps there.
         let is_full = !stock.rebuilding && stock.is_full_of_strays();
         stock.rebuilding |= is_full;
@@ -191,16 +191,16 @@ impl Engine {
             self.replace_sets();
         }
         let timeout = sleep.map_or(Some(Duration::ZERO), |Sleep(timeout)| timeout);
-        let harvest = self.harvest(set, scratch, timeout);
+        let poll = self.poll(set, scratch, timeout);
         let mut state = self.lock();
-        if self.harvests.len() == 1 {
+        if self.polls.len() == 1 {
             if sleep.is_some() {
-                state.schedule.end_polling(seat.number);
+                state.schedule.end_in_kernel(seat.number);
             }
             self.note_poll(&mut state, seat);
         }
-        let woken = harvest.woken;
-        state.stock.end_harvest(self, set, harvest);
+        let woken = poll.woken;
+        state.stock.end_poll(self, set, poll);
         if woken { self.answer_wake(state, seat) } else { state }
     }
 
@@ -232,18 +232,18 @@ impl Engine {
     /// Asks the kernel for the edges of one set, without the lock, and notes each in its slot.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(super) fn harvest(
+    pub(super) fn poll(
         &self,
         set: usize,
         scratch: &mut Scratch,
         timeout: Option<Duration>,
-    ) -> Harvest {
+    ) -> Polled {
         // Whoever arms a slot after having read from its descriptor must either see this number, or
         // have read before the kernel looks.
-        let number = &self.harvests[set];
-        let harvest = number.fetch_add(1, SeqCst).wrapping_add(1);
+        let number = &self.polls[set];
+        let poll = number.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
-        let woken = self.backend.harvest(set, &mut scratch.edges, timeout);
+        let woken = self.backend.poll(set, &mut scratch.edges, timeout);
         let found = scratch.edges.len() + usize::from(woken);
         scratch.is_filled |= found >= scratch.edges.capacity();
         let mut ready = Row::new();
@@ -256,14 +256,14 @@ impl Engine {
                 continue;
             };
             let newest = || number.load(SeqCst);
-            if slot.queue(generation, edge.facts, harvest, newest) {
+            if slot.queue(generation, edge.facts, poll, newest) {
                 ready.push(index, &slot.link);
                 continue;
             }
-            match slot.deliver(generation, edge.facts, harvest, newest) {
+            match slot.deliver(generation, edge.facts, poll, newest) {
                 Delivery::Noted(Next::Queue) => ready.push(index, &slot.link),
                 Delivery::Noted(Next::Recheck) if self.is_one_shot => {
-                    match self.answer_by_edge(index, edge.facts, harvest, newest()) {
+                    match self.answer_by_edge(index, edge.facts, poll, newest()) {
                         Checked::Nothing => {}
                         Checked::Hot => ready.push(index, &slot.link),
                         Checked::Again => recheck.push(index, &slot.link),
@@ -274,7 +274,7 @@ impl Engine {
                 Delivery::Stale => strays += 1,
             }
         }
-        Harvest { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
+        Polled { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
     }
 
     /// The kernel's sets are full of strays.
@@ -288,7 +288,7 @@ impl Engine {
         stock.stale = 0;
         stock.rebuilds += u64::from(rebuilt);
         drop(state);
-        // The calling thread is about to harvest, and counts as doing so: a subscriber's panic must not
+        // The calling thread is about to poll, and counts as doing so: a subscriber's panic must not
         // get in between.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             trace!(
