@@ -15,7 +15,7 @@ use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
 
 /// By how much ERR is further up in [`Events`] than in the pending mask.
-const ERR_SHIFT: u32 = 3;
+const ERR_SHIFT: u32 = 2;
 
 /// What a handler says that it has drained, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,14 +51,14 @@ impl Word {
     #[inline]
     pub(super) fn pending(self) -> Events {
         let pending = ((self.0 & PENDING) >> PENDING_SHIFT) as u8;
-        Events::from_bits(pending & 0b111 | (pending & 0b1000) << ERR_SHIFT)
+        Events::from_bits(pending & 0b1111 | (pending & 0b1_0000) << ERR_SHIFT)
     }
 
     /// The next packet reports `events` as well.
     #[inline]
     pub(super) fn expecting(self, events: Events) -> Self {
         let bits = u64::from(events.bits());
-        self.with((bits & 0b111 | bits >> ERR_SHIFT & 0b1000) << PENDING_SHIFT)
+        self.with((bits & 0b1111 | bits >> ERR_SHIFT & 0b1_0000) << PENDING_SHIFT)
     }
 
     /// What the filter asks for of that which is ready.
