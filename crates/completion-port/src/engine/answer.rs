@@ -79,6 +79,7 @@ impl Engine {
         }
         slot.begin_check();
         let checked = self.answer(node, facts);
+        slot.suspect();
         // What holds is nothing to report. It would be reported again at once; so only changes are asked for.
         if checked == Checked::Nothing && slot.last(word.generation()) {
             let name = token(node, word.generation());

@@ -147,7 +147,7 @@ impl Engine {
     /// and nothing has changed, if it takes more than a look to do so.
     #[inline]
     pub(crate) fn rearm(&self, slot: &Slot, mode: Option<Mode>, drained: Drained) -> bool {
-        if self.phase() != Phase::Open || self.forked() || self.is_one_shot {
+        if self.phase() != Phase::Open || self.forked() {
             return false;
         }
         // See `look`: a handler has read from the descriptor, then it takes the number.

@@ -73,6 +73,13 @@ impl Word {
         self.0 >> READY_SHIFT & self.0 & DIRECTIONS != 0
     }
 
+    /// Whether the filter asks for a direction that is ready, as far as is known, or that the kernel has not
+    /// been asked for.
+    #[inline]
+    pub(super) fn is_ready_or_unwatched(self) -> bool {
+        (self.0 >> READY_SHIFT | !(self.0 >> WATCHED_SHIFT)) & self.0 & DIRECTIONS != 0
+    }
+
     /// Whether an edge may be older than the arming of the slot, and so a level packet untrue: the kernel
     /// found it by poll number `poll`, and the slot was armed at that one or later. `newest` gives the
     /// highest number so far. A slot that was armed long ago may count as armed since, because the numbers
@@ -104,12 +111,6 @@ impl Word {
     /// The directions that the filter asks for.
     pub(crate) fn wanted_directions(self) -> Facts {
         Facts::of_directions(self.0 & DIRECTIONS)
-    }
-
-    /// Whether the filter asks for a direction that the kernel has not been asked for.
-    #[inline]
-    pub(super) fn is_blind(self) -> bool {
-        self.0 & DIRECTIONS & !(self.0 >> WATCHED_SHIFT) != 0
     }
 
     /// The kernel has been asked for these directions as well.
@@ -180,14 +181,14 @@ impl Word {
         if unclear { word.with(UNCHECKED) } else { word }
     }
 
-    /// Enabling the slot asks the kernel.
+    /// Enabling the slot asks the kernel, and takes no short way. With a one-shot reactor that is always so.
     pub(super) fn suspected(self) -> Self {
         self.with(RECHECK)
     }
 
     /// Nothing is remembered of the kernel but what it will not say again.
     pub(super) fn forgetting(self) -> Self {
-        self.without(READY | EDGES | HALF_CLOSED | RECHECK | UNCHECKED | PENDING | LASTING)
+        self.without(READY | EDGES | HALF_CLOSED | UNCHECKED | PENDING | LASTING)
     }
 
     /// Whether a one-shot reactor watches the descriptor until it is detached.
