@@ -2,7 +2,7 @@
 //! threads, within a bound on preemptions, under the C11 memory model.
 //!
 //! The sources are the library's own, compiled here once more with the model checker's primitives in
-//! the place of the standard library's. The models follow the tables of ARCHITECTURE.md. The bound is
+//! the place of the standard library's. The models follow the tables of docs/design/. The bound is
 //! three preemptions, or `LOOM_MAX_PREEMPTIONS`.
 //!
 //! The models stand in `loom/`, by what is modelled; `kit` and `fake` are what they share.

@@ -1,7 +1,7 @@
 //! What the port knows, without a system call, a clock or a type of any system.
 //!
 //! Facts and times come in as arguments; what is to be done comes back as a value. The tables in
-//! ARCHITECTURE.md are the specification of [`slot`] and [`schedule`]; the model checker runs both.
+//! docs/design/SLOT.md and THREADS.md specify [`slot`] and [`schedule`]; the model checker runs both.
 
 pub(crate) mod arena;
 pub(crate) mod facts;

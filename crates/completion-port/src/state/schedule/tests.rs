@@ -1,4 +1,4 @@
-//! The policy without threads, clock or kernel: each row of ARCHITECTURE's table of the waiting thread, the rules
+//! The policy without threads, clock or kernel: each row of the table in docs/design/THREADS.md, the rules
 //! below that table, and random programs. The driver checks after each step what always holds.
 
 #![allow(clippy::unwrap_used, reason = "tests, also where a fuzzer plays them")]

@@ -25,7 +25,7 @@ pub(crate) use ownership::{Checked, Delivery, Next, Refusal, Removal, Turn};
 pub(crate) use readiness::Drained;
 pub(crate) use report::{Answer, depends_on_kind, depends_on_unread};
 
-// The table of bits. ARCHITECTURE.md says what sets and clears each, and which are reserved.
+// The table of bits. docs/design/SLOT.md says what sets and clears each, and which are reserved.
 
 /// The generation stands above the bits; it changes whenever a slot is given up.
 pub(crate) const GENERATION: u32 = 40;
