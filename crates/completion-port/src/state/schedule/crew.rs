@@ -1,8 +1,8 @@
 //! How many threads work on what is queued: how much each one takes, when one more is called, and when
 //! one that comes back goes to rest.
 //!
-//! A wake is the dearest thing that a port does, and a thread that is not woken leaves a processor idle
-//! while packets stand. Two rules decide, and one more looks at what came of them:
+//! A wake is the dearest thing that a port does, and a thread that is not woken leaves a processor
+//! idle while packets stand. Two rules decide, and a third one checks their result:
 //!
 //! * *Burst*: what is queued is worth a wake if the threads at work would take longer for it than a
 //!   wake takes.
@@ -31,11 +31,13 @@ const STAND: u64 = 75_000;
 /// the clients need the processors.
 const STAND_IN_VAIN: u64 = 200_000;
 
-/// Where a packet takes longer than this, each one that is left behind is worth a wake, and the kernel's
-/// wait is not left empty: a packet that comes meanwhile would wait for a handler to end.
+/// If packets take longer than this, each packet that is left behind is worth a wake. And the
+/// kernel's wait is not left empty, since a packet that comes meanwhile would wait for a handler to
+/// end.
 const LONG: u64 = 15_000;
 
-/// What a thread took and has had for so long goes to an idle one, whatever handlers were thought to take.
+/// If a thread has had packets for so long, they go to an idle thread, however long handlers were
+/// thought to take.
 const OVERDUE: u64 = 900_000;
 
 /// A single thread at work takes no more than its part of what is queued, or this.
@@ -186,8 +188,8 @@ impl Crew {
         self.hands[seat] = Hand::default();
     }
 
-    /// How many threads that are at work have not come back for longer than `least`, so that they are not
-    /// expected to take anything soon.
+    /// How many threads at work have not come back for longer than `least`. They are not expected
+    /// to take anything soon.
     pub(crate) fn absent(&self, now: Moment, least: u64) -> usize {
         let is_absent =
             |hand: &&Hand| hand.took_at.is_some_and(|took| now.nanoseconds_since(took) > least);
@@ -200,7 +202,8 @@ impl Crew {
         self.hands[seat].took_at.map(|took| took.after(OVERDUE))
     }
 
-    /// Whether it is. When a thread took it that was the only one is not known: from now on it is.
+    /// Whether that time has come. If the thread ran alone when it took the packets, the time of
+    /// that is not known: it counts from now on.
     pub(crate) fn is_overdue(&mut self, seat: usize, now: Moment) -> bool {
         let took = *self.hands[seat].took_at.get_or_insert(now);
         now.nanoseconds_since(took) >= OVERDUE
@@ -266,10 +269,10 @@ impl Crew {
             && in_kernel + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
-    /// What the thread of `seat` takes, which is the only one that may run.
+    /// What the thread of `seat` takes if it is the only one that may run.
     #[inline]
     pub(crate) fn take_alone(&mut self, seat: usize, queued: usize, room: usize) -> usize {
-        // When is not known, since it would cost a look at the clock.
+        // The time is not noted, since that would mean to read the clock.
         self.hands[seat].took_at = None;
         queued.min(room)
     }
@@ -301,8 +304,8 @@ impl Crew {
         let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
         let mut portion = if self.is_long() || self.has_stood(view, now) {
-            // A thread that takes less comes back sooner, and nothing waits for a handler that it need
-            // not wait for.
+            // A thread that takes less comes back sooner, and no packet waits for a handler without
+            // need.
             let packets = queued.div_ceil(2 * threads).min(room);
             Portion { packets, call: packets < queued }
         } else {
@@ -356,8 +359,8 @@ impl Crew {
         }
     }
 
-    /// No thread that runs has come back for so long that each packet found now may have stood: those
-    /// until so many are handed out.
+    /// No running thread has come back for so long that each packet found now may have stood for a
+    /// while. That holds until so many packets are `handed` out.
     pub(crate) fn was_unattended(&mut self, handed: u64) {
         self.stands = Some((handed, Moment::ZERO));
     }
@@ -365,7 +368,7 @@ impl Crew {
     /// Whether the thread of `seat` has been busy for long enough to call another one.
     fn is_sustained(&mut self, seat: usize, now: Moment) -> bool {
         let long_enough = match &self.trial {
-            // Which number does more is to be seen, not how soon threads come.
+            // A trial is to show which number does more, not how soon threads come.
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
@@ -788,8 +791,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever has happened: a thread takes at least one packet and no more than there are and it has
-        /// room for, calls nobody where nobody is idle, and leaves nothing that would stand for long.
+        /// Whatever has happened: a thread takes at least one packet and no more than there are and
+        /// it has room for, calls no thread where none is idle, and leaves nothing that would stand
+        /// for long.
         #[test]
         fn nothing_stands_for_long_while_a_thread_is_idle(
             threads in 2_usize..20,

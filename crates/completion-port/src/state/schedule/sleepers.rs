@@ -1,8 +1,9 @@
 //! Which of the threads that are counted sleep without having said so.
 //!
-//! Two ways: the scheduler's own records of a thread that is *observed*, which are read without a call by
-//! every thread that comes to the port and by the watchdog; and, for the others, a question to the system,
-//! about threads that have made no progress since the last look.
+//! There are two ways. A thread may be *observed*: the scheduler keeps a record of its sleeps.
+//! Every thread that comes to the port, and the watchdog, read that record without a call. About
+//! the other threads the watchdog asks the system, if they have made no progress since its last
+//! look.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
 use super::{Moment, Presence, Query, Scene, Schedule};
 
-/// A thread that sleeps no longer than this keeps its seat: to wake another one costs as much.
+/// A thread that sleeps no longer than this goes on being counted: a wake-up costs as much.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// For so long after a thread was found asleep, others are thought likely to follow.
