@@ -20,9 +20,9 @@ impl Address {
 
 /// One descriptor of a simulated object: a socket, an end of a pipe or a counter.
 ///
-/// It is never blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock),
-/// and the other errors are those of the system calls too. Dropping it closes it; the object lives
-/// on as long as one of its [duplicates](Socket::dup) does.
+/// It is non-blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock). The
+/// other errors are those of the system calls. Dropping it closes it; the object lives on as long
+/// as one of its [duplicates](Socket::dup) does.
 ///
 /// The descriptor that [`AsFd`] shows is a stand-in: good for its number, not for reading or
 /// writing.
@@ -62,13 +62,13 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is no room; `BrokenPipe` if nobody can ever read it; a pending error,
+    /// `WouldBlock` if there is no room; `BrokenPipe` if nothing can ever read it; a pending error,
     /// which is taken by this; `NotConnected`.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|objects, file| objects.write(file, bytes))
     }
 
-    /// Reads one datagram, and tells who sent it.
+    /// Reads one datagram, and returns the sender's address with it.
     ///
     /// # Errors
     ///
@@ -110,13 +110,13 @@ impl Socket {
     }
 
     /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
-    /// which hears no edge of it.
+    /// which gets no edge from it.
     ///
     /// # Errors
     ///
-    /// A TCP socket says `EINPROGRESS`, always: whether it is connected or refused is told by its
-    /// events, by [`Socket::take_error`] and by the next `connect`, as on Linux. An AF_UNIX stream
-    /// says `ConnectionRefused` if nobody listens.
+    /// A TCP socket always returns `EINPROGRESS`. As on Linux its events, [`Socket::take_error`]
+    /// and the next `connect` tell whether it was connected or refused. An AF_UNIX stream returns
+    /// `ConnectionRefused` if no listener is there.
     pub fn connect(&self, address: Address) -> io::Result<()> {
         self.with(|objects, file| objects.connect(file, address.0))
     }
@@ -125,7 +125,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `NotConnected`, if there is no connection; as on Linux this leaves its traces all the same.
+    /// `NotConnected`, if there is no connection. As on Linux the socket's state may change all the
+    /// same.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let (read, write) = match how {
             Shutdown::Read => (true, false),
@@ -188,7 +189,8 @@ impl Drop for Socket {
             }
             state.objects.close(file);
         }
-        // With the lock held: whoever gets the number next finds nothing of this socket under it.
+        // With the lock held, so that the next socket with this number finds nothing of this one
+        // under it.
         drop(self.adopt_wakeup.take());
         self.kernel.publish(state);
     }

@@ -37,14 +37,14 @@ enum State {
 #[derive(Debug)]
 struct Listener {
     backlog: usize,
-    /// Connections that nobody accepted yet.
+    /// Connections that were not accepted yet.
     connections: VecDeque<FileId>,
     /// TCP clients that found the queue full.
     clients: VecDeque<FileId>,
 }
 
-/// How far `connect` has come, as the caller of `connect` is told: a TCP socket remembers a
-/// connect whose outcome nobody has asked for.
+/// How far `connect` has come, as its caller sees it: a TCP socket remembers a connect whose
+/// outcome the program has not asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Idle,
@@ -178,7 +178,7 @@ impl Stream {
         if self.has_room(sent) || (self.family == Family::Tcp && self.write_shut) {
             now |= Conditions::OUT;
         } else {
-            // The kernel too takes the question for a wish to be told.
+            // The kernel too takes the question as a request to report when there is room.
             self.short_of_room = true;
         }
         now
