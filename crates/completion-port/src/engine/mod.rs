@@ -1,5 +1,5 @@
-//! The engine: joins what is known (`state`) and what the system does (`sys`), and has the one loop
-//! in which threads wait.
+//! The engine joins what the port knows (`state`) and what the system does (`sys`). It has the one
+//! loop in which threads wait.
 //!
 //! It knows neither the type of the keys nor that of the messages, only the numbers of the cells in
 //! which they lie; [`port`](crate::port) moves them in and out. Everything that threads share beside

@@ -40,7 +40,7 @@ impl Scratch {
         Self::with_room(USUAL_EDGES)
     }
 
-    /// Room for so many edges at once.
+    /// Room for this many edges at once.
     pub(crate) fn with_room(edges: usize) -> Self {
         Self {
             edges: Vec::with_capacity(edges),

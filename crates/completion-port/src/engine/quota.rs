@@ -16,7 +16,7 @@ impl Engine {
         self.lock().schedule.expect(packet);
     }
 
-    /// `seat` has been handed so many packets.
+    /// The thread of `seat` has been handed this many `packets`.
     pub(super) fn begin_quota(&self, seat: &Seat, packets: usize) {
         let shares = seat.shares.load(Relaxed);
         seat.shares.store(shares.wrapping_add(1), Relaxed);

@@ -52,7 +52,7 @@ impl Facts {
         self.0 & Self::IN.0 | (self.0 & Self::OUT.0) >> 1
     }
 
-    /// The facts of an interest's directions, which are its lowest bits.
+    /// The facts for an interest's directions, which are its lowest bits.
     #[inline]
     pub(crate) const fn of_directions(bits: u64) -> Self {
         const BOTH: [Facts; 4] =

@@ -70,7 +70,7 @@ pub(crate) trait Scene {
     /// A number that moves on with each packet and each wait of the thread of `seat`.
     fn progress(&self, seat: SeatNumber) -> u32;
 
-    /// Whether the thread of `seat` sleeps, as far as that can be told without a call.
+    /// Whether the thread of `seat` sleeps, as far as that is known without a system call.
     fn presence(&self, seat: SeatNumber) -> Option<Presence>;
 
     /// The thread of `seat` is thought to be asleep from now on, or awake.
@@ -157,7 +157,7 @@ pub(crate) struct Turn {
     is_new: bool,
     /// It was called to search, and has found nothing so far.
     called: bool,
-    /// It leaves the port to those at work.
+    /// It leaves the port to the threads at work.
     rests: bool,
     /// How often the kernel had been asked when the thread came, or last began anew.
     asked: u32,
@@ -199,7 +199,7 @@ enum Looking {
         now: Moment,
         is_first: bool,
     },
-    /// The same before packets are handed out; nothing follows.
+    /// The same, but before packets are handed out: no look ends with it.
     BeforeTaking,
 }
 
@@ -394,8 +394,8 @@ impl Schedule {
         }
     }
 
-    /// Something that has to be checked was left to the next wait, or packets were left in the queue for
-    /// which no wake is worth it.
+    /// Something that has to be checked was left to the next wait, or packets were left in the
+    /// queue that are not worth a wake.
     #[inline]
     pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
         if self.seats.idle() == 0 || self.is_attended(scene) || self.seats.watching().is_some() {
@@ -430,7 +430,7 @@ impl Schedule {
         Some(self.wake(seat))
     }
 
-    /// A seat has become free: another thread searches, if there may be something to find.
+    /// A seat has become free. Calls another thread to search if there may be something to find.
     fn relieve(&mut self, scene: &impl Scene) -> Option<Wake> {
         let is_quiet = scene.ready() == 0 && scene.unchecked() == 0;
         if is_quiet && self.seats.in_kernel() > 0 {
@@ -499,7 +499,8 @@ impl Schedule {
                 self.seats.dismiss(me);
                 return Action::Return(Waited::Closed, None);
             }
-            // What there is to find, here and with the kernel, is left to the threads that run.
+            // Whether this thread leaves what there is to find, in the queue and with the kernel,
+            // to the threads that run.
             let leaves = turn.rests
                 || self.watchdog.defers
                     && self.seats.watching() == Some(me)
@@ -524,7 +525,8 @@ impl Schedule {
                 if self.asked == turn.asked && self.may_ask(scene) {
                     return self.ask(self.seats.running() == 0, false);
                 }
-                // Where others may run, the next thread that comes finds what the kernel has left.
+                // Where other threads may run, the next one that comes finds the edges that are
+                // still with the kernel.
                 if is_filled
                     && self.seats.may_run() == 1
                     && self.may_ask_further(turn, turn.room, scene)
@@ -548,7 +550,8 @@ impl Schedule {
             let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
-                    // It is this thread's last chance to find something, here or with the kernel.
+                    // This is the thread's last chance to find something, in the queue or with the
+                    // kernel.
                     self.watchdog.defers = false;
                     turn.rests = false;
                     turn.asked = self.asked;
@@ -615,7 +618,7 @@ impl Schedule {
         self.depart_calling(call || scene.begins_with_post(), scene)
     }
 
-    /// Whether a thread that is not to sleep there asks the kernel for edges.
+    /// Whether a thread asks the kernel for edges without sleeping there.
     #[inline]
     pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
         scene.registered() > 0 && self.seats.in_kernel() == 0 && scene.takes_edges()
@@ -649,9 +652,9 @@ impl Schedule {
 
     /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
     ///
-    /// A set that is about to be replaced takes no more threads, since one that sleeps in the old set hears
-    /// nothing of the new one. The kernel releases the thread that came to it last; so only the newest comes
-    /// to it.
+    /// No more threads enter the wait of a set that is about to be replaced, since a thread that
+    /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
+    /// entered last, so only the newest one enters.
     #[inline]
     fn may_poll(&self, me: SeatNumber, scene: &impl Scene) -> bool {
         if self.seats.in_kernel() == 0 {
@@ -677,7 +680,8 @@ impl Schedule {
         self.seats.in_kernel()
     }
 
-    /// How many threads may run at once, as far as there are any.
+    /// How many threads may run at once: the concurrency value, or the number of threads if that is
+    /// lower.
     pub(crate) fn may_run(&self) -> usize {
         self.seats.may_run()
     }

@@ -165,7 +165,8 @@ impl Seats {
         self.idle.len() - me
     }
 
-    /// How many threads may run at once, as far as there are any.
+    /// How many threads may run at once: the concurrency value, or the number of threads if that is
+    /// lower.
     pub(crate) fn may_run(&self) -> usize {
         self.limit.min(self.seated)
     }

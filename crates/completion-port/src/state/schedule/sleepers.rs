@@ -29,7 +29,8 @@ pub(super) struct Sleepers {
     asked_at: Moment,
     /// How many were found asleep so far.
     found: u64,
-    /// When the first of those that had just begun to sleep at the last scan will have slept for long enough.
+    /// Of the threads that had just begun to sleep at the last scan: when the first one will have
+    /// slept for long enough.
     due: Option<Moment>,
 }
 
@@ -53,8 +54,8 @@ impl Sleepers {
 }
 
 impl Schedule {
-    /// How long the watchdog may look away, or leave the port to the threads that run: less than usual where
-    /// they have been found to sleep.
+    /// How long after a look the next one comes, and how long the watchdog may leave the port to
+    /// the threads that run. Less than usual where threads have been found asleep.
     pub(super) fn until_next_look(&self, now: Moment) -> Duration {
         let Sleepers { observers, found_at, due, .. } = self.sleepers;
         let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
@@ -145,7 +146,7 @@ impl Schedule {
         true
     }
 
-    /// The questions about those that were found asleep and have no records.
+    /// The questions to the system about threads that were found asleep and have no record.
     #[inline(never)]
     pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, scene: &mut impl Scene) {
         self.recount(scene);

@@ -177,7 +177,8 @@ fn poll(probes: &mut [Probe]) -> bool {
         question.events = libc::POLLIN | libc::POLLPRI | libc::POLLOUT | libc::POLLRDHUP;
     }
     loop {
-        // SAFETY: poll(2) reads and writes as many questions at the pointer as it is told.
+        // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument
+        // says.
         // - valid: `questions` has ROOM elements, and `probes` has at most so many;
         // - not shared: it is a local of this function.
         let done = unsafe { libc::poll(questions.as_mut_ptr(), probes.len() as libc::nfds_t, 0) };
@@ -419,7 +420,7 @@ impl Reactor for Epoll {
 
     fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: write(2) reads as many bytes at the pointer as it is told.
+        // SAFETY: write(2) reads as many bytes at the pointer as its third argument says.
         // - valid for reads: `one` has eight bytes, which is what an eventfd takes.
         // The counter would overflow after 2^64 - 2 wakes; short of that the write succeeds.
         unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };

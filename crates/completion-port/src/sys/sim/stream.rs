@@ -388,7 +388,8 @@ impl Objects {
                 return Ok(());
             }
             (State::Closed, _, Progress::Pending) => {
-                // The outcome of the last attempt is told, and the socket is as good as new.
+                // The call returns the outcome of the last attempt, and the socket is as if it were
+                // new.
                 let code = stream.error.take().unwrap_or(libc::ECONNABORTED);
                 *stream = Stream::fresh(family);
                 self.wake(id);
@@ -410,7 +411,7 @@ impl Objects {
             (Family::Unix, None) => Err(libc::ECONNREFUSED),
             (Family::Unix, Some(_)) if full => Err(libc::EAGAIN),
             (Family::Unix, Some(_)) => {
-                // The client of an AF_UNIX stream hears nothing of its own connect.
+                // The client of an AF_UNIX stream gets no edge from its own connect.
                 self.join(id, to, Progress::Done);
                 Ok(())
             }
