@@ -11,10 +11,11 @@
 ///
 /// On Linux [`Switches`](Self::Switches) uses
 /// [perf_event_open(2)](https://man7.org/linux/man-pages/man2/perf_event_open.2.html) on threads of
-/// the process itself: kernel 4.17 or later, `/proc/sys/kernel/perf_event_paranoid` at most 2, and a
-/// sandbox that allows it. For each observed thread 8 KiB are mapped, and each sleep of that thread
-/// costs about a microsecond more. [`Tick`](Self::Tick) reads `/proc/self/task/TID/stat`; without
-/// `/proc` it finds nothing.
+/// the process itself: kernel 4.17 or later, `/proc/sys/kernel/perf_event_paranoid` at most 2, and
+/// a sandbox that allows it. For each observed thread 8 KiB are mapped, and each sleep of that
+/// thread costs about a microsecond more.
+///
+/// [`Tick`](Self::Tick) reads `/proc/self/task/TID/stat`; without `/proc` it finds nothing.
 ///
 /// # Examples
 ///

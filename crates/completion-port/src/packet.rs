@@ -148,10 +148,11 @@ impl<'p, K> Ready<'p, K> {
     ///
     /// This is true after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and
     /// on TCP streams and pipes after one that returned fewer bytes than were asked for. If it is
-    /// said although something is left to read, that is reported only when more arrives. A short
-    /// read proves nothing on datagram sockets (the next datagram may be there), on listeners and
-    /// on `AF_UNIX` streams that carry descriptors; a read that filled its buffer never proves it.
-    /// The port ignores the hint at a TCP urgent mark.
+    /// said although something is left to read, that is reported only when more arrives.
+    ///
+    /// A short read proves nothing on datagram sockets (the next datagram may be there), on
+    /// listeners and on `AF_UNIX` streams that carry descriptors. A read that filled its buffer
+    /// proves nothing on any descriptor. The port ignores the hint at a TCP urgent mark.
     ///
     /// A handler whose read filled its buffer does best to read again at once, a dozen times or so,
     /// since a packet costs more than a read. Then it should rearm, so that the other sockets have
@@ -171,9 +172,10 @@ impl<'p, K> Ready<'p, K> {
     /// If a condition still holds, a packet follows at once, whatever the trigger. In the common
     /// case this is one compare-and-swap and no system call; without a hint
     /// ([`Ready::read_drained`], [`Ready::write_full`]) the next wait asks the kernel about all
-    /// sockets of a batch in one call. If a borrowed descriptor has something to report then, the
-    /// wait makes one more call for it, which tells whether the number still names what was
-    /// registered.
+    /// sockets of a batch in one call.
+    ///
+    /// If a borrowed descriptor has something to report then, the wait makes one more call for it,
+    /// which tells whether the number still names what was registered.
     ///
     /// # Errors
     ///

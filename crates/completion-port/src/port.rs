@@ -36,9 +36,11 @@ use crate::trigger::{Terms, Trigger};
 ///
 /// Every method may be called from any thread at any time. Of the threads that wait, at most as
 /// many as the *concurrency value* run with packets at once; the one that waited last is released
-/// first. A thread counts as running from the moment it gets a packet, or its wait times out, until
-/// it waits again, exits, or sleeps in the kernel. The port knows at once when a thread waits again
-/// or exits. It knows that a thread sleeps when the thread says so by [`Port::blocking`], or else
+/// first.
+///
+/// A thread counts as running from the moment it gets a packet, or its wait times out, until it
+/// waits again, exits, or sleeps in the kernel. The port knows at once when a thread waits again or
+/// exits. It knows that a thread sleeps when the thread says so by [`Port::blocking`], or else
 /// within about two milliseconds if another thread waits meanwhile.
 ///
 /// # Platform notes
@@ -838,7 +840,7 @@ impl<K, M> Port<K, M> {
 }
 
 /// When it is dropped, calls its function for each number. If a call panics, the function is still
-/// called for the numbers behind.
+/// called for the numbers after it.
 struct Each<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
 
 impl<F: Fn(u32)> Drop for Each<F> {

@@ -3,9 +3,10 @@
 //! A [`Port`] moves its keys to handlers and back, and its [`Ready`](crate::Ready) tokens see to it
 //! that a key is used by one thread at a time. Other languages have neither: a handler there knows
 //! a descriptor by its number alone, a key is a word that any part of the program may copy, and any
-//! thread may enable a registration at any time. What they need instead is behind [`Port::raw`]:
-//! calls that take numbers, packets that bring copies, and hints that the port asks for late. The C
-//! library is built on these calls.
+//! thread may enable a registration at any time.
+//!
+//! What they need instead is behind [`Port::raw`]: calls that take numbers, packets that bring
+//! copies, and hints that the port asks for late. The C library is built on these calls.
 //!
 //! A program may make both kinds of calls on the same port. Nothing here is unsafe. What these
 //! calls give up is that the port knows the owner of a descriptor. A number that is closed without

@@ -84,11 +84,12 @@ impl<K: AsFd> Registration<'static, K> {
     /// registration ends.
     ///
     /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor
-    /// with its clones, as `Arc<TcpStream>` does. The registration lasts as long as the port has
-    /// its own key, whatever becomes of the clones. It goes on if all clones are dropped. When it
-    /// ends nothing more is reported, though clones keep the descriptor open. Through a clone the
-    /// program can use the descriptor and register it anew; the last clone that is dropped closes
-    /// it.
+    /// with its clones, as `Arc<TcpStream>` does.
+    ///
+    /// The registration lasts as long as the port has its own key, whatever becomes of the clones.
+    /// It goes on if all clones are dropped. When it ends nothing more is reported, though clones
+    /// keep the descriptor open. Through a clone the program can use the descriptor and register it
+    /// anew; the last clone that is dropped closes it.
     ///
     /// # Examples
     ///

@@ -41,9 +41,11 @@ pub(crate) trait Reactor: Send + Sync {
     /// for those of [`Facts::IN`] and [`Facts::OUT`] that are `wanted`. Every change to any of
     /// these gives an [`Edge`] with `token`, and so does what holds now. [`Facts::URGENT`] is
     /// reported together with IN. As far as the system allows, a change that is not wanted brings
-    /// no thread out of [`Reactor::poll`]. Refused if the reactor watches this descriptor already,
-    /// if the system cannot watch it, if it is a part of the reactor itself, or if the system is
-    /// out of memory, watches or descriptors. A refused call has changed nothing.
+    /// no thread out of [`Reactor::poll`].
+    ///
+    /// Refused if the reactor watches this descriptor already, if the system cannot watch it, if it
+    /// is a part of the reactor itself, or if the system is out of memory, watches or descriptors.
+    /// A refused call has changed nothing.
     ///
     /// A one-shot reactor takes the descriptor in, and does not watch it yet.
     fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault>;
