@@ -127,6 +127,9 @@ impl Events {
     pub const OUT: Self = Self(2);
     /// A stream was disconnected, half-closed by its peer, or aborted.
     pub const HANGUP: Self = Self(4);
+    /// The stream is over in both directions: a write fails. Only ever together with [`Events::HANGUP`], which
+    /// alone says that the peer has ended its half, and may still be written to.
+    pub const WRITE_CLOSED: Self = Self(8);
     /// An error is pending; a read or `take_error` tells which.
     pub const ERR: Self = Self(0x40);
 
@@ -152,6 +155,19 @@ impl Events {
         self.contains(Self::HANGUP)
     }
 
+    /// Whether nothing more will come to be read, but for what lies unread: the same as
+    /// [`Events::is_hangup`].
+    #[must_use]
+    pub const fn is_read_closed(self) -> bool {
+        self.is_hangup()
+    }
+
+    /// Whether [`Events::WRITE_CLOSED`] is in it.
+    #[must_use]
+    pub const fn is_write_closed(self) -> bool {
+        self.contains(Self::WRITE_CLOSED)
+    }
+
     /// Whether [`Events::ERR`] is in it.
     #[must_use]
     pub const fn is_err(self) -> bool {
@@ -159,7 +175,7 @@ impl Events {
     }
 }
 
-set_of_bits!(Events: IN | OUT | HANGUP | ERR);
+set_of_bits!(Events: IN | OUT | HANGUP | WRITE_CLOSED | ERR);
 
 /// The trigger of a registration that a packet disables until it is armed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -81,6 +81,7 @@ impl Engine {
         }
         slot.begin_check();
         let checked = self.answer(node, facts);
+        slot.suspect();
         // What holds is nothing to report, and the reactor would report it again at once. So it is
         // asked for changes only.
         if checked == Checked::Nothing && slot.last(word.generation()) {

@@ -151,7 +151,7 @@ impl Engine {
     /// False, and nothing has changed, in all but the common case.
     #[inline]
     pub(crate) fn rearm(&self, slot: &Slot, mode: Option<Mode>, drained: Drained) -> bool {
-        if self.phase() != Phase::Open || self.forked() || self.is_one_shot {
+        if self.phase() != Phase::Open || self.forked() {
             return false;
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.

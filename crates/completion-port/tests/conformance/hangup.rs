@@ -9,6 +9,7 @@ use testkit::{System, on_every_system};
 
 use crate::kit::packets::{
     ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, leave_queued, port_on, register, report,
+    whole_report,
 };
 use crate::kit::sockets::{POLLHUP, POLLIN, POLLRDHUP, Pair, STREAMS, await_facts, await_unread};
 
@@ -44,6 +45,47 @@ on_every_system! {
                 ours.write(b"still").unwrap();
                 assert_eq!(theirs.read_within(system.soon(), 5), b"still");
             }
+        }
+    }
+
+    /// Rule 24: the reading half is over, and then the writing half as well.
+    fn the_two_halves_of_a_stream_are_told_apart(system: &System) {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            let id = register(&port, &ours, "ours", Interest::HANGUP, trigger);
+            theirs.shutdown(Shutdown::Write).unwrap();
+            let events = whole_report(&port, system);
+            assert_eq!(events, Events::HANGUP, "{trigger:?}");
+            assert!(events.is_read_closed() && !events.is_write_closed());
+            ours.shutdown(Shutdown::Write).unwrap();
+            await_facts(&ours, system, POLLHUP);
+            enable(&port, id, Interest::HANGUP, trigger);
+            let events = whole_report(&port, system);
+            assert_eq!(events, Events::HANGUP | Events::WRITE_CLOSED, "{trigger:?}");
+            assert!(ours.write(b"x").is_err());
+        }
+    }
+
+    /// Rule 24: what is over in both directions at once.
+    fn a_stream_that_is_gone_is_write_closed(system: &System) {
+        let gone = Events::HANGUP | Events::WRITE_CLOSED;
+        for trigger in TRIGGERS {
+            for interest in [Interest::HANGUP, Interest::NONE, Interest::ALL] {
+                let port = port_on(system);
+                let (ours, theirs) = system.unix_pair();
+                drop(theirs);
+                await_facts(&ours, system, POLLHUP);
+                register(&port, &ours, "ours", interest, trigger);
+                let events = whole_report(&port, system);
+                assert!(events.contains(gone), "{events:?} {trigger:?} {interest:?}");
+                assert!(ours.write(b"x").is_err());
+            }
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            register(&port, &ours, "ours", Interest::HANGUP, trigger);
+            theirs.reset();
+            assert_eq!(whole_report(&port, system), gone | Events::ERR, "{trigger:?}");
         }
     }
 

@@ -13,7 +13,7 @@ use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every
 
 use crate::kit::descriptors::{Number, closed_number};
 use crate::kit::packets::{
-    ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, port_on, ready, register, report,
+    ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, port_on, ready, register, report, whole_report,
 };
 use crate::kit::sockets::READERS;
 
@@ -506,7 +506,8 @@ fn a_terminal_is_welcome_and_hangs_up_epoll() {
         // The user of the terminal is gone: an error and a hang-up. Nothing says whether there is
         // something to read.
         drop(user);
-        assert_eq!(report(&port, &system), Events::IN | Events::HANGUP | Events::ERR);
+        let ended = Events::IN | Events::HANGUP | Events::WRITE_CLOSED | Events::ERR;
+        assert_eq!(whole_report(&port, &system), ended);
 
         // A program that is gone, with and without something left.
         for left in [&b"last words"[..], b""] {

@@ -82,14 +82,14 @@ const RECHECK: u64 = 1 << 11;
 const UNCHECKED: u64 = 1 << 16;
 /// The socket was seen connected or listening, so a hang-up is its end, and not that of a connect.
 const ALIVE: u64 = 1 << 17;
-/// The mask of the pending packet: IN, OUT, HANGUP and, in the highest of the four bits, ERR.
-const PENDING: u64 = 0b1111 << PENDING_SHIFT;
+/// The mask of the pending packet: IN, OUT, HANGUP, WRITE_CLOSED and, in the highest of the five bits, ERR.
+const PENDING: u64 = 0b1_1111 << PENDING_SHIFT;
 const PENDING_SHIFT: u32 = 21;
-const PENDING_ERR: u64 = 0b1000 << PENDING_SHIFT;
+const PENDING_ERR: u64 = 0b1_0000 << PENDING_SHIFT;
 /// The number of the poll at which the slot was armed, modulo [`POLLS`].
 const POLL: u64 = (POLLS as u64 - 1) << ARMED_AT;
-const POLLS: u32 = 1 << 7;
-const ARMED_AT: u32 = 25;
+const POLLS: u32 = 1 << 6;
+const ARMED_AT: u32 = 26;
 /// A packet has reported what the registration did not ask for; none does so again until the slot is
 /// enabled. It stands above the other bits, since the short ways only clear it.
 const REPORTED: u64 = 1 << 32;

@@ -248,7 +248,7 @@ impl Word {
         const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED;
         let word = self.dried(drained);
         let word = mode.map_or(word, |mode| word.with_mode(mode));
-        if self.has(SPECIAL) || word.is_ready() || word.is_blind() {
+        if self.has(SPECIAL) || word.is_ready_or_unwatched() {
             return None;
         }
         Some(word.without(HELD).with(ENABLED).armed(poll))

@@ -15,7 +15,7 @@ use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
 
 /// By how much ERR is further up in [`Events`] than in the pending mask.
-const ERR_SHIFT: u32 = 3;
+const ERR_SHIFT: u32 = 2;
 
 /// What a handler says that it has drained, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,14 +51,14 @@ impl Word {
     #[inline]
     pub(super) fn pending(self) -> Events {
         let pending = ((self.0 & PENDING) >> PENDING_SHIFT) as u8;
-        Events::from_bits(pending & 0b111 | (pending & 0b1000) << ERR_SHIFT)
+        Events::from_bits(pending & 0b1111 | (pending & 0b1_0000) << ERR_SHIFT)
     }
 
     /// The next packet reports `events` as well.
     #[inline]
     pub(super) fn expecting(self, events: Events) -> Self {
         let bits = u64::from(events.bits());
-        self.with((bits & 0b111 | bits >> ERR_SHIFT & 0b1000) << PENDING_SHIFT)
+        self.with((bits & 0b1111 | bits >> ERR_SHIFT & 0b1_0000) << PENDING_SHIFT)
     }
 
     /// What the filter asks for of that which is ready.
@@ -71,6 +71,13 @@ impl Word {
     #[inline]
     pub(super) fn is_ready(self) -> bool {
         self.0 >> READY_SHIFT & self.0 & DIRECTIONS != 0
+    }
+
+    /// Whether the filter asks for a direction that is ready, as far as is known, or that the kernel has not
+    /// been asked for.
+    #[inline]
+    pub(super) fn is_ready_or_unwatched(self) -> bool {
+        (self.0 >> READY_SHIFT | !(self.0 >> WATCHED_SHIFT)) & self.0 & DIRECTIONS != 0
     }
 
     /// Whether an edge may be older than the arming of the slot, and so a level packet untrue: the kernel
@@ -104,12 +111,6 @@ impl Word {
     /// The directions that the filter asks for.
     pub(crate) fn wanted_directions(self) -> Facts {
         Facts::of_directions(self.0 & DIRECTIONS)
-    }
-
-    /// Whether the filter asks for a direction that the kernel has not been asked for.
-    #[inline]
-    pub(super) fn is_blind(self) -> bool {
-        self.0 & DIRECTIONS & !(self.0 >> WATCHED_SHIFT) != 0
     }
 
     /// The kernel has been asked for these directions as well.
@@ -180,14 +181,14 @@ impl Word {
         if unclear { word.with(UNCHECKED) } else { word }
     }
 
-    /// Enabling the slot asks the kernel.
+    /// Enabling the slot asks the kernel, and takes no short way. With a one-shot reactor that is always so.
     pub(super) fn suspected(self) -> Self {
         self.with(RECHECK)
     }
 
     /// Nothing is remembered of the kernel but what it will not say again.
     pub(super) fn forgetting(self) -> Self {
-        self.without(READY | EDGES | HALF_CLOSED | RECHECK | UNCHECKED | PENDING | LASTING)
+        self.without(READY | EDGES | HALF_CLOSED | UNCHECKED | PENDING | LASTING)
     }
 
     /// Whether a one-shot reactor watches the descriptor until it is detached.

@@ -63,10 +63,11 @@ impl Answer {
         let hung_up = facts.has(Facts::HUP);
         let ended =
             (hung_up || facts.has(Facts::RDHUP)) && kind != Some(Kind::Datagram) && !is_own_end;
+        let end = if hung_up { Events::HANGUP | Events::WRITE_CLOSED } else { Events::HANGUP };
         let failed = facts.has(Facts::ERR);
         let mut asked = Events::NONE;
         if ended && interest.contains(Interest::HANGUP) {
-            asked |= Events::HANGUP;
+            asked |= end;
         }
         if interest.contains(Interest::IN) && (facts.has(Facts::IN) || hung_up) {
             // The end of a stream makes a read return at once. A registration that asks for HANGUP
@@ -89,7 +90,7 @@ impl Answer {
         let unasked = if failed {
             Events::ERR
         } else if hung_up && ended && interest == Interest::NONE {
-            Events::HANGUP
+            end
         } else {
             Events::NONE
         };
@@ -131,7 +132,8 @@ mod tests {
         assert_eq!(with_data.report(Interest::IN, true, true), Events::IN | Events::ERR);
         let end =
             Answer { kind: Some(Kind::Stream), ..(Facts::IN | Facts::OUT | Facts::HUP).into() };
-        assert_eq!(end.report(Interest::NONE, false, true), Events::HANGUP);
+        let gone = Events::HANGUP | Events::WRITE_CLOSED;
+        assert_eq!(end.report(Interest::NONE, false, true), gone);
         assert_eq!(end.report(Interest::NONE, true, true), Events::NONE);
     }
 

@@ -170,10 +170,16 @@ pub(crate) fn notified<K, M>(port: &Port<K, M>, on: &System) -> Notified<K> {
     }
 }
 
-/// What the next packet reports; a one-shot registration is left disabled.
+/// What the next packet reports, without [`Events::WRITE_CLOSED`]; a one-shot registration is left disabled.
 #[track_caller]
 pub(crate) fn report<K, M>(port: &Port<K, M>, on: &System) -> Events {
-    match packet(port, on) {
+    whole_report(port, on) - Events::WRITE_CLOSED
+}
+
+/// All that the next packet reports; a one-shot registration is left disabled.
+#[track_caller]
+pub(crate) fn whole_report<K, M>(port: &Port<K, M>, on: &System) -> Events {
+    let events = match packet(port, on) {
         Packet::Ready(ready) => {
             let events = ready.events();
             ready.park().unwrap();
@@ -181,7 +187,9 @@ pub(crate) fn report<K, M>(port: &Port<K, M>, on: &System) -> Events {
         }
         Packet::Notified(notified) => notified.events(),
         _ => panic!("a report of a socket was to come"),
-    }
+    };
+    assert!(events.is_hangup() || !events.is_write_closed(), "{events:?}");
+    events
 }
 
 /// Nothing comes.
