@@ -2,11 +2,11 @@
 
 use crate::engine::Scratch;
 
-/// Room for the packets of one wait: how many are taken at most, and the buffers for asking the
-/// kernel, which each wait uses again. They grow when the kernel has more for a thread that is alone at its
-/// port than fits into them, and is wanted.
+/// Room for the packets of one wait: how many it takes at most, and the buffers for the questions
+/// to the kernel, which each wait uses again. The buffers grow when a thread is alone at its port,
+/// wants more packets, and the kernel has more to report than fits.
 ///
-/// One batch for each thread; it may serve several ports in turn.
+/// Make one batch for each thread; it may serve several ports in turn.
 ///
 /// ```
 /// use completion_port::Batch;
@@ -19,7 +19,7 @@ pub struct Batch {
     pub(crate) scratch: Scratch,
 }
 
-/// The packets of a wait unless the caller says otherwise.
+/// How many packets a wait takes unless the caller says otherwise.
 const USUAL: usize = 64;
 
 impl Batch {

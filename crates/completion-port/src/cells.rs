@@ -1,7 +1,7 @@
-//! Where keys and messages lie: keys also while a handler has them.
+//! Where keys and messages lie. A key stays in its cell while a handler has it.
 //!
-//! The engine says whose a cell is at any time, without knowing what lies in it; here a value is
-//! moved in and out, or lent to its owner, on its word.
+//! The engine knows at any time which thread or token owns a cell, but not the type of what lies in
+//! it. The code here moves values in and out, and lends them to their owners, as the engine says.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -32,10 +32,10 @@ impl<T> Cell<T> {
     ///
     /// The caller owns the cell, and it is empty (a value in it would be leaked).
     pub(crate) unsafe fn put(&self, value: T) {
-        // SAFETY: writing through a raw pointer demands that it is valid and that nobody else
+        // SAFETY: writing through a raw pointer demands that it is valid and that nothing else
         // accesses the place.
         // - valid: it is that of `self`;
-        // - nobody else: the caller owns the cell.
+        // - nothing else: the caller owns the cell.
         unsafe { self.0.get().write(MaybeUninit::new(value)) };
     }
 
@@ -43,13 +43,13 @@ impl<T> Cell<T> {
     ///
     /// # Safety
     ///
-    /// There is a value in it, and as long as the reference lives nobody changes or takes it.
+    /// There is a value in it, which is neither changed nor taken as long as the reference lives.
     #[inline]
     pub(crate) unsafe fn get(&self) -> &T {
-        // SAFETY: making a reference from a raw pointer demands that it is valid, and that nobody writes
-        // as long as it lives.
+        // SAFETY: making a reference from a raw pointer demands that it is valid, and that nothing
+        // is written there as long as the reference lives.
         // - valid: it is that of `self`;
-        // - nobody writes: the caller says so.
+        // - nothing is written: the caller says so.
         let value = unsafe { &*self.0.get() };
         // SAFETY: `assume_init_ref` demands a value.
         // - the caller says that there is one.
@@ -60,14 +60,14 @@ impl<T> Cell<T> {
     ///
     /// # Safety
     ///
-    /// There is a value in it, and as long as the reference lives nobody else accesses it.
+    /// There is a value in it, which nothing else accesses as long as the reference lives.
     #[allow(clippy::mut_from_ref, reason = "the caller has the cell to himself")]
     #[inline]
     pub(crate) unsafe fn get_mut(&self) -> &mut T {
-        // SAFETY: making an exclusive reference from a raw pointer demands that it is valid, and that
-        // nobody else accesses the place as long as it lives.
+        // SAFETY: making an exclusive reference from a raw pointer demands that it is valid, and
+        // that nothing else accesses the place as long as the reference lives.
         // - valid: it is that of `self`;
-        // - nobody else: the caller says so.
+        // - nothing else: the caller says so.
         let value = unsafe { &mut *self.0.get() };
         // SAFETY: `assume_init_mut` demands a value.
         // - the caller says that there is one.
@@ -80,9 +80,10 @@ impl<T> Cell<T> {
     ///
     /// The caller owns the cell, and there is a value in it, which must not be taken out again.
     pub(crate) unsafe fn take(&self) -> T {
-        // SAFETY: reading through a raw pointer demands that it is valid and that nobody writes.
+        // SAFETY: reading through a raw pointer demands that it is valid and that nothing is
+        // written there meanwhile.
         // - valid: it is that of `self`;
-        // - nobody writes: the caller owns the cell.
+        // - nothing is written: the caller owns the cell.
         let value = unsafe { self.0.get().read() };
         // SAFETY: `assume_init` demands a value.
         // - the caller says that there is one, and takes it out only once.
@@ -137,9 +138,9 @@ impl<T> Cells<T> {
     ///
     /// The caller owns the cell until this returns, and there is a value in it.
     pub(crate) unsafe fn clone_with(&self, number: u32, clone: fn(&T) -> T) -> T {
-        // SAFETY: `get` demands that there is a value, and that nobody changes or takes it meanwhile.
+        // SAFETY: `get` demands a value that is neither changed nor taken meanwhile.
         // - a value: the caller says so;
-        // - nobody: the caller owns the cell until `clone` has returned.
+        // - neither changed nor taken: the caller owns the cell until `clone` has returned.
         clone(unsafe { self.at(number).get() })
     }
 }

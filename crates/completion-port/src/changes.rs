@@ -15,9 +15,10 @@ use crate::trigger::{Terms, Trigger};
 /// after that their results: one for each.
 ///
 /// There are two levels of failure, which must not be mixed up. If the *call* fails, nothing was
-/// applied, and every change is still here. If it succeeds, also with an empty batch because the
-/// time is over, each change has a result of its own, and what was refused is given back. A call in which
-/// a change was refused does not sleep, so that its caller hears of it.
+/// applied, and every change is still here. If the call succeeds, each change has a result of its
+/// own, and what was refused is given back; that holds also if the batch is empty because the time
+/// is over. A call in which a change was refused does not sleep, so that its caller sees the
+/// refusal.
 ///
 /// # Examples
 ///

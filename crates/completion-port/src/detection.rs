@@ -11,10 +11,11 @@
 ///
 /// On Linux [`Switches`](Self::Switches) uses
 /// [perf_event_open(2)](https://man7.org/linux/man-pages/man2/perf_event_open.2.html) on threads of
-/// the process itself: kernel 4.17 or later, `/proc/sys/kernel/perf_event_paranoid` at most 2, and a
-/// sandbox that allows it. For each observed thread 8 KiB are mapped, and each sleep of that thread
-/// costs about a microsecond more. [`Tick`](Self::Tick) reads `/proc/self/task/TID/stat`; without
-/// `/proc` it finds nothing.
+/// the process itself: kernel 4.17 or later, `/proc/sys/kernel/perf_event_paranoid` at most 2, and
+/// a sandbox that allows it. For each observed thread 8 KiB are mapped, and each sleep of that
+/// thread costs about a microsecond more.
+///
+/// [`Tick`](Self::Tick) reads `/proc/self/task/TID/stat`; without `/proc` it finds nothing.
 ///
 /// # Examples
 ///
@@ -28,18 +29,19 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BlockDetection {
-    /// The best of what the system offers: [`Switches`](Self::Switches) for threads that have been
-    /// seen to block, if it is there, otherwise [`Tick`](Self::Tick). Threads that never block cost
-    /// nothing.
+    /// The best that the system offers. For threads that have been seen to block this is
+    /// [`Switches`](Self::Switches), if the system has it; otherwise it is [`Tick`](Self::Tick).
+    /// Threads that never block cost nothing.
     #[default]
     Automatic,
     /// Only what threads say themselves. A handler that blocks without saying so keeps its place.
     Announced,
-    /// The scheduler's own records of when each thread is switched out, and whether it was preempted
-    /// or went to sleep, in memory that can be read without a call. Threads that come to the port
-    /// look, and so does the one that watches; from the first wait of each thread on.
+    /// The scheduler's own records of when each thread is switched out, and whether it was
+    /// preempted or went to sleep, in memory that can be read without a call. Each thread is
+    /// observed from its first wait on. Threads that come to the port read the records, and so does
+    /// the watchdog.
     Switches,
-    /// While packets wait, the thread that watches asks the system about each thread that has made no
-    /// progress since it last looked, a quarter of a millisecond to a whole one before.
+    /// While packets wait, the watchdog asks the system about each thread that has made no progress
+    /// since its last look, a quarter of a millisecond to a whole one ago.
     Tick,
 }

@@ -1,13 +1,13 @@
-//! What can go wrong, and what is given back then.
+//! What can go wrong, and what the caller gets back then.
 
 use std::{error, fmt, io};
 
 /// The result of a call on a port.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A call on a port or on a token: the one that failed, in an [`Error`].
+/// A call on a port or on a token. An [`Error`] names the one that failed.
 ///
-/// Its [`Display`](fmt::Display) says what the call does, as an error's text begins.
+/// Its [`Display`](fmt::Display) says what the call does, in the words that begin an error's text.
 ///
 /// ```
 /// assert_eq!(completion_port::Call::Post.to_string(), "posting a message");
@@ -182,7 +182,7 @@ impl Error {
         self.code
     }
 
-    /// Whether the descriptor is registered on *another* port of the process; only ever true with
+    /// Whether the descriptor is registered on *another* port of the process. True only with
     /// [`ErrorKind::AlreadyRegistered`].
     #[must_use]
     pub fn is_on_another_port(&self) -> bool {

@@ -72,7 +72,7 @@ macro_rules! set_of_bits {
     };
 }
 
-/// What a registration asks to be told of: the event filter.
+/// The event filter: the conditions that a registration asks for.
 ///
 /// Errors are reported always and cannot be asked for.
 ///
@@ -86,9 +86,9 @@ macro_rules! set_of_bits {
 pub struct Interest(u8);
 
 impl Interest {
-    /// Nothing but errors, and a complete hang-up once at each enabling. So a handler that enables a hung-up
-    /// descriptor with this filter whenever it is told is told at once again, for ever: after such a packet
-    /// there is nothing left to wait for.
+    /// Nothing but errors, and a complete hang-up once at each enabling. If a handler enables a
+    /// hung-up descriptor with this filter at each packet, the next packet follows at once, for
+    /// ever: after a hang-up there is nothing left to wait for.
     pub const NONE: Self = Self(0);
     /// A read or an accept would not block. At the end of a stream this is reported too, unless
     /// [`Interest::HANGUP`] was asked for.
@@ -189,7 +189,7 @@ pub enum OneShot {
     Edge,
 }
 
-/// The trigger of a registration that stays enabled, whoever handles its packets.
+/// The trigger of a registration that stays enabled, whichever thread handles its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third trigger")]
 pub enum Persistent {

@@ -6,15 +6,15 @@
 //!
 //! - **Registrations.** A descriptor is registered with a *key*, an event filter ([`Interest`]) and a
 //!   [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
-//! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet moves
-//!   the key out to the handler, as a [`Ready`] token: he has `&mut` access without a lock. Rearming
-//!   moves it back. Removal and refusal give it back, dropping the port drops it.
-//! - **Removal that tells when it is over.** [`Port::remove`] makes one last packet,
+//! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet
+//!   moves the key out to the handler, as a [`Ready`] token: the handler has `&mut` access without
+//!   a lock. Rearming moves it back. Removal and refusal give it back, dropping the port drops it.
+//! - **Removal that says when it is over.** [`Port::remove`] makes one last packet,
 //!   [`Packet::Removed`].
 //! - **Messages.** [`Port::post`] puts a value of any type into the same queue, and wakes at most one
 //!   thread: the one that waited last.
-//! - **A concurrency value.** At most so many threads run with packets at once. A thread that sleeps
-//!   in the kernel gives its place to another one; see [`Port::blocking`].
+//! - **A concurrency value.** It limits how many threads run with packets at once. A thread that
+//!   sleeps in the kernel gives its place to another one; see [`Port::blocking`].
 //! - **One call.** [`Port::process`] applies a batch of [`Changes`] and takes a batch of packets.
 //! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
 //!
@@ -137,15 +137,17 @@
 //!
 //! # Features
 //!
-//! - `tracing`: events at debug level, target `completion_port`, for registrations that begin and end
-//!   and for replaced kernel sets. Compiled out when off. A subscriber may call the port.
+//! - `tracing`: events at debug level, target `completion_port`, for registrations that begin and
+//!   end and for replaced kernel sets. They are compiled out when it is off. A subscriber may call
+//!   the port.
 //! - `sim`: [`sim::Kernel`], a simulated kernel with virtual time, to test a server without sockets.
 //!
 //! # Further reading
 //!
-//! `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources, shown below as modules,
-//! have the contract, rule by rule, what holds on which system, and how it compares with what there is.
-//! `docs/STALLS.md` says what to look at when a server stalls, and what each line of a port's dump means.
+//! `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources are shown below as
+//! modules. They give the contract rule by rule, say what holds on which system, and compare the
+//! port with what else there is. `docs/STALLS.md` says what to look at when a server stalls, and
+//! what each line of a port's dump means.
 
 mod batch;
 mod cells;

@@ -1,5 +1,5 @@
-//! The seat of the calling thread: on the port it waited on last, given up when it waits on another one
-//! or exits.
+//! The seat of the calling thread on the port that it waited on last. The thread gives it up when
+//! it waits on another port, or exits.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -8,7 +8,8 @@ use std::sync::{Arc, Weak};
 
 use crate::engine::{Engine, Seat};
 
-/// A thread's seat. Counted within the thread, so that a wait and its packets hold on to it at no cost.
+/// A thread's seat. Its owners are counted within the thread, so that a wait and its packets keep
+/// it at little cost.
 pub(crate) struct Membership {
     engine: Weak<Engine>,
     seat: Arc<Seat>,
@@ -27,19 +28,20 @@ impl Membership {
         })
     }
 
-    /// Whether it is at the port of `engine`. The address is that port's alone as long as this is here.
+    /// Whether the seat is at the port of `engine`. No other port has that address as long as this
+    /// value lives.
     fn is_at(&self, engine: &Engine) -> bool {
         std::ptr::eq(self.engine.as_ptr(), engine)
     }
 
-    /// Whether a call in which every change was refused returns at once, so that the thread hears of it:
-    /// unless its last wait was in such a call, too, and brought no packet. A thread that hands in the same
-    /// changes again and again does not spin.
+    /// Whether a call in which every change was refused returns at once, so that the thread sees
+    /// the refusal. It does not if the thread's last wait was in such a call too and brought no
+    /// packet: otherwise a thread that hands in the same changes again and again would spin.
     pub(crate) fn hears_of_refusal(&self) -> bool {
         self.told_at.get() != Some(self.seat.progress())
     }
 
-    /// Such a call has ended. With its next wait or packet the thread has gone on.
+    /// Such a call has ended. The thread goes on with its next wait or packet.
     pub(crate) fn has_heard_of_refusal(&self) {
         self.told_at.set(Some(self.seat.progress()));
     }
@@ -68,8 +70,8 @@ impl Drop for Membership {
     }
 }
 
-/// The seat that a thread has. It gives it up with this, also if the packets of a wait are still about, or
-/// were forgotten.
+/// The seat that a thread has. Dropping this gives the seat up, also if the packets of a wait still
+/// exist or were forgotten.
 struct Current(Rc<Membership>);
 
 impl Drop for Current {
@@ -95,18 +97,19 @@ pub(crate) fn take_seat(engine: &Arc<Engine>) -> Rc<Membership> {
     match seated {
         Ok(Some(membership)) => membership,
         Ok(None) => change_seats(engine),
-        // The thread's local values are gone already: it waits in the destructor of another one. The seat
-        // is for this once.
+        // The thread's local values are gone already: it waits in the destructor of one of them.
+        // The seat is for this wait only.
         Err(_) => Membership::new(engine),
     }
 }
 
-/// Takes a seat where the calling thread has none, in the place of the one it has elsewhere.
+/// Takes a seat on a port where the calling thread has none. The seat that it has on another port
+/// is given up.
 #[cold]
 fn change_seats(engine: &Arc<Engine>) -> Rc<Membership> {
     let membership = Membership::new(engine);
     let mine = Current(Rc::clone(&membership));
-    // What was there is dropped after the borrow.
+    // The former seat is dropped after the borrow.
     drop(CURRENT.try_with(|current| current.replace(Some(mine))));
     membership
 }

@@ -37,19 +37,21 @@ pub enum Packet<'p, K, M> {
     Removed(Id, K),
 }
 
-/// A one-shot packet: the key, out of the port's hands until the registration is rearmed.
+/// A one-shot packet: it holds the key, which the port does not touch until the registration is
+/// rearmed.
 ///
-/// The handler has `&mut` access to the key without a lock, since nobody else can get a packet of
-/// this registration meanwhile. Then one of these:
+/// The handler has `&mut` access to the key without a lock, since no other thread can get a packet
+/// of this registration meanwhile. The handler ends the token in one of these ways:
 ///
 /// - [`rearm`](Ready::rearm) gives the key back and enables the registration again;
 /// - [`park`](Ready::park) gives the key back and leaves it disabled;
 /// - [`into_key`](Ready::into_key) ends the registration and keeps the key;
 /// - dropping the token ends the registration and drops the key, which closes an owned socket.
 ///
-/// A token may move to another thread; to one that outlives the borrow of the port it goes by
-/// [`with_port`](Ready::with_port). To forget it (`mem::forget`) leaks the key and leaves the
-/// registration there, disabled, until the port is dropped; [`Port::shutdown`] waits for it in vain.
+/// A token may move to another thread; to a thread that outlives the borrow of the port it goes by
+/// [`with_port`](Ready::with_port). A token that is forgotten (`mem::forget`) leaks its key. Its
+/// registration stays there, disabled, until the port is dropped, and [`Port::shutdown`] waits for
+/// it in vain.
 ///
 /// # Examples
 ///
@@ -108,7 +110,7 @@ impl<'p, K> Ready<'p, K> {
         Id(self.held.name())
     }
 
-    /// What is reported.
+    /// The conditions that held.
     #[must_use]
     pub fn events(&self) -> Events {
         self.held.events
@@ -118,37 +120,43 @@ impl<'p, K> Ready<'p, K> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: `get` demands a value that nobody changes or takes as long as the reference lives.
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference
+        // lives.
         // - a value: the token has it, and is there as long as the reference;
-        // - nobody: the cell is the token's, which changes it only when borrowed exclusively, and takes
-        //   it only when used up.
+        // - neither changed nor taken: the cell is the token's. The token changes it only when
+        //   borrowed exclusively, and takes it only when used up.
         unsafe { self.held.cell.get() }
     }
 
-    /// The key, to be changed. A key that owns its descriptor must go on owning that very one: rearmed
-    /// with another in its place it is refused, and one that happens to have the same number is
-    /// reported of no more. To go on with another socket, take the key out by [`Ready::into_key`] and
-    /// register it anew.
+    /// The key, to be changed. A key that owns its descriptor must keep owning the registered
+    /// descriptor; otherwise [`Ready::rearm`] and [`Ready::park`] fail with
+    /// [`ErrorKind::BadDescriptor`]. The port tells descriptors apart by number: nothing is
+    /// reported of another socket that happens to have the same number. To go on with another
+    /// socket, take the key out by [`Ready::into_key`] and register it anew.
     #[inline]
     #[must_use]
     pub fn key_mut(&mut self) -> &mut K {
-        // SAFETY: `get_mut` demands a value that nobody else accesses as long as the reference lives.
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference
+        // lives.
         // - a value: the token has it, and is there as long as the reference;
-        // - nobody else: the cell is the token's, which is borrowed exclusively.
+        // - nothing else: the cell is the token's, which is borrowed exclusively.
         unsafe { self.held.cell.get_mut() }
     }
 
     /// Says that nothing is left to read: the next read would block. Rearming then costs no system
     /// call.
     ///
-    /// True after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and on TCP
-    /// streams and pipes after one that returned fewer bytes than were asked for. Said wrongly, what
-    /// is left is reported only when more arrives. A short read proves nothing on datagram sockets
-    /// (the next datagram may be there), on listeners and on `AF_UNIX` streams that carry descriptors;
-    /// a read that filled its buffer never does. (At a TCP urgent mark it is ignored.)
+    /// This is true after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and
+    /// on TCP streams and pipes after one that returned fewer bytes than were asked for. If it is
+    /// said although something is left to read, that is reported only when more arrives.
     ///
-    /// A handler whose read filled its buffer does best to read again at once, for a dozen times or so:
-    /// a packet costs more than a read, and after a budget of reads the other sockets have their turn.
+    /// A short read proves nothing on datagram sockets (the next datagram may be there), on
+    /// listeners and on `AF_UNIX` streams that carry descriptors. A read that filled its buffer
+    /// proves nothing on any descriptor. The port ignores the hint at a TCP urgent mark.
+    ///
+    /// A handler whose read filled its buffer does best to read again at once, a dozen times or so,
+    /// since a packet costs more than a read. Then it should rearm, so that the other sockets have
+    /// their turn.
     pub fn read_drained(&mut self) {
         self.held.drained = self.held.drained.and(Drained::READ);
     }
@@ -161,15 +169,17 @@ impl<'p, K> Ready<'p, K> {
 
     /// Gives the key back and enables the registration again, with the filter and trigger it has.
     ///
-    /// If a condition still holds, a packet follows at once, whatever the trigger. In the common case this is one
-    /// compare-and-swap and no system call; without a hint ([`Ready::read_drained`],
-    /// [`Ready::write_full`]) the next wait asks the kernel about all sockets of a batch in one call. For a
-    /// borrowed descriptor that has something to report then, and only for such, it makes one more: whether
-    /// the number still names what was registered.
+    /// If a condition still holds, a packet follows at once, whatever the trigger. In the common
+    /// case this is one compare-and-swap and no system call; without a hint
+    /// ([`Ready::read_drained`], [`Ready::write_full`]) the next wait asks the kernel about all
+    /// sockets of a batch in one call.
+    ///
+    /// If a borrowed descriptor has something to report then, the wait makes one more call for it,
+    /// which tells whether the number still names what was registered.
     ///
     /// # Errors
     ///
-    /// The registration has ended, and the key is given back in the error:
+    /// If the call fails, the registration has ended, and the error gives the key back:
     /// - [`ErrorKind::Closed`]: the port is closed or shutting down;
     /// - [`ErrorKind::NotRegistered`]: the descriptor was found to have been closed;
     /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
@@ -222,7 +232,8 @@ impl<'p, K> Ready<'p, K> {
         if !self.has_its_descriptor() {
             return Err(self.into_held().refuse(Call::Rearm));
         }
-        // Taken apart, and put together only if it is passed on: it need not lie in memory then.
+        // Taken apart here, and put together again only to be passed on, so that the token need not
+        // lie in memory.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
         if store.engine.rearm(slot, mode, drained) {
             return Ok(());
@@ -230,7 +241,8 @@ impl<'p, K> Ready<'p, K> {
         Held { store, slot, cell, index, events, drained }.rearm(mode)
     }
 
-    /// Uses the token up: from here on the key may be the port's, whatever happens.
+    /// Uses the token up. From here on the key may belong to the port, so the token's drop must not
+    /// run.
     #[inline]
     fn into_held(self) -> Held<'p, K> {
         ManuallyDrop::new(self).held
@@ -292,14 +304,15 @@ impl<K> Held<'_, K> {
         // - a value: the token has it, and it is taken out once, since only the token's drop and what has
         //   used it up (`into_held`) come here, and neither comes back.
         let key = unsafe { self.cell.take() };
-        // The kernel first: once the key is dropped its descriptor's number may be anybody's.
+        // The kernel first: once the key is dropped, another part of the program may get its
+        // descriptor's number.
         self.store.engine.end(name);
         key
     }
 }
 
 impl<K> Drop for Ready<'_, K> {
-    // Inlined, so that a token of which no reference is passed on need not lie in memory.
+    // Inlined, so that a token need not lie in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
         self.held.abandon();
@@ -346,7 +359,7 @@ impl<K> Notified<K> {
         self.id
     }
 
-    /// What is reported.
+    /// The conditions that held.
     #[must_use]
     pub fn events(&self) -> Events {
         self.events
@@ -374,13 +387,13 @@ impl<K> fmt::Debug for Notified<K> {
     }
 }
 
-/// The packets of one wait, each moved out as the iterator comes to it.
+/// The packets of one wait. Each is moved out when the iterator comes to it.
 ///
-/// What is left when it is dropped goes back to the front of the queue. A thread that is stuck with
-/// one packet keeps no other thread from the rest: after a millisecond or two an idle thread takes them
-/// from here, or sooner one that comes to wait.
+/// What is left when it is dropped goes back to the front of the queue. If a thread is stuck with
+/// one packet, an idle thread takes the rest from its iterator after a millisecond or two. A thread
+/// that comes to wait may take them sooner.
 ///
-/// It is bound to the thread that waited.
+/// The iterator cannot leave the thread that waited.
 ///
 /// # Examples
 ///
@@ -435,7 +448,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         self
     }
 
-    /// A packet of a registration whose key is the caller's now, where it lies.
+    /// A packet whose key the caller owns now. The key stays in its cell.
     #[inline]
     fn ready(&self, slot: &'p Slot, index: u32, events: Events) -> Packet<'p, K, M> {
         let store = self.port.store();
@@ -464,7 +477,8 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
             Taken::Notified(name, events) => {
                 let key = {
-                    // Also if the clone panics, the node is given back, and the packet made again.
+                    // If the clone panics, this still gives the node back, and the packet is made
+                    // again.
                     let mut node = Cloning { engine, name, seat, unreported: events };
                     let clone = self.port.clone_key().expect("set before the first such packet");
                     // SAFETY: `clone_with` demands that the caller owns the cell, with a value in
@@ -476,7 +490,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                     key
                 };
                 if engine.forked() {
-                    // By the clone, and this is the child.
+                    // The clone has forked, and this is the child.
                     return None;
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
@@ -524,7 +538,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let make = self.port.clone_key().expect("set before the first such wait");
         let mut key = None;
         let taken = engine.next_by(seat, NIL, |index, slot| {
-            // Also if the clone panics, the node is queued.
+            // If the clone panics, this still queues the node.
             let node = Unfinished { engine, index, turn: Turn::Check };
             // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
             // it returns.
@@ -533,7 +547,8 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
             let clone = unsafe { self.port.keys().cells.clone_with(index, make) };
             std::mem::forget(node);
             if engine.forked() {
-                // By the clone, and this is the child: what was handed to the parent is the parent's.
+                // The clone has forked, and this is the child: what was handed to the parent is the
+                // parent's.
                 return Turn::Nothing;
             }
             let turn = slot.take_and_park();
@@ -556,8 +571,8 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         })
     }
 
-    /// Nothing is left at hand, before there was a packet: it has come to nothing (it was disabled or
-    /// drained meanwhile). Waits for the rest of the time.
+    /// Waits for the rest of the time: what the thread was handed brought no packet, since it was
+    /// disabled or drained meanwhile.
     #[cold]
     fn wait_on(&mut self) {
         let engine = self.port.engine();
@@ -565,8 +580,8 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
             self.settled = true;
             return;
         }
-        // The thread may have waited on another port since, and given this seat up; or it has it for
-        // this once only, and two would be one too many.
+        // The thread may have waited on another port since, and so given this seat up. Or it has
+        // this seat for one wait only, and must give it up before it takes another.
         self.seat = None;
         let seat = take_seat(engine);
         let waited = engine.wait(&seat, self.scratch, self.room, self.deadline);
@@ -575,11 +590,12 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     }
 }
 
-/// A node of which something is to be done after user code has been called; done here if that panics.
+/// A node that needs something done after user code has been called. The drop does it if that code
+/// panics.
 struct Unfinished<'e> {
     engine: &'e Engine,
     index: u32,
-    /// What its turn was; if there was none yet, it is as if it were to be checked.
+    /// What its turn was; [`Turn::Check`] if it has had none yet.
     turn: Turn,
 }
 
@@ -588,7 +604,7 @@ impl Drop for Unfinished<'_> {
         match self.turn {
             Turn::Check | Turn::Removed | Turn::Gone => self.engine.queue_again(self.index),
             Turn::Collect => self.engine.announce_collected(),
-            // Nothing is left to be done, or there is a packet, which has the clone.
+            // Nothing is left to be done, or there is a packet that has the clone.
             Turn::Nothing | Turn::Held(_) | Turn::Cloned(_) => {}
         }
     }
@@ -608,7 +624,7 @@ struct Cloning<'e> {
     engine: &'e Engine,
     name: Token,
     seat: &'e Seat,
-    /// What nobody will hear of if the clone panics.
+    /// What no packet will report if the clone panics.
     unreported: Events,
 }
 

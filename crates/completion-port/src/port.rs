@@ -29,17 +29,19 @@ use crate::trigger::{Terms, Trigger};
 /// state of registered sockets and by posted messages.
 ///
 /// `K` is the type of the keys, which stand for the registered descriptors, `M` that of the
-/// messages: `()`, unless said. The port owns both while they are with it, and drops what it still
-/// has when it is dropped itself.
+/// messages: `()` unless the program says otherwise. The port owns both while they are with it.
+/// When it is dropped, it drops those that it still has.
 ///
 /// # Threads
 ///
-/// Every method may be called from any thread at any time. Of the threads that wait, at most as many
-/// as the *concurrency value* run with packets at once; the one that waited last is released first.
+/// Every method may be called from any thread at any time. Of the threads that wait, at most as
+/// many as the *concurrency value* run with packets at once; the one that waited last is released
+/// first.
+///
 /// A thread counts as running from the moment it gets a packet, or its wait times out, until it
-/// waits again, exits, or sleeps in the kernel. The first two are known at once, the third when the
-/// thread says so by [`Port::blocking`], or else within about two milliseconds if another thread
-/// waits meanwhile.
+/// waits again, exits, or sleeps in the kernel. The port knows at once when a thread waits again or
+/// exits. It knows that a thread sleeps when the thread says so by [`Port::blocking`], or else
+/// within about two milliseconds if another thread waits meanwhile.
 ///
 /// # Platform notes
 ///
@@ -79,13 +81,14 @@ pub struct Port<K, M = ()> {
     messages: Cells<M>,
 }
 
-/// The keys of a port, and who says whose they are.
+/// The keys of a port, and the engine, which knows the owner of each.
 pub(crate) struct Store<K> {
     pub(crate) engine: Hold,
     pub(crate) keys: Keys<K>,
 }
 
-/// What a port has of its engine. The engine ends with it, and not in another thread some time later.
+/// A port's share of its engine. The engine ends when the port drops this, and not in another
+/// thread some time later.
 pub(crate) struct Hold(ManuallyDrop<Arc<Engine>>);
 
 impl Deref for Hold {
@@ -101,9 +104,9 @@ impl Drop for Hold {
         // SAFETY: `take` demands that the value is not used again.
         // - it is about to be gone, and has no drop of its own.
         let mut engine = unsafe { ManuallyDrop::take(&mut self.0) };
-        // A thread that is just giving up its seat, or a port that asks about a descriptor, may hold on
-        // to the engine for a few instructions. Not to look whether there is such a thread and let go
-        // then: one could come in between, and be the last.
+        // A thread that is just giving up its seat, or a port that asks about a descriptor, may
+        // hold on to the engine for a few instructions. It would not do to check for such a thread
+        // and then let go: one could come in between, and be the last owner.
         while let Err(shared) = Arc::try_unwrap(engine) {
             if shared.forked() {
                 break;
@@ -114,7 +117,7 @@ impl Drop for Hold {
     }
 }
 
-/// Settings of a port that is to be made; [`Port::builder`] begins with the usual ones.
+/// Settings for a new port; [`Port::builder`] begins with the usual ones.
 ///
 /// The settings know nothing of the port's types. [`PortBuilder::build`] takes those from how the
 /// port is used, or from what is written at the `let`.
@@ -155,8 +158,8 @@ impl PortBuilder {
         self
     }
 
-    /// How the port finds out that a thread which runs with packets blocks; unless told, the best
-    /// that the system offers.
+    /// How the port finds out that a thread which runs with packets blocks. The usual setting is
+    /// the best that the system offers.
     pub fn block_detection(mut self, detection: BlockDetection) -> Self {
         self.block_detection = detection;
         self
@@ -165,19 +168,22 @@ impl PortBuilder {
     /// Over how many kernel sets the descriptors are spread; rounded up to a power of two, at most 64. The
     /// usual setting, and what 0 means, is one.
     ///
-    /// Several sets have not been measured on a machine that would need them. A model with measured costs says that one set feeds some thirty processors if a handler takes five
-    /// microseconds, and more than a hundred if it takes twenty. With one set several threads can sleep
-    /// in the kernel while handlers take long, which answers sooner; with several sets one does. Each
-    /// further set costs a descriptor. Packets of descriptors in different sets, found at the same time,
-    /// are not queued in the order in which their conditions came true.
+    /// Several sets have not been measured on a machine that would need them. A model with measured
+    /// costs says that one set feeds some thirty processors if a handler takes five microseconds,
+    /// and more than a hundred if it takes twenty.
+    ///
+    /// With one set several threads can sleep in the kernel while handlers take long, so that
+    /// packets are answered sooner; with several sets only one thread can. Each further set costs a
+    /// descriptor. If descriptors of different sets become ready at the same time, their packets
+    /// are not queued in the order in which the conditions came true.
     pub fn kernel_sets(mut self, sets: usize) -> Self {
         self.kernel_sets = sets;
         self
     }
 
     /// Whether the port arms each descriptor anew for each report, as it has to on systems without
-    /// edge-triggered sets. That costs a system call for each packet; it is there so that what such a system
-    /// does otherwise can be tested on this one.
+    /// edge-triggered sets. That costs a system call for each packet. The setting exists so that
+    /// the code for such systems can be tested on this one.
     #[cfg(feature = "sim")]
     pub fn one_shot_kernel(mut self, one_shot: bool) -> Self {
         self.one_shot_kernel = one_shot;
@@ -192,7 +198,7 @@ impl PortBuilder {
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
     /// the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
-        // Of zero the next power is one.
+        // `next_power_of_two` of zero is one.
         let sets = self.kernel_sets.min(64).next_power_of_two();
         let backend = sys::native(sets, self.one_shot_kernel)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
@@ -251,10 +257,11 @@ impl<K> Port<K> {
     }
 }
 
-/// Of one type only, so that `Port::builder` asks for none: [`PortBuilder::build`] makes a port of any.
+/// Implemented for one type only, so that `Port::builder` compiles without annotations.
+/// [`PortBuilder::build`] makes a port of any types.
 impl Port<(), ()> {
-    /// A port of any types with other settings than the usual ones, which this begins with: as many
-    /// threads may run as there are processors.
+    /// Settings for a port of any types. They begin as the usual ones: as many threads may run as
+    /// there are processors.
     ///
     /// # Examples
     ///
@@ -279,7 +286,8 @@ impl<K, M> Port<K, M> {
         self.store.engine.limit()
     }
 
-    /// Registers a descriptor, enabled. If what is asked for holds already, a packet follows at once.
+    /// Registers a descriptor and enables it. If a condition that the filter asks for holds
+    /// already, a packet follows at once.
     ///
     /// # Errors
     ///
@@ -332,7 +340,7 @@ impl<K, M> Port<K, M> {
             self.store.keys.descriptor_of.get_or_init(|| descriptor_of);
         }
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - owned: the slot was reserved just now, and nobody else knows it;
+        // - owned: the slot was reserved just now, and no other thread knows it;
         // - empty: a slot is given up only after its key was moved out.
         unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, Owner::Key);
@@ -349,8 +357,9 @@ impl<K, M> Port<K, M> {
         )
     }
 
-    /// The registration of a socket on this port; `None` if it has none, or that is being removed. Makes a
-    /// system call, so that a number which was closed and given out again is not taken for its former holder.
+    /// The registration of a socket on this port; `None` if the socket has none, or if its
+    /// registration is being removed. The call asks the system, so that a descriptor that was
+    /// closed is not mistaken for another one that has its number now.
     ///
     /// # Threads
     ///
@@ -374,16 +383,17 @@ impl<K, M> Port<K, M> {
         self.store.engine.find(socket.as_fd().as_raw_fd()).map(Id)
     }
 
-    /// Enables a registration by its name, and overwrites its filter and trigger: one that was parked or
-    /// disabled, or one that is enabled. Its key must be with the port; a handler that has the key rearms
-    /// its token instead, by [`Ready::rearm`](crate::Ready::rearm). If a condition holds, a packet follows at
-    /// once, whatever the trigger. A packet that is queued already is checked against the new filter.
+    /// Enables a registration by its name, and overwrites its filter and trigger. The registration
+    /// may be parked, disabled or enabled already. Its key must be with the port; a handler that
+    /// has the key rearms its token instead, by [`Ready::rearm`](crate::Ready::rearm). If a
+    /// condition holds, a packet follows at once, whatever the trigger. A packet that is queued
+    /// already is checked against the new filter.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, who alone can rearm it;
+    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, which alone can rearm it;
     /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
-    /// [`ErrorKind::Forked`]. Nothing has changed.
+    /// [`ErrorKind::Forked`]. A refused call has changed nothing.
     ///
     /// # Examples
     ///
@@ -443,14 +453,15 @@ impl<K, M> Port<K, M> {
 
     /// Removes a registration, enabled or not. One packet follows, the last one:
     /// [`Packet::Removed`](crate::Packet::Removed), which gives the key back. While the key is out
-    /// with a handler, that packet is made when the handler rearms or parks it; if he drops it or keeps
-    /// it, there is none. The descriptor may be registered again at once, here or elsewhere.
+    /// with a handler, that packet is made when the handler rearms or parks its token; if the
+    /// handler drops the token or keeps the key, there is none. The descriptor may be registered
+    /// again at once, here or elsewhere.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotRegistered`] if there is no such registration, or its last packet has been
-    /// taken; no packet is made. To remove again while that packet is on its way succeeds and makes
-    /// no second one. [`ErrorKind::Forked`].
+    /// taken; no packet is made. A second call while that packet is on its way succeeds, and makes
+    /// no second packet. [`ErrorKind::Forked`].
     ///
     /// # Examples
     ///
@@ -478,9 +489,10 @@ impl<K, M> Port<K, M> {
     ///
     /// # Waiting
     ///
-    /// Returns at once unless the key is out with a handler; then when the handler rearms or parks it,
-    /// at most after `timeout` (`None`: no limit). Counts as [`Port::blocking`] meanwhile. A handler
-    /// that waits here for the very key it holds waits in vain.
+    /// Returns at once unless the key is out with a handler. Then it returns when the handler
+    /// rearms or parks its token, at most after `timeout` (`None`: no limit); meanwhile the thread
+    /// counts as in [`Port::blocking`]. A handler that waits here for a key that it holds itself
+    /// waits in vain.
     ///
     /// # Errors
     ///
@@ -519,8 +531,9 @@ impl<K, M> Port<K, M> {
 
     /// Queues a message and wakes at most one thread for it: the one that waited last.
     ///
-    /// Room for a message is used again by later ones, and given back with the port: one that has had a
-    /// million messages in its queue at once keeps the memory for a million.
+    /// Later messages use the room of earlier ones again. The port gives the memory back when it is
+    /// dropped: a port that has had a million messages in its queue at once keeps the memory for a
+    /// million.
     ///
     /// # Errors
     ///
@@ -549,7 +562,7 @@ impl<K, M> Port<K, M> {
             Err(error) => return Err(Refused::new(error, message)),
         };
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - owned: the cell was reserved just now, and nobody else knows it;
+        // - owned: the cell was reserved just now, and no other thread knows it;
         // - empty: a cell is given up only after its message was moved out.
         unsafe { self.messages.put(posting.cell(), message) };
         posting.queue();
@@ -560,13 +573,13 @@ impl<K, M> Port<K, M> {
     ///
     /// # Waiting
     ///
-    /// Returns as soon as there is a packet for this thread; with an empty batch when `timeout` is
-    /// over (`None`: no limit), never earlier. Signals do not end it. What a former wait of this
-    /// thread left in its iterator goes back to the front of the queue.
+    /// Returns as soon as there is a packet for this thread. Returns without a packet when
+    /// `timeout` is over (`None`: no limit), never earlier. Signals do not end the wait. What an
+    /// earlier wait of this thread left in its iterator goes back to the front of the queue.
     ///
-    /// If what it has brought is taken back before the thread comes to it (see [`Packets`]), or comes
-    /// to nothing, the iterator waits on for the rest of the time; should the port be closed then, it
-    /// is empty, and the next wait says so.
+    /// A packet may be taken back before the thread comes to it (see [`Packets`]), or turn out to
+    /// have nothing to report. If no packet is left, the iterator waits on for the rest of the
+    /// time. If the port is closed then, the iterator is empty, and the next wait says so.
     ///
     /// # Errors
     ///
@@ -589,15 +602,18 @@ impl<K, M> Port<K, M> {
     ///
     /// # Waiting
     ///
-    /// As for [`Port::wait`]. With an empty `batch` capacity it applies the changes and returns.
+    /// As for [`Port::wait`]. If the capacity of `batch` is zero, the call applies the changes and
+    /// returns.
     ///
-    /// If a change was refused it does not sleep: it takes what is there, perhaps nothing. If every change was
-    /// refused, and so they are in the same thread's next call, with no packet or other wait in between, that
-    /// call sleeps as usual.
+    /// If a change was refused the call does not sleep: it takes what is there, perhaps nothing.
+    /// There is one exception. If every change was refused, and every change of the same thread's
+    /// next call is refused as well, with no packet or other wait in between, that next call sleeps
+    /// as usual.
     ///
     /// # Errors
     ///
-    /// As for [`Port::wait`]; no change was applied then, and all of them are still in `changes`.
+    /// As for [`Port::wait`]. If the call fails, it has applied no change, and all of them are
+    /// still in `changes`.
     pub fn process<'b, 'p>(
         &'p self,
         changes: &mut Changes<'_, K>,
@@ -617,7 +633,8 @@ impl<K, M> Port<K, M> {
         Ok(self.take(batch, deadline).0)
     }
 
-    /// Takes what is there, without sleeping, since changes were refused; unless that is not news.
+    /// Takes what is there, without sleeping, since changes were refused; sleeps all the same if
+    /// the thread has seen that refusal.
     #[cold]
     fn take_and_tell<'b, 'p>(
         &'p self,
@@ -650,7 +667,7 @@ impl<K, M> Port<K, M> {
     ) -> (Packets<'b, 'p, K, M>, Waited) {
         let room = batch.capacity();
         if room == 0 {
-            // Nothing is waited for: the thread goes on running wherever it does.
+            // This call does not wait: the thread goes on running at whatever port it runs.
             return (Packets::none(self, &mut batch.scratch), Waited::TimedOut);
         }
         let seat = take_seat(&self.store.engine);
@@ -659,8 +676,8 @@ impl<K, M> Port<K, M> {
     }
 
     /// Runs `f`, which is expected to sleep: on a lock, in a blocking read, in a computation that
-    /// runs elsewhere. Until it returns this thread does not count as running, and another one takes
-    /// its place.
+    /// runs elsewhere. Until `f` returns, this thread does not count as running, and another one
+    /// takes its place.
     ///
     /// Packets that this thread has not come to yet go back to the queue. When `f` returns, more
     /// threads may run than the concurrency value says, until one of them waits.
@@ -691,9 +708,9 @@ impl<K, M> Port<K, M> {
         f()
     }
 
-    /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once it
-    /// is empty they return [`ErrorKind::Closed`], on every thread. Registrations that are still with
-    /// the port are reported of no more; their keys are dropped with it.
+    /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once
+    /// it is empty they return [`ErrorKind::Closed`], on every thread. Registrations that are still
+    /// with the port make no more packets; their keys are dropped with the port.
     ///
     /// To get every key back, call [`Port::shutdown`] instead.
     ///
@@ -717,9 +734,9 @@ impl<K, M> Port<K, M> {
     }
 
     /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
-    /// with a [`Packet::Removed`](crate::Packet::Removed); one that is out with a handler when he rearms
-    /// or parks it. The threads go on waiting as before; once no registration and no packet is left
-    /// they get [`ErrorKind::Closed`].
+    /// with a [`Packet::Removed`](crate::Packet::Removed). For a key that is out with a handler,
+    /// that packet is made when the handler rearms or parks its token. The threads go on waiting as
+    /// before; once no registration and no packet is left they get [`ErrorKind::Closed`].
     ///
     /// # Errors
     ///
@@ -760,8 +777,8 @@ impl<K, M> Port<K, M> {
         Raw::new(self)
     }
 
-    /// The state of the port at this moment, and what it has done so far. In a forked child, which has
-    /// no part in it: nothing but zeros.
+    /// The state of the port at this moment, and what it has done so far. In a forked child, which
+    /// has no part in the port, all numbers are zero.
     ///
     /// # Examples
     ///
@@ -822,8 +839,8 @@ impl<K, M> Port<K, M> {
     }
 }
 
-/// Calls its function for each number when it is dropped, also for those behind one at which that
-/// panics.
+/// When it is dropped, calls its function for each number. If a call panics, the function is still
+/// called for the numbers after it.
 struct Each<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
 
 impl<F: Fn(u32)> Drop for Each<F> {
@@ -847,16 +864,16 @@ impl<K, M> Drop for Port<K, M> {
     fn drop(&mut self) {
         let remains = self.store.engine.dismantle();
         let (keys, messages) = (&self.store.keys.cells, &self.messages);
-        // Dropped in this order reversed, each also if the other panics.
+        // These are dropped in reverse order, each of them even if the drop of the other panics.
         let messages = Each(remains.messages.into_iter(), |cell| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: nobody else has the port;
+            // - owned: nothing else has the port;
             // - a value: the engine names each message that is still queued, once.
             drop(unsafe { messages.take(cell) });
         });
         let keys = Each(remains.keys.into_iter(), |index| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: nobody else has the port, and no token borrows it any more;
+            // - owned: nothing else has the port, and no token borrows it any more;
             // - a value: the engine names each slot that has a key and is not held, once.
             drop(unsafe { keys.take(index) });
         });

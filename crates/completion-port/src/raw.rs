@@ -1,14 +1,17 @@
 //! The layer for bindings to other languages: registrations by number, packets by clone.
 //!
-//! A [`Port`] moves its keys to handlers and back, and its [`Ready`](crate::Ready) tokens see to it that
-//! a key is used by one thread at a time. Other languages have neither: a handler there knows a
-//! descriptor by its number alone, a key is a word that any part of the program may copy, and any
-//! thread may enable a registration at any time. What they need instead is behind [`Port::raw`]: calls that take numbers,
-//! packets that bring copies, and hints that are asked for late. The C library is made of them.
+//! A [`Port`] moves its keys to handlers and back, and its [`Ready`](crate::Ready) tokens see to it
+//! that a key is used by one thread at a time. Other languages have neither: a handler there knows
+//! a descriptor by its number alone, a key is a word that any part of the program may copy, and any
+//! thread may enable a registration at any time.
 //!
-//! Both kinds of calls may be made on the same port. Nothing here is unsafe: what these calls give up is that
-//! the port knows the owner of a descriptor. A number that is closed without [`Raw::forget`] or
-//! [`Port::remove`] is treated as [`Registration::new`] says of a borrowed descriptor.
+//! What they need instead is behind [`Port::raw`]: calls that take numbers, packets that bring
+//! copies, and hints that the port asks for late. The C library is built on these calls.
+//!
+//! A program may make both kinds of calls on the same port. Nothing here is unsafe. What these
+//! calls give up is that the port knows the owner of a descriptor. A number that is closed without
+//! [`Raw::forget`] or [`Port::remove`] is treated as [`Registration::new`] says of a borrowed
+//! descriptor.
 //!
 //! # Examples
 //!
@@ -166,10 +169,11 @@ impl<'p, K: Clone, M> Raw<'p, K, M> {
         self.port.register(Registration::numbered(descriptor, key, trigger.terms(interest)))
     }
 
-    /// Enables a registration by its name, and overwrites its filter and trigger. As [`Port::enable`], with
-    /// hints that spare the question whether a condition holds still. `hints` is asked, perhaps more than
-    /// once, when the state is known that is about to be changed: a packet that was taken before shows in
-    /// whatever the clone of its key has counted.
+    /// Enables a registration by its name, and overwrites its filter and trigger. As
+    /// [`Port::enable`], with hints that spare the kernel the question whether a condition still
+    /// holds. The port calls `hints`, perhaps more than once, after it has read the state that it
+    /// is about to change. So if the clones of a key count, `hints` sees the clone of every packet
+    /// that was taken before.
     ///
     /// # Threads
     ///
@@ -216,17 +220,18 @@ impl<'p, K: Clone, M> Raw<'p, K, M> {
 }
 
 impl<K, M> Raw<'_, K, M> {
-    /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its key
-    /// is dropped; if it is out with a handler, when the handler gives it back. A packet that another
-    /// thread has taken is that thread's.
+    /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its
+    /// key is dropped; a key that is out with a handler is dropped when the handler gives it back.
+    /// A packet that another thread has taken stays with that thread.
     ///
-    /// The descriptor should still be open: then nothing is left behind in the kernel, whatever
-    /// duplicates there are.
+    /// The descriptor should still be open. Then nothing is left behind in the kernel, even if
+    /// there are duplicates.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered) if there is no such registration, or it is being removed; its last
-    /// packet comes then. [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered) if there is no such
+    /// registration, or if it is being removed: its last packet comes all the same.
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[inline]
     pub fn forget(self, id: Id) -> Result<()> {
         if self.port.engine().drop_by_name(id.0)? {
@@ -240,8 +245,9 @@ impl<K, M> Raw<'_, K, M> {
         Ok(())
     }
 
-    /// Whether a registration goes on and its descriptor is the one that was registered: false if that
-    /// was closed since, also if its number has been given out again. A system call.
+    /// Whether a registration goes on and its number still names the descriptor that was
+    /// registered. False if that descriptor was closed since, even if its number has been given out
+    /// again. Makes a system call.
     #[inline]
     #[must_use]
     pub fn is_current(self, id: Id) -> bool {
@@ -251,14 +257,16 @@ impl<K, M> Raw<'_, K, M> {
     /// How many packets to take at a time if none of them can be given back, since the caller moves them
     /// into memory of its own before it handles them: what a C program does, or a runtime with queues.
     ///
-    /// Packets that are left in the iterator of a wait go to another thread if the handler of an earlier
-    /// one sleeps or goes on for long. Those that were moved wait for that handler to end. So the number is
-    /// `usize::MAX` usually. It goes down to 1 once a thread is found asleep, or stuck for some
-    /// milliseconds with what it took, and goes up again step by step in the seconds in which no thread is,
-    /// later each time that it was too soon.
+    /// Packets that are left in the iterator of a wait go to another thread if the handler of an
+    /// earlier one sleeps or goes on for long. Packets that the caller has moved wait for that
+    /// handler to end.
     ///
-    /// It is for [`Batch::set_capacity`]. A port takes no notice of it itself. It may change at any time,
-    /// and reading it costs next to nothing as long as there is no limit.
+    /// Usually the number is `usize::MAX`. It goes down to 1 once a thread is found asleep, or
+    /// stuck for some milliseconds with what it took. It goes up again step by step while no thread
+    /// is found so. Each time that this was too soon, the next rise takes longer.
+    ///
+    /// Hand the number to [`Batch::set_capacity`]; the port itself does not enforce it. It may
+    /// change at any time. Reading it costs next to nothing as long as there is no limit.
     ///
     /// # Examples
     ///
@@ -281,18 +289,20 @@ impl<K, M> Raw<'_, K, M> {
         self.port.engine().advised_room()
     }
 
-    /// Whether a packet is queued, that is, whether a wait would bring one if its thread may run. None is
-    /// taken, and the calling thread does not count as one that waits or runs. What the kernel has to report
-    /// is queued by this call, unless a thread sits in the kernel's wait, which does so.
+    /// Whether a packet is queued, that is, whether a wait would bring one if its thread may run.
+    /// The call takes no packet, and the calling thread does not count as one that waits or runs.
+    /// The call first queues what the kernel has to report, unless a thread is in the kernel's
+    /// wait: then that thread does so.
     ///
-    /// What the calling thread has not looked at in its own iterator counts, since its next wait takes that
-    /// back; unless the registration was enabled again meanwhile, so that it needs another look. What another
-    /// thread has in its iterator, or is looking at in this moment, does not count.
+    /// Packets that the calling thread has left in its own iterator count, since its next wait
+    /// takes them back. A packet does not count if its registration was enabled again meanwhile,
+    /// since that has to be checked. Packets in the iterator of another thread, or just being
+    /// checked by one, do not count either.
     ///
-    /// A registration that was disabled or changed while its packet was queued may leave an entry in the
-    /// queue that comes to nothing. One call looks at no more than 256 entries, and puts those that come to
-    /// nothing at the end of the queue: it may say false if more of them stand before the first packet, and
-    /// a later call, or a wait, finds that.
+    /// A registration that was disabled or changed while its packet was queued may leave an entry
+    /// in the queue that comes to nothing. One call looks at no more than 256 entries, and moves
+    /// those that come to nothing to the end of the queue. If more of them stand before the first
+    /// packet, the call may say false; a later call, or a wait, finds the packet.
     ///
     /// # Errors
     ///
@@ -319,9 +329,9 @@ impl<K, M> Raw<'_, K, M> {
         self.port.engine().has_packets(own.as_deref(), &mut batch.scratch)
     }
 
-    /// Closes the port and leaves what is queued: all waits end at once with
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and
-    /// its descriptors can be registered elsewhere.
+    /// Closes the port and leaves what is queued. All waits end at once with
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and the port's descriptors can be
+    /// registered elsewhere.
     ///
     /// To get what is queued, call [`Port::close`]; to get every key back, [`Port::shutdown`].
     #[inline]
@@ -331,8 +341,8 @@ impl<K, M> Raw<'_, K, M> {
         }
     }
 
-    /// Whether this process is a forked child of the one that made the port, which every other call
-    /// answers with [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    /// Whether this process is a forked child of the one that made the port. There every other call
+    /// fails with [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[inline]
     #[must_use]
     pub fn is_forked(self) -> bool {

@@ -1,4 +1,4 @@
-//! What is handed to a port to be watched, and the name it gets there.
+//! What a caller hands to a port to be watched, and the name that it gets there.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use crate::state::facts::Descriptor;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
 use crate::trigger::{Terms, Trigger};
 
-/// The name of a registration on its port; it means nothing to another port. It is never used again once the registration has ended;
-/// a call with the name of an ended one is refused with
+/// The name of a registration on its port; it means nothing to another port. A name is never used
+/// again once its registration has ended: a call with such a name is refused with
 /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub(crate) u64);
 
 impl Error {
-    /// The registration that the descriptor has already, if that is on this port; only ever there with
-    /// [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered).
+    /// The registration that the descriptor has already, if that is on this port. Only an error of
+    /// kind [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered) has it.
     ///
     /// Change it by [`Port::enable`](crate::Port::enable), or end it by [`Port::remove`](crate::Port::remove).
     /// Another thread may have done so meanwhile.
@@ -64,7 +64,7 @@ pub struct Registration<'s, K> {
     pub(crate) descriptor_of: Option<fn(&K) -> Descriptor>,
 }
 
-/// Who owns the descriptor of a registration.
+/// The owner of a registration's descriptor.
 pub(crate) enum Owner<'s> {
     /// Its key.
     Key,
@@ -72,7 +72,7 @@ pub(crate) enum Owner<'s> {
     Caller(
         #[allow(dead_code, reason = "borrowed for as long as the registration is")] BorrowedFd<'s>,
     ),
-    /// Nobody has said so.
+    /// The caller has not said.
     Unknown,
 }
 
@@ -80,14 +80,16 @@ impl<K: AsFd> Registration<'static, K> {
     /// A key that owns its descriptor: a socket, or a struct or enum that has one.
     ///
     /// While it is registered the port owns the key, so the descriptor cannot be closed under it. A
-    /// one-shot packet hands the key to the handler, where it lies: it is not moved until the
+    /// one-shot packet lends the key to the handler. The key is not moved in memory until the
     /// registration ends.
     ///
-    /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor with
-    /// its clones, as `Arc<TcpStream>` does. The registration is the port's own key, whatever becomes of
-    /// the clones: it goes on if all of them are dropped, and when it ends nothing more is reported, though
-    /// clones keep the descriptor open. Through a clone the descriptor can be used, and registered anew;
-    /// the last one that is dropped closes it.
+    /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor
+    /// with its clones, as `Arc<TcpStream>` does.
+    ///
+    /// The registration lasts as long as the port has its own key, whatever becomes of the clones.
+    /// It goes on if all clones are dropped. When it ends nothing more is reported, though clones
+    /// keep the descriptor open. Through a clone the program can use the descriptor and register it
+    /// anew; the last clone that is dropped closes it.
     ///
     /// # Examples
     ///
@@ -123,10 +125,11 @@ impl<'s, K> Registration<'s, K> {
     /// A descriptor that stays with the caller, and any key. With a persistent trigger the registration
     /// stays enabled, and each packet has a clone of the key.
     ///
-    /// Remove the registration before the descriptor is closed. Closing it first is safe, and ends
-    /// the registration without a packet as soon as the port finds out: at the latest when the
-    /// number is registered again, or when it is enabled and checked; then the key is dropped. If a duplicate
-    /// keeps the object alive, it is reported until then.
+    /// Remove the registration before the descriptor is closed. Closing it first is safe: the
+    /// registration ends without a packet as soon as the port finds out, and the key is dropped
+    /// then. The port finds out at the latest when the number is registered again, or when the
+    /// registration is enabled and checked. If a duplicate keeps the object alive, packets report
+    /// it until then.
     pub fn new<S: AsFd + ?Sized>(
         socket: &'s S,
         key: K,

@@ -22,17 +22,17 @@ pub struct Stats {
     pub running: usize,
     /// Threads that have packets, but sleep in the kernel or said that they would.
     pub blocked: usize,
-    /// Threads that wait; one of them may be in the kernel's wait.
+    /// Threads that wait; some of them may be in the kernel's wait.
     pub parked: usize,
     /// Threads woken so far, for a packet or to look after the port.
     pub wakes: u64,
-    /// Threads woken to take packets that then found none.
+    /// Threads that were woken to take packets and found none.
     pub spurious_wakes: u64,
     /// Running threads that were found asleep without having said so.
     pub blocks_found: u64,
     /// How often the kernel was asked for events.
     pub polls: u64,
-    /// How many of those brought nothing: no packet, nothing to check, no wake-up.
+    /// How many of those polls brought nothing: no packet, nothing to check, no wake-up.
     pub empty_polls: u64,
     /// How often the kernel's set was replaced because duplicates of closed descriptors filled it.
     pub rebuilds: u64,

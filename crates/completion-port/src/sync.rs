@@ -1,5 +1,5 @@
-//! The primitives that the engine synchronises with, in one place so that the model checker can put
-//! its own in their stead.
+//! The primitives that the engine synchronises with, in one place so that the model checker can
+//! replace them by its own.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -7,7 +7,7 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// A full fence: what the thread did before, system calls included, is done before what it reads
-/// next. `own` is a word that nobody else uses at the moment; its value is lost.
+/// next. `own` is a word that no other thread uses at the moment; its value is lost.
 #[inline]
 pub(crate) fn barrier(own: &AtomicU32) {
     if cfg!(target_arch = "x86_64") {
@@ -18,7 +18,7 @@ pub(crate) fn barrier(own: &AtomicU32) {
     }
 }
 
-/// The same right behind an atomic operation that reads and writes.
+/// The same, for a thread that has just made an atomic read-modify-write.
 #[inline]
 pub(crate) fn barrier_behind_exchange() {
     if !cfg!(target_arch = "x86_64") {

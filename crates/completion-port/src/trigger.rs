@@ -7,8 +7,8 @@ use crate::state::slot::Mode;
 ///
 /// A one-shot trigger goes with a key of any type, since its packet hands the key itself to one
 /// handler. A persistent one goes with keys that can be cloned, since each of its packets brings a
-/// clone. It does not ask for [`Sync`]: the port's own key is cloned by one thread at a time, which
-/// has it to itself meanwhile.
+/// clone. It does not ask for [`Sync`]: one thread at a time clones the port's own key, and has it
+/// to itself meanwhile.
 ///
 /// It is implemented for the triggers of this crate, and for no other type.
 ///

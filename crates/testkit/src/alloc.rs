@@ -25,7 +25,7 @@ thread_local! {
 
 fn note() {
     ALL.fetch_add(1, Relaxed);
-    // A thread that is on its way out has no counter any more, and nobody to ask for it.
+    // A thread that is about to end has no counter any more, and nothing asks for it.
     let _ = HERE.try_with(|count| count.set(count.get() + 1));
 }
 

@@ -1,4 +1,4 @@
-//! A page that is not in memory until somebody supplies it: `userfaultfd(2)`.
+//! A page that is not in memory until the test supplies it: `userfaultfd(2)`.
 
 use std::ffi::c_void;
 use std::io;
@@ -48,7 +48,7 @@ impl MissingPage {
         if supplier < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
         // - the system call returned it just now.
         let supplier = unsafe { OwnedFd::from_raw_fd(supplier) };
         // SAFETY: sysconf(3) demands nothing.
@@ -86,7 +86,7 @@ impl MissingPage {
         unsafe { self.page.cast::<u8>().read_volatile() }
     }
 
-    /// Puts a page of zeros there, and wakes who waits for it.
+    /// Puts a page of zeros there, and wakes the threads that wait for it.
     pub(crate) fn supply(&self) {
         match self.ask(ZEROPAGE, &mut [self.address(), self.size as u64, 0, 0]) {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
@@ -97,7 +97,7 @@ impl MissingPage {
 
 impl Drop for MissingPage {
     fn drop(&mut self) {
-        // SAFETY: munmap(2) demands that nobody uses the range any more.
+        // SAFETY: munmap(2) demands that nothing uses the range any more.
         // - `new` mapped it, and only `read` goes there, which borrows `self`.
         unsafe { libc::munmap(self.page.as_ptr(), self.size) };
     }

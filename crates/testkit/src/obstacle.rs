@@ -1,4 +1,4 @@
-//! What a thread sleeps at in the kernel, until somebody clears it.
+//! What a thread sleeps at in the kernel, until the test clears it.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -12,7 +12,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::missing_page::MissingPage;
 use crate::slow_start::SlowStart;
 
-/// Something that puts whoever meets it to sleep, without a word to any port. Dropping clears it.
+/// Something that puts each thread which meets it to sleep, without a word to any port. Dropping
+/// clears it.
 #[derive(Debug)]
 pub struct Obstacle(Kind);
 
@@ -54,7 +55,7 @@ impl Obstacle {
             thread::spawn(move || {
                 let _lock = locked(&lock);
                 holds.send(()).unwrap();
-                // Nobody sends: it ends when the other side is dropped.
+                // No thread sends: it ends when the other side is dropped.
                 let _ = until.recv();
             })
         };
@@ -107,7 +108,7 @@ impl Obstacle {
             Kind::Lock { lock, .. } => drop(locked(lock)),
             Kind::Stream { empty, .. } => loop {
                 match rustix::io::read(empty, &mut [0; 1]).map_err(io::Error::from) {
-                    // Whoever comes later finds the end of the stream as well.
+                    // A thread that comes later finds the end of the stream as well.
                     Ok(read) => return assert_eq!(read, 0, "nobody writes"),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => panic!("reading failed: {error}"),

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
-/// A FIFO that the process opens for reading before it runs its program, which nobody writes to.
+/// A FIFO without a writer, which the process opens for reading before it runs its program.
 #[derive(Debug)]
 pub(crate) struct SlowStart {
     fifo: PathBuf,
@@ -83,7 +83,7 @@ impl SlowStart {
 
     /// From now on it starts at once.
     pub(crate) fn clear(&self) {
-        // For reading as well, so that it waits for nobody.
+        // For reading as well, so that the open waits for no other end.
         let writer = OpenOptions::new().read(true).write(true).open(&self.fifo).unwrap();
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(writer);
     }

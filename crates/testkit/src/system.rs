@@ -229,7 +229,7 @@ impl System {
         socket
     }
 
-    /// A TCP socket whose connect was refused, which nobody has asked about yet.
+    /// A TCP socket whose connect was refused. Its error has not been fetched yet.
     #[must_use]
     pub fn tcp_connect_refused(&self) -> Socket {
         let socket = self.tcp_fresh();

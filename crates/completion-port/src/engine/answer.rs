@@ -11,8 +11,8 @@ use crate::state::slot::{
 };
 use crate::sys::reactor::Until;
 
-/// How long a one-shot reactor watches for what a slot asks for: an edge-triggered registration is told of each
-/// change.
+/// How long a one-shot reactor watches for what a slot asks for. For an edge-triggered registration
+/// it reports each change.
 pub(super) fn until(word: Word) -> Until {
     let Mode { edge, one_shot, .. } = word.mode();
     if word.is_lasting() || (edge && !one_shot) { Until::Detached } else { Until::Edge }
@@ -25,7 +25,7 @@ impl Engine {
         let word = slot.word();
         let name = token(node, word.generation());
         if facts.has(Facts::CLOSED) {
-            // Removal may have been quicker; the turn tells.
+            // The registration may have been removed meanwhile. The node's turn tells.
             slot.retire(word.generation());
             return Checked::Hot;
         }
@@ -39,14 +39,15 @@ impl Engine {
         if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend.watches(descriptor);
             if !self.backend.descriptors().holds(descriptor, self.number, name, watches) {
-                // The number was closed and given out again: the answer is somebody else's.
+                // The number was closed and given out again: the answer is about another file.
                 slot.retire(word.generation());
             }
         }
         checked
     }
 
-    /// What holds of `descriptor` is more than readiness, and means one thing or another.
+    /// Asks what else must be known where the facts about `descriptor` say more than readiness, and
+    /// are ambiguous.
     #[cold]
     fn ask_more(&self, descriptor: Descriptor, word: Word, facts: Facts) -> Answer {
         let interest = word.interest();
@@ -62,8 +63,9 @@ impl Engine {
         Answer { facts, kind, unread, is_own_end, was_connected }
     }
 
-    /// A one-shot reactor has reported what is more than readiness, or what may be older than the arming. The
-    /// caller owns the node. The edge is the answer to the question, unless it is that old.
+    /// A one-shot reactor has reported more than readiness, or something that may be older than the
+    /// arming. The caller owns the node. The edge is the answer to the question, unless it is older
+    /// than that.
     #[cold]
     pub(super) fn answer_by_edge(
         &self,
@@ -80,7 +82,8 @@ impl Engine {
         slot.begin_check();
         let checked = self.answer(node, facts);
         slot.suspect();
-        // What holds is nothing to report. It would be reported again at once; so only changes are asked for.
+        // What holds is nothing to report, and the reactor would report it again at once. So it is
+        // asked for changes only.
         if checked == Checked::Nothing && slot.last(word.generation()) {
             let name = token(node, word.generation());
             if !self.want(slot, name) {
@@ -95,7 +98,8 @@ impl Engine {
     pub(super) fn want(&self, slot: &Slot, name: Token) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
-        // Under the number's lock: whichever thread wants last wants what the slot asks for then.
+        // Under the number's lock: the thread that comes last hands the reactor what the slot asks
+        // for by then.
         let want = || {
             let word = slot.word();
             self.backend.want(descriptor, name, word.wanted_directions(), until(word)).is_ok()

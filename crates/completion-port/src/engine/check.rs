@@ -33,8 +33,8 @@ impl Engine {
         state
     }
 
-    /// Asks about as many slots as there is room for, and gives up the lock for that: those that are ready,
-    /// and those that are to be asked about again.
+    /// Asks about as many slots as there is room for, and gives up the lock for that. Returns those
+    /// that are ready, and those that are to be asked about again.
     #[inline]
     pub(super) fn check_some(
         &self,
@@ -84,7 +84,7 @@ impl Engine {
     /// the caller still owns the node and it is to be handed out.
     fn want_one(&self, node: Node) -> bool {
         let slot = self.slot(node);
-        // Read before: the node may be another registration's afterwards.
+        // The name is read first: afterwards the node may belong to another registration.
         let name = token(node, slot.word().generation());
         !slot.await_edge() || !self.want(slot, name)
     }
@@ -116,8 +116,8 @@ impl Engine {
         }
     }
 
-    /// Queues a slot for a check. A thread that runs on the port leaves it to the next wait; anybody
-    /// else checks at once.
+    /// Queues a slot for a check. A thread that runs on the port leaves the check to the next wait.
+    /// Any other thread makes it at once.
     pub(super) fn queue_check(&self, node: Node, seat: Option<&Seat>) {
         if let Some(seat) = seat {
             let mut state = self.lock();

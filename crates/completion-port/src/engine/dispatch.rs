@@ -67,8 +67,8 @@ impl Engine {
         self.next_by(seat, first, |_, slot| slot.take())
     }
 
-    /// The same. `turn` lets a slot have its turn, of which it is told the number; the node is the
-    /// calling thread's then.
+    /// The same, but `turn` gives each slot its turn. It gets the slot and its number; the calling
+    /// thread owns the node then.
     pub(crate) fn next_by(
         &self,
         seat: &Seat,
@@ -85,7 +85,7 @@ impl Engine {
                 return Some(Taken::Posted(node & !POSTED));
             }
             let slot = self.slot(node);
-            // Before its turn, behind which the slot may be given up at any time.
+            // Read before the turn: after it the slot may be given up at any time.
             let name = token(node, slot.word().generation());
             loop {
                 match turn(node, slot) {
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// What there is for the caller in a turn that is not about what is ready.
+    /// What the caller gets from a turn that reports no events.
     #[cold]
     fn end_turn(&self, seat: &Seat, name: Token, turn: Turn) -> Option<Taken<'_>> {
         match turn {
@@ -123,7 +123,7 @@ impl Engine {
                 self.announce_collected();
                 None
             }
-            // Given back, by the turn or by the check.
+            // The turn or the check has given the node back.
             _ => None,
         }
     }

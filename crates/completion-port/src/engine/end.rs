@@ -44,13 +44,14 @@ impl Engine {
         }
         let highest = state.stock.slots.highest();
         drop(state);
-        // Either this sees a slot that is being registered, or its registrar sees the store above.
+        // Either this thread sees a slot that is being registered, or the thread that registers it
+        // sees the store above.
         fence(SeqCst);
         for index in 0..highest {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
             let word = slot.word();
             if word.is_live() {
-                // Gone or removed meanwhile is as good.
+                // If the registration has ended or is being removed, there is nothing to do.
                 let _ = self.remove(token(index, word.generation()));
             }
         }
@@ -62,13 +63,13 @@ impl Engine {
     /// key or a message that is to be dropped.
     pub(crate) fn dismantle(&self) -> Remains {
         let mut remains = Remains { keys: Vec::new(), messages: Vec::new() };
-        // In a forked child nobody may ever give the lock up.
+        // In a forked child the lock may never be given up: the thread that had it is not there.
         let forked = self.forked();
         let state = if forked { self.state.try_lock().ok() } else { Some(self.lock()) };
         if let Some(mut state) = state {
             state.stock.phase = Phase::Closed;
             self.take_back_all(&mut state);
-            // With them go the descriptors by which threads are looked at.
+            // This closes the descriptors by which threads are queried.
             state.stock.members.fill_with(|| None);
             let mut queued = std::mem::replace(&mut state.stock.ready, Fifo::new());
             drop(state);

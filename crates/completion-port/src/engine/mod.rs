@@ -1,5 +1,5 @@
-//! The engine: joins what is known (`state`) and what the system does (`sys`), and has the one loop
-//! in which threads wait.
+//! The engine joins what the port knows (`state`) and what the system does (`sys`). It has the one
+//! loop in which threads wait.
 //!
 //! It knows neither the type of the keys nor that of the messages, only the numbers of the cells in
 //! which they lie; [`port`](crate::port) moves them in and out. Everything that threads share beside
@@ -43,8 +43,8 @@ pub(crate) use dispatch::Taken;
 pub(crate) use poll::Scratch;
 pub(crate) use seat::Seat;
 
-/// A registration's name: the index of its slot and the generation it was made in, which stands where it
-/// stands in the slot's word.
+/// A registration's name: the index of its slot, and the generation in the bits where the slot's
+/// word has it.
 pub(crate) type Token = u64;
 
 #[inline]
@@ -58,8 +58,8 @@ pub(crate) fn token_parts(token: Token) -> (u32, u32) {
     (token as u32, (token >> GENERATION) as u32)
 }
 
-/// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. A wrap that every
-/// run comes through is one that works.
+/// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. So
+/// every run tests the wrap.
 const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
 
 /// Edges of given-up registrations before the kernel's set is thought to be full of them.
@@ -77,8 +77,8 @@ enum Phase {
     Abandoned = 3,
 }
 
-/// A thread at the port, as the others see it. The port has the only lasting one, so that the descriptors
-/// by which a thread is looked at are closed with it.
+/// A thread at the port, as other threads see it. Only the port keeps it for long, so that the
+/// descriptors by which threads are queried are closed with the port.
 #[derive(Clone)]
 struct Member {
     seat: Arc<Seat>,
@@ -91,7 +91,7 @@ struct State {
     stock: Stock,
 }
 
-/// The queue, and what else there is one of.
+/// The queue, and what else a port has one of.
 struct Stock {
     ready: Fifo,
     /// Registrations that the kernel has to be asked about before they can be queued.
@@ -108,13 +108,14 @@ struct Stock {
     stale: usize,
     /// A thread is replacing the kernel's sets.
     rebuilding: bool,
-    /// Looks without the lock by threads that take nothing: what they have found, or have taken off
-    /// `recheck`, stands in no list meanwhile.
+    /// How many threads that take nothing ask the kernel without the lock. What they have found, or
+    /// have taken off `recheck`, stands in no list meanwhile.
     peeks: usize,
-    /// Threads that sleep in `remove_and_wait`, to be told of what may be the key that they wait for.
+    /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may
+    /// be theirs.
     collectors: Vec<Arc<dyn Thread>>,
     polls: u64,
-    /// Those that brought nothing.
+    /// The polls that brought nothing.
     empty_polls: u64,
     rebuilds: u64,
     former: Tally,
@@ -143,7 +144,8 @@ impl Stock {
         self.stale > STALE_EDGES.max(self.slots.in_use())
     }
 
-    /// Nodes were queued, or a slot was given up: it may be what a thread in `remove_and_wait` looks for.
+    /// Wakes the threads in `remove_and_wait`: nodes were queued, or a slot was given up, which may
+    /// be what one of them waits for.
     #[inline]
     fn tell_collectors(&self) {
         for collector in &self.collectors {
@@ -165,12 +167,12 @@ impl Links for Nodes {
     }
 }
 
-/// See the module's documentation. What every packet looks at comes first, in as few lines of the cache
-/// as it takes: behind a system call each of them has to be fetched anew.
+/// See the module's documentation. The fields that every packet needs come first, in as few cache
+/// lines as possible: after a system call each line has to be fetched anew.
 #[repr(C, align(64))]
 pub(crate) struct Engine {
     origin: Origin,
-    /// The phase, for those who do not have the lock.
+    /// The phase, for threads that do not have the lock.
     phase: AtomicU8,
     /// For each of the back end's sets: the poll under way, or the last one.
     polls: Box<[AtomicU32]>,
@@ -180,9 +182,10 @@ pub(crate) struct Engine {
     limit: usize,
     /// The reactor is one-shot: a registration is armed by asking the kernel, whose answer is an edge.
     is_one_shot: bool,
-    /// What a thread takes if it cannot give any back, for those who do not have the lock.
+    /// How many packets a thread takes if it cannot give any back, for threads that do not have the
+    /// lock.
     advised: AtomicU32,
-    /// When that is to be looked at again, in nanoseconds.
+    /// When `advised` is to be computed again, in nanoseconds.
     advise_at: AtomicU64,
     detection: BlockDetection,
     /// Threads are observed from the first, not only once they have been found asleep.

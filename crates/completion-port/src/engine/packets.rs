@@ -10,7 +10,7 @@ use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::sync::MutexGuard;
 
 impl Engine {
-    /// The key of a removed registration is in its cell, and waited for.
+    /// The key of a removed registration is in its cell, and a thread waits for it.
     pub(crate) fn announce_collected(&self) {
         if self.forked() {
             return;

@@ -11,13 +11,13 @@ use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
 
-/// Nodes of the queue that a call looks at.
+/// How many nodes of the queue a call looks at.
 const LEAVES: usize = 256;
 
 impl Engine {
-    /// Whether a packet is queued, or `own` has one left: the calling thread's seat, if it has one here.
-    /// What the kernel has to report is queued before, if no thread sits in the kernel's wait, and what is
-    /// only remembered is checked.
+    /// Whether a packet is queued, or left at `own`, the calling thread's seat if it has one here.
+    /// The call first queues what the kernel has to report, unless a thread is in the kernel's
+    /// wait, and checks what is only remembered.
     pub(crate) fn has_packets(
         &self,
         own: Option<&Seat>,
@@ -43,7 +43,7 @@ impl Engine {
                 state = self.ask_for_others(state, scratch, &mut found);
             }
         }
-        // What this thread has found it does not take.
+        // This thread does not take what it has found.
         let State { schedule, stock } = &mut *state;
         let wake = schedule.depart_calling(found, &self.stage(stock, own));
         let notice = wake.map(|wake| stock.notice(wake));
@@ -52,15 +52,16 @@ impl Engine {
         Ok(found)
     }
 
-    /// Whether the thread of `own`, which calls this and has the lock, was handed a node that brings a
-    /// packet and that it has not looked at.
+    /// Whether the thread of `own` was handed a node that brings a packet and that it has not
+    /// looked at. That thread calls this, with the lock held.
     fn is_one_left(&self, own: &Seat) -> bool {
-        // It takes nothing meanwhile, and a chain is taken away under the lock only.
+        // The thread takes nothing meanwhile, and other threads take a chain away under the lock
+        // only.
         Fifo::any_in_chain(&self.nodes, own.chain.load(Acquire), |node| self.is_due(node))
     }
 
-    /// Whether one of the first nodes of the queue brings a packet without another look. If none does they
-    /// make way for those behind them: a later call looks at these.
+    /// Whether one of the first nodes of the queue brings a packet without a check. If none does,
+    /// they move to the end, so that a later call looks at the nodes behind them.
     fn is_one_queued(&self, stock: &mut Stock) -> bool {
         let mut first = stock.ready.split(&self.nodes, LEAVES);
         if self.is_one_due(&first) {
@@ -69,7 +70,7 @@ impl Engine {
         }
         let mut unclear = Fifo::new();
         while let Some(node) = first.pop(&self.nodes) {
-            // It has become unclear in the queue: else its turn would check it.
+            // The node became unclear in the queue. Left there, it would be checked at its turn.
             let is_unclear = self.slot(node).word().is_unclear();
             let list = if is_unclear { &mut unclear } else { &mut stock.ready };
             list.push(&self.nodes, node);
@@ -78,7 +79,7 @@ impl Engine {
         false
     }
 
-    /// Whether some node of `list` brings a packet without another look.
+    /// Whether some node of `list` brings a packet without a check.
     fn is_one_due(&self, list: &Fifo) -> bool {
         list.any(&self.nodes, |node| self.is_due(node))
     }
@@ -87,8 +88,8 @@ impl Engine {
         node & POSTED != 0 || self.slot(node).word().is_due()
     }
 
-    /// Asks the kernel for edges without waiting, and without the lock, until one that brings a packet is
-    /// `found` or the kernel has no more.
+    /// Asks the kernel for edges without waiting, and without the lock, until an edge that brings a
+    /// packet is `found`, or the kernel has no more.
     fn ask_for_others<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,
@@ -131,8 +132,8 @@ impl Engine {
         let woken = poll.woken;
         state.stock.end_poll(self, set, poll);
         if woken && state.schedule.in_kernel() > 0 {
-            // Meant for a thread that has gone to the kernel's wait meanwhile, and will not come out of
-            // it without.
+            // The wake was meant for a thread that has entered the kernel's wait meanwhile, and
+            // does not come out of it without one.
             drop(state);
             self.backend.wake();
             state = self.lock();
@@ -140,7 +141,7 @@ impl Engine {
         state
     }
 
-    /// Checks what is only remembered until one that brings a packet is `found`.
+    /// Checks registrations that are only remembered, until one that brings a packet is `found`.
     fn recheck_for_others<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,

@@ -1,5 +1,5 @@
-//! Asking the kernel for edges, with and without sleeping there; and the replacement of kernel sets that are
-//! full of what is no longer registered.
+//! Polling: how a thread asks the kernel for edges, with and without sleeping there. And how kernel
+//! sets are replaced that are full of ended registrations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
@@ -17,7 +17,7 @@ use crate::sync::{MutexGuard, barrier_behind_exchange};
 use crate::sys::reactor::{Until, Watch};
 use crate::trace::trace;
 
-/// What a thread brings to a wait: room to work in.
+/// The buffers that a thread brings to a wait.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(super) edges: Vec<Edge>,
@@ -28,10 +28,10 @@ pub(crate) struct Scratch {
     pub(super) is_filled: bool,
 }
 
-/// Edges that a thread that is alone asks the kernel for at once, at most.
+/// The most edges that a thread which is alone at its port asks the kernel for at once.
 const MOST_EDGES: usize = 1024;
 
-/// What it takes to poll a set, more or less.
+/// About how long a poll of a set takes.
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl Scratch {
@@ -40,7 +40,7 @@ impl Scratch {
         Self::with_room(USUAL_EDGES)
     }
 
-    /// Room for so many edges at once.
+    /// Room for this many edges at once.
     pub(crate) fn with_room(edges: usize) -> Self {
         Self {
             edges: Vec::with_capacity(edges),
@@ -66,8 +66,8 @@ impl Scratch {
     }
 }
 
-/// What the kernel has reported: the nodes that the calling thread owns by that, how many edges were of
-/// registrations that have ended, and whether a wake has been used up.
+/// What a poll has brought: the nodes that the calling thread owns now, how many edges were of
+/// registrations that have ended, and whether the poll has used up a wake.
 pub(super) struct Polled {
     pub(super) ready: Fifo,
     pub(super) recheck: Fifo,
@@ -80,13 +80,13 @@ pub(super) struct Polled {
 struct Sleep(Option<Duration>);
 
 impl Stock {
-    /// The set is being polled.
+    /// A poll of this set begins.
     pub(super) fn begin_poll(&mut self, set: usize) {
         self.polling[set] = true;
         self.polls += 1;
     }
 
-    /// What a poll of this set has brought is queued.
+    /// A poll of this set is over, and what it has brought is queued.
     #[inline]
     pub(super) fn end_poll(&mut self, engine: &Engine, set: usize, poll: Polled) {
         let Polled { ready, recheck, strays, woken } = poll;
@@ -100,8 +100,9 @@ impl Stock {
 }
 
 impl Engine {
-    /// Asks the kernel for edges without waiting, and without the lock. Of several sets that no thread
-    /// polls, `all` of them or the next one: where many threads run, each asks in its turn.
+    /// Asks the kernel for edges without waiting, and without the lock. Of several sets it asks
+    /// `all` that no thread polls, or the next such one: where many threads run, each asks one set
+    /// in its turn.
     pub(super) fn ask<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,
@@ -113,7 +114,8 @@ impl Engine {
         let sets = self.polls.len();
         let first = state.stock.next_set;
         for set in (first..first + sets).map(|set| set % sets) {
-            // Of a single set each edge goes to one of those that ask.
+            // If there is one set, several threads may poll it at once: each edge goes to one of
+            // them.
             if sets > 1 && state.stock.polling[set] {
                 continue;
             }
@@ -162,14 +164,16 @@ impl Engine {
             }
         }
         if in_vain {
-            // What is there is being polled, and is found again until that is done.
+            // Other threads poll the sets that are ready. Until they have, the kernel reports these
+            // sets again.
             state = self.sleep(state, seat, Some(MOMENT));
         }
         state
     }
 
-    /// Asks the kernel for the edges of one set, without the lock; if there is only that one, the thread may
-    /// `sleep` there. Of several sets each is asked by one thread at a time, which the caller has made sure of.
+    /// Asks the kernel for the edges of one set, without the lock. If there is only that set, the
+    /// thread may `sleep` there. If there are several, the caller has made sure that no other
+    /// thread polls this one.
     fn look<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,
@@ -238,8 +242,8 @@ impl Engine {
         scratch: &mut Scratch,
         timeout: Option<Duration>,
     ) -> Polled {
-        // Whoever arms a slot after having read from its descriptor must either see this number, or
-        // have read before the kernel looks.
+        // A thread that reads from a descriptor and then arms its slot must either see this number,
+        // or have read before the kernel looks.
         let number = &self.polls[set];
         let poll = number.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
@@ -284,12 +288,13 @@ impl Engine {
         let mut state = self.lock();
         let stock = &mut state.stock;
         stock.rebuilding = false;
-        // Also if the sets could not be replaced: tried again after as many more.
+        // Set also if the sets could not be replaced: they are tried again after as many more
+        // strays.
         stock.stale = 0;
         stock.rebuilds += u64::from(rebuilt);
         drop(state);
-        // The calling thread is about to poll, and counts as doing so: a subscriber's panic must not
-        // get in between.
+        // The calling thread is counted as one that polls already, so a subscriber's panic must not
+        // end it here.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             trace!(
                 port = self.number,
@@ -308,7 +313,7 @@ impl Engine {
             let slot = self.nodes.slots.find(index)?;
             let word = slot.word();
             let wanted = word.is_live() && !word.is_removing();
-            // A number that was closed and given out again is not this registration's any more.
+            // If the number was closed and given out again, it is no longer this registration's.
             let wanted = wanted && (!word.is_borrowed() || self.backend.watches(slot.descriptor()));
             wanted.then(|| Watch {
                 descriptor: slot.descriptor(),
@@ -317,7 +322,8 @@ impl Engine {
                 until: if self.is_one_shot { until(word) } else { Until::Detached },
             })
         });
-        // Refused for want of a descriptor or of memory: the old set goes on, stale edges included.
+        // If it is refused for want of a descriptor or of memory, the port goes on with the old set
+        // and its stale edges.
         self.backend.rebuild(&mut live).is_ok()
     }
 }

@@ -1,4 +1,5 @@
-//! Measures how long a thread has had its share of packets, and says how many it should take.
+//! Measures how long a thread takes for its quota of packets, and says how many packets it should
+//! take.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,14 +9,14 @@ use crate::state::moment::Moment;
 use crate::state::schedule::{Advice, LOOK, SAMPLED};
 
 impl Engine {
-    /// As if every packet so far had taken so long: for models in which no time passes.
+    /// Pretends that every packet so far took this long: for models in which no time passes.
     #[cfg(test)]
     #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
     pub(crate) fn expect(&self, packet: std::time::Duration) {
         self.lock().schedule.expect(packet);
     }
 
-    /// `seat` has been handed so many packets.
+    /// The thread of `seat` has been handed this many `packets`.
     pub(super) fn begin_quota(&self, seat: &Seat, packets: usize) {
         let shares = seat.shares.load(Relaxed);
         seat.shares.store(shares.wrapping_add(1), Relaxed);
@@ -47,7 +48,8 @@ impl Engine {
         advised as usize
     }
 
-    /// The thread of `seat` has come back. What one packet took on the average, if that was measured.
+    /// The thread of `seat` has come back. Returns how long one packet took on the average, if that
+    /// was measured.
     pub(super) fn end_quota(&self, seat: &Seat) -> Option<u64> {
         let begun = seat.begun.load(Relaxed);
         if begun == 0 {

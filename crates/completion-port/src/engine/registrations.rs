@@ -40,8 +40,8 @@ impl Engine {
         index.ok_or(Error::new(call, ErrorKind::OutOfMemory))
     }
 
-    /// The generation that slots begin with: another one for each port, so that a name of one port
-    /// is hardly ever one of another, should they be mixed up.
+    /// The generation that slots begin with. It differs from port to port, so that a name used at
+    /// the wrong port is hardly ever valid there.
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
     pub(crate) fn first_generation(&self) -> u32 {
         (self.number as u32).wrapping_mul(0x9e37_79b9) % GENERATIONS
@@ -54,7 +54,8 @@ impl Engine {
 
     /// Gives back a slot that has been given up, unless it has no name left to give.
     fn give_back_slot(&self, index: u32) {
-        // The slot was given up once at least, so it has come round only if every generation was used.
+        // The slot was given up at least once, so it has its first generation again only if every
+        // generation was used.
         let is_used_up = self.slot(index).word().generation() == self.first_generation();
         let mut state = self.lock();
         let stock = &mut state.stock;
@@ -85,7 +86,8 @@ impl Engine {
         let attaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let generation = slot.register(descriptor, mode, borrowed);
         let name = token(index, generation);
-        // Either this sees that the port shuts down, or whoever shuts it down sees this slot.
+        // Either this thread sees that the port shuts down, or the thread that shuts it down sees
+        // this slot.
         fence(SeqCst);
         let claimed = if self.phase() != Phase::Open {
             Err(failed(ErrorKind::Closed))
@@ -109,14 +111,16 @@ impl Engine {
         };
         drop(attaching);
         if let Err(error) = claimed {
-            // Nobody but the holder touches a held slot's key, whatever has been asked for meanwhile.
+            // Only the holder of a slot touches its key, whatever other threads have asked for
+            // meanwhile.
             slot.free();
             return Err(error);
         }
         let _ = self.watch(slot, name, mode);
         match slot.put_back(Some(mode), Drained::NONE, self.poll_of(descriptor)) {
             Next::Gone => {
-                // Closed, and its number registered anew, before this call was over.
+                // The descriptor was closed, and its number registered anew, before this call was
+                // over.
                 self.forget(name);
                 slot.free();
                 Err(failed(ErrorKind::BadDescriptor))
@@ -134,7 +138,7 @@ impl Engine {
     fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
         match next {
             Next::Nothing => {}
-            // By user code that was called since the call began: a clone of a key, or a hint.
+            // User code that this call has called, a clone of a key or a hint, has forked.
             _ if self.forked() => {}
             Next::Queue => self.submit(node),
             Next::Recheck => self.queue_check(node, seat),
@@ -143,14 +147,14 @@ impl Engine {
         }
     }
 
-    /// The token of a held registration gives its key back, to be armed with `mode`, or as it was. False,
-    /// and nothing has changed, if it takes more than a look to do so.
+    /// The token of a held registration gives its key back, to be armed with `mode`, or as it was.
+    /// False, and nothing has changed, in all but the common case.
     #[inline]
     pub(crate) fn rearm(&self, slot: &Slot, mode: Option<Mode>, drained: Drained) -> bool {
         if self.phase() != Phase::Open || self.forked() {
             return false;
         }
-        // See `look`: a handler has read from the descriptor, then it takes the number.
+        // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
         slot.rearm(mode, drained, self.poll_of(slot.descriptor()))
     }
@@ -172,7 +176,7 @@ impl Engine {
         }
         match self.phase() {
             Phase::Open => {}
-            // The sweep has not come to this registration yet: removed here.
+            // The sweep has not come to this registration yet, so it is removed here.
             Phase::ShuttingDown => {
                 let _ = self.remove(name);
             }
@@ -186,7 +190,7 @@ impl Engine {
         {
             slot.retire(token_parts(name).1);
         }
-        // See `look`: a handler has read from the descriptor, then it takes the number.
+        // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
         let poll = self.poll_of(slot.descriptor());
         match slot.put_back(mode, drained, poll) {
@@ -199,13 +203,13 @@ impl Engine {
         }
     }
 
-    /// Sees to it that the kernel watches what a registration is about to be armed for. Before it is armed:
-    /// afterwards it could not be refused any more. False if the registration has ended, or its number names
-    /// what the kernel does not watch for it.
+    /// Makes sure that the kernel watches what a registration is about to be armed for. This comes
+    /// before the arming, which cannot be refused afterwards. False if the registration has ended,
+    /// or its number names what the kernel does not watch for it.
     #[inline]
     fn watch(&self, slot: &Slot, name: Token, mode: Mode) -> bool {
         if self.is_one_shot {
-            // Asked for once it is armed, since the answer may come at once.
+            // The reactor is asked after the arming, since the answer may come at once.
             slot.suspect();
             return true;
         }
@@ -217,7 +221,8 @@ impl Engine {
     fn widen(&self, slot: &Slot, name: Token, mode: Mode) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
-        // Called under the number's lock: of two threads the later one adds to what the other has asked for.
+        // Called under the number's lock, so that of two threads the later one adds to what the
+        // other has asked for.
         let widen = || {
             let Some(wanted) = slot.word().unwatched(mode.interest) else { return true };
             let wants = self.backend.want(descriptor, name, wanted, Until::Detached);
@@ -230,8 +235,8 @@ impl Engine {
         self.backend.descriptors().holds(descriptor, self.number, name, widen)
     }
 
-    /// The key of a persistent packet has been cloned, or, if there is something `unreported`, has
-    /// refused to be.
+    /// The key of a persistent packet has been cloned. If something is `unreported`, the clone has
+    /// panicked.
     pub(crate) fn cloned(&self, name: Token, unreported: Events, seat: Option<&Seat>) {
         let (index, generation) = token_parts(name);
         let slot = self.slot(index);
@@ -246,7 +251,8 @@ impl Engine {
     /// Ends a registration whose key the caller holds (by its token), and gives its slot up.
     pub(crate) fn end(&self, name: Token) {
         if self.forked() {
-            // Everything but the descriptors is the parent's, locks included.
+            // In a forked child everything but the descriptors belongs to the parent, the locks
+            // too.
             return;
         }
         self.free(name);
@@ -264,7 +270,7 @@ impl Engine {
     }
 
     /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has
-    /// happened already, or the number has passed to another registration since.
+    /// been done already, or the number belongs to another registration by now.
     pub(super) fn detach(&self, descriptor: Descriptor, name: Token) {
         let _detaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let detach = || self.backend.detach(descriptor);
@@ -311,8 +317,8 @@ impl Engine {
         if !slot.word().is_held() && !self.watch(slot, name, mode) {
             self.retire(name);
         }
-        // See `look`: the caller may have read from the descriptor, then it takes the number. The slot
-        // may stand in a queue, so its link is not free for this.
+        // See `poll`: the caller may have read from the descriptor, and only then takes the number.
+        // The slot may stand in a queue, so its link is not free for this.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.poll_of(slot.descriptor());
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
@@ -348,9 +354,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a registration by its name, without a packet. True if its key is in its cell and the
-    /// caller's alone, who moves it out and calls [`Engine::free`]; otherwise whoever has the key or
-    /// the node sees to it.
+    /// Ends a registration by its name, without a packet. True if the key is in its cell and
+    /// belongs to the caller alone, which moves it out and calls [`Engine::free`]. Otherwise the
+    /// thread or token that owns the key or the node does so.
     pub(crate) fn drop_by_name(&self, name: Token) -> Result<bool, Error> {
         self.check_usable(Call::Remove)?;
         let failed = |kind| Error::new(Call::Remove, kind);
@@ -393,8 +399,9 @@ impl Engine {
             if let Some(outcome) = slot.collect(generation) {
                 break outcome.map_err(refused);
             }
-            // Nobody may ever come for a queued packet: it is taken out of the queue here. The slot
-            // cannot be used anew under the lock, so the node is this registration's.
+            // Perhaps no thread will ever take a queued packet, so it is taken out of the queue
+            // here. The slot cannot be used anew under the lock, so the node is this
+            // registration's.
             self.take_back_all(&mut state);
             let stock = &mut state.stock;
             let found =
@@ -402,7 +409,8 @@ impl Engine {
             if found {
                 break Ok(());
             }
-            // What was taken back is anybody's now, and nobody may be looking.
+            // Any thread may take what was taken back, and perhaps none is looking: `depart` calls
+            // one.
             let notice = self.depart(&mut state);
             self.notify(notice);
             let left = deadline.map(|deadline| deadline.since(self.backend.now()));
@@ -410,7 +418,7 @@ impl Engine {
                 break Err(failed(ErrorKind::TimedOut));
             }
             drop(state);
-            // Told meanwhile, it does not sleep.
+            // If it was unparked meanwhile, it does not sleep.
             thread.park(left);
             state = self.lock();
         };

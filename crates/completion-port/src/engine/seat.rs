@@ -34,27 +34,28 @@ impl Tally {
     }
 }
 
-/// A thread's place at the port, shared between the thread and whoever wakes or relieves it. What every
-/// packet touches comes first, in a line of the cache that is the thread's alone.
+/// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
+/// What every packet touches comes first, in a cache line that only this thread writes as a rule.
 #[repr(C, align(64))]
 pub(crate) struct Seat {
     /// The packets that the thread has been handed and has not looked at yet. Only the thread puts
-    /// a chain here (or, while it waits, whoever hands it a packet); it takes from the front by
-    /// compare-and-swap, so that the chain as a whole can be taken away from a thread that is stuck.
+    /// a chain here, or while it waits the thread that hands it a packet. The thread takes from the
+    /// front by compare-and-swap, so that another thread can take the whole chain away if this one
+    /// is stuck.
     pub(super) chain: AtomicU32,
     /// Moves on whenever the thread does something with the port.
     pub(super) progress: AtomicU32,
     /// Cells of posted messages that the thread has emptied. Only the thread touches it.
     pub(super) emptied: AtomicU32,
-    /// The thread was seen asleep and is not counted; it says so itself when it is awake again.
+    /// The thread was seen asleep and is not counted. When it is awake again, it says so itself.
     /// Set under the lock only.
     pub(super) presumed_blocked: AtomicBool,
     /// The seat was given up. Changed under the lock only.
     pub(super) left: AtomicBool,
     pub(super) counts: Counts,
     pub(super) number: SeatNumber,
-    /// When the thread was handed what it has now, if that is measured, how much it was, and how often
-    /// it was handed something. Only the thread touches these.
+    /// When the thread was handed what it has now, if that is measured; how much that was; and how
+    /// often it was handed something. Only the thread touches these.
     pub(super) begun: AtomicU64,
     pub(super) quota: AtomicU32,
     pub(super) shares: AtomicU32,
@@ -67,12 +68,14 @@ impl Seat {
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// A number that moves on with each wait and each packet of the thread, which asks.
+    /// A number that moves on with each wait and each packet of the thread. Only the thread itself
+    /// calls this.
     pub(crate) fn progress(&self) -> u32 {
         self.progress.load(Relaxed)
     }
 
-    /// The first node of the thread, which asks; `NIL` if it has none left, or is thought to be asleep.
+    /// The first node of the thread; `NIL` if it has none left, or is thought to be asleep. Only
+    /// the thread itself calls this.
     #[inline]
     pub(super) fn first(&self) -> Node {
         let node = self.chain.load(Acquire);
@@ -89,7 +92,8 @@ impl Seat {
         self.chain.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
     }
 
-    /// Whether the thread, which asks, has nothing left to look at, and is thought to be awake.
+    /// Whether the thread has nothing left to look at, and is thought to be awake. Only the thread
+    /// itself calls this.
     #[inline]
     pub(crate) fn is_empty_handed(&self) -> bool {
         self.chain.load(Relaxed) == NIL && !self.presumed_blocked.load(Relaxed)

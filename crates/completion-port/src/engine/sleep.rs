@@ -27,8 +27,8 @@ impl Stock {
 }
 
 impl Engine {
-    /// Sleeps without the lock until another thread wakes the one of `seat`, which calls this, or `timeout` is
-    /// over (`None`: no limit), or for no reason.
+    /// Sleeps without the lock until another thread wakes this one, or `timeout` is over (`None`:
+    /// no limit), or for no reason. The thread of `seat` calls it.
     #[inline(never)]
     pub(super) fn sleep<'e>(
         &'e self,

@@ -10,7 +10,7 @@ use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL};
 use crate::state::schedule::{Scene, SeatNumber};
 
-/// The port, as the thread of a seat sees it that has the lock.
+/// The port, as a thread that has the lock sees it.
 pub(super) struct Stage<'a> {
     engine: &'a Engine,
     stock: &'a mut Stock,

@@ -20,7 +20,7 @@ impl Engine {
             thread.prepare();
         }
         let mut state = self.lock();
-        // It does whatever it does first after this.
+        // The thread's progress moves on with its first action after this.
         let number = state.schedule.join(is_observed, BEGIN.wrapping_sub(1));
         let seat = Arc::new(Seat {
             number,
@@ -101,8 +101,8 @@ impl Engine {
         }
     }
 
-    /// The calling thread goes off to user code: another one is called if it leaves too much
-    /// behind, or looks after the port from now on.
+    /// The calling thread goes off to user code. If it leaves too much behind, this calls another
+    /// thread, or appoints one watchdog.
     pub(super) fn depart(&self, state: &mut State) -> Option<Notice> {
         let State { schedule, stock } = state;
         let wake = schedule.depart(&mut self.stage(stock, None));

@@ -59,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// Asks the system, without the lock, whether another thread sleeps. One that has not moved and does
-    /// will be observed from now on.
+    /// Asks the system, without the lock, whether another thread sleeps. If that thread has made no
+    /// progress and sleeps, it is observed from now on.
     #[inline(never)]
     pub(super) fn query<'e>(
         &'e self,

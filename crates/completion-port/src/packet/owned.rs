@@ -15,13 +15,14 @@ use crate::trigger::Trigger;
 /// A one-shot packet that keeps its port alive: a [`Ready`] that borrows nothing. [`Ready::with_port`]
 /// makes it.
 ///
-/// It is for a handler that goes on where the borrow of the port ends: in a thread pool, in a thread that
-/// is never joined, in a struct. It has the methods of [`Ready`] and ends in the same ways: rearmed, parked,
-/// taken apart for its key, or dropped, which ends the registration.
+/// It is for a handler that goes on where the borrow of the port ends: in a thread pool, in a
+/// thread that is never joined, in a struct. It has the methods of [`Ready`] and ends in the same
+/// ways: it is rearmed, parked, or taken apart for its key, or it is dropped, which ends the
+/// registration.
 ///
-/// The token lets go of the port last, when the registration has ended or the key is back. If the port has
-/// no other owner by then, this drops the port with all of its keys and messages, on the thread that uses
-/// the token up, also by [`OwnedReady::rearm`].
+/// The token lets go of the port last, when the registration has ended or the key is back. If the
+/// port has no other owner by then, the thread that uses the token up drops the port with all of
+/// its keys and messages. That may happen in [`OwnedReady::rearm`] too.
 ///
 /// A token that is put into a key or a message of its own port keeps that port alive for ever. So does one
 /// that is forgotten (`mem::forget`).
@@ -79,13 +80,14 @@ impl<'p, K> Ready<'p, K> {
     ///
     /// # Errors
     ///
-    /// The token comes back if `port` is not the one that it is of.
+    /// If the token is of another port than `port`, it comes back.
     ///
     /// # Examples
     ///
     /// See [`OwnedReady`].
     pub fn with_port<M>(self, port: &Arc<Port<K, M>>) -> Result<OwnedReady<K, M>, Self> {
-        // By address: the token's port is where the token borrows it, as long as the token is there.
+        // Compared by address: the token borrows its port, which so stays where it is as long as
+        // the token lives.
         if !std::ptr::eq(port.store(), self.held.store) {
             return Err(self);
         }
@@ -105,7 +107,7 @@ impl<K, M> OwnedReady<K, M> {
         Held { store, slot, cell, index, events, drained }
     }
 
-    /// Uses the token up: what it holds is that of a token that borrows the port.
+    /// Uses the token up and returns what it holds as a token that borrows the port.
     #[inline]
     fn take(&mut self) -> Ready<'_, K> {
         self.is_used_up = true;
@@ -134,11 +136,12 @@ impl<K, M> OwnedReady<K, M> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: `get` demands a value that nobody changes or takes as long as the reference lives.
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference
+        // lives.
         // - a value: the token has it, since it is used up only by value or by its drop, and so is there
         //   as long as the reference; its port, in which the cell lies, is there as long as the token;
-        // - nobody: the cell is the token's, which changes it only when borrowed exclusively, and takes
-        //   it only when used up.
+        // - neither changed nor taken: the cell is the token's. The token changes it only when
+        //   borrowed exclusively, and takes it only when used up.
         unsafe { self.held().cell.get() }
     }
 
@@ -146,10 +149,11 @@ impl<K, M> OwnedReady<K, M> {
     #[inline]
     #[must_use]
     pub fn key_mut(&mut self) -> &mut K {
-        // SAFETY: `get_mut` demands a value that nobody else accesses as long as the reference lives.
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference
+        // lives.
         // - a value: the token has it, since it is used up only by value or by its drop, and so is there
         //   as long as the reference; its port, in which the cell lies, is there as long as the token;
-        // - nobody else: the cell is the token's, which is borrowed exclusively.
+        // - nothing else: the cell is the token's, which is borrowed exclusively.
         unsafe { self.held().cell.get_mut() }
     }
 
@@ -204,7 +208,7 @@ impl<K, M> OwnedReady<K, M> {
 }
 
 impl<K, M> Drop for OwnedReady<K, M> {
-    /// Ends the registration, unless the token is used up; the port is let go behind that.
+    /// Ends the registration, unless the token is used up; then lets go of the port.
     fn drop(&mut self) {
         if !self.is_used_up {
             drop(self.take());

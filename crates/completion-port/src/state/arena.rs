@@ -46,7 +46,7 @@ impl<T: Default> Arena<T> {
             return false;
         }
         entries.resize_with(wanted, T::default);
-        // Somebody else may have been faster; then this array is dropped.
+        // Another thread may have been faster; then this array is dropped.
         let _ = cell.set(entries.into_boxed_slice());
         true
     }

@@ -1,4 +1,4 @@
-//! The words in which a back end tells the engine what a kernel said.
+//! The words in which a back end reports to the engine what a kernel said.
 
 use std::fmt;
 
@@ -29,7 +29,8 @@ impl Facts {
     pub(crate) const ERR: Self = Self(0x8);
     /// The number names nothing: the descriptor was closed.
     pub(crate) const CLOSED: Self = Self(0x20);
-    /// Urgent data has come that was not read past: a read stops at its mark, whatever lies behind.
+    /// Urgent data has come, and its mark was not read past: a read stops at the mark, whatever
+    /// lies behind it.
     pub(crate) const URGENT: Self = Self(0x2);
 
     /// What is not simply readiness.
@@ -51,7 +52,7 @@ impl Facts {
         self.0 & Self::IN.0 | (self.0 & Self::OUT.0) >> 1
     }
 
-    /// The facts of an interest's directions, which are its lowest bits.
+    /// The facts for an interest's directions, which are its lowest bits.
     #[inline]
     pub(crate) const fn of_directions(bits: u64) -> Self {
         const BOTH: [Facts; 4] =

@@ -14,7 +14,7 @@ impl Moment {
     /// The fixed moment. No clock shows an earlier one.
     pub(crate) const ZERO: Self = Self(0);
 
-    /// So many nanoseconds after the fixed moment.
+    /// The moment this many nanoseconds after the fixed one.
     #[inline]
     pub(crate) const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self(nanoseconds)
@@ -38,7 +38,7 @@ impl Moment {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This moment and so many nanoseconds.
+    /// The moment this many nanoseconds after this one.
     #[inline]
     pub(crate) const fn after(self, nanoseconds: u64) -> Self {
         Self(self.0.saturating_add(nanoseconds))

@@ -1,8 +1,8 @@
 //! A first-in first-out list of nodes that lie elsewhere.
 //!
 //! A node is a slot or a posted message, named by a number; the list uses the link that lies beside
-//! it. So a packet is queued without allocating, and the queue is never longer than there are
-//! registrations and posted messages. A node stands in one list at a time; whoever owns the node
+//! it. So queueing a packet allocates nothing, and the queue never has more nodes than there are
+//! registrations and posted messages. A node stands in one list at a time. The owner of the node
 //! (see [`slot`](super::slot)) decides in which.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ pub(crate) trait Links {
     fn link(&self, node: Node) -> &AtomicU32;
 }
 
-/// A list that is being made, by one who has the link of each node at hand.
+/// A list that is being made by a thread that has the link of each node at hand.
 #[derive(Debug)]
 pub(crate) struct Row<'l> {
     list: Fifo,
@@ -155,7 +155,7 @@ impl Fifo {
         self.head
     }
 
-    /// The list that begins with `head`, which nobody else has.
+    /// The list that begins with `head`, which no other thread has.
     pub(crate) fn from_chain(links: &impl Links, head: Node) -> Self {
         if head == NIL {
             return Self::new();
@@ -182,7 +182,7 @@ impl Fifo {
         Self::any_in_chain(links, self.head, holds)
     }
 
-    /// The same of the list that begins with `head`, which nobody else changes meanwhile.
+    /// The same of the list that begins with `head`, which no other thread changes meanwhile.
     pub(crate) fn any_in_chain(
         links: &impl Links,
         head: Node,

@@ -1,9 +1,9 @@
 //! Which port of the process holds which descriptor number.
 //!
-//! One registration per descriptor and one port per descriptor: the table remembers, and the kernel
-//! settles whether an entry is stale (the number was closed, and perhaps given out again, without
-//! being removed first). One lock of the table is held over the system call that attaches or
-//! detaches a number, so that table and kernel agree about each number at any time.
+//! A descriptor has one registration, on one port. The table remembers which. The kernel tells
+//! whether an entry is stale: the number was closed without being removed first, and perhaps given
+//! out again. A thread holds the lock of a number over the system call that attaches or detaches
+//! it, so that table and kernel agree about each number at any time.
 
 use std::array;
 use std::sync::{Arc, PoisonError, Weak};
@@ -30,7 +30,7 @@ pub(crate) trait Holder: Send + Sync {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The port's number; 0 if nobody holds the descriptor.
+    /// The port's number; 0 if no port holds the descriptor.
     port: u64,
     token: u64,
 }
@@ -96,9 +96,9 @@ impl Descriptors {
 
     /// Claims `descriptor` for the registration `token` of `port`. `attach` asks the kernel;
     /// `adopt` is asked instead if the kernel's set has what the number names, but no registration
-    /// does: the number was closed, and then made to name the same object again. `detach` takes either
-    /// back, if there is no memory to note it. All are called with the number's lock held. A stale
-    /// registration of the number is retired.
+    /// does: the number was closed, and then made to name the same object again. If there is no
+    /// memory to note the claim, `detach` undoes either. All are called with the number's lock
+    /// held. A stale registration of the number is retired.
     pub(crate) fn claim(
         &self,
         descriptor: Descriptor,
@@ -130,7 +130,7 @@ impl Descriptors {
             outcome => outcome.map_err(Claim::Refused)?,
         }
         if entries.len() <= place {
-            // Not before: a number that names nothing may be as high as it likes.
+            // Not earlier: a number that names nothing may be of any size.
             let more = place + 1 - entries.len();
             if entries.try_reserve(more).is_err() {
                 detach();

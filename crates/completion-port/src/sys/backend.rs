@@ -10,7 +10,7 @@
 use super::host::Host;
 use super::reactor::Reactor;
 
-/// A system, as the engine holds it: one object that is both, behind one pointer.
+/// A system, as the engine holds it: one object, behind one pointer, that is a reactor and a host.
 pub(crate) trait Backend: Reactor + Host {}
 
 impl<S: Reactor + Host> Backend for S {}

@@ -27,7 +27,7 @@ pub(crate) trait Host: Send + Sync {
     fn descriptors(&self) -> &Descriptors;
 }
 
-/// A process, to be told from those that are forked from it.
+/// Tells a process from those that are forked from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin {
     /// A word in memory that has another value in a forked child, and the value that it had. Reading the

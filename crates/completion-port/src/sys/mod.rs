@@ -12,8 +12,8 @@ pub(crate) mod reactor;
 pub mod sim;
 pub(crate) mod thread;
 
-// What the crate needs of a system comes through here. Where there is none the compiler reports this alone:
-// it does not say what else a module lacks that has an error of its own.
+// What the crate needs of a system comes through here. On a system without a back end the compiler
+// then reports this error alone, and not every name that is missing because of it.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::{fd, native};
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 
-/// A descriptor that is watched: its token, and what is wanted of it.
+/// A watched descriptor, its token, and what it is watched for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     pub(crate) descriptor: Descriptor,
@@ -17,7 +17,7 @@ pub(crate) struct Watch {
 /// How long a descriptor is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Until an edge of it is polled: at once, if something holds.
+    /// Until a poll brings an edge of it. There is one at once if something holds.
     Edge,
     /// Until it is detached or closed.
     Detached,
@@ -26,10 +26,10 @@ pub(crate) enum Until {
 /// The sets of watched descriptors of one port. A reactor translates requests to system calls, and their
 /// results to facts; any thread may call it at any time.
 ///
-/// There are two shapes of reactors. One that is edge-triggered watches a descriptor from [`Reactor::attach`]
-/// on, and says of an edge only that there was one: what holds now, a [`Reactor::probe`] tells. One that is
-/// *one-shot* watches nothing but what it was asked for by [`Reactor::want`]; that call is the question as well,
-/// and the edge its answer.
+/// There are two shapes of reactors. An *edge-triggered* reactor watches a descriptor from
+/// [`Reactor::attach`] on. Its edge says that something has changed; what holds now, a
+/// [`Reactor::probe`] tells. A *one-shot* reactor watches nothing but what [`Reactor::want`] asks
+/// for. That call is a question too, and the edge is its answer.
 pub(crate) trait Reactor: Send + Sync {
     /// The mechanism's name, for statistics and dumps.
     fn name(&self) -> &'static str;
@@ -37,13 +37,15 @@ pub(crate) trait Reactor: Send + Sync {
     /// Whether the reactor is one-shot.
     fn is_one_shot(&self) -> bool;
 
-    /// Watches `descriptor` until it is detached or closed: always for its end and for errors, and for
-    /// those of [`Facts::IN`] and [`Facts::OUT`] that are `wanted`. Every change to any of these gives an
-    /// [`Edge`] with `token`, and so does what holds now. [`Facts::URGENT`] is told together with IN.
-    /// What is not wanted brings no thread out of [`Reactor::poll`], as far as the system can do that.
-    /// Refused if the reactor watches this descriptor already, if the system cannot watch it, if it is a
-    /// part of the reactor itself, or for want of memory, watches or descriptors. A refused call has changed
-    /// nothing.
+    /// Watches `descriptor` until it is detached or closed: always for its end and for errors, and
+    /// for those of [`Facts::IN`] and [`Facts::OUT`] that are `wanted`. Every change to any of
+    /// these gives an [`Edge`] with `token`, and so does what holds now. [`Facts::URGENT`] is
+    /// reported together with IN. As far as the system allows, a change that is not wanted brings
+    /// no thread out of [`Reactor::poll`].
+    ///
+    /// Refused if the reactor watches this descriptor already, if the system cannot watch it, if it
+    /// is a part of the reactor itself, or if the system is out of memory, watches or descriptors.
+    /// A refused call has changed nothing.
     ///
     /// A one-shot reactor takes the descriptor in, and does not watch it yet.
     fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault>;
@@ -66,8 +68,8 @@ pub(crate) trait Reactor: Send + Sync {
         until: Until,
     ) -> Result<(), Fault>;
 
-    /// Stops watching `descriptor`. Has no effect on a descriptor that is not watched. Edges that were
-    /// polled before may still be on their way.
+    /// Stops watching `descriptor`. Has no effect on a descriptor that is not watched. Threads may
+    /// still have edges of it from earlier polls.
     fn detach(&self, descriptor: Descriptor);
 
     /// Whether the reactor watches what `descriptor` names *now*. False after the descriptor was closed,
@@ -81,10 +83,11 @@ pub(crate) trait Reactor: Send + Sync {
     /// Puts the edges of one set into `edges`. The list is emptied first, and never grows beyond its
     /// capacity.
     ///
-    /// The call waits until there is an edge, [`Reactor::wake`] was called or `timeout` is over (`None`: no
-    /// limit). It may also return before, for no reason. If there is only one set, any number of threads
-    /// may be in this call, and each edge goes to one of them. If there are several sets, one thread at a
-    /// time calls it for each set, and `timeout` is zero. True if the call has used up a wake.
+    /// The call waits until there is an edge, [`Reactor::wake`] was called or `timeout` is over
+    /// (`None`: no limit). It may also return earlier, for no reason. If there is only one set, any
+    /// number of threads may be in this call, and each edge goes to one of them. If there are
+    /// several sets, one thread at a time calls it for each set, and `timeout` is zero. Returns
+    /// true if the call has used up a wake.
     fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool;
 
     /// Waits, in the same way, until some of several sets have edges, and says which sets: bit `n` stands
@@ -95,8 +98,8 @@ pub(crate) trait Reactor: Send + Sync {
     /// the next one that enters returns at once. One thread may use up several calls.
     fn wake(&self);
 
-    /// Answers all probes as of this moment, without waiting, and by one system call where the system
-    /// allows it. Not called of a one-shot reactor.
+    /// Answers all probes as of this moment, without waiting, and by one system call where the
+    /// system allows it. The engine does not call it on a one-shot reactor.
     fn probe(&self, probes: &mut [Probe]);
 
     /// How many bytes can be read before the end of the stream; `None` where the system has no
@@ -107,16 +110,17 @@ pub(crate) trait Reactor: Send + Sync {
     /// also where the system does not tell. The engine asks it only about descriptors that are half-closed.
     fn is_own_end(&self, descriptor: Descriptor) -> bool;
 
-    /// Whether a stream that has failed, and is hung up, was connected before: it was reset then, and no
-    /// connect of it refused. False also where the system does not tell.
+    /// Whether a stream that has failed and is hung up was connected before: then the connection
+    /// was reset, and it was not a connect that was refused. False also where the system does not
+    /// tell.
     fn was_connected(&self, descriptor: Descriptor) -> bool;
 
     /// What kind of object `descriptor` names. The engine asks it only about a hang-up.
     fn kind(&self, descriptor: Descriptor) -> Kind;
 
-    /// Replaces every set by a new one that holds just its part of `live`, each descriptor with its token and
-    /// what is wanted of it. This gets rid of what lives on
-    /// through duplicates of closed descriptors. Gives an edge again for whatever holds.
+    /// Replaces every set by a new one that holds just its part of `live`, each descriptor with its
+    /// token and what is wanted of it. This gets rid of entries that live on through duplicates of
+    /// closed descriptors. Whatever holds gives an edge again.
     ///
     /// The engine attaches, adopts, detaches and wants nothing meanwhile. Threads may poll and wake; no wake may
     /// be lost. `live` calls [`Reactor::watches`].

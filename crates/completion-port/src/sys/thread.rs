@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::state::facts::Presence;
 
-/// One thread that waits on a port now and then. Other threads call it as well, unless an item says that
-/// only the thread itself does.
+/// One thread that waits on a port now and then. Other threads may call these methods too, unless
+/// an item says that only the thread itself does.
 pub(crate) trait Thread: Send + Sync {
     /// Sleeps until [`Thread::unpark`] was called since the last sleep, or `timeout` is over (`None`: no
     /// limit). May also return before, for no reason. Only the thread itself calls it.
@@ -23,11 +23,12 @@ pub(crate) trait Thread: Send + Sync {
     /// `None` if the system does not tell. A thread that was preempted does not sleep.
     fn asleep(&self) -> Option<bool>;
 
-    /// Makes [`Thread::read_record`] have an answer, as soon as the thread has been switched in or out once. False
-    /// if the system does not allow it, now or ever. Once a call has returned true, further calls have no
-    /// effect.
+    /// Starts the record of the thread's sleeps: [`Thread::read_record`] has an answer as soon as
+    /// the thread has been switched in or out once. False if the system does not allow it, now or
+    /// ever. Once a call has returned true, further calls have no effect.
     fn observe(&self) -> bool;
 
-    /// Whether the thread sleeps, without a system call; `None` if that is not known.
+    /// Whether the thread sleeps, as its record says. Makes no system call. `None` if that is not
+    /// known.
     fn read_record(&self) -> Option<Presence>;
 }

@@ -206,7 +206,7 @@ on_every_system! {
             near.write(b"x").unwrap();
             assert_eq!(next(&port), None, "it is disabled");
             port.raw().enable(id, Interest::IN, trigger, Hints::default).unwrap();
-            // The kernel is asked, and nobody takes the packet.
+            // The kernel is asked, and no thread takes the packet.
             let mut batch = Batch::new();
             drop(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap());
             assert_eq!(port.stats().queued, 1);

@@ -27,7 +27,7 @@ fn a_forked_child_may_make_a_port_of_its_own_epoll() {
         let (ours, theirs) = on.unix_pair();
         port.register(one_shot(&ours, "parent's")).unwrap();
         let Some(child) = fork() else {
-            // The same number, on another port: in this process nobody has it.
+            // The same number, on another port: in this process no port has it.
             let own = on.port::<&str, usize>(1);
             let mut batch = Batch::new();
             let mut packets = || own.wait(&mut batch, on.soon()).map_or(0, Iterator::count);

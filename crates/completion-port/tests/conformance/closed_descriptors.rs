@@ -550,7 +550,7 @@ on_edge_triggered_systems! {
             for (socket, key) in ours.iter().zip(["first", "second"]) {
                 port.register(one_shot(socket, key)).unwrap();
             }
-            // Whoever hears of the first one stays in its handler.
+            // The thread that gets the first one stays in its handler.
             for (socket, key) in theirs.iter().zip(["first", "second"]) {
                 socket.write(b"x").unwrap();
                 assert_eq!(hear(system, &heard, "a socket is taken"), key);

@@ -188,7 +188,7 @@ on_every_system! {
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
     }
 
-    /// Rule 31: the last key that comes back ends it for all who wait.
+    /// Rule 31: the last key that comes back ends the shutdown for all threads that wait.
     fn every_thread_that_waits_is_told_that_the_port_has_shut_down(system: &System) {
         system.several_threads_wait();
         let port = system.port::<Socket, ()>(2);

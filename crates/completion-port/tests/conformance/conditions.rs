@@ -304,7 +304,7 @@ on_every_system! {
             theirs.write(b"four").unwrap();
             let held = ready(&port, system);
             assert_eq!(held.events(), Events::IN, "{ours:?}");
-            // Nobody else has taken anything of it.
+            // No other thread has taken anything of it.
             assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
             held.rearm().unwrap();
             assert_quiet(&port, system);

@@ -22,7 +22,7 @@ use crate::kit::threads::{
     stays, take,
 };
 
-/// A system, and how the ports of a claim find out who blocks.
+/// A system, and how the ports of a claim find out which thread blocks.
 struct Rung<'s> {
     on: &'s System,
     detection: BlockDetection,
@@ -219,8 +219,9 @@ on_every_rung! {
         });
     }
 
-    /// Rule 39: while the only seat is taken by a handler that spins, somebody looks: within a
-    /// millisecond of virtual time; the real one is told, and must only be less than the handler's.
+    /// Rule 39: while a handler that spins has the only seat, another thread looks: within a
+    /// millisecond of virtual time. The real time is printed, and must only be less than the
+    /// handler's.
     fn an_unattended_port_is_looked_at_on_every_rung(rung: &Rung<'_>) {
         const SOCKETS: usize = 20;
         let port = rung.port::<(), usize>(1);
@@ -551,8 +552,8 @@ impl Drop for Drain<'_> {
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Rule 39: whoever posts looks at the records of the threads that run; no tick is waited for. One
-/// that sleeps for a moment only keeps its seat.
+/// Rule 39: a thread that posts reads the records of the threads that run, without waiting for a
+/// tick. A thread that sleeps only for a moment keeps its seat.
 #[test]
 fn a_block_is_noticed_by_who_posts_sim() {
     with_one_who_runs(BlockDetection::Switches, |kernel, port, heard| {
@@ -574,8 +575,8 @@ fn a_block_is_noticed_by_who_posts_sim() {
     });
 }
 
-/// Rule 38: who was found asleep and then announces a block is blocked for as long as he says, whatever
-/// the records say.
+/// Rule 38: a thread that was found asleep and then announces a block is blocked for as long as it
+/// says, whatever the records say.
 #[test]
 fn who_was_found_asleep_may_announce_his_next_block_sim() {
     with_one_who_runs(BlockDetection::Switches, |kernel, port, heard| {

@@ -1,4 +1,4 @@
-//! Rules 25 and 27: errors, and hang-ups that nobody asked about.
+//! Rules 25 and 27: errors, and hang-ups that no registration asked about.
 
 use std::io;
 
@@ -89,7 +89,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 25: the connection was idle, and nobody had asked whether it can be written to.
+    /// Rule 25: the connection was idle, and its registration had not asked whether it can be
+    /// written to.
     fn a_reset_of_an_idle_connection_is_out_for_who_asks_then(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -194,7 +195,7 @@ on_every_system! {
 
     /// Rule 27.
     fn an_error_that_stays_does_not_repeat_for_who_asked_for_something_else(system: &System) {
-        // A pipe without a reader, to somebody who waits for data.
+        // A pipe without a reader, for a registration that waits for data.
         let port = port_on(system);
         let (reader, writer) = system.pipe();
         let id = register(&port, &writer, "writer", Interest::IN, PERSISTENT_LEVEL);

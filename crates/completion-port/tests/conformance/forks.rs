@@ -208,8 +208,8 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
     });
 }
 
-/// Rule 32: a child that is forked while the library calls the user's code: when that returns it is
-/// the child who is in the library.
+/// Rule 32: a child that is forked while the library calls the user's code. When that code returns,
+/// the child is in the library.
 #[test]
 fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     if !in_a_process_of_its_own(
@@ -269,7 +269,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll() {
     for (event, key) in events.iter().zip(keys) {
         event.signal(1).unwrap();
         port.register(Registration::new(event, key, Interest::IN, OneShot::Level)).unwrap();
-        // In the queue, and taken by nobody.
+        // In the queue, and taken by no thread.
         drop(port.wait(&mut batch, Duration::ZERO).unwrap());
     }
     (0..3).for_each(|message| port.post(message).unwrap());

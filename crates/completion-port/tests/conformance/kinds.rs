@@ -22,7 +22,7 @@ use crate::kit::sockets::READERS;
 fn owned(number: impl TryInto<RawFd>) -> OwnedFd {
     let number = number.try_into().unwrap_or(-1);
     assert!(number >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - the caller has got it from a system call just now.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
@@ -503,7 +503,8 @@ fn a_terminal_is_welcome_and_hangs_up_epoll() {
         register(&port, &program);
         write(&user, b"half a line");
         assert_quiet(&port, &system);
-        // A user who is gone: an error and a hang-up, and whether there is something to read is not said.
+        // The user of the terminal is gone: an error and a hang-up. Nothing says whether there is
+        // something to read.
         drop(user);
         let ended = Events::IN | Events::HANGUP | Events::WRITE_CLOSED | Events::ERR;
         assert_eq!(whole_report(&port, &system), ended);

@@ -96,7 +96,7 @@ on_every_system! {
             assert_eq!((why, key.number), (reason, number));
             assert_eq!(ledger.alive(), 2);
         }
-        // Nobody asked for it back: it is dropped with the error.
+        // The program did not ask for it back: it is dropped with the error.
         drop(here.register(one_shot(&ours, ledger.entry())));
         assert_eq!(ledger.alive(), 1);
         // And in a batch of changes.

@@ -117,7 +117,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: nobody to wake, nobody woken.
+    /// Rule 33: where no thread waits, a post wakes none.
     fn a_post_to_a_port_on_which_nobody_waits_wakes_nobody(system: &System) {
         let port = system.port::<(), usize>(1);
         let before = port.stats();
@@ -253,7 +253,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: a handler that posts gets the message itself if nobody else may run.
+    /// Rule 33: a handler that posts gets the message itself if no other thread may run.
     fn a_handler_may_post(system: &System) {
         let port = system.port::<(), usize>(1);
         let mut batch = Batch::new();
@@ -274,7 +274,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 33: and if somebody else may, he does not have to wait for it.
+    /// Rule 33: and if another thread may run, that one does not have to wait for the handler.
     fn what_a_handler_posts_is_taken_while_it_runs(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -424,7 +424,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 35: what nobody took is dropped with the port, once.
+    /// Rule 35: a message that no thread took is dropped with the port, once.
     fn messages_that_nobody_took_are_dropped_with_the_port(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<(), _>(1);

@@ -96,7 +96,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 37: who comes back while packets are queued is served before those that wait.
+    /// Rule 37: a thread that comes back while packets are queued is served before those that wait.
     fn a_thread_that_comes_back_takes_the_next_packet_itself(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
@@ -151,8 +151,8 @@ fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
 }
 
 /// Eight threads run with messages, a part of which their handlers post; never more than `limit` of
-/// them at once. The handlers do not sleep, but for the port's own lock: who is found waiting for that,
-/// because the machine is busy, may be one more when he goes on (rule 39).
+/// them at once. The handlers do not sleep, except for the port's own lock. A thread that is found
+/// waiting for that, because the machine is busy, may be one more when it goes on (rule 39).
 fn at_most(on: &System, limit: usize) {
     const FROM_OUTSIDE: usize = 200;
     const ALL: usize = 2 * FROM_OUTSIDE;

@@ -372,7 +372,7 @@ on_every_system! {
             let port = &port;
             thread::scope(|scope| {
                 let remover = scope.spawn(move || port.remove_and_wait(id, None));
-                // It has begun once nobody else may change the registration.
+                // It has begun once no other thread may change the registration.
                 eventually(system, "the removal begins", || {
                     refused_or_ok(port.disable(id)) == Some(ErrorKind::Removing)
                 });

@@ -209,7 +209,8 @@ on_every_system! {
         assert_eq!(port.stats(), before);
     }
 
-    /// Rule 38: who says that he blocks keeps no other packet of his batch from the others.
+    /// Rule 38: a thread that says that it blocks keeps no other packet of its batch from the
+    /// others.
     fn what_a_blocking_thread_has_not_looked_at_goes_to_others(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);

@@ -61,8 +61,8 @@ on_every_system! {
     }
 }
 
-/// Rule 6: also if a thread waits now and then for a moment, so that whoever looks after the port is
-/// always another one, or the same one anew.
+/// Rule 6: also if a thread waits now and then for a moment, so that the watchdog is always another
+/// thread, or the same one anew.
 #[test]
 fn packets_of_a_thread_that_does_not_go_on_are_taken_however_often_the_watch_changes_sim() {
     testkit::run(System::simulated, |on| {

@@ -22,7 +22,7 @@ on_every_system! {
         let mut batch = Batch::new();
         for microseconds in [1, 300, 999, 1000, 1001, 1500, 10_000, 30_300] {
             let timeout = Duration::from_micros(microseconds);
-            // Something that nobody asked for is found on the way.
+            // Something that no registration asked for is found on the way.
             theirs.write(b"x").unwrap();
             let before = now(system);
             assert_eq!(port.wait(&mut batch, timeout).unwrap().count(), 0);
@@ -62,8 +62,8 @@ on_every_system! {
     }
 }
 
-/// A thread waits for `timeout`, in which `peer` is written to three times, and nobody asked about
-/// that. False if the time was over before it was.
+/// A thread waits for `timeout`. Meanwhile `peer` is written to three times, which no registration
+/// asks for. False if the time was over before that.
 fn a_wait_goes_on(port: &Port<&str, u32>, on: &System, peer: &Socket, timeout: Duration) -> bool {
     let _start = Instant::now();
     thread::scope(|scope| {
@@ -242,7 +242,8 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
     });
 }
 
-/// Rule 7 (see also 4 and 39): whatever the clock shows next. The clock of the real system is not set by anybody.
+/// Rule 7 (see also 4 and 39): whatever the clock shows next. No test sets the clock of the real
+/// system.
 #[test]
 fn a_clock_that_jumps_loses_nothing_sim() {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);

@@ -27,8 +27,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: a packet that the kernel has yet to report is one that would be found if somebody
-    /// looked.
+    /// Rule 39: a packet that the kernel has yet to report does not wait for a handler that blocks:
+    /// another thread asks the kernel.
     fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
         let (ours, theirs) = system.unix_pair();
         let (blocked, heard) = Blocked::on(system, 1);
@@ -86,19 +86,19 @@ on_every_system! {
     }
 
     /// Rule 39: the same if the block was not announced; then the port has to find out that it is
-    /// over. Here with the one seat taken by who has blocked.
+    /// over. Here the thread that has blocked has the only seat.
     fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
         who_blocked_runs_again(system, 1);
     }
 
-    /// Rule 39: and with another thread in the other one of two seats.
+    /// Rule 39: and with another thread in the second of two seats.
     fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
         who_blocked_runs_again(system, 2);
     }
 }
 
-/// Rule 39: a thread that was thought to sleep and takes its next packet is counted from then on, not
-/// only once somebody has looked. No time passes here, so nobody looks.
+/// Rule 39: a thread that was thought to sleep and takes its next packet is counted from then on,
+/// not only once another thread has looked. No time passes here, so none looks.
 #[test]
 fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
     testkit::run(System::simulated, |on| {
@@ -132,7 +132,7 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
     });
 }
 
-/// Rule 39: also where there is no descriptor left, and nobody has slept before.
+/// Rule 39: also where there is no descriptor left, and no thread has slept before.
 #[test]
 fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
     if !in_a_process_of_its_own(
@@ -213,8 +213,9 @@ fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
     });
 }
 
-/// Rule 39: when the last one who runs announces that he blocks, nobody will come back for the kernel's
-/// wait. Whoever is released for that is there at once, however long he has watched before.
+/// Rule 39: when the last running thread announces that it blocks, no thread will come back for the
+/// kernel's wait. The thread that is released for that is there at once, however long it has been
+/// the watchdog before.
 #[test]
 fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
     testkit::run(System::simulated, |on| {

@@ -38,7 +38,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 40: what a thread does not take is the next thing that anybody takes.
+    /// Rule 40: what a thread does not take is the next thing that any thread takes.
     fn what_is_left_in_an_iterator_goes_back_to_the_front(system: &System) {
         let port = system.port::<(), usize>(1);
         let mut batch = Batch::new();
@@ -117,7 +117,7 @@ on_every_system! {
         drop(packets);
         assert_eq!(there.wait(&mut other, Duration::ZERO).unwrap().count(), 0);
         assert_eq!((here.stats().running, there.stats().running), (0, 1));
-        // The seat is free for somebody else.
+        // The seat is free for another thread.
         thread::scope(|scope| {
             here.post(2).unwrap();
             scope.spawn(|| assert_eq!(messages(&here, system), [2]));
@@ -158,7 +158,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut none, None).unwrap().count(), 0);
     }
 
-    /// Rule 40: nobody shares with a thread that is alone.
+    /// Rule 40: a thread that is alone leaves nothing to others.
     fn a_thread_that_is_alone_takes_all_that_is_ready_and_fits(system: &System) {
         let port = system.port::<usize, ()>(0);
         // A thread that has waited here, and is gone, shares nothing.
@@ -210,7 +210,7 @@ on_every_system! {
         assert_eq!(polls.last(), Some(&sets), "{polls:?}");
     }
 
-    /// Rule 40: what the kernel had to tell first, and nobody wanted, hides nothing.
+    /// Rule 40: what the kernel reports first, and no registration asked for, hides nothing.
     fn a_wait_without_time_finds_what_stands_behind_what_nobody_asked_for(system: &System) {
         let _alone = with_many_descriptors();
         for room in [1, 64] {

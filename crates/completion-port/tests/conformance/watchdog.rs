@@ -42,7 +42,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: while handlers run and nobody is in the kernel's wait, somebody looks.
+    /// Rule 39: while handlers run and no thread is in the kernel's wait, a watchdog looks.
     fn a_port_whose_handlers_do_not_come_back_is_not_deaf(system: &System) {
         an_unattended_port_is_looked_at(system, || {});
     }
@@ -140,9 +140,9 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
     });
 }
 
-/// Rule 39: who comes back for the next packet by himself is left to do so, whether it is still with the
-/// kernel or queued already. A millisecond begins anew whenever he does, and when it is over somebody else
-/// looks.
+/// Rule 39: a thread that comes back for the next packet by itself is left to do so, whether the
+/// packet is still with the kernel or queued already. A millisecond begins anew whenever it does,
+/// and when that is over another thread looks.
 #[test]
 fn who_comes_back_by_himself_is_left_to_do_so_sim() {
     testkit::run(System::simulated, |on| {
@@ -159,7 +159,8 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
                 settle(on, &port, 1);
                 kernel.advance(Duration::from_micros(600));
                 if queued {
-                    // He finds both when he comes back, and leaves one of them in the queue.
+                    // The thread finds both when it comes back, and leaves one of them in the
+                    // queue.
                     sockets.write(1);
                     sockets.write(2);
                     sockets.gates[0].open();
@@ -303,7 +304,8 @@ fn who_stays_away_after_the_port_was_left_to_it_is_found_a_millisecond_later_sim
     });
 }
 
-/// Rule 39: what somebody who comes back in time has left in the queue twice is taken by another one.
+/// Rule 39: if a thread comes back in time, but has left a packet in the queue twice, another
+/// thread takes that packet.
 #[test]
 fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
     testkit::run(System::simulated, |on| {
@@ -342,8 +344,8 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
     });
 }
 
-/// Rule 39: whose time is over takes what is queued, or asks the kernel, even if he has left both to others
-/// so far.
+/// Rule 39: a thread whose time is over takes what is queued, or asks the kernel, even if it has
+/// left both to others so far.
 #[test]
 fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
     testkit::run(System::simulated, |on| {
@@ -385,7 +387,7 @@ fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
     });
 }
 
-/// Rule 39: with nobody running nobody looks. On the real system this is counted by
+/// Rule 39: while no thread runs, none looks. On the real system this is counted by
 /// `tests/syscalls.rs`; only a simulated kernel counts calls at no cost to them.
 #[test]
 fn a_port_on_which_nothing_happens_makes_no_call_sim() {
@@ -417,7 +419,7 @@ fn a_port_on_which_nothing_happens_makes_no_call_sim() {
                 port.post(round).unwrap();
                 theirs.write(b"x").unwrap();
                 eventually(on, "both are taken", || taken.load(SeqCst) == 2 * round);
-                // Whoever looks after the port gives up once it has seen that nothing happens.
+                // The watchdog gives up once it has seen that nothing happens.
                 for _ in 0..3 {
                     settle(on, &port, 4);
                     kernel.advance(Duration::from_millis(1));

@@ -244,7 +244,7 @@ spawn(&cell, |cell| cell.deliver(Facts::IN));
 }
 
 #[test]
-fn an_edge_harvested_before_arming_is_checked() {
+fn an_edge_polled_before_arming_is_checked() {
     // The second way: the kernel found the edge, the handler read the data and armed, and only then
     // is the edge delivered.
     explore(|| {

@@ -1,8 +1,8 @@
 //! How many packets a thread takes at a time if it cannot give any back.
 //!
-//! A batch goes to an idle thread if the thread that has it sleeps or is stuck. What a caller has moved
-//! into memory of its own does not. So it takes a single packet at a time where that has happened lately,
-//! and step by step more again where it has not.
+//! A batch goes to an idle thread if the thread that has it sleeps or is stuck. Packets that a
+//! caller has moved into memory of its own cannot. So where threads have slept or been stuck
+//! lately, such a caller takes a single packet at a time, and step by step more while they do not.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::Moment;
 /// The highest limit. Each one is four times the one before.
 const MOST: u32 = 64;
 
-/// For so long no thread has been found asleep or stuck: the limit rises. Four times as long
-/// whenever that was too soon, but not longer than the second number; and as at first if nothing has
-/// happened for that long.
+/// The limit rises if no thread has been found asleep or stuck for so long. That time becomes four
+/// times as long whenever the rise was too soon, but not longer than the second number. If nothing
+/// has happened for that long, it is the first number again.
 const CALM: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
 
-/// So often it is asked whether one is stuck still, at most.
+/// How often, at most, the port asks whether a thread is still stuck.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// A thread that does not come back for so long, in nanoseconds as the crew counts them, is stuck, and not
-/// just preempted.
+/// A thread that does not come back for so long is stuck, and not just preempted. In nanoseconds,
+/// as the crew counts.
 pub(crate) const AWAY: u64 = 6_000_000;
 
 /// What a thread takes, at most. Guarded by the port's lock.

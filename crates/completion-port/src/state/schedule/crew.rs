@@ -1,47 +1,51 @@
-//! How many threads work on what is queued: how much each one takes, when one more is called, and when
-//! one that comes back goes to rest.
+//! How many threads work on what is queued: how much each one takes, when one more is called, and
+//! when a thread that comes back goes to rest.
 //!
-//! A wake is the dearest thing that a port does, and a thread that is not woken leaves a processor idle
-//! while packets stand. Two rules decide, and one more looks at what came of them:
+//! A wake is the most expensive thing that a port does. But a thread that is not woken leaves a
+//! processor idle while packets stand. Two rules decide, and a third one checks their result:
 //!
 //! * *Burst*: what is queued is worth a wake if the threads at work would take longer for it than a
 //!   wake takes.
 //! * *Sustained*: a thread that has not gone idle for a while, and has always found more than one
 //!   packet, is one thread too few, however little is queued. It calls one more; so their number doubles
 //!   in each such while.
-//! * *Trial*: more threads are not faster where others need the processors, or where handlers are in
-//!   each other's way. From time to time half of the threads, or twice as many, do the work for a
-//!   stretch, in turn with the present number. The greater number stays only if more is done by it.
-//!   What follows from a trial is the *crew*: so many threads come to work by the two rules. Past the
-//!   crew one more is called only for what would stand much longer otherwise.
+//! * *Trial*: more threads are not faster where others need the processors, or where handlers are
+//!   in each other's way. From time to time half of the threads, or twice as many, do the work for
+//!   a stretch, in turn with the present number. The greater number stays only if it gets more
+//!   done. The result of a trial is the *crew*: the number of threads that come to work by the two
+//!   rules. Beyond it one more is called only for what would stand much longer otherwise.
 //!
 //! Nothing here knows a clock or a thread. Moments come in as arguments. Spans are nanoseconds in a `u64`, since
 //! they are multiplied and divided by numbers of packets and of threads.
 
 use super::Moment;
 
-/// From a wake until the thread runs: what the threads at work do in this time is not worth one.
+/// The time from a wake until the thread runs. What the threads at work get done in this time is
+/// not worth a wake.
 const WAKE: u64 = 25_000;
 
 /// What is queued must not stand longer than this and [`WAKE`] together while a thread could be called
 /// for it.
 const STAND: u64 = 75_000;
 
-/// The same where a trial has shown that more threads do no more: the threads at work need the time, or
+/// The same where a trial has shown that more threads get no more done, since the others at work or
 /// the clients need the processors.
 const STAND_IN_VAIN: u64 = 200_000;
 
-/// Where a packet takes longer than this, each one that is left behind is worth a wake, and the kernel's
-/// wait is not left empty: a packet that comes meanwhile would wait for a handler to end.
+/// If packets take longer than this, each packet that is left behind is worth a wake. And the
+/// kernel's wait is not left empty, since a packet that comes meanwhile would wait for a handler to
+/// end.
 const LONG: u64 = 15_000;
 
-/// What a thread took and has had for so long goes to an idle one, whatever handlers were thought to take.
+/// If a thread has had packets for so long, they go to an idle thread, however long handlers were
+/// thought to take.
 const OVERDUE: u64 = 900_000;
 
 /// A single thread at work takes no more than its part of what is queued, or this.
 const PART: usize = 16;
 
-/// A thread that has been busy for so long calls another one for the little that it always leaves.
+/// A thread that has been busy for so long calls another one even for the few packets that it
+/// leaves each time.
 const SUSTAINED: u64 = 150_000;
 
 /// How long each number of threads is tried at a time.
@@ -50,18 +54,20 @@ const STRETCH: u64 = 1_000_000;
 /// The beginning of a stretch, in which threads come and go, and nothing is counted.
 const CHANGE: u64 = STRETCH / 4;
 
-/// Pairs of stretches, one with each number of threads, after which a trial is over. After one already, if
-/// it says that the greater number works and is to go on: a processor that idles costs more than a trial.
+/// A trial is over after so many pairs of stretches, one with each number of threads. It is over
+/// after one pair already if the greater number works now and has shown to be better: a processor
+/// that idles costs more than a trial.
 const PAIRS: u8 = 2;
 
-/// Before the first trial; from one trial to the next after a change; and the longest time while all
-/// threads may work, and while fewer do. Without a change each pause is twice the one before.
+/// The pauses: before the first trial; after a trial that has changed the number; the longest one
+/// while all threads may work; and the longest one while fewer do. After a trial without a change
+/// the pause is twice the one before.
 const PAUSES: [u64; 4] = [2_000_000, 16_000_000, 1_000_000_000, 128_000_000];
 
 /// What a thread takes of the queue when it goes off to its handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Portion {
-    /// So many packets.
+    /// How many packets.
     pub(crate) packets: usize,
     /// One more thread is to be called for the rest.
     pub(crate) call: bool,
@@ -87,10 +93,10 @@ pub(crate) struct View {
 /// What is known of the thread of a seat.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hand {
-    /// Since when it has been busy, and has always found more than one packet.
+    /// Since when the thread has been busy, and has always found more than one packet.
     busy_since: Option<Moment>,
-    /// When it last took packets, if there was another thread then, and another one at work or several
-    /// packets.
+    /// When the thread last took packets. Noted only if the port had another thread then, and
+    /// either that was at work or there were several packets.
     took_at: Option<Moment>,
 }
 
@@ -105,8 +111,8 @@ pub(crate) struct Crew {
     /// How many threads come to work by the two rules.
     size: usize,
     hands: Vec<Hand>,
-    /// A packet that was left in the queue, by the number of packets that had been handed out when its turn
-    /// has come, and when it was seen there.
+    /// A packet that was left in the queue: how many packets will have been handed out when its
+    /// turn comes, and when it was seen there.
     stands: Option<(u64, Moment)>,
     /// When several threads were last at work and left something.
     busy_at: Option<Moment>,
@@ -119,7 +125,7 @@ pub(crate) struct Crew {
 
 #[derive(Debug)]
 enum Trial {
-    /// None before this time, which is set when there is first something to try.
+    /// No trial before this time. It is set when there is first something to try.
     Pause {
         until: Option<Moment>,
     },
@@ -132,7 +138,7 @@ struct Stretches {
     /// The two numbers of threads, and which of them worked before the trial.
     numbers: [usize; 2],
     before: usize,
-    /// How many there were that might run.
+    /// How many threads might run when the trial began.
     threads: usize,
     /// Which of them works in this stretch, when it began, and how many pairs are over.
     which: usize,
@@ -160,7 +166,7 @@ impl Crew {
         }
     }
 
-    /// A packet took so many nanoseconds.
+    /// A packet took `packet` nanoseconds.
     pub(crate) fn note(&mut self, packet: u64) {
         let step = self.packet / 8 + 1;
         self.packet = packet.clamp(self.packet.saturating_sub(step), self.packet + step);
@@ -186,8 +192,8 @@ impl Crew {
         self.hands[seat] = Hand::default();
     }
 
-    /// How many threads that are at work have not come back for longer than `least`, so that they are not
-    /// expected to take anything soon.
+    /// How many threads at work have not come back for longer than `least`. They are not expected
+    /// to take anything soon.
     pub(crate) fn absent(&self, now: Moment, least: u64) -> usize {
         let is_absent =
             |hand: &&Hand| hand.took_at.is_some_and(|took| now.nanoseconds_since(took) > least);
@@ -200,25 +206,26 @@ impl Crew {
         self.hands[seat].took_at.map(|took| took.after(OVERDUE))
     }
 
-    /// Whether it is. When a thread took it that was the only one is not known: from now on it is.
+    /// Whether that time has come. If the thread ran alone when it took the packets, the time of
+    /// that is not known: it counts from now on.
     pub(crate) fn is_overdue(&mut self, seat: usize, now: Moment) -> bool {
         let took = *self.hands[seat].took_at.get_or_insert(now);
         now.nanoseconds_since(took) >= OVERDUE
     }
 
-    /// How long so many packets stand, at most, if `threads` work on them.
+    /// How long `packets` stand, at most, if `threads` work on them.
     fn standing(&self, packets: usize, threads: usize) -> u64 {
         packets as u64 * self.packet / threads.max(1) as u64
     }
 
-    /// How long what is queued may stand while so many threads are at work.
+    /// How long what is queued may stand while so many `workers` are at work.
     fn patience(&self, workers: usize) -> u64 {
         // A trial has shown nothing yet.
         let is_tried = matches!(self.trial, Trial::Running(_));
         if workers < self.size || is_tried { STAND } else { STAND_IN_VAIN }
     }
 
-    /// Whether `packets` that are left to so many threads at work are worth a wake.
+    /// Whether `packets` that are left to `workers` threads are worth a wake.
     pub(crate) fn is_worth_a_wake(&self, packets: usize, workers: usize) -> bool {
         let most = if workers < self.size { WAKE } else { self.patience(workers) };
         packets > 0 && (self.is_long() || self.standing(packets, workers) > most)
@@ -245,11 +252,11 @@ impl Crew {
             && self.hands[seat].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
     }
 
-    /// Whether one more thread that finds nothing sleeps in the kernel's wait, beside `in_kernel` others and
-    /// so many that run and `search`. The kernel wakes it there for the next packet, and no running thread
-    /// has to. While packets are long no other thread would come for that packet soon. Of short ones the
-    /// next thread on its way back takes several, so that there is work for one more only where several
-    /// threads have not sufficed lately.
+    /// Whether a thread that finds nothing sleeps in the kernel's wait as one more, beside
+    /// `in_kernel` others and those that run and `search`. The kernel wakes it there for the next
+    /// packet, and no running thread has to. While packets are long, no other thread would come for
+    /// that packet soon. If they are short, the next thread that comes back takes several, so there
+    /// is work for one more only where several threads have not sufficed lately.
     pub(crate) fn may_join(
         &self,
         in_kernel: usize,
@@ -266,16 +273,16 @@ impl Crew {
             && in_kernel + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
-    /// What the thread of `seat` takes, which is the only one that may run.
+    /// What the thread of `seat` takes if it is the only one that may run.
     #[inline]
     pub(crate) fn take_alone(&mut self, seat: usize, queued: usize, room: usize) -> usize {
-        // When is not known, since it would cost a look at the clock.
+        // The time is not noted, since that would mean to read the clock.
         self.hands[seat].took_at = None;
         queued.min(room)
     }
 
-    /// What the thread of `seat` takes, and whether it calls another one. `now` is asked for only where time
-    /// matters.
+    /// What the thread of `seat` takes, and whether it calls another one. `now` is called only
+    /// where time matters.
     pub(crate) fn divide(
         &mut self,
         seat: usize,
@@ -297,12 +304,12 @@ impl Crew {
         }
         let now = now();
         self.hands[seat].took_at = Some(now);
-        // Of what is queued nothing falls to a thread that does not come back.
+        // A thread that does not come back takes no part of what is queued.
         let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
         let mut portion = if self.is_long() || self.has_stood(view, now) {
-            // A thread that takes less comes back sooner, and nothing waits for a handler that it need
-            // not wait for.
+            // A thread that takes less comes back sooner, and no packet waits for a handler without
+            // need.
             let packets = queued.div_ceil(2 * threads).min(room);
             Portion { packets, call: packets < queued }
         } else {
@@ -333,7 +340,7 @@ impl Crew {
         let is_helped = helpers > 0 && (sustained || burst);
         let part = match (is_helped, workers) {
             (true, _) => with_help,
-            // It comes back for the rest, and asks the kernel in between.
+            // The thread comes back for the rest, and polls in between.
             (false, 1) => queued.div_ceil(threads).max(PART),
             (false, _) => queued.div_ceil(workers),
         };
@@ -342,8 +349,8 @@ impl Crew {
         Portion { packets, call }
     }
 
-    /// Whether the first packet of the queue has been seen there long ago: handlers take longer than they
-    /// were thought to.
+    /// Whether the first packet of the queue was seen there long ago: then handlers take longer
+    /// than they were thought to.
     fn has_stood(&mut self, view: View, now: Moment) -> bool {
         let View { queued, others, handed, .. } = view;
         let most = self.patience(others + 1);
@@ -356,8 +363,8 @@ impl Crew {
         }
     }
 
-    /// No thread that runs has come back for so long that each packet found now may have stood: those
-    /// until so many are handed out.
+    /// No running thread has come back for so long that each packet found now may have stood for a
+    /// while. That holds until so many packets are `handed` out.
     pub(crate) fn was_unattended(&mut self, handed: u64) {
         self.stands = Some((handed, Moment::ZERO));
     }
@@ -365,7 +372,7 @@ impl Crew {
     /// Whether the thread of `seat` has been busy for long enough to call another one.
     fn is_sustained(&mut self, seat: usize, now: Moment) -> bool {
         let long_enough = match &self.trial {
-            // Which number does more is to be seen, not how soon threads come.
+            // A trial is to show which number does more, not how soon threads come.
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
@@ -373,8 +380,8 @@ impl Crew {
         now.nanoseconds_since(since) >= long_enough
     }
 
-    /// Goes on with the trial, or begins one. `threads` may run, as far as there are any, and so many
-    /// packets have been handed out.
+    /// Goes on with the trial, or begins one. `threads` is how many may run, as far as there are
+    /// any; `handed` is how many packets have been handed out.
     fn advance(&mut self, now: Moment, threads: usize, handed: u64) {
         match &mut self.trial {
             Trial::Pause { until: None } => {
@@ -424,20 +431,20 @@ impl Crew {
         });
     }
 
-    /// Ends a trial. From now on so many threads come to work; all, if they are as many as there are,
-    /// also should more threads come to the port.
+    /// Ends a trial. From now on `size` threads come to work. If that is as many as there are, all
+    /// work from now on, also if more threads come to the port.
     fn end(&mut self, size: usize, threads: usize, now: Moment) {
         self.size = if size >= threads { self.limit } else { size };
         self.trial = Trial::Pause { until: Some(now.after(self.pause)) };
     }
 }
 
-/// What became of a stretch. A number is that of the threads that are to work next.
+/// What became of a stretch. The number says how many threads are to work next.
 enum Progress {
     Same,
     Next(usize),
     Over(usize),
-    /// Threads have had so little to do that it tells nothing.
+    /// Threads have had so little to do that the trial shows nothing.
     Void,
 }
 
@@ -476,7 +483,8 @@ impl Stretches {
         Progress::Next(self.numbers[self.which])
     }
 
-    /// Whether the additional threads do at least an eighth of what they would do if all were alone.
+    /// Whether the additional threads get at least an eighth done of what they would if no thread
+    /// were in another's way.
     fn is_greater_better(&self) -> bool {
         let [lower, higher] = self.numbers.map(|number| number as u128);
         let [less, more] = self.done.map(|(packets, time)| (u128::from(packets), u128::from(time)));
@@ -788,8 +796,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever has happened: a thread takes at least one packet and no more than there are and it has
-        /// room for, calls nobody where nobody is idle, and leaves nothing that would stand for long.
+        /// Whatever has happened: a thread takes at least one packet and no more than there are and
+        /// it has room for, calls no thread where none is idle, and leaves nothing that would stand
+        /// for long.
         #[test]
         fn nothing_stands_for_long_while_a_thread_is_idle(
             threads in 2_usize..20,

@@ -1,10 +1,10 @@
-//! Which thread does what: the one place that decides which thread takes packets, how the others sleep, which
-//! one is woken, and which one looks after the port.
+//! Which thread does what. This module alone decides which thread takes packets, how the others
+//! sleep, which one is woken, and which one is the watchdog.
 //!
 //! Nothing here calls the system or sleeps. Each thing that happens at the port is a method of
-//! [`Schedule`], called with the port's lock held; what the schedule has to know of the port it asks its
-//! [`Scene`]; what is to be done comes back as a value. A thread in a wait asks [`Schedule::next`] again and
-//! again, and does what that says.
+//! [`Schedule`], called with the port's lock held. What the schedule has to know of the port it
+//! asks its [`Scene`]. What is to be done comes back as a value. A thread in a wait calls
+//! [`Schedule::next`] again and again, and does what that says.
 
 mod advice;
 mod crew;
@@ -60,7 +60,8 @@ pub(crate) trait Scene {
     /// Whether the kernel's sets are being replaced.
     fn is_replacing(&self) -> bool;
 
-    /// Whether they should be: most of what they report is of registrations that have ended.
+    /// Whether they should be replaced: most of what they report is of registrations that have
+    /// ended.
     fn is_full_of_strays(&self) -> bool;
 
     /// Whether threads that sleep without saying so are to be found.
@@ -69,16 +70,16 @@ pub(crate) trait Scene {
     /// A number that moves on with each packet and each wait of the thread of `seat`.
     fn progress(&self, seat: SeatNumber) -> u32;
 
-    /// Whether the thread of `seat` sleeps, as far as that can be told without a call.
+    /// Whether the thread of `seat` sleeps, as far as that is known without a system call.
     fn presence(&self, seat: SeatNumber) -> Option<Presence>;
 
     /// The thread of `seat` is thought to be asleep from now on, or awake.
     fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool);
 
-    /// Puts so many packets of the queue into the hands of the thread in whose wait this is.
+    /// Hands so many packets of the queue to the thread in whose wait this is called.
     fn take(&mut self, packets: usize);
 
-    /// Puts the first packet of the queue into the hands of the idle thread of `seat`.
+    /// Hands the first packet of the queue to the idle thread of `seat`.
     fn give(&mut self, seat: SeatNumber);
 
     /// What the thread of `seat` was handed and has not come to goes back to the front of the queue. False
@@ -88,15 +89,16 @@ pub(crate) trait Scene {
     /// A thread that cannot give packets back takes at most so many at a time from now on.
     fn advise(&mut self, room: u32);
 
-    /// What the thread of `from` was handed while it slept goes to the thread in whose wait this is.
+    /// What the thread of `from` was handed while it slept goes to the thread in whose wait this is
+    /// called.
     fn adopt(&mut self, from: SeatNumber);
 }
 
-/// Edges that the kernel is asked for at once where several threads may run, which would wait for each other's,
-/// and at first by one that is alone.
+/// How many edges a thread asks the kernel for at once. A thread that runs alone may ask for more
+/// later; where several may run, one would wait for the edges of another.
 pub(crate) const USUAL_EDGES: usize = 64;
 
-/// One share in so many is measured: a look at the clock costs as much as a packet.
+/// One quota in so many is measured: reading the clock costs as much as a packet.
 pub(crate) const SAMPLED: u32 = 32;
 
 /// How a wait ended.
@@ -151,13 +153,13 @@ pub(crate) struct Turn {
     me: SeatNumber,
     room: usize,
     deadline: Option<Moment>,
-    /// It has come, and looks after the port first.
+    /// It has just come, and may look after the port first.
     is_new: bool,
     /// It was called to search, and has found nothing so far.
     called: bool,
-    /// It leaves the port to those at work.
+    /// It leaves the port to the threads at work.
     rests: bool,
-    /// The number of questions to the kernel when it came, or last began anew.
+    /// How often the kernel had been asked when the thread came, or last began anew.
     asked: u32,
     /// How often it asked once more for what there was no room for.
     further: usize,
@@ -182,7 +184,7 @@ impl Turn {
     }
 }
 
-/// How far a thread is that looks after the port.
+/// How far a thread has come in looking after the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looking {
     No,
@@ -197,7 +199,7 @@ enum Looking {
         now: Moment,
         is_first: bool,
     },
-    /// The same before packets are handed out; nothing follows.
+    /// The same, but before packets are handed out: no look ends with it.
     BeforeTaking,
 }
 
@@ -233,7 +235,8 @@ pub(crate) struct Figures {
 }
 
 impl Schedule {
-    /// That of a port which lets `limit` threads run at once. `begin` is where counters that wrap begin.
+    /// The schedule of a port that lets `limit` threads run at once. `begin` is where counters that
+    /// wrap begin.
     pub(crate) fn new(limit: usize, begin: u32) -> Self {
         Self {
             seats: Seats::new(limit),
@@ -252,7 +255,7 @@ impl Schedule {
 
     // ---- what threads do ----
 
-    /// A thread takes a seat. It counts as one that has moved on from `progress` when it next does anything.
+    /// A thread takes a seat. Whatever it does next moves its progress on from `progress`.
     pub(crate) fn join(&mut self, is_observed: bool, progress: u32) -> SeatNumber {
         let seat = self.seats.join();
         if self.loaded.len() <= seat {
@@ -293,8 +296,8 @@ impl Schedule {
         self.unload(turn.me);
         turn.rests = self.seats.arrive(turn.me);
         if self.loads > 0 {
-            // A thread has a share that it may be stuck with, and perhaps none is idle to watch. Most
-            // likely it was preempted, which would last for a millisecond or more.
+            // A thread has a quota that it may be stuck with, and perhaps there is no watchdog.
+            // Most likely the thread was preempted, which would last for a millisecond or more.
             let now = scene.now();
             if self.watchdog.is_stale(now, STUCK) {
                 turn.is_new = true;
@@ -305,8 +308,8 @@ impl Schedule {
         self.begin(turn, scene);
     }
 
-    /// The port has been looked after. The thread leaves it to those at work if others have come since it
-    /// went off, and if they soon come again.
+    /// The thread has looked after the port. It leaves the port to the threads at work if others
+    /// have come since it went off, and if they will soon come again.
     #[inline]
     fn begin(&self, turn: &mut Turn, scene: &impl Scene) {
         turn.asked = self.asked;
@@ -326,7 +329,8 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Option<Option<Wake>> {
         if self.seats.status(seat) == Status::FoundAsleep {
-            // It was, and is not: from here on it is the thread that says so.
+            // The thread was found asleep, and is awake. From here on it says itself that it
+            // blocks.
             self.found_awake(seat, scene);
         }
         if !self.seats.block(seat, true) {
@@ -376,7 +380,8 @@ impl Schedule {
             self.scan(scene);
         }
         if self.seats.presumed_blocked() > 0 {
-            // A thread that was found asleep may run again. The one that comes for the packet looks first.
+            // A thread that was found asleep may run again. The thread that comes for the packet
+            // checks that first.
             return self.call().or_else(|| self.look_after(scene));
         }
         match self.seats.give() {
@@ -389,8 +394,8 @@ impl Schedule {
         }
     }
 
-    /// Something that has to be checked was left to the next wait, or packets were left in the queue for
-    /// which no wake is worth it.
+    /// Something that has to be checked was left to the next wait, or packets were left in the
+    /// queue that are not worth a wake.
     #[inline]
     pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
         if self.seats.idle() == 0 || self.is_attended(scene) || self.seats.watching().is_some() {
@@ -401,7 +406,8 @@ impl Schedule {
         Some(self.wake(seat))
     }
 
-    /// The calling thread goes off to user code, and calls another one if it leaves too much behind.
+    /// The calling thread goes off to user code. It calls another thread if it leaves too much
+    /// behind.
     pub(crate) fn depart(&mut self, scene: &mut impl Scene) -> Option<Wake> {
         let left = scene.ready();
         if left > 0 && self.seats.idle() > 0 && !self.seats.has_room() {
@@ -411,7 +417,7 @@ impl Schedule {
         self.depart_calling(is_much || left > 0 && scene.begins_with_post(), scene)
     }
 
-    /// The calling thread goes off to user code, and calls another one if that is `wanted`.
+    /// The calling thread goes off to user code. It calls another thread if that is `wanted`.
     #[inline]
     pub(crate) fn depart_calling(&mut self, wanted: bool, scene: &impl Scene) -> Option<Wake> {
         let called = if wanted { self.call() } else { None };
@@ -424,7 +430,7 @@ impl Schedule {
         Some(self.wake(seat))
     }
 
-    /// A seat has become free: another thread searches, if there may be something to find.
+    /// A seat has become free. Calls another thread to search if there may be something to find.
     fn relieve(&mut self, scene: &impl Scene) -> Option<Wake> {
         let is_quiet = scene.ready() == 0 && scene.unchecked() == 0;
         if is_quiet && self.seats.in_kernel() > 0 {
@@ -493,7 +499,8 @@ impl Schedule {
                 self.seats.dismiss(me);
                 return Action::Return(Waited::Closed, None);
             }
-            // What there is to find, here and with the kernel, is left to the threads that run.
+            // Whether this thread leaves what there is to find, in the queue and with the kernel,
+            // to the threads that run.
             let leaves = turn.rests
                 || self.watchdog.defers
                     && self.seats.watching() == Some(me)
@@ -513,12 +520,13 @@ impl Schedule {
                     turn.looking = Looking::BeforeTaking;
                     continue;
                 }
-                // Packets that were left over must neither hide what is true by now nor go before it
-                // for ever: the kernel is asked once in each wait.
+                // Left-over packets must not keep newer ones from being found. So each wait asks
+                // the kernel once, even if the queue is not empty.
                 if self.asked == turn.asked && self.may_ask(scene) {
                     return self.ask(self.seats.running() == 0, false);
                 }
-                // Where others may run, the next thread that comes finds what the kernel has left.
+                // Where other threads may run, the next one that comes finds the edges that are
+                // still with the kernel.
                 if is_filled
                     && self.seats.may_run() == 1
                     && self.may_ask_further(turn, turn.room, scene)
@@ -542,7 +550,8 @@ impl Schedule {
             let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
-                    // It is this thread's last chance to find something, here or with the kernel.
+                    // This is the thread's last chance to find something, in the queue or with the
+                    // kernel.
                     self.watchdog.defers = false;
                     turn.rests = false;
                     turn.asked = self.asked;
@@ -582,7 +591,7 @@ impl Schedule {
         }
     }
 
-    /// The thread takes its share of what is queued. Which other thread it wakes.
+    /// The thread takes its quota of what is queued. Returns which other thread it wakes.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn claim(&mut self, turn: &Turn, scene: &mut impl Scene) -> Option<Wake> {
@@ -609,7 +618,7 @@ impl Schedule {
         self.depart_calling(call || scene.begins_with_post(), scene)
     }
 
-    /// Whether a thread that is not to sleep there asks the kernel for edges.
+    /// Whether a thread asks the kernel for edges without sleeping there.
     #[inline]
     pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
         scene.registered() > 0 && self.seats.in_kernel() == 0 && scene.takes_edges()
@@ -632,8 +641,8 @@ impl Schedule {
         Action::Ask { all, grow }
     }
 
-    /// Whether the kernel, which may have had more to tell than there was room for, is asked once more, to
-    /// have so many packets.
+    /// Whether the thread asks the kernel, which may have more to report than there was room for,
+    /// once more, so as to have that many packets.
     #[cold]
     fn may_ask_further(&self, turn: &mut Turn, packets: usize, scene: &impl Scene) -> bool {
         let is_short = scene.ready() + scene.unchecked() < packets;
@@ -643,9 +652,9 @@ impl Schedule {
 
     /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
     ///
-    /// A set that is about to be replaced takes no more threads, since one that sleeps in the old set hears
-    /// nothing of the new one. The kernel releases the thread that came to it last; so only the newest comes
-    /// to it.
+    /// No more threads enter the wait of a set that is about to be replaced, since a thread that
+    /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
+    /// entered last, so only the newest one enters.
     #[inline]
     fn may_poll(&self, me: SeatNumber, scene: &impl Scene) -> bool {
         if self.seats.in_kernel() == 0 {
@@ -671,7 +680,8 @@ impl Schedule {
         self.seats.in_kernel()
     }
 
-    /// How many threads may run at once, as far as there are any.
+    /// How many threads may run at once: the concurrency value, or the number of threads if that is
+    /// lower.
     pub(crate) fn may_run(&self) -> usize {
         self.seats.may_run()
     }
@@ -682,9 +692,9 @@ impl Schedule {
         self.seats.end_in_kernel(me);
     }
 
-    /// A wake has brought the thread of `me` out of the kernel's wait. Of several threads that sleep there the
-    /// kernel chooses: if this one was not meant it adopts the wake of one that was. Whether another one is
-    /// due there.
+    /// A wake has brought the thread of `me` out of the kernel's wait. If several threads sleep
+    /// there, the kernel chooses which one it wakes. If this thread was not meant, it adopts the
+    /// wake-up of one that was. Returns whether another wake is due.
     #[inline(never)]
     pub(crate) fn woken(&mut self, me: SeatNumber, scene: &mut impl Scene) -> bool {
         if !self.seats.is_awaited(me)
@@ -698,11 +708,11 @@ impl Schedule {
             && !self.watchdog.has_begun()
             && self.seats.is_in_kernel(watching)
         {
-            // The wake was meant for a thread that was to look after the port. That is for this one to
-            // do, or to see to when it goes off.
+            // The wake was meant to start the watchdog. So this thread looks after the port, or
+            // appoints another watchdog when it goes off.
             self.seats.resign();
         }
-        // Two wakes may be one to the kernel.
+        // The kernel may merge two wakes into one.
         self.seats.awaited().is_some()
     }
 
@@ -733,7 +743,7 @@ impl Schedule {
         }
     }
 
-    /// As if every packet so far had taken so long: for models in which no time passes.
+    /// Pretends that every packet so far took this long: for models in which no time passes.
     #[cfg(any(test, fuzzing))]
     #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
     pub(crate) fn expect(&mut self, packet: Duration) {

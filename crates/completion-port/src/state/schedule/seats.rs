@@ -1,7 +1,8 @@
-//! Who may run: the concurrency value, the threads that wait, and which of them is released next.
+//! Which threads may run: the concurrency value, the threads that wait, and which of them is
+//! released next.
 //!
-//! Every method is called with the engine's lock held. Nothing here sleeps or wakes anybody: what is
-//! to be done comes back as a value.
+//! Every method is called with the engine's lock held. Nothing here sleeps or wakes a thread: what
+//! is to be done comes back as a value.
 
 use std::fmt;
 
@@ -11,25 +12,25 @@ pub(crate) type SeatNumber = usize;
 /// What the thread of a seat is doing, as far as the port knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Nobody sits here.
+    /// No thread has this seat.
     Vacant,
-    /// In user code, not counted: the thread has never taken a packet, or was told that the port is
+    /// In user code, not counted: the thread has never taken a packet, or its wait found the port
     /// closed.
     Away,
     /// In user code with packets, or after a wait that timed out: counted.
     Running,
-    /// Sleeps in the kernel for a reason of its own, as the thread itself has said, which will also say
-    /// when that is over: not counted.
+    /// Sleeps in the kernel for a reason of its own, not counted. The thread itself has said so,
+    /// and will say when it is over.
     Blocked,
-    /// The same, but the thread has said nothing: somebody has to look.
+    /// The same, but the thread has not said so: other threads have to find out when it is over.
     FoundAsleep,
     /// In a wait, looking for packets.
     Searching,
     /// In a wait, on the list of those to be released: parked, or in the kernel's wait.
     Idle,
-    /// Taken off that list to search; not here yet.
+    /// Taken off that list to search, but not awake yet.
     Called,
-    /// Taken off that list with a packet in hand, counted; not here yet.
+    /// Taken off that list with a packet in hand, and counted, but not awake yet.
     Given,
 }
 
@@ -38,7 +39,7 @@ struct Place {
     status: Status,
     /// How often threads had come to wait when it last went off.
     arrivals_before: u64,
-    /// When it last began to sleep in a wait, in beginnings.
+    /// When it last began to sleep in a wait, as a count of `beginnings`.
     since: u64,
 }
 
@@ -63,11 +64,11 @@ pub(crate) struct Seats {
     /// Threads that are blocked without having said so.
     presumed: usize,
     places: Vec<Place>,
-    /// Who waits, the newest last.
+    /// The threads that wait, the newest last.
     idle: Vec<SeatNumber>,
     /// How often threads have begun to sleep in a wait.
     beginnings: u64,
-    /// Who is in the kernel's wait.
+    /// The threads in the kernel's wait.
     in_kernel: Vec<SeatNumber>,
     watching: Option<SeatNumber>,
 }
@@ -164,7 +165,8 @@ impl Seats {
         self.idle.len() - me
     }
 
-    /// How many threads may run at once, as far as there are any.
+    /// How many threads may run at once: the concurrency value, or the number of threads if that is
+    /// lower.
     pub(crate) fn may_run(&self) -> usize {
         self.limit.min(self.seated)
     }
@@ -201,7 +203,7 @@ impl Seats {
         place.arrivals_before = self.arrivals;
     }
 
-    /// The thread of `seat` is told that there will be no more packets.
+    /// The wait of the thread of `seat` finds that there will be no more packets.
     pub(crate) fn dismiss(&mut self, seat: SeatNumber) {
         self.stop_counting(seat);
         if self.watching == Some(seat) {
@@ -229,7 +231,7 @@ impl Seats {
         }
     }
 
-    /// The thread of `seat` was called and is here now.
+    /// The thread of `seat` was called and is awake now.
     pub(crate) fn answer(&mut self, seat: SeatNumber) {
         if self.places[seat].status == Status::Called {
             self.called -= 1;
@@ -238,8 +240,9 @@ impl Seats {
         }
     }
 
-    /// Takes the newest idle thread off the list, to search; `None` if there is none, no room beside
-    /// those that search already, or if one that was called is still on its way.
+    /// Takes the newest idle thread off the list, to search. `None` if no thread is idle, if there
+    /// is no room beside the threads that search already, or if a called thread is still on its
+    /// way.
     pub(crate) fn call(&mut self) -> Option<SeatNumber> {
         if self.called > 0 || self.at_work() >= self.limit {
             return None;
@@ -256,7 +259,7 @@ impl Seats {
     }
 
     /// Takes the newest idle thread off the list, to be handed a packet, and counts it. `None` if
-    /// there is none, no room, or if a called one will find the packet.
+    /// no thread is idle, if there is no room, or if a called thread will find the packet.
     pub(crate) fn give(&mut self) -> Option<SeatNumber> {
         if self.called > 0 || !self.has_room() {
             return None;
@@ -278,8 +281,9 @@ impl Seats {
         self.in_kernel.contains(&seat)
     }
 
-    /// Whether everybody in the kernel's wait began to wait before the thread of `seat`, which is in a
-    /// wait. The kernel releases who came to it last, which is then the newest here as well.
+    /// Whether every thread in the kernel's wait began to wait before the thread of `seat`, which
+    /// is in a wait. The kernel releases the thread that came to it last, which is then the newest
+    /// here as well.
     pub(crate) fn is_newest_poller(&self, seat: SeatNumber) -> bool {
         self.places[seat].status != Status::Idle
             || self
@@ -304,18 +308,18 @@ impl Seats {
         }
     }
 
-    /// A thread in the kernel's wait that was taken off the list and is not here yet.
+    /// A thread in the kernel's wait that was taken off the list and is not awake yet.
     pub(crate) fn awaited(&self) -> Option<SeatNumber> {
         self.in_kernel.iter().copied().find(|seat| self.is_awaited(*seat))
     }
 
-    /// Whether the thread of `seat` was taken off the list and is not here yet.
+    /// Whether the thread of `seat` was taken off the list and is not awake yet.
     pub(crate) fn is_awaited(&self, seat: SeatNumber) -> bool {
         matches!(self.places[seat].status, Status::Called | Status::Given)
     }
 
-    /// The thread of `seat`, which is in a wait, is here in the place of `absent`, which is awaited and
-    /// goes back to where it was in the list.
+    /// The thread of `seat`, which is in a wait, adopts the wake-up of `absent`: it gets the status
+    /// of `absent`, which goes back to where it was in the list.
     pub(crate) fn adopt_wakeup(&mut self, seat: SeatNumber, absent: SeatNumber) {
         self.unlist(seat);
         self.searching -= 1;
@@ -325,21 +329,21 @@ impl Seats {
         self.idle.insert(place, absent);
     }
 
-    /// The idle thread that looks after the port at short intervals.
+    /// The watchdog: the idle thread that looks after the port at short intervals.
     #[inline]
     pub(crate) fn watching(&self) -> Option<SeatNumber> {
         self.watching
     }
 
-    /// Chooses who looks after the port: the newest parked thread, or one in the kernel's wait if there
-    /// is no other. `None` if nobody is idle.
+    /// Appoints the watchdog: the newest parked thread, or a thread in the kernel's wait if no
+    /// other is idle. `None` if no thread is idle.
     pub(crate) fn appoint(&mut self) -> Option<SeatNumber> {
         let parked = self.idle.iter().rev().copied().find(|seat| !self.is_in_kernel(*seat));
         self.watching = parked.or_else(|| self.idle.last().copied());
         self.watching
     }
 
-    /// The thread of `seat`, which is in a wait, looks after the port.
+    /// The thread of `seat`, which is in a wait, is the watchdog from now on.
     pub(crate) fn watch(&mut self, seat: SeatNumber) {
         self.watching = Some(seat);
     }

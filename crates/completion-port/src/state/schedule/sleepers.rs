@@ -1,8 +1,9 @@
 //! Which of the threads that are counted sleep without having said so.
 //!
-//! Two ways: the scheduler's own records of a thread that is *observed*, which are read without a call by
-//! every thread that comes to the port and by the watchdog; and, for the others, a question to the system,
-//! about threads that have made no progress since the last look.
+//! There are two ways. A thread may be *observed*: the scheduler keeps a record of its sleeps.
+//! Every thread that comes to the port, and the watchdog, read that record without a call. About
+//! the other threads the watchdog asks the system, if they have made no progress since its last
+//! look.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
 use super::{Moment, Presence, Query, Scene, Schedule};
 
-/// A thread that sleeps no longer than this keeps its seat: to wake another one costs as much.
+/// A thread that sleeps no longer than this goes on being counted: a wake-up costs as much.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// For so long after a thread was found asleep, others are thought likely to follow.
@@ -28,7 +29,8 @@ pub(super) struct Sleepers {
     asked_at: Moment,
     /// How many were found asleep so far.
     found: u64,
-    /// When the first of those that had just begun to sleep at the last scan will have slept for long enough.
+    /// Of the threads that had just begun to sleep at the last scan: when the first one will have
+    /// slept for long enough.
     due: Option<Moment>,
 }
 
@@ -52,8 +54,8 @@ impl Sleepers {
 }
 
 impl Schedule {
-    /// How long the watchdog may look away, or leave the port to the threads that run: less than usual where
-    /// they have been found to sleep.
+    /// How long after a look the next one comes, and how long the watchdog may leave the port to
+    /// the threads that run. Less than usual where threads have been found asleep.
     pub(super) fn until_next_look(&self, now: Moment) -> Duration {
         let Sleepers { observers, found_at, due, .. } = self.sleepers;
         let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
@@ -144,7 +146,7 @@ impl Schedule {
         true
     }
 
-    /// The questions about those that were found asleep and have no records.
+    /// The questions to the system about threads that were found asleep and have no record.
     #[inline(never)]
     pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, scene: &mut impl Scene) {
         self.recount(scene);

@@ -17,11 +17,11 @@ use super::watchdog::{STUCK, TICK};
 use super::{Scene, SeatNumber, Status, Waited};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
-/// What a packet takes that is worth a wake, and one that is not.
+/// How long a packet takes that is worth a wake, and one that is not.
 const LONG: Duration = Duration::from_micros(30);
 const SHORT: Duration = MICROSECOND;
 
-/// A port of threads which have just joined, where packets are thought to take so long.
+/// A port whose threads have just joined, and whose packets are thought to take this long.
 fn rig(limit: usize, threads: usize, packet: Duration) -> Rig {
     let mut rig = Rig::new(limit, threads);
     rig.schedule.expect(packet);
@@ -106,8 +106,8 @@ fn a_thread_takes_no_more_than_it_has_room_for() {
     assert_eq!((hand(&rig, 0), queue(&rig)), (vec![1, 2], vec![3]));
 }
 
-/// Thread 1 has taken a packet beside thread 0, and comes back after so long to wait for 200 µs. Thread 2 searches,
-/// and a packet is queued.
+/// Thread 1 has taken a packet beside thread 0, and comes back `after` that time to wait for 200
+/// µs. Thread 2 searches, and a packet is queued.
 fn comes_back_to_a_full_crew(after: Duration, posted: bool) -> Rig {
     let mut rig = rig(2, 3, SHORT);
     take_one(&mut rig, 0);
@@ -343,7 +343,7 @@ fn a_seat_that_becomes_free_calls_a_thread_if_there_may_be_something_to_find() {
             rig.put(queued);
             (0..remembered).for_each(|_| rig.remember());
             free(&mut rig);
-            // Also if there is nothing yet: the kernel's wait is empty.
+            // Also if nothing is queued yet: no thread is in the kernel's wait.
             assert_eq!(rig.status(2), Status::Called, "the newest");
             rig.run(2);
             assert_eq!(is_out(&rig, 2), queued + remembered > 0);
@@ -480,7 +480,7 @@ fn a_thread_whose_time_is_over_runs_with_nothing() {
     for seat in 0..2 {
         assert_eq!(rig.port.threads[seat].waited, Some(Waited::TimedOut));
     }
-    // One that searches: it asks the kernel once, and sleeps nowhere.
+    // A thread that searches: it asks the kernel once, and sleeps nowhere.
     rig.wait(0, 64, Some(Duration::ZERO));
     rig.edge(1);
     rig.run(0);
@@ -1008,8 +1008,8 @@ fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_aslee
     }
 }
 
-/// The look of a thread that comes ends with a question to the kernel if no seat is free. What it finds then is
-/// its own to take, though another thread has come and gone to rest meanwhile.
+/// A thread that comes and looks after the port polls at the end of its look if no seat is free. It
+/// takes itself what it finds then, even if another thread has come and gone to rest meanwhile.
 #[test]
 fn what_a_thread_finds_in_the_look_with_which_it_comes_it_takes() {
     let mut rig = rig(1, 2, SHORT);

@@ -1,5 +1,5 @@
-//! The watchdog: the idle thread that looks after the port, so that it is never deaf. A thread that comes to
-//! wait looks as well where threads may be stuck.
+//! The watchdog: the idle thread that looks after the port, so that what the kernel reports is
+//! always found. Where threads may be stuck, a thread that comes to wait looks as well.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use super::{Action, Looking, Moment, Query, Scene, Schedule, Turn};
 /// How long an idle thread lets a port go unattended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// A thread that has had several packets for so long without coming to the next one is stuck, or preempted: a
-/// thread that comes to wait looks after the others so often.
+/// A thread that has had several packets for so long without coming to the next one is stuck, or
+/// preempted. A thread that comes to wait looks for such threads if none has looked for so long.
 pub(super) const STUCK: Duration = Duration::from_micros(150);
 
-/// How soon the second look follows the first one of a watch.
+/// How soon the watchdog's second look follows its first.
 const SOON: Duration = Duration::from_micros(250);
 
-/// What the watchdog remembers. Which thread it is, the seats know.
+/// What the watchdog remembers. The seats know which thread it is.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     /// The progress of each seat at the last look.
     seen: Vec<u32>,
     /// When the watchdog looks next; `None` if it has not begun.
     due: Option<Moment>,
-    /// The watch began with what another thread had seen before: `seen` is older than it.
+    /// The watchdog began with what another thread had seen before, so `seen` is older than its
+    /// appointment.
     is_outdated: bool,
     /// When a thread last looked, and when it also asked the system about threads that do not move.
     last_look: Moment,
     last_query: Moment,
-    /// When a thread other than the watchdog was last in the kernel's wait, if that is of interest still.
+    /// When a thread other than the watchdog last polled, if that still matters.
     last_poll: Option<Moment>,
     /// It leaves the port to the threads that run, since they come back by themselves.
     pub(super) defers: bool,
@@ -46,7 +47,8 @@ impl Watchdog {
         self.seen[seat] = progress;
     }
 
-    /// A thread is the watchdog from now on, and has not begun. It may leave the port to others, or not.
+    /// A thread is the watchdog from now on, and has not begun. If it `defers`, it leaves the port
+    /// to the threads that run.
     pub(super) fn is_appointed(&mut self, defers: bool) {
         self.due = None;
         self.defers = defers;
@@ -67,7 +69,7 @@ impl Watchdog {
 }
 
 impl Schedule {
-    /// When the watchdog looks next. Progress is noted if the watch begins now.
+    /// When the watchdog looks next. If it begins now, it notes the progress of each seat.
     pub(super) fn next_look(&mut self, now: Moment, scene: &impl Scene) -> Moment {
         if let Some(due) = self.watchdog.due {
             return due;
@@ -81,15 +83,16 @@ impl Schedule {
             self.watchdog.last_look = now;
             self.watchdog.last_poll = None;
         }
-        // Otherwise another thread has noted it not long ago. Where the watch often changes hands, no
-        // thread would ever be found stuck if each began anew.
+        // Otherwise another thread has noted the progress not long ago. If each new watchdog began
+        // anew where it often changes, it would never find a thread stuck.
         self.watchdog.is_outdated = !begins;
         let due = self.no_later_than_overdue(self.watchdog.last_look + tick);
         self.watchdog.due = Some(due);
         due
     }
 
-    /// This time, or sooner, when what a thread holds is to go to another one that may run.
+    /// The time `due`, or the earlier time at which packets that a thread holds are to go to
+    /// another thread.
     fn no_later_than_overdue(&self, due: Moment) -> Moment {
         if self.loads == 0 || !self.seats.has_room() {
             return due;
@@ -99,8 +102,8 @@ impl Schedule {
         overdue.map_or(due, |overdue| overdue.min(due))
     }
 
-    /// The thread of `turn`, which is the watchdog or has come to wait, looks after the port: what stuck
-    /// threads hold, and which of those that are counted sleep.
+    /// The thread of `turn`, which is the watchdog or has come to wait, looks after the port. It
+    /// takes back what stuck threads hold, and finds out which counted threads sleep.
     #[inline(never)]
     pub(super) fn begin_look(
         &mut self,
@@ -116,8 +119,8 @@ impl Schedule {
         if asks {
             watchdog.last_query = now;
         }
-        // The first look of a watch: most of those that are stuck have moved since they were seen. The second
-        // look tells, and asks about them.
+        // At the watchdog's first look most threads that seem stuck have moved since they were
+        // seen. The second look tells, and asks the system about those that have not.
         let is_first = std::mem::take(&mut watchdog.is_outdated) && watchdog.is_due(now);
         if is_first {
             watchdog.last_query = watchdog.last_query.min(now + SOON - TICK);
@@ -173,12 +176,14 @@ impl Schedule {
         }
     }
 
-    /// What follows from a look: when the next one is, and whether the port is left to the threads that run.
+    /// Ends a look: sets the time of the next one, and whether the watchdog leaves the port to the
+    /// threads that run.
     fn end_look(&mut self, now: Moment, is_first: bool, scene: &mut impl Scene) -> Option<Action> {
         let tick = self.until_next_look(now);
         let mut due = now + if is_first { tick.min(SOON) } else { tick };
-        // A thread that came out of the kernel's wait not long ago, and runs, is left to come back for it. If
-        // that is nearly a tick ago it is not worth another look.
+        // If a thread polled not long ago and runs, the watchdog leaves it to that thread to poll
+        // again. It does not if that poll was nearly a tick ago, since the time left is not worth
+        // another look.
         let runs = self.seats.running() > 0;
         let polled = self.watchdog.last_poll;
         let polled = polled.filter(|polled| runs && now + tick / 4 <= *polled + tick);
@@ -187,7 +192,8 @@ impl Schedule {
             let found = scene.ready() + scene.registered();
             self.crew.was_unattended(self.handed + found as u64);
         }
-        // Nor is it if something is still queued that was so at the last look.
+        // The watchdog does not defer either if something is still queued that was queued at the
+        // last look.
         let is_overdue = self.is_overdue(scene);
         // A watchdog in the kernel's wait takes what it finds there itself.
         let polls = self.seats.watching().is_some_and(|watching| self.seats.is_in_kernel(watching));
@@ -200,8 +206,8 @@ impl Schedule {
         self.watchdog.due = Some(self.no_later_than_overdue(due));
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
         if self.seats.has_room() {
-            // From here this thread takes what is queued, or enters the kernel's wait if none is in it; it
-            // goes on watching as long as there is something going on.
+            // From here this thread takes what is queued, or enters the kernel's wait if no thread
+            // is in it. It stays the watchdog as long as the port is busy.
             if is_calm && self.is_quiet(scene) {
                 self.seats.resign();
             }
@@ -210,7 +216,7 @@ impl Schedule {
         self.may_ask(scene).then(|| self.ask(true, false))
     }
 
-    /// The thread of `me` comes from the kernel's wait, or has asked without waiting, and knows of every set.
+    /// The thread of `me` has polled every set, in the kernel's wait or without waiting.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(crate) fn polled(&mut self, me: SeatNumber, scene: &impl Scene) {
@@ -219,7 +225,7 @@ impl Schedule {
         }
     }
 
-    /// Whether something is queued that was so at the last look.
+    /// Whether something is queued that was queued at the last look.
     fn is_overdue(&mut self, scene: &impl Scene) -> bool {
         let queued = self.handed + scene.ready() as u64;
         self.handed < std::mem::replace(&mut self.watchdog.queued, queued)

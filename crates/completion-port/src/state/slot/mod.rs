@@ -43,7 +43,7 @@ const EDGE: u64 = 1 << 3;
 /// A packet disables the registration.
 const ONE_SHOT: u64 = 1 << 4;
 
-// Who owns the node.
+// The owner of the node.
 
 /// Packets may be made. Never together with `HELD`, `REMOVING` or `CLOSED`; and unless `QUEUED` is set as
 /// well, nothing is pending and nothing unchecked.
@@ -73,8 +73,8 @@ const READY_SHIFT: u32 = 6;
 /// An edge came since the last packet was taken, by direction.
 const EDGES: u64 = DIRECTIONS << EDGES_SHIFT;
 const EDGES_SHIFT: u32 = 8;
-/// The peer has ended the stream, as a check has found out. After a short read no further edge may tell of
-/// that.
+/// A check has found that the peer has ended the stream. After a short read no further edge may
+/// report that.
 const HALF_CLOSED: u64 = 1 << 10;
 /// An error, a hang-up, urgent data or an end of either side was seen: enabling the slot asks the kernel.
 const RECHECK: u64 = 1 << 11;

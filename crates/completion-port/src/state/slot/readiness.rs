@@ -343,7 +343,7 @@ mod tests {
         assert!(events.is_none() && word.has(UNCHECKED));
         assert_eq!(word.asking().knowing(Facts::NONE.into()).1, Some(Events::NONE));
         assert!(asked.noting(Facts::ERR).knowing(Facts::NONE.into()).1.is_none());
-        // Nobody asks for room, so the answer may be older than that edge.
+        // The filter does not ask for room, so the answer may be older than that edge.
         let (word, events) = asked.noting(Facts::OUT).knowing(Facts::NONE.into());
         assert_eq!(events, Some(Events::NONE));
         assert!(word.with_mode(Mode { interest: Interest::OUT, ..word.mode() }).is_ready());
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_checked_if_the_slot_was_armed_since_its_harvest_began() {
+    fn an_edge_is_checked_if_the_slot_was_armed_since_its_poll_began() {
         let word = enabled(Interest::IN).armed(300);
         let unchecked = |poll, newest: u32| {
             word.noting(Facts::IN).weighing(Facts::IN, poll, || newest).has(UNCHECKED)

@@ -98,8 +98,9 @@ fn tells_preemption() -> bool {
 
 /// Whether this process may record its own threads' switches. The system's code if not.
 pub(super) fn is_allowed(process: Process) -> Result<(), Option<i32>> {
-    /// What a first try has found: nothing yet, that they may be recorded, or above that a code, 0 if
-    /// there was none. No lock: a child may be forked while another thread tries, and tries anew.
+    /// What the first try has found: nothing yet, that switches may be recorded, or otherwise the
+    /// system's code (0 if there was none) added to that. There is no lock: a child may be forked
+    /// while another thread tries. The child tries anew.
     static FOUND: AtomicU32 = AtomicU32::new(UNKNOWN);
     const UNKNOWN: u32 = 0;
     const ALLOWED: u32 = 1;
@@ -151,7 +152,7 @@ impl Switches {
         if event < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
         // - the system call returned it just now.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
         let page = page_size();
@@ -232,7 +233,7 @@ impl Drop for Switches {
     fn drop(&mut self) {
         // A child does not inherit the mapping, and may have another one there.
         if self.process.is_current() {
-            // SAFETY: munmap(2) demands that nobody uses the range any more.
+            // SAFETY: munmap(2) demands that nothing uses the range any more.
             // - it was mapped by `of`, and only references that borrow `self` lead there.
             unsafe { libc::munmap(self.pages.as_ptr().cast(), 2 * self.page) };
         }

@@ -27,9 +27,9 @@ const WAKE: u64 = u64::MAX;
 /// An entry that reports one edge, and nothing afterwards until it is changed.
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
-/// What a descriptor is watched for of which so much is wanted. ERR and HUP come unasked, and the end of a
-/// stream wakes a set whatever is asked for: RDHUP makes it an edge. Urgent data comes with the wake of data
-/// that is not, and lets that pass: so it is watched for together with IN only.
+/// The bits by which a descriptor is watched for what is `wanted`. The kernel reports ERR and HUP
+/// unasked. The end of a stream wakes a set whatever is asked for, and RDHUP makes it an edge.
+/// Urgent data comes with the same wake as other data, so it is watched for together with IN only.
 fn watched(wanted: Facts) -> u32 {
     let urgent = if wanted.has(Facts::IN) { Facts::URGENT } else { Facts::NONE };
     (wanted | urgent | Facts::RDHUP).bits()
@@ -42,7 +42,7 @@ const PEER_ENDED: [u8; 4] = [7, 8, 9, 11];
 /// Questions asked at once, and sets that are found ready at once.
 const ROOM: usize = 64;
 
-/// How long a thread sleeps that may not be told of everything.
+/// How long a thread sleeps in `top` while that does not watch every set.
 const BLIND: Duration = Duration::from_millis(1);
 
 /// Room for the kernel to write edges to.
@@ -54,8 +54,8 @@ pub(in crate::sys) struct Epoll {
     sets: Vec<OwnedFd>,
     /// Watches the sets, if there are several.
     top: Option<OwnedFd>,
-    /// `top` does not watch every set, for want of memory when one was replaced: whoever sleeps there
-    /// looks into all of them now and then.
+    /// `top` does not watch every set, since memory was short when one was replaced. So a thread
+    /// that sleeps there asks all sets now and then.
     is_blind: AtomicBool,
     wake: OwnedFd,
     /// Entries are armed for one edge at a time, as on systems that have no edge-triggered set.
@@ -82,7 +82,7 @@ fn owned(descriptor: Descriptor) -> Result<OwnedFd, Fault> {
     if descriptor < 0 {
         return Err(last_fault());
     }
-    // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - the system call that the caller has made returned it just now.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
@@ -177,7 +177,8 @@ fn poll(probes: &mut [Probe]) -> bool {
         question.events = libc::POLLIN | libc::POLLPRI | libc::POLLOUT | libc::POLLRDHUP;
     }
     loop {
-        // SAFETY: poll(2) reads and writes as many questions at the pointer as it is told.
+        // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument
+        // says.
         // - valid: `questions` has ROOM elements, and `probes` has at most so many;
         // - not shared: it is a local of this function.
         let done = unsafe { libc::poll(questions.as_mut_ptr(), probes.len() as libc::nfds_t, 0) };
@@ -187,7 +188,7 @@ fn poll(probes: &mut [Probe]) -> bool {
         if io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
             return false;
         }
-        // A signal, or a passing lack of kernel memory: asked again.
+        // A signal, or the kernel was short of memory for a moment: asked again.
     }
     for (question, probe) in questions.iter().zip(probes.iter_mut()) {
         probe.facts = facts_of_poll(question.revents);
@@ -232,17 +233,17 @@ impl Epoll {
 
     #[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as signed")]
     fn watch_wake(&self, set: &OwnedFd) -> Result<(), Fault> {
-        // Edge-triggered: each write is one edge, and the counter is never read.
+        // Edge-triggered, so that each write is one edge. The counter is never read.
         add(set, self.wake.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLET) as u32, WAKE)
     }
 
     #[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as signed")]
     fn watch_set(&self, top: &OwnedFd, number: usize) -> Result<(), Fault> {
-        // Level-triggered: a set that has more than was taken is found again.
+        // Level-triggered, so that a set which has more edges than were taken is reported again.
         add(top, self.sets[number].as_raw_fd(), libc::EPOLLIN as u32, number as u64)
     }
 
-    /// The bits of an entry of which so much is wanted.
+    /// The bits of an entry for what is `wanted`.
     fn entry(&self, wanted: Facts, until: Until) -> u32 {
         let how = match until {
             Until::Edge if self.is_one_shot => ONCE,
@@ -257,8 +258,8 @@ impl Epoll {
         if self.is_one_shot { ONCE } else { self.entry(wanted, Until::Detached) }
     }
 
-    /// Whether a descriptor is one of those that make the port work. Its wake-up is watched already, under
-    /// a token that no registration may take away.
+    /// Whether a descriptor is a part of this back end. Its eventfd is watched already, under a
+    /// token that no registration may take away.
     fn consists_of(&self, descriptor: Descriptor) -> bool {
         let mut parts = self.sets.iter().chain(&self.top).chain([&self.wake]);
         parts.any(|part| part.as_raw_fd() == descriptor)
@@ -268,8 +269,8 @@ impl Epoll {
         &self.sets[descriptor.cast_unsigned() as usize & (self.sets.len() - 1)]
     }
 
-    /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns early for a signal, as it likes. The first
-    /// edges of `room` have been written then, as many as it says.
+    /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns how many of the first edges of `room`
+    /// it has written. A signal may end it early.
     fn wait(&self, set: &OwnedFd, room: &mut Room, timeout: Option<Duration>) -> usize {
         let most = i32::try_from(room.len()).unwrap_or(i32::MAX);
         let limit = match timeout {
@@ -419,7 +420,7 @@ impl Reactor for Epoll {
 
     fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: write(2) reads as many bytes at the pointer as it is told.
+        // SAFETY: write(2) reads as many bytes at the pointer as its third argument says.
         // - valid for reads: `one` has eight bytes, which is what an eventfd takes.
         // The counter would overflow after 2^64 - 2 wakes; short of that the write succeeds.
         unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
@@ -433,8 +434,8 @@ impl Reactor for Epoll {
             // More at once than the process may have descriptors: one by one.
             for probe in part.chunks_mut(1) {
                 if !poll(probe) {
-                    // It may have none at all any more (a limit of zero, set by a sandbox), and the
-                    // kernel answers no question: better a packet too many than none.
+                    // A sandbox may have set the limit of descriptors to zero. Then the kernel
+                    // answers no question, and a packet too many is better than none.
                     probe[0].facts = Facts::IN | Facts::OUT;
                 }
             }
@@ -484,8 +485,8 @@ impl Reactor for Epoll {
             let set = descriptor.cast_unsigned() as usize & (new.len() - 1);
             match add(&new[set], descriptor, self.entry(wanted, until), token) {
                 Ok(()) => {}
-                // Closed without being removed, and perhaps given out for something else: its
-                // registration ends when somebody finds out.
+                // The descriptor was closed without being removed, and its number perhaps given out
+                // again. The registration ends when a check finds that out.
                 Err(fault)
                     if matches!(fault.kind, ErrorKind::BadDescriptor | ErrorKind::NotPollable) => {}
                 Err(fault) => return Err(fault),
@@ -499,8 +500,8 @@ impl Reactor for Epoll {
                 delete(top, old);
             }
             // SAFETY: dup3(2) demands nothing of memory.
-            // - the number of the old set is ours and stays open all the time: it names the new set in
-            //   one step, and whoever uses it finds one or the other.
+            // - the number of the old set is ours and stays open all the time: it names the new set
+            //   in one step, and a thread that uses the number finds one or the other.
             let done = unsafe { libc::dup3(new.as_raw_fd(), old, libc::O_CLOEXEC) };
             if done < 0 {
                 outcome = Err(last_fault());
@@ -512,7 +513,8 @@ impl Reactor for Epoll {
         }
         self.is_blind.store(is_blind, Relaxed);
         if is_blind {
-            // Who sleeps there already believes that it is told of everything.
+            // A thread that sleeps there already waits for all sets without a limit: it is woken to
+            // come back with the limit.
             self.wake();
         }
         outcome

@@ -17,23 +17,23 @@ struct Belongings {
     descriptors: Descriptors,
 }
 
-/// The last ones made: a second pointer to them, for leak detectors, which do not look into the page.
-/// Nobody reads it; it is to be there all the same.
+/// The last ones made: a second pointer to them, for leak detectors, which do not look into the
+/// page. No code reads it; it need only be there.
 #[used]
 static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
 
 /// What tells processes apart. All zeros: a process that has not made a port yet.
 struct Place {
     belongings: AtomicPtr<Belongings>,
-    /// Another number in each process: the address of its belongings, which a child has a copy of, so that
-    /// its own lie elsewhere.
+    /// A number that differs in each process: the address of its belongings. A child has a copy of
+    /// its parent's belongings, so that its own lie elsewhere.
     mark: AtomicUsize,
 }
 
-/// Where that lies: a page that is wiped on fork, once it is made.
+/// Where the place lies: a page that is wiped on fork; null until it is made.
 static PAGE: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 
-/// Where it lies if the kernel is too old to wipe a page (before 4.14): a fork is not noticed then.
+/// The place if the kernel is too old to wipe a page (before 4.14). A fork is not noticed then.
 static FALLBACK: Place =
     Place { belongings: AtomicPtr::new(ptr::null_mut()), mark: AtomicUsize::new(0) };
 
@@ -43,7 +43,7 @@ const SIZE: usize = 4096;
 #[derive(Clone, Copy)]
 pub(super) struct Process {
     belongings: &'static Belongings,
-    /// Where it says that they are this process's.
+    /// Where the mark of the running process stands.
     place: &'static Place,
 }
 
@@ -68,8 +68,8 @@ fn map_page() -> Option<*mut Place> {
 }
 
 fn unmap(page: *mut libc::c_void) {
-    // SAFETY: munmap(2) demands that nobody uses the range any more.
-    // - the caller mapped it just now and showed it to nobody.
+    // SAFETY: munmap(2) demands that nothing uses the range any more.
+    // - the caller mapped it just now, and has handed it to nothing else.
     unsafe { libc::munmap(page, SIZE) };
 }
 
@@ -77,7 +77,7 @@ fn unmap(page: *mut libc::c_void) {
 /// this process was forked.
 fn place() -> &'static Place {
     if !FALLBACK.belongings.load(Acquire).is_null() {
-        // Once it has been used, everybody uses it: there is one table.
+        // Once the fallback has been used, every port uses it: there is one table.
         return &FALLBACK;
     }
     let mut page = PAGE.load(Acquire);
@@ -113,24 +113,24 @@ impl Process {
                     belongings = made;
                 }
                 Err(other) => {
-                    // SAFETY: `from_raw` demands a pointer of `into_raw` that nobody else uses.
+                    // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
                     // - it was made just now, and not published.
                     drop(unsafe { Box::from_raw(made) });
                     belongings = other;
                 }
             }
         }
-        // Everybody stores the same.
+        // Every thread stores the same value.
         place.mark.store(belongings.addr(), Relaxed);
-        // SAFETY: a shared reference demands a valid object that nobody changes.
+        // SAFETY: a shared reference demands a valid object that nothing changes.
         // - what was published here was made by `into_raw` in this process or in a parent, whose
         //   memory this one has a copy of; it is never freed and only changed through its locks.
         let belongings = unsafe { &*belongings };
         Self { belongings, place }
     }
 
-    /// Whether this is the process that runs, not one that it was forked from. Always true where the
-    /// kernel wipes no pages.
+    /// Whether this is the running process, and not a parent of it. Always true where the kernel
+    /// wipes no pages.
     #[inline]
     pub(super) fn is_current(self) -> bool {
         ptr::eq(self.place.belongings.load(Acquire), self.belongings)

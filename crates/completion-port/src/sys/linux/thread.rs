@@ -16,18 +16,18 @@ use crate::sys::thread::Thread;
 
 /// The calling thread.
 ///
-/// Not the standard library's `park`: its one token for each thread is the user's, whose own
-/// `unpark` would be swallowed here.
+/// The standard library's `park` would not do: each thread has one token for it, which belongs to
+/// the user's code. An `unpark` of that code would be lost here.
 pub(super) struct Current {
     id: libc::c_long,
     /// Whether the next `park` returns at once.
     token: Mutex<bool>,
     given: Condvar,
-    /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor left when
-    /// somebody looks; only then if there was none before.
+    /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor
+    /// left when another thread queries it. If there was none, it is opened by that query.
     stat: OnceLock<Arc<File>>,
     process: Process,
-    /// The scheduler's records, once somebody wants them.
+    /// The scheduler's records, once the thread is observed.
     switches: OnceLock<Switches>,
 }
 
@@ -52,8 +52,8 @@ impl Current {
 }
 
 thread_local! {
-    /// The calling thread's `stat` of the port that it was last at, and the process that has opened it: to be
-    /// used again by one that goes from port to port.
+    /// The `stat` that the calling thread opened at its last port, and the process that opened it.
+    /// A thread that goes from port to port uses it again.
     static STAT: RefCell<Option<(Process, Weak<File>)>> = const { RefCell::new(None) };
 }
 
@@ -118,7 +118,7 @@ impl Thread for Current {
     fn observe(&self) -> bool {
         if self.switches.get().is_none() {
             let Ok(switches) = Switches::of(self.id, self.process) else { return false };
-            // Should another thread have been faster, these are given up.
+            // If another thread was faster, these are dropped.
             let _ = self.switches.set(switches);
         }
         true
@@ -126,8 +126,9 @@ impl Thread for Current {
 
     fn read_record(&self) -> Option<Presence> {
         match self.switches.get()?.newest()? {
-            // The record is stamped by the clock of the machine, and this process has a time namespace in
-            // which the clock is behind: how long it has slept the record does not tell.
+            // The record has the time of the machine's clock, and in the time namespace of this
+            // process the clock is behind. So the record does not tell how long the thread has
+            // slept.
             Presence::Asleep { since } if since > clock::now() => None,
             presence => Some(presence),
         }

@@ -1,4 +1,4 @@
-//! How often a port asked the kernel for what.
+//! Counts of what a port asked of the kernel.
 
 use std::ops::Sub;
 
@@ -45,7 +45,7 @@ pub struct Calls {
     pub kind: u64,
     /// Sets of watched descriptors that were replaced.
     pub rebuild: u64,
-    /// Looks at the clock.
+    /// Readings of the clock.
     pub now: u64,
     /// Threads that parked.
     pub park: u64,
@@ -56,8 +56,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The system calls that this would have been: everything but looks at the clock, which cost
-    /// none.
+    /// How many system calls this would have been: everything except readings of the clock, which
+    /// need none.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.attach

@@ -164,7 +164,7 @@ impl Objects {
                     self.wake_readers(to);
                 }
             }
-            // "Port unreachable" comes back, which only a connected socket hears.
+            // "Port unreachable" comes back, which only a connected socket receives.
             _ if is_peer => {
                 if let Some(socket) = self.datagrams(id) {
                     socket.error = Some(libc::ECONNREFUSED);

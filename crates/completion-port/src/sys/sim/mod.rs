@@ -12,15 +12,15 @@
 //!   non-blocking. A stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
 //! * Time is virtual. With the automatic clock a wait that finds nothing moves the clock to its
 //!   deadline and returns at once; with the [manual clock](Kernel::manual_clock) it sleeps until
-//!   something comes or [`Kernel::advance`] reaches its deadline. A wait without a limit really
-//!   blocks, always. Use the manual clock when several threads wait.
+//!   something comes or [`Kernel::advance`] reaches its deadline. A wait without a limit always
+//!   blocks in real time. Use the manual clock when several threads wait.
 //! * What goes wrong is scripted: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
 //!   [`Kernel::set_thread_asleep`].
 //! * [`Kernel::calls`] counts what a port asked of the kernel.
 //!
-//! Not simulated: urgent data, descriptors sent over AF_UNIX sockets, partly filled kernel pages
-//! (a stream takes any number of bytes up to its buffer's size), and time spent on the way: what is
-//! sent has arrived.
+//! Not simulated are urgent data, descriptors sent over AF_UNIX sockets, and partly filled kernel
+//! pages: a stream takes any number of bytes up to its buffer's size. Nothing takes time on the
+//! way: what is sent has arrived.
 //!
 //! Nothing in this module is unsafe code; under Miri it needs `-Zmiri-disable-isolation` for opening
 //! `/dev/null`.
@@ -238,7 +238,7 @@ impl State {
         }
     }
 
-    /// Whether `sleeper` has nothing to get up for.
+    /// Whether there is nothing that would wake `sleeper`.
     fn is_sound(&self, sleeper: &Sleeper) -> bool {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
@@ -248,8 +248,8 @@ impl State {
         !due && !called
     }
 
-    /// Whether sleeper `number` is the one that came last for the sake of its set. A thread that does not
-    /// sleep yet is.
+    /// Whether sleeper `number` is the one that came last of those that sleep for its set. True of
+    /// a thread that does not sleep yet.
     fn is_next(&self, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
@@ -269,14 +269,14 @@ impl State {
     }
 
     /// A new stand-in, the lowest free number of the process, as the name of `file`.
-    fn name(&mut self, file: FileId, adopt_wakeup: io::Result<OwnedFd>) -> io::Result<OwnedFd> {
-        let adopt_wakeup = adopt_wakeup?;
-        self.numbers.insert(adopt_wakeup.as_raw_fd(), file);
-        Ok(adopt_wakeup)
+    fn name(&mut self, file: FileId, stand_in: io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        let stand_in = stand_in?;
+        self.numbers.insert(stand_in.as_raw_fd(), file);
+        Ok(stand_in)
     }
 
     /// Opens a stand-in, unless the script says that there is none left.
-    fn adopt_wakeup(&mut self) -> io::Result<OwnedFd> {
+    fn stand_in(&mut self) -> io::Result<OwnedFd> {
         if self.descriptor_failures > 0 {
             self.descriptor_failures -= 1;
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -353,7 +353,7 @@ impl Kernel {
         let mut cause = Some(cause);
         while !(state.is_next(entry) && ready(&mut state)) {
             let until = match entry.and_then(|number| state.sleepers.get(&number)) {
-                // Somebody may have moved it.
+                // Another thread may have moved it.
                 Some(sleeper) => sleeper.until,
                 None => until,
             };
@@ -463,8 +463,9 @@ impl Kernel {
         self.lock().descriptor_failures += 1;
     }
 
-    /// What a port is told when it asks whether `thread` sleeps in the kernel; `None`: the system
-    /// does not tell. Unscripted, a thread sleeps while it waits on a port of this kernel.
+    /// Sets the answer to a port that asks whether `thread` sleeps in the kernel; `None` means that
+    /// the system does not tell. Without such a script, a thread sleeps while it waits on a port of
+    /// this kernel.
     pub fn set_thread_asleep(&self, thread: ThreadId, asleep: impl Into<Option<bool>>) {
         let mut state = self.lock();
         let now = state.clock;
@@ -510,16 +511,16 @@ impl Kernel {
         Watcher::new(self)
     }
 
-    /// Makes a descriptor for `file`, which ends if there is none.
+    /// Makes a descriptor for `file`. If there is none left, the file ends.
     fn adopt(&self, file: FileId) -> io::Result<Socket> {
         let mut state = self.lock();
-        let adopt_wakeup = state.adopt_wakeup();
-        let adopt_wakeup = state.name(file, adopt_wakeup);
-        if adopt_wakeup.is_err() {
+        let stand_in = state.stand_in();
+        let stand_in = state.name(file, stand_in);
+        if stand_in.is_err() {
             state.objects.close(file);
         }
         self.publish(state);
-        Ok(Socket::new(self.clone(), file, adopt_wakeup?))
+        Ok(Socket::new(self.clone(), file, stand_in?))
     }
 
     fn adopt_both(&self, (first, second): (FileId, FileId)) -> io::Result<(Socket, Socket)> {
@@ -537,7 +538,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The process has no descriptor left, for this method and all that make sockets.
+    /// The process has no descriptor left. The same holds for all methods that make sockets.
     pub fn tcp_pair(&self) -> io::Result<(Socket, Socket)> {
         let pair = self.lock().objects.add_stream_pair(Family::Tcp);
         self.adopt_both(pair)
@@ -552,8 +553,8 @@ impl Kernel {
         self.adopt_new(Object::Stream(Stream::fresh(Family::Tcp)))
     }
 
-    /// A TCP listener that, as on Linux, queues one connection more than `backlog`. Who connects
-    /// when the queue is full is connected when there is room.
+    /// A TCP listener that, as on Linux, queues one connection more than `backlog`. A client that
+    /// connects when the queue is full is connected when there is room.
     ///
     /// # Errors
     ///
@@ -600,8 +601,8 @@ impl Kernel {
         self.adopt_new(Object::Stream(Stream::fresh(Family::Unix)))
     }
 
-    /// An AF_UNIX listener that queues one connection more than `backlog`. Who connects when the
-    /// queue is full is told to try again.
+    /// An AF_UNIX listener that queues one connection more than `backlog`. A client that connects
+    /// when the queue is full gets an error that says to try again.
     ///
     /// # Errors
     ///
@@ -640,7 +641,7 @@ impl Kernel {
         self.adopt_new(Object::Counter(pipe::Counter::default()))
     }
 
-    /// An address at which nobody will ever listen.
+    /// An address at which no socket will ever listen.
     #[must_use]
     pub fn unused_address(&self) -> Address {
         Address::new(self.lock().objects.reserve())

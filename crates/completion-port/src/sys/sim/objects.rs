@@ -1,5 +1,5 @@
 //! The objects behind descriptors, and what each operation does to them and to others. Knows no
-//! descriptor numbers, no watchers and no clock: it notes which objects have something to tell.
+//! descriptor numbers, no watchers and no clock: it notes which objects have something to report.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub(super) enum Object {
 pub(super) struct Objects {
     files: BTreeMap<FileId, Object>,
     last: u64,
-    /// Files whose watchers are to be told, oldest first, and of what: only those that watch for it, and
-    /// all of them if that is nothing in particular.
+    /// Files that have changed, oldest first, and what has changed. The watchers of that get an
+    /// edge; all watchers of the file if it is nothing in particular.
     woken: Vec<(FileId, Conditions)>,
 }
 

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use super::Conditions;
 use super::objects::{Code, FileId, Object, Objects};
 
-/// A pipe holds so many pieces,
+/// How many pieces a pipe holds.
 const PIECES: usize = 16;
-/// each of at most so many bytes. A write of no more than that is never split.
+/// The most bytes of a piece. A write of no more than that is never split.
 const PIECE: usize = 4096;
 
 /// One of the buffers of a pipe: `start..end` of a page is still to be read.

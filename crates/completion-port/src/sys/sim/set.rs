@@ -30,7 +30,7 @@ struct Entry {
     listed: bool,
 }
 
-/// The watched files and those that have something to tell.
+/// The watched files, and those of them that have something to report.
 #[derive(Debug, Default)]
 pub(super) struct Set {
     entries: BTreeMap<Place, Entry>,
@@ -41,7 +41,7 @@ pub(super) struct Set {
 }
 
 impl Entry {
-    /// What an edge tells of all that holds.
+    /// The part of all that holds `now` which an edge reports.
     fn told(&self, now: Conditions) -> Conditions {
         now & (self.wanted | Conditions::RDHUP | Conditions::HUP | Conditions::ERR)
     }
@@ -110,8 +110,8 @@ impl Set {
         !self.woken && self.listed.is_empty()
     }
 
-    /// Takes what has something to tell, with all that holds of it now; an event that nothing is
-    /// left of is no event.
+    /// Takes the entries that have something to report, each with all that holds of it now. An
+    /// entry of which nothing holds any more is left out.
     pub(super) fn take(
         &mut self,
         room: usize,
@@ -164,7 +164,7 @@ fn facts(conditions: Conditions) -> Facts {
     facts
 }
 
-/// Who sleeps in the simulated kernel, and what would end it.
+/// A thread that sleeps in the simulated kernel, and what would end its sleep.
 #[derive(Debug)]
 pub(super) struct Sleeper {
     pub(super) thread: ThreadId,

@@ -20,9 +20,9 @@ impl Address {
 
 /// One descriptor of a simulated object: a socket, an end of a pipe or a counter.
 ///
-/// It is never blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock),
-/// and the other errors are those of the system calls too. Dropping it closes it; the object lives
-/// on as long as one of its [duplicates](Socket::dup) does.
+/// It is non-blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock). The
+/// other errors are those of the system calls. Dropping it closes it; the object lives on as long
+/// as one of its [duplicates](Socket::dup) does.
 ///
 /// The descriptor that [`AsFd`] shows is a stand-in: good for its number, not for reading or
 /// writing.
@@ -30,12 +30,12 @@ pub struct Socket {
     kernel: Kernel,
     file: FileId,
     /// There until the socket is dropped.
-    adopt_wakeup: Option<OwnedFd>,
+    stand_in: Option<OwnedFd>,
 }
 
 impl Socket {
-    pub(super) fn new(kernel: Kernel, file: FileId, adopt_wakeup: OwnedFd) -> Self {
-        Self { kernel, file, adopt_wakeup: Some(adopt_wakeup) }
+    pub(super) fn new(kernel: Kernel, file: FileId, stand_in: OwnedFd) -> Self {
+        Self { kernel, file, stand_in: Some(stand_in) }
     }
 
     pub(super) fn file(&self) -> FileId {
@@ -62,13 +62,13 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is no room; `BrokenPipe` if nobody can ever read it; a pending error,
+    /// `WouldBlock` if there is no room; `BrokenPipe` if nothing can ever read it; a pending error,
     /// which is taken by this; `NotConnected`.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|objects, file| objects.write(file, bytes))
     }
 
-    /// Reads one datagram, and tells who sent it.
+    /// Reads one datagram, and returns the sender's address with it.
     ///
     /// # Errors
     ///
@@ -95,28 +95,26 @@ impl Socket {
     /// has no descriptor left: the connection stays in the queue then.
     pub fn accept(&self) -> io::Result<Self> {
         let mut state = self.kernel.lock();
-        let accepted = match state.adopt_wakeup() {
-            Ok(adopt_wakeup) => match state.objects.accept(self.file) {
-                Ok(file) => {
-                    state.name(file, Ok(adopt_wakeup)).map(|adopt_wakeup| (file, adopt_wakeup))
-                }
+        let accepted = match state.stand_in() {
+            Ok(stand_in) => match state.objects.accept(self.file) {
+                Ok(file) => state.name(file, Ok(stand_in)).map(|stand_in| (file, stand_in)),
                 Err(code) => Err(io::Error::from_raw_os_error(code)),
             },
             Err(error) => Err(error),
         };
         self.kernel.publish(state);
-        let (file, adopt_wakeup) = accepted?;
-        Ok(Self::new(self.kernel.clone(), file, adopt_wakeup))
+        let (file, stand_in) = accepted?;
+        Ok(Self::new(self.kernel.clone(), file, stand_in))
     }
 
     /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
-    /// which hears no edge of it.
+    /// which gets no edge from it.
     ///
     /// # Errors
     ///
-    /// A TCP socket says `EINPROGRESS`, always: whether it is connected or refused is told by its
-    /// events, by [`Socket::take_error`] and by the next `connect`, as on Linux. An AF_UNIX stream
-    /// says `ConnectionRefused` if nobody listens.
+    /// A TCP socket always returns `EINPROGRESS`. As on Linux its events, [`Socket::take_error`]
+    /// and the next `connect` tell whether it was connected or refused. An AF_UNIX stream returns
+    /// `ConnectionRefused` if no listener is there.
     pub fn connect(&self, address: Address) -> io::Result<()> {
         self.with(|objects, file| objects.connect(file, address.0))
     }
@@ -125,7 +123,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `NotConnected`, if there is no connection; as on Linux this leaves its traces all the same.
+    /// `NotConnected`, if there is no connection. As on Linux the socket's state may change all the
+    /// same.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let (read, write) = match how {
             Shutdown::Read => (true, false),
@@ -148,10 +147,10 @@ impl Socket {
     /// `EMFILE`, if the process has no descriptor left.
     pub fn dup(&self) -> io::Result<Self> {
         let mut state = self.kernel.lock();
-        let adopt_wakeup = state.adopt_wakeup();
-        let adopt_wakeup = state.name(self.file, adopt_wakeup)?;
+        let stand_in = state.stand_in();
+        let stand_in = state.name(self.file, stand_in)?;
         drop(state);
-        Ok(Self::new(self.kernel.clone(), self.file, adopt_wakeup))
+        Ok(Self::new(self.kernel.clone(), self.file, stand_in))
     }
 
     /// Takes the pending error: `SO_ERROR`.
@@ -188,16 +187,17 @@ impl Drop for Socket {
             }
             state.objects.close(file);
         }
-        // With the lock held: whoever gets the number next finds nothing of this socket under it.
-        drop(self.adopt_wakeup.take());
+        // With the lock held, so that the next socket with this number finds nothing of this one
+        // under it.
+        drop(self.stand_in.take());
         self.kernel.publish(state);
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.adopt_wakeup {
-            Some(adopt_wakeup) => adopt_wakeup.as_fd(),
+        match &self.stand_in {
+            Some(stand_in) => stand_in.as_fd(),
             None => unreachable!("the stand-in is there until the socket is dropped"),
         }
     }

@@ -37,14 +37,14 @@ enum State {
 #[derive(Debug)]
 struct Listener {
     backlog: usize,
-    /// Connections that nobody accepted yet.
+    /// Connections that were not accepted yet.
     connections: VecDeque<FileId>,
     /// TCP clients that found the queue full.
     clients: VecDeque<FileId>,
 }
 
-/// How far `connect` has come, as the caller of `connect` is told: a TCP socket remembers a
-/// connect whose outcome nobody has asked for.
+/// How far `connect` has come, as its caller sees it: a TCP socket remembers a connect whose
+/// outcome the program has not asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Idle,
@@ -178,7 +178,7 @@ impl Stream {
         if self.has_room(sent) || (self.family == Family::Tcp && self.write_shut) {
             now |= Conditions::OUT;
         } else {
-            // The kernel too takes the question for a wish to be told.
+            // The kernel too takes the question as a request to report when there is room.
             self.short_of_room = true;
         }
         now
@@ -388,7 +388,8 @@ impl Objects {
                 return Ok(());
             }
             (State::Closed, _, Progress::Pending) => {
-                // The outcome of the last attempt is told, and the socket is as good as new.
+                // The call returns the outcome of the last attempt, and the socket is as if it were
+                // new.
                 let code = stream.error.take().unwrap_or(libc::ECONNABORTED);
                 *stream = Stream::fresh(family);
                 self.wake(id);
@@ -410,7 +411,7 @@ impl Objects {
             (Family::Unix, None) => Err(libc::ECONNREFUSED),
             (Family::Unix, Some(_)) if full => Err(libc::EAGAIN),
             (Family::Unix, Some(_)) => {
-                // The client of an AF_UNIX stream hears nothing of its own connect.
+                // The client of an AF_UNIX stream gets no edge from its own connect.
                 self.join(id, to, Progress::Done);
                 Ok(())
             }

@@ -45,7 +45,7 @@ fn what_cannot_be_attached_is_refused_by_kind() {
     assert_eq!(refusal(&*set, number(&event)), Some(ErrorKind::OutOfMemory));
     assert_eq!(refusal(&*set, number(&event)), None);
     assert_eq!(refusal(&*set, number(&event)), Some(ErrorKind::AlreadyRegistered));
-    // Another set knows nothing of it.
+    // Another set does not watch it.
     assert_eq!(refusal(&*kernel.backend(false), number(&event)), None);
 }
 
@@ -126,7 +126,7 @@ fn what_is_adopted_reports_under_its_new_token() {
     let event = kernel.event().unwrap();
     assert_eq!(set.adopt(number(&event), 1, BOTH).unwrap_err().code, Some(libc::ENOENT));
     set.attach(number(&event), 1, BOTH).unwrap();
-    // The edge of the first token was not polled yet.
+    // No poll has brought the edge of the first token yet.
     set.adopt(number(&event), 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
     set.adopt(number(&event), 3, BOTH).unwrap();
@@ -149,7 +149,7 @@ fn an_edge_whose_cause_is_gone_is_no_edge() {
 }
 
 #[test]
-fn a_harvest_takes_no_more_than_there_is_room_for() {
+fn a_poll_takes_no_more_than_there_is_room_for() {
     let kernel = Kernel::new();
     let set = kernel.backend(false);
     let events: Vec<Socket> = (0..5).map(|_| kernel.event().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! A bare set of watched descriptors, to look at edges with.
+//! A bare set of watched descriptors, for tests that look at edges.
 
 use std::io;
 

@@ -65,7 +65,7 @@ pub(crate) fn closed_number() -> RawFd {
     // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
     let number = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
     assert!(number >= least, "{}", io::Error::last_os_error());
-    // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - fcntl(2) has just returned it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     number
@@ -79,7 +79,8 @@ impl AsFd for Number {
         // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
         // - not -1: it was a descriptor's once;
         // - it is *not* open: that is what is tested. The port takes the number and asks the kernel
-        //   about it, which refuses; nothing is done with a descriptor of somebody else.
+        //   about it, which refuses; nothing is done with a descriptor of another part of the
+        //   program.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }

@@ -65,8 +65,8 @@ pub(crate) fn repeated<'s, K: Clone>(socket: &'s Socket, key: K) -> Registration
     Registration::new(socket, key, Interest::IN, Persistent::Level)
 }
 
-/// Registers `socket` and makes it ready, so that its packet stands in the queue, taken by nobody:
-/// the one of another socket, with the key `other`, is taken first.
+/// Registers `socket` and makes it ready, so that its packet stands in the queue, not taken: the
+/// one of another socket, with the key `other`, is taken first.
 #[track_caller]
 pub(crate) fn queue<K>(
     port: &Port<K, usize>,

@@ -28,7 +28,7 @@ pub(super) struct Wait {
     is_filled: bool,
 }
 
-/// What the kernel has told a thread that has not had the lock since.
+/// What the kernel has reported to a thread that has not had the lock since.
 #[derive(Debug)]
 pub(super) struct Polled {
     edges: Vec<Packet>,
@@ -51,7 +51,7 @@ pub(super) enum Does {
     /// It asks the kernel for edges; these come behind them.
     Asks(Wait, Vec<Packet>),
     Returns(Wait, Polled, Vec<Packet>),
-    /// The system has answered this about the thread that came to that seat so many threads ago.
+    /// The system has answered this about the thread that had the seat in the generation given.
     Answers(Wait, Query, u32, bool),
     Polls(Wait, Option<Moment>),
     Parks(Wait, Option<Moment>),
@@ -85,9 +85,9 @@ pub(super) struct Thread {
     progress: u32,
     /// How many threads had this seat before.
     generation: u32,
-    /// Since when it sleeps in user code.
+    /// Since when the thread sleeps in user code.
     pub(super) asleep: Option<Moment>,
-    /// The schedule thinks so.
+    /// The schedule thinks that it sleeps.
     pub(super) presumed: bool,
     has_records: bool,
     pub(super) token: bool,
@@ -97,7 +97,7 @@ pub(super) struct Thread {
     listed: u64,
 }
 
-/// What is to be woken once the lock is given up.
+/// What a step has to wake once the lock is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Thread(SeatNumber),
@@ -110,7 +110,7 @@ pub(super) struct Fake {
     pub(super) now: Moment,
     pub(super) queue: VecDeque<Packet>,
     pub(super) unchecked: Vec<Packet>,
-    /// What the kernel has to tell, in order, and how much of it at once.
+    /// What the kernel has to report, in order, and how much of it at once.
     pub(super) kernel: VecDeque<Packet>,
     pub(super) edges: usize,
     pub(super) eventfd: bool,
@@ -126,13 +126,15 @@ pub(super) struct Fake {
     pub(super) detects: bool,
     pub(super) observes: bool,
     pub(super) advised: Option<u32>,
-    /// What a thread without a seat was told by the kernel: packets, and that there is a wake.
+    /// What the kernel has reported to a thread without a seat: packets, and whether there is a
+    /// wake.
     pub(super) peek: Option<(Vec<Packet>, bool)>,
     own: Option<SeatNumber>,
-    /// So many packets went from the queue into hands, for good or not.
+    /// How many packets were handed to threads, whether or not they were taken back.
     handed: u64,
     found: u64,
-    /// How often a thread in one step has asked what is queued: once too often if it goes round in circles.
+    /// How often a thread has asked in one step what is queued. The driver fails if a thread goes
+    /// round in circles.
     asked: Cell<u32>,
 }
 
@@ -550,7 +552,7 @@ impl Rig {
         });
     }
 
-    /// The thread of `seat` goes to sleep in user code without a word; or wakes up again.
+    /// The thread of `seat` goes to sleep in user code without saying so, or wakes up again.
     pub(super) fn nod(&mut self, seat: SeatNumber, asleep: bool) {
         let thread = &mut self.port.threads[seat];
         thread.asleep = match thread.asleep {
@@ -603,7 +605,7 @@ impl Rig {
         self.port.queue.push_back(packet);
     }
 
-    /// The kernel has so much more to tell.
+    /// The kernel has this many more `packets` to report.
     pub(super) fn edge(&mut self, packets: usize) {
         for _ in 0..packets {
             let packet = self.packet(false);
@@ -632,7 +634,7 @@ impl Rig {
         self.check();
     }
 
-    /// It has the answer.
+    /// The thread has the kernel's answer.
     pub(super) fn end_peek(&mut self) {
         let Some((edges, woken)) = self.port.peek.take() else { return };
         let found = !edges.is_empty();

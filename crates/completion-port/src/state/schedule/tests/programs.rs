@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// A thread begins to replace the kernel's sets, or has done.
     Replace(bool),
     Deliver,
-    /// So many microseconds go by.
+    /// This many microseconds go by.
     Pass(u64),
     /// All threads in a wait go on until none can.
     Settle,
@@ -42,11 +42,11 @@ pub(crate) enum Event {
 pub(crate) struct Setting {
     pub(crate) limit: usize,
     pub(crate) threads: usize,
-    /// What a packet is thought to take, in microseconds.
+    /// How long a packet is thought to take, in microseconds.
     pub(crate) packet: u64,
     pub(crate) detects: bool,
     pub(crate) observes: bool,
-    /// How many edges the kernel tells at once.
+    /// How many edges the kernel reports at once.
     pub(crate) edges: usize,
     pub(crate) sets: usize,
 }
@@ -141,7 +141,7 @@ fn everything_is_taken(rig: &mut Rig) {
     }
 }
 
-/// Threads handle what they have, and wait; the port is closed, and they learn it.
+/// Threads handle what they have, and wait. The port is closed, and each wait says so.
 fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
     if closed_first {
         rig.close();
