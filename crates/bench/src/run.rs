@@ -172,6 +172,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let limits = Limits { descriptors };
     for (done, setup) in setups.iter().enumerate() {
         let progress = Progress::new(format!("{} {}/{}", setup.scenario, done + 1, setups.len()));
+        let belongs =
+            |it: &&Contender| !options.against.is_empty() || it.belongs_to(setup.scenario);
+        let contenders: Vec<_> = contenders.iter().filter(belongs).copied().collect();
         let cell = rounds::measure(setup, &contenders, limits, &mut |step| progress.show(step));
         progress.clear();
         add(&mut report, cell)?;

@@ -36,6 +36,14 @@ pub(crate) struct Contender {
     pub(crate) start: fn(threads: usize, service: Service) -> io::Result<Box<dyn Server>>,
 }
 
+impl Contender {
+    /// Whether it is of interest in a scenario where no contender was asked for by name. How the port finds out
+    /// which threads block concerns those in which they do.
+    pub(crate) fn belongs_to(&self, scenario: &str) -> bool {
+        self.name != ours::BY_TICK || ["S4", "S5"].contains(&scenario)
+    }
+}
+
 /// A server: contender by contender, the same behaviour.
 ///
 /// Where it echoes, a handler reads what is there into a buffer of [`BUFFER`](crate::work::BUFFER)
@@ -65,6 +73,7 @@ pub(crate) fn all() -> Vec<Contender> {
     vec![
         ours::contender(),
         ours_in_c::contender(),
+        ours::by_tick(),
         epoll_one_shot::contender(),
         epoll_one_shot::late_contender(),
         epoll_edge::contender(),

@@ -4,11 +4,13 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 
 use super::nonblocking::{Connection, Handler, Next};
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;
+
+pub(super) const BY_TICK: &str = "ours_by_tick";
 
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;
@@ -18,12 +20,26 @@ pub(crate) fn contender() -> Contender {
         name: "ours",
         about: "completion-port: one port for all threads, with its usual settings",
         version: || version::of_crate!("completion-port").to_owned(),
-        start,
+        start: |threads, service| start(threads, service, BlockDetection::Automatic),
     }
 }
 
-fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
-    let port = Arc::new(Port::new()?);
+/// The port on a system that gives no records of sleeps: what blocks is found out by the tick alone.
+pub(crate) fn by_tick() -> Contender {
+    Contender {
+        name: BY_TICK,
+        about: "completion-port, which finds out by its tick alone which threads block",
+        start: |threads, service| start(threads, service, BlockDetection::Tick),
+        ..contender()
+    }
+}
+
+fn start(
+    threads: usize,
+    service: Service,
+    detection: BlockDetection,
+) -> io::Result<Box<dyn Server>> {
+    let port = Arc::new(Port::builder().block_detection(detection).build()?);
     for _ in 0..threads {
         let port = Arc::clone(&port);
         threads::spawn("ours", move || serve(&port, service))?;
