@@ -11,7 +11,7 @@ use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_EDGE, TRIGGERS, enable, port_on, ready, register, report,
 };
 use crate::kit::sockets::{POLLIN, await_facts, fill};
-use crate::kit::threads::{eventually, hear, settle};
+use crate::kit::threads::{End, eventually, hear, settle};
 
 /// Sends and receipts of which none concerns the port.
 const ROUNDS: usize = 1000;
@@ -26,6 +26,7 @@ on_every_system! {
             register(&port, &ours, "ours", Interest::IN, trigger);
             let (say, heard) = std::sync::mpsc::channel();
             thread::scope(|scope| {
+                let _end = End::of(&port, []);
                 scope.spawn(|| {
                     let mut batch = Batch::new();
                     let packet = port.wait(&mut batch, None).unwrap().next();
@@ -52,6 +53,7 @@ on_every_system! {
         let pairs: Vec<_> = (0..10).map(|_| system.tcp_pair()).collect();
         let (say, heard) = std::sync::mpsc::channel();
         thread::scope(|scope| {
+            let _end = End::of(&port, []);
             scope.spawn(|| {
                 let mut batch = Batch::new();
                 let Some(Packet::Ready(token)) = port.wait(&mut batch, None).unwrap().next() else {
