@@ -331,7 +331,7 @@ fn assert_hears_of_data_alone(
         });
         settle(on, port, 1);
         let before = port.stats().polls;
-        for _ in 0..100 {
+        for _ in 0..1000 {
             ours.write(b"x").unwrap();
             assert_eq!(theirs.read_within(on.soon(), 1), b"x");
         }
