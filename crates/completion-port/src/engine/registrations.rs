@@ -314,7 +314,10 @@ impl Engine {
         self.check_open(Call::Enable)?;
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
-        if !slot.word().is_held() && !self.watch(slot, name, mode) {
+        // Refused if it is held now, even if the token comes back at once: the kernel is not asked to watch for
+        // what no registration is armed with.
+        slot.may_enable(generation).map_err(refused)?;
+        if !self.watch(slot, name, mode) {
             self.retire(name);
         }
         // See `poll`: the caller may have read from the descriptor, and only then takes the number.

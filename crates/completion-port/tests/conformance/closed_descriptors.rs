@@ -313,6 +313,34 @@ fn leave_stale_entry<K: Default>(port: &Port<K, usize>, on: &System) -> Socket {
     lives_on
 }
 
+/// A thread waits, and room that `ours` uses up and gets back does not wake it; then data does.
+fn assert_hears_of_data_alone(
+    on: &System,
+    port: &Port<&str, usize>,
+    ours: &Socket,
+    theirs: &Socket,
+) {
+    let (say, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        let _end = End::of(port, []);
+        scope.spawn(|| {
+            let mut batch = Batch::new();
+            let packet = port.wait(&mut batch, None).unwrap().next();
+            let Some(Packet::Ready(token)) = packet else { panic!("no message was posted") };
+            say.send(token.events()).unwrap();
+        });
+        settle(on, port, 1);
+        let before = port.stats().polls;
+        for _ in 0..1000 {
+            ours.write(b"x").unwrap();
+            assert_eq!(theirs.read_within(on.soon(), 1), b"x");
+        }
+        assert_eq!(port.stats().polls, before);
+        theirs.write(b"x").unwrap();
+        assert_eq!(hear(on, &heard, "data comes"), Events::IN);
+    });
+}
+
 /// Rule 30: a descriptor that is sent over a socket and closed lives on while it is under way, and so does what
 /// the kernel has of it. Received again under its old number it is what was registered, or free if that has
 /// ended. Descriptors cannot be sent over simulated sockets; in a process of its own, in which no other test
@@ -499,6 +527,56 @@ on_edge_triggered_systems! {
             }
             new.signal(1).unwrap();
             assert_quiet(&port, system);
+            Some(())
+        });
+    }
+
+    /// Rules 23 and 30: the new set watches for what the old one did, and for nothing else.
+    fn a_rebuilt_set_watches_for_what_was_asked_for(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<&str, usize>(1);
+        let (ours, theirs) = system.udp_pair();
+        port.register(one_shot(&ours, "ours")).unwrap();
+        // By a thread that does not count any more when it has.
+        let rebuild = || {
+            let lives_on = leave_stale_entry(&port, system);
+            for signals in 0.. {
+                if port.stats().rebuilds > 0 {
+                    break;
+                }
+                assert!(signals < 5_000, "the kernel's set is never rebuilt");
+                lives_on.signal(1).unwrap();
+                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+            }
+        };
+        thread::scope(|scope| scope.spawn(rebuild).join().unwrap());
+        assert_hears_of_data_alone(system, &port, &ours, &theirs);
+    }
+
+    /// Rules 23 and 30: so does the entry that is taken over, of a registration that asked for more.
+    fn an_entry_that_is_taken_over_watches_for_what_is_asked_for(system: &System) {
+        system.several_threads_wait();
+        until_undisturbed(|| {
+            let port = system.port::<&str, usize>(1);
+            let (old, theirs) = system.udp_pair();
+            let keeps_it = old.dup().unwrap();
+            let number = old.as_raw_fd();
+            let take_and_close = || {
+                let both = Interest::IN | Interest::OUT;
+                port.register(Registration::new(&old, "old", both, OneShot::Level)).unwrap();
+                let token = the_token(&port, system);
+                drop(old);
+                // Too late for the kernel, which has no such number any more.
+                drop(token);
+            };
+            // By a thread that does not count any more when it has.
+            thread::scope(|scope| scope.spawn(take_and_close).join().unwrap());
+            let ours = keeps_it.dup().unwrap();
+            if ours.as_raw_fd() != number {
+                return None;
+            }
+            port.register(one_shot(&ours, "ours")).unwrap();
+            assert_hears_of_data_alone(system, &port, &ours, &theirs);
             Some(())
         });
     }

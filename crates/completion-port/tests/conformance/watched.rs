@@ -1,16 +1,17 @@
 //! Rule 23: what was not asked for wakes no thread.
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, Events, Interest, OneShot, Packet, Registration};
+use completion_port::{Batch, ErrorKind, Events, Interest, OneShot, Packet, Registration};
 use testkit::on_every_system;
 
 use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_EDGE, TRIGGERS, enable, port_on, ready, register, report,
 };
 use crate::kit::sockets::{POLLIN, await_facts, fill};
-use crate::kit::threads::{eventually, hear, settle};
+use crate::kit::threads::{End, eventually, hear, settle};
 
 /// Sends and receipts of which none concerns the port.
 const ROUNDS: usize = 1000;
@@ -25,6 +26,7 @@ on_every_system! {
             register(&port, &ours, "ours", Interest::IN, trigger);
             let (say, heard) = std::sync::mpsc::channel();
             thread::scope(|scope| {
+                let _end = End::of(&port, []);
                 scope.spawn(|| {
                     let mut batch = Batch::new();
                     let packet = port.wait(&mut batch, None).unwrap().next();
@@ -51,6 +53,7 @@ on_every_system! {
         let pairs: Vec<_> = (0..10).map(|_| system.tcp_pair()).collect();
         let (say, heard) = std::sync::mpsc::channel();
         thread::scope(|scope| {
+            let _end = End::of(&port, []);
             scope.spawn(|| {
                 let mut batch = Batch::new();
                 let Some(Packet::Ready(token)) = port.wait(&mut batch, None).unwrap().next() else {
@@ -131,6 +134,34 @@ on_every_system! {
             matches!(packet, Packet::Notified(notified) if notified.events().is_in())
         });
         assert!(seen);
+    }
+
+    /// Rules 12 and 23: a thread asks for a direction by name just as the token comes back.
+    fn a_direction_is_asked_for_by_name_as_the_token_comes_back(system: &System) {
+        for round in 0..400 {
+            let port = port_on(system);
+            let (ours, theirs) = system.unix_pair();
+            theirs.write(b"x").unwrap();
+            let id = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
+            let token = ready(&port, system);
+            fill(&ours);
+            let begins = Barrier::new(2);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    begins.wait();
+                    while let Err(error) = port.enable(id, Interest::OUT, OneShot::Level) {
+                        assert_eq!(error.kind(), ErrorKind::KeyHeld);
+                    }
+                });
+                begins.wait();
+                for _ in 0..round * 50 % 997 {
+                    std::hint::spin_loop();
+                }
+                token.park().unwrap();
+            });
+            theirs.drain();
+            assert_eq!(report(&port, system), Events::OUT, "round {round}");
+        }
     }
 
     /// Rule 23: polls that bring nothing are counted.

@@ -327,6 +327,13 @@ impl Slot {
         self.change_if(|word| Some((word.queued(generation, facts, poll, &newest)?, ()))).is_some()
     }
 
+    /// Whether [`Slot::enable`] would not be refused now.
+    pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
+        let word = self.word();
+        word.admits(generation)?;
+        if word.is_held() { Err(Refusal::Held) } else { Ok(()) }
+    }
+
     /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
     /// called after the word was read, and must be true of the state that this word describes.
     pub(crate) fn enable(
