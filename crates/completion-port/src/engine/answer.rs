@@ -35,7 +35,7 @@ impl Engine {
         } else {
             facts.into()
         };
-        let checked = slot.check(answer);
+        let checked = slot.check(Answer { is_edge: self.is_one_shot, ..answer });
         if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend.watches(descriptor);
             if !self.backend.descriptors().holds(descriptor, self.number, name, watches) {
@@ -60,7 +60,7 @@ impl Engine {
         // A reset looks like a refused connect to a port that has not seen the connection.
         let failed = facts.has(Facts::ERR | Facts::HUP) && interest.contains(Interest::OUT);
         let was_connected = failed && !word.is_alive() && self.backend.was_connected(descriptor);
-        Answer { facts, kind, unread, is_own_end, was_connected }
+        Answer { facts, kind, unread, is_own_end, was_connected, is_edge: false }
     }
 
     /// A one-shot reactor has reported more than readiness, or something that may be older than the
@@ -81,7 +81,6 @@ impl Engine {
         }
         slot.begin_check();
         let checked = self.answer(node, facts);
-        slot.suspect();
         // What holds is nothing to report, and the reactor would report it again at once. So it is
         // asked for changes only.
         if checked == Checked::Nothing && slot.last(word.generation()) {

@@ -9,7 +9,7 @@ use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, assert_quiet, enable, port_on,
     register, report,
 };
-use crate::kit::sockets::{POLLERR, POLLHUP, Pair, await_facts};
+use crate::kit::sockets::{POLLERR, POLLHUP, Pair, STREAMS, await_facts};
 
 on_every_system! {
     // ---- rule 25 -------------------------------------------------------------------------------
@@ -89,19 +89,23 @@ on_every_system! {
         }
     }
 
-    /// Rule 25: the connection was idle, and its registration had not asked whether it can be
-    /// written to.
-    fn a_reset_of_an_idle_connection_is_out_for_who_asks_then(system: &System) {
+    /// Rule 25: the connection was idle, and its registration had not asked whether it can be written to.
+    fn a_reset_of_an_idle_connection_is_out_for_one_that_asks_then(system: &System) {
         for trigger in TRIGGERS {
-            let port = port_on(system);
-            let (ours, theirs) = system.tcp_pair();
-            let id = register(&port, &ours, "ours", Interest::NONE, trigger);
-            assert_quiet(&port, system);
-            theirs.reset();
-            await_facts(&ours, system, POLLERR);
-            assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
-            enable(&port, id, Interest::OUT, trigger);
-            assert_eq!(report(&port, system), Events::OUT | Events::ERR, "{trigger:?}");
+            for pair in STREAMS {
+                let port = port_on(system);
+                let (ours, theirs) = pair(system);
+                let id = register(&port, &ours, "ours", Interest::NONE, trigger);
+                assert_quiet(&port, system);
+                // What was sent and not read makes the close of an AF_UNIX socket a reset.
+                ours.write(b"unread").unwrap();
+                theirs.reset();
+                await_facts(&ours, system, POLLERR);
+                assert_eq!(report(&port, system), Events::ERR, "{trigger:?} {ours:?}");
+                enable(&port, id, Interest::OUT, trigger);
+                let events = report(&port, system);
+                assert_eq!(events, Events::OUT | Events::ERR, "{trigger:?} {ours:?}");
+            }
         }
     }
 

@@ -215,6 +215,9 @@ impl Word {
             let word = if answer.facts.tell_of_life() { word.with(ALIVE) } else { word };
             (word.without(RECHECK), answer.facts.directions().into())
         };
+        if answer.is_edge {
+            word = word.suspected();
+        }
         // A direction that the answer lacks, and that no edge brought since the question, is not ready.
         let kept = word.0 >> READY_SHIFT & word.0 >> EDGES_SHIFT & DIRECTIONS;
         word = word.without(READY).with((directions | kept) << READY_SHIFT);

@@ -19,12 +19,21 @@ pub(crate) struct Answer {
     pub(crate) is_own_end: bool,
     /// A stream that has failed, and is hung up, was connected before.
     pub(crate) was_connected: bool,
+    /// It is the edge of a one-shot reactor. The slot remembers nothing by it that would spare a question.
+    pub(crate) is_edge: bool,
 }
 
 impl From<Facts> for Answer {
     /// An answer that says nothing but what holds.
     fn from(facts: Facts) -> Self {
-        Self { facts, kind: None, unread: None, is_own_end: false, was_connected: false }
+        Self {
+            facts,
+            kind: None,
+            unread: None,
+            is_own_end: false,
+            was_connected: false,
+            is_edge: false,
+        }
     }
 }
 
@@ -56,7 +65,7 @@ impl Answer {
     /// reported already what the registration did not ask for. `is_alive`: the socket was seen connected
     /// or listening.
     pub(super) fn report(self, interest: Interest, is_reported: bool, is_alive: bool) -> Events {
-        let Self { facts, kind, unread, is_own_end, was_connected: _ } = self;
+        let Self { facts, kind, unread, is_own_end, .. } = self;
         if self.is_fresh() && !is_alive {
             return Events::NONE;
         }

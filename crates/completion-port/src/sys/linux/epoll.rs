@@ -464,7 +464,12 @@ impl Reactor for Epoll {
         // The kernel keeps it until the socket is connected anew.
         let mut info = [0; offset_of!(libc::tcp_info, tcpi_rtt) + 4];
         let is_told = read_option(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
-        is_told == Some(info.len()) && info[info.len() - 4..] != [0; 4]
+        if is_told == Some(info.len()) {
+            return info[info.len() - 4..] != [0; 4];
+        }
+        // A connect of this family is refused at once, and leaves nothing behind.
+        let domain = option(descriptor, libc::SOL_SOCKET, libc::SO_DOMAIN);
+        domain.map(i32::from_ne_bytes) == Some(libc::AF_UNIX)
     }
 
     fn kind(&self, descriptor: Descriptor) -> Kind {

@@ -131,7 +131,7 @@ impl Objects {
         }
     }
 
-    /// Whether a TCP socket that has failed was connected before.
+    /// Whether a stream that has failed was connected before.
     pub(super) fn was_connected(&mut self, id: FileId) -> bool {
         matches!(self.get(id), Some(Object::Stream(stream)) if stream.was_connected())
     }

@@ -138,9 +138,9 @@ impl Stream {
         })
     }
 
-    /// Whether TCP's measurements tell of a connection.
+    /// Whether the system knows of a connection, now or before the stream failed.
     pub(super) fn was_connected(&self) -> bool {
-        self.family == Family::Tcp && self.was_connected
+        self.was_connected
     }
 
     /// Facts of a socket that has `sent` bytes which its peer has not read: `tcp_poll` and
