@@ -11,7 +11,7 @@ use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use crate::cells::Cell;
-use crate::engine::{Engine, Scratch, Seat, Taken, Token, Waited, token, token_parts};
+use crate::engine::{Engine, Name, Scratch, Seat, Taken, Waited, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused};
 use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
@@ -261,8 +261,8 @@ impl<'p, K> Ready<'p, K> {
 
 impl<K> Held<'_, K> {
     /// The registration's name, which it has as long as it is held.
-    fn name(&self) -> Token {
-        token(self.index, self.slot.word().generation())
+    fn name(&self) -> Name {
+        name_of(self.index, self.slot.word().generation())
     }
 
     /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
@@ -473,7 +473,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
         match taken {
-            Taken::Ready(slot, name, events) => Some(self.ready(slot, token_parts(name).0, events)),
+            Taken::Ready(slot, name, events) => Some(self.ready(slot, name_parts(name).0, events)),
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
             Taken::Notified(name, events) => {
                 let key = {
@@ -485,7 +485,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                     // it, until it returns.
                     // - owned: the node is this thread's until `node` is dropped;
                     // - a value: the key lies in its cell whenever the slot is not held.
-                    let key = unsafe { keys.clone_with(token_parts(name).0, clone) };
+                    let key = unsafe { keys.clone_with(name_parts(name).0, clone) };
                     node.unreported = Events::NONE;
                     key
                 };
@@ -499,7 +499,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
                 // - a value: the key lies in its cell whenever the slot is not held.
-                let key = unsafe { keys.take(token_parts(name).0) };
+                let key = unsafe { keys.take(name_parts(name).0) };
                 engine.free(name);
                 Some(Packet::Removed(Id(name), key))
             }
@@ -508,7 +508,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
                 // - a value: the key lies in its cell whenever the slot is not held.
-                let key = unsafe { keys.take(token_parts(name).0) };
+                let key = unsafe { keys.take(name_parts(name).0) };
                 engine.free(name);
                 drop(key);
                 None
@@ -622,7 +622,7 @@ fn discard<K>(engine: &Engine, index: u32, turn: Turn, clone: K) {
 /// A node whose key is being cloned.
 struct Cloning<'e> {
     engine: &'e Engine,
-    name: Token,
+    name: Name,
     seat: &'e Seat,
     /// What no packet will report if the clone panics.
     unreported: Events,

@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Seat, Waited, token_parts};
+use crate::engine::{Engine, Seat, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::Interest;
 use crate::membership::{current_seat, take_seat};
@@ -524,7 +524,7 @@ impl<K, M> Port<K, M> {
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: `collect` has made the node this thread's;
         // - a value: the key lies in its cell whenever the slot is not held.
-        let key = unsafe { self.store.keys.cells.take(token_parts(id.0).0) };
+        let key = unsafe { self.store.keys.cells.take(name_parts(id.0).0) };
         self.store.engine.free(id.0);
         Ok(key)
     }
@@ -922,7 +922,7 @@ mod tests {
                 let known = if *name == id { Ok(()) } else { Err(ErrorKind::NotRegistered) };
                 assert_eq!(port.disable(*name).map_err(|error| error.kind()), known);
             }
-            slots.push(token_parts(id.0).0);
+            slots.push(name_parts(id.0).0);
             assert_eq!(port.stats().registered, 1);
             port.remove_and_wait(id, None).unwrap();
         }

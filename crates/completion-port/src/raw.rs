@@ -42,7 +42,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::batch::Batch;
-use crate::engine::token_parts;
+use crate::engine::name_parts;
 use crate::error::{Refused, Result};
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::current_seat;
@@ -238,7 +238,7 @@ impl<K, M> Raw<'_, K, M> {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: `drop_by_name` has made the node this thread's;
             // - a value: the key lies in its cell whenever the slot is not held.
-            let key = unsafe { self.port.keys().cells.take(token_parts(id.0).0) };
+            let key = unsafe { self.port.keys().cells.take(name_parts(id.0).0) };
             self.port.engine().free(id.0);
             drop(key);
         }

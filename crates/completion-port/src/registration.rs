@@ -28,7 +28,7 @@ impl Error {
 
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (index, generation) = crate::engine::token_parts(self.0);
+        let (index, generation) = crate::engine::name_parts(self.0);
         write!(f, "Id({index}#{generation})")
     }
 }

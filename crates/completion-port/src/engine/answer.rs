@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use super::{Engine, Token, token, token_parts};
+use super::{Engine, Name, name_of, name_parts};
 use crate::interest::Interest;
 use crate::state::facts::{Descriptor, Facts};
 use crate::state::queue::Node;
@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn answer(&self, node: Node, facts: Facts) -> Checked {
         let slot = self.slot(node);
         let word = slot.word();
-        let name = token(node, word.generation());
+        let name = name_of(node, word.generation());
         if facts.has(Facts::CLOSED) {
             // The registration may have been removed meanwhile. The node's turn tells.
             slot.retire(word.generation());
@@ -84,7 +84,7 @@ impl Engine {
         // What holds is nothing to report, and the reactor would report it again at once. So it is
         // asked for changes only.
         if checked == Checked::Nothing && slot.last(word.generation()) {
-            let name = token(node, word.generation());
+            let name = name_of(node, word.generation());
             if !self.want(slot, name) {
                 return Checked::Hot;
             }
@@ -94,7 +94,7 @@ impl Engine {
 
     /// Has a one-shot reactor watch for what a registration asks for. False if its descriptor turned out to be
     /// closed, and the caller owns the node.
-    pub(super) fn want(&self, slot: &Slot, name: Token) -> bool {
+    pub(super) fn want(&self, slot: &Slot, name: Name) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
         // Under the number's lock: the thread that comes last hands the reactor what the slot asks
@@ -104,6 +104,6 @@ impl Engine {
             self.backend.want(descriptor, name, word.wanted_directions(), until(word)).is_ok()
         };
         let is_there = self.backend.descriptors().holds(descriptor, self.number, name, want);
-        is_there || slot.retire(token_parts(name).1) != Removal::Owned
+        is_there || slot.retire(name_parts(name).1) != Removal::Owned
     }
 }

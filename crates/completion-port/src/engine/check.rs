@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::poll::Scratch;
 use super::seat::Seat;
-use super::{Engine, State, Stock, token};
+use super::{Engine, State, Stock, name_of};
 use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::Checked;
@@ -85,7 +85,7 @@ impl Engine {
     fn want_one(&self, node: Node) -> bool {
         let slot = self.slot(node);
         // The name is read first: afterwards the node may belong to another registration.
-        let name = token(node, slot.word().generation());
+        let name = name_of(node, slot.word().generation());
         !slot.await_edge() || !self.want(slot, name)
     }
 

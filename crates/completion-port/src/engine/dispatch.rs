@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::seat::Seat;
-use super::{Engine, Token, token};
+use super::{Engine, Name, name_of};
 use crate::interest::Events;
 use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::state::slot::{Slot, Turn};
@@ -13,15 +13,15 @@ use crate::sync::AtomicU64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Taken<'e> {
     /// The key is the caller's, in its cell, until it is put back.
-    Ready(&'e Slot, Token, Events),
+    Ready(&'e Slot, Name, Events),
     /// The key is to be cloned, then [`Engine::cloned`] called.
-    Notified(Token, Events),
+    Notified(Name, Events),
     /// The message is to be moved out, then [`Engine::free_post`] called.
     Posted(u32),
     /// The key is to be moved out, then [`Engine::free`] called.
-    Removed(Token),
+    Removed(Name),
     /// The key is to be dropped, then [`Engine::free`] called.
-    Gone(Token),
+    Gone(Name),
 }
 
 impl Engine {
@@ -86,7 +86,7 @@ impl Engine {
             }
             let slot = self.slot(node);
             // Read before the turn: after it the slot may be given up at any time.
-            let name = token(node, slot.word().generation());
+            let name = name_of(node, slot.word().generation());
             loop {
                 match turn(node, slot) {
                     Turn::Held(events) => {
@@ -112,7 +112,7 @@ impl Engine {
 
     /// What the caller gets from a turn that reports no events.
     #[cold]
-    fn end_turn(&self, seat: &Seat, name: Token, turn: Turn) -> Option<Taken<'_>> {
+    fn end_turn(&self, seat: &Seat, name: Name, turn: Turn) -> Option<Taken<'_>> {
         match turn {
             Turn::Removed => {
                 count(&seat.counts.removed);

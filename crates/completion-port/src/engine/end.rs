@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::{Engine, Phase, token};
+use super::{Engine, Phase, name_of};
 use crate::error::{Call, Error};
 use crate::state::queue::{Fifo, POSTED};
 use crate::sync::fence;
@@ -52,7 +52,7 @@ impl Engine {
             let word = slot.word();
             if word.is_live() {
                 // If the registration has ended or is being removed, there is nothing to do.
-                let _ = self.remove(token(index, word.generation()));
+                let _ = self.remove(name_of(index, word.generation()));
             }
         }
         drop(self.end_if_over(self.lock()));
@@ -84,7 +84,7 @@ impl Engine {
             let word = slot.word();
             if word.is_live() {
                 if !forked {
-                    self.forget(token(index, word.generation()));
+                    self.forget(name_of(index, word.generation()));
                 }
                 slot.free();
                 if !word.is_held() {

@@ -45,17 +45,17 @@ pub(crate) use seat::Seat;
 
 /// A registration's name: the index of its slot, and the generation in the bits where the slot's
 /// word has it.
-pub(crate) type Token = u64;
+pub(crate) type Name = u64;
 
 #[inline]
-pub(crate) fn token(index: u32, generation: u32) -> Token {
+pub(crate) fn name_of(index: u32, generation: u32) -> Name {
     u64::from(generation) << GENERATION | u64::from(index)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
 #[inline]
-pub(crate) fn token_parts(token: Token) -> (u32, u32) {
-    (token as u32, (token >> GENERATION) as u32)
+pub(crate) fn name_parts(name: Name) -> (u32, u32) {
+    (name as u32, (name >> GENERATION) as u32)
 }
 
 /// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. So
@@ -306,8 +306,8 @@ impl Engine {
     }
 
     #[inline]
-    fn known(&self, token: Token) -> Option<(&Slot, u32)> {
-        let (index, generation) = token_parts(token);
+    fn known(&self, name: Name) -> Option<(&Slot, u32)> {
+        let (index, generation) = name_parts(name);
         self.nodes.slots.find(index).map(|slot| (slot, generation))
     }
 

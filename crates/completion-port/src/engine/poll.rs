@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::answer::until;
 use super::seat::Seat;
-use super::{Engine, State, Stock, token, token_parts};
+use super::{Engine, State, Stock, name_of, name_parts};
 use crate::state::facts::{Edge, Probe};
 use crate::state::queue::{Fifo, Node, Row};
 use crate::state::schedule::{Query, USUAL_EDGES};
@@ -254,7 +254,7 @@ impl Engine {
         let mut recheck = Row::new();
         let mut strays = 0;
         for edge in &scratch.edges {
-            let (index, generation) = token_parts(edge.token);
+            let (index, generation) = name_parts(edge.name);
             let Some(slot) = self.nodes.slots.find(index) else {
                 strays += 1;
                 continue;
@@ -317,7 +317,7 @@ impl Engine {
             let wanted = wanted && (!word.is_borrowed() || self.backend.watches(slot.descriptor()));
             wanted.then(|| Watch {
                 descriptor: slot.descriptor(),
-                token: token(index, word.generation()),
+                name: name_of(index, word.generation()),
                 wanted: if self.is_one_shot { word.wanted_directions() } else { word.watched() },
                 until: if self.is_one_shot { until(word) } else { Until::Detached },
             })

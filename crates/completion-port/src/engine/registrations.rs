@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::seat::Seat;
-use super::{Engine, Phase, Token, token, token_parts};
+use super::{Engine, Name, Phase, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind};
 use crate::interest::Events;
 use crate::state::facts::Descriptor;
@@ -80,12 +80,12 @@ impl Engine {
         mode: Mode,
         borrowed: bool,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
-    ) -> Result<Token, Error> {
+    ) -> Result<Name, Error> {
         let failed = |kind| Error::new(Call::Register, kind);
         let slot = self.slot(index);
         let attaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let generation = slot.register(descriptor, mode, borrowed);
-        let name = token(index, generation);
+        let name = name_of(index, generation);
         // Either this thread sees that the port shuts down, or the thread that shuts it down sees
         // this slot.
         fence(SeqCst);
@@ -166,7 +166,7 @@ impl Engine {
         &self,
         call: Call,
         slot: &Slot,
-        name: Token,
+        name: Name,
         mode: Option<Mode>,
         drained: Drained,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
@@ -188,7 +188,7 @@ impl Engine {
         if let Some(mode) = mode
             && !self.watch(slot, name, mode)
         {
-            slot.retire(token_parts(name).1);
+            slot.retire(name_parts(name).1);
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
@@ -197,7 +197,7 @@ impl Engine {
             Next::Nothing => Ok(()),
             Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
             next => {
-                self.follow(next, token_parts(name).0, seat().as_deref());
+                self.follow(next, name_parts(name).0, seat().as_deref());
                 Ok(())
             }
         }
@@ -207,7 +207,7 @@ impl Engine {
     /// before the arming, which cannot be refused afterwards. False if the registration has ended,
     /// or its number names what the kernel does not watch for it.
     #[inline]
-    fn watch(&self, slot: &Slot, name: Token, mode: Mode) -> bool {
+    fn watch(&self, slot: &Slot, name: Name, mode: Mode) -> bool {
         if self.is_one_shot {
             // The reactor is asked after the arming, since the answer may come at once.
             slot.suspect();
@@ -218,7 +218,7 @@ impl Engine {
 
     /// The kernel does not watch yet all that a registration is about to be armed for.
     #[inline(never)]
-    fn widen(&self, slot: &Slot, name: Token, mode: Mode) -> bool {
+    fn widen(&self, slot: &Slot, name: Name, mode: Mode) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
         // Called under the number's lock, so that of two threads the later one adds to what the
@@ -237,8 +237,8 @@ impl Engine {
 
     /// The key of a persistent packet has been cloned. If something is `unreported`, the clone has
     /// panicked.
-    pub(crate) fn cloned(&self, name: Token, unreported: Events, seat: Option<&Seat>) {
-        let (index, generation) = token_parts(name);
+    pub(crate) fn cloned(&self, name: Name, unreported: Events, seat: Option<&Seat>) {
+        let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         if self.phase() != Phase::Open {
             // A condition that holds must not keep a closed port going.
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Ends a registration whose key the caller holds (by its token), and gives its slot up.
-    pub(crate) fn end(&self, name: Token) {
+    pub(crate) fn end(&self, name: Name) {
         if self.forked() {
             // In a forked child everything but the descriptors belongs to the parent, the locks
             // too.
@@ -259,8 +259,8 @@ impl Engine {
     }
 
     /// Gives up a slot whose node or key the caller owns. The registration has ended.
-    pub(crate) fn free(&self, name: Token) {
-        let (index, _) = token_parts(name);
+    pub(crate) fn free(&self, name: Name) {
+        let (index, _) = name_parts(name);
         let slot = self.slot(index);
         let descriptor = slot.descriptor();
         self.detach(descriptor, name);
@@ -271,21 +271,21 @@ impl Engine {
 
     /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has
     /// been done already, or the number belongs to another registration by now.
-    pub(super) fn detach(&self, descriptor: Descriptor, name: Token) {
+    pub(super) fn detach(&self, descriptor: Descriptor, name: Name) {
         let _detaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let detach = || self.backend.detach(descriptor);
         self.backend.descriptors().release(descriptor, self.number, name, detach);
     }
 
     /// Forgets the descriptor of a registration that turned out to be closed.
-    pub(crate) fn forget(&self, name: Token) {
-        let (index, _) = token_parts(name);
+    pub(crate) fn forget(&self, name: Name) {
+        let (index, _) = name_parts(name);
         let descriptor = self.slot(index).descriptor();
         self.backend.descriptors().release(descriptor, self.number, name, || {});
     }
 
     /// The registration of what `descriptor` names now, if it has one.
-    pub(crate) fn find(&self, descriptor: Descriptor) -> Option<Token> {
+    pub(crate) fn find(&self, descriptor: Descriptor) -> Option<Name> {
         if self.forked() {
             return None;
         }
@@ -294,11 +294,11 @@ impl Engine {
     }
 
     /// Whether a registration goes on and its number names what was registered.
-    pub(crate) fn is_current(&self, name: Token) -> bool {
+    pub(crate) fn is_current(&self, name: Name) -> bool {
         if self.forked() || !self.is_live(name) {
             return false;
         }
-        let descriptor = self.slot(token_parts(name).0).descriptor();
+        let descriptor = self.slot(name_parts(name).0).descriptor();
         let watches = || self.backend.watches(descriptor);
         self.backend.descriptors().holds(descriptor, self.number, name, watches)
     }
@@ -306,7 +306,7 @@ impl Engine {
     /// Enables a registration by its name.
     pub(crate) fn enable(
         &self,
-        name: Token,
+        name: Name,
         mode: Mode,
         drained: impl Fn() -> Drained,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
@@ -326,13 +326,13 @@ impl Engine {
         let poll = self.poll_of(slot.descriptor());
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
             Next::Nothing => {}
-            next => self.follow(next, token_parts(name).0, seat().as_deref()),
+            next => self.follow(next, name_parts(name).0, seat().as_deref()),
         }
         Ok(())
     }
 
     /// Disables a registration by its name.
-    pub(crate) fn disable(&self, name: Token) -> Result<(), Error> {
+    pub(crate) fn disable(&self, name: Name) -> Result<(), Error> {
         self.check_usable(Call::Disable)?;
         let refused = |refusal| Error::new(Call::Disable, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
@@ -340,7 +340,7 @@ impl Engine {
     }
 
     /// Removes a registration by its name: its last packet is on the way.
-    pub(crate) fn remove(&self, name: Token) -> Result<(), Error> {
+    pub(crate) fn remove(&self, name: Name) -> Result<(), Error> {
         self.check_usable(Call::Remove)?;
         let refused = |refusal| Error::new(Call::Remove, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
@@ -349,7 +349,7 @@ impl Engine {
         match slot.remove(generation, false).map_err(refused)? {
             Removal::Owned => {
                 self.detach(descriptor, name);
-                self.submit(token_parts(name).0);
+                self.submit(name_parts(name).0);
             }
             Removal::Marked => self.detach(descriptor, name),
             Removal::Already => {}
@@ -360,7 +360,7 @@ impl Engine {
     /// Ends a registration by its name, without a packet. True if the key is in its cell and
     /// belongs to the caller alone, which moves it out and calls [`Engine::free`]. Otherwise the
     /// thread or token that owns the key or the node does so.
-    pub(crate) fn drop_by_name(&self, name: Token) -> Result<bool, Error> {
+    pub(crate) fn drop_by_name(&self, name: Name) -> Result<bool, Error> {
         self.check_usable(Call::Remove)?;
         let failed = |kind| Error::new(Call::Remove, kind);
         let (slot, generation) = self.known(name).ok_or(failed(ErrorKind::NotRegistered))?;
@@ -379,7 +379,7 @@ impl Engine {
     /// Removes a registration by its name and waits until its key is in its cell and the caller's
     /// alone, at most until `timeout` is over. The caller then moves the key out and calls
     /// [`Engine::free`].
-    pub(crate) fn collect(&self, name: Token, timeout: Option<Duration>) -> Result<(), Error> {
+    pub(crate) fn collect(&self, name: Name, timeout: Option<Duration>) -> Result<(), Error> {
         self.check_usable(Call::Remove)?;
         let failed = |kind| Error::new(Call::Remove, kind);
         let refused = |refusal| failed(kind_of(refusal));
@@ -393,7 +393,7 @@ impl Engine {
             Removal::Already => return Err(failed(ErrorKind::Removing)),
             Removal::Marked => self.detach(descriptor, name),
         }
-        let (index, _) = token_parts(name);
+        let (index, _) = name_parts(name);
         let deadline = timeout.and_then(|timeout| self.backend.now().checked_add(timeout));
         let thread: Arc<dyn Thread> = self.backend.this_thread().into();
         let mut state = self.lock();
@@ -442,17 +442,17 @@ impl Holder for Engine {
         self.phase() != Phase::Abandoned && self.backend.watches(descriptor)
     }
 
-    fn is_live(&self, name: Token) -> bool {
+    fn is_live(&self, name: Name) -> bool {
         self.known(name).is_some_and(|(slot, generation)| {
             let word = slot.word();
             word.is_live() && word.generation() == generation && !word.is_removing()
         })
     }
 
-    fn retire(&self, name: Token) {
+    fn retire(&self, name: Name) {
         let Some((slot, generation)) = self.known(name) else { return };
         if slot.retire(generation) == Removal::Owned {
-            self.submit(token_parts(name).0);
+            self.submit(name_parts(name).0);
         }
     }
 }

@@ -108,7 +108,7 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// One edge that the kernel reported: what holds now, and the token given at the back end. It lies as
+/// One edge that the kernel reported: what holds now, and the name given at the back end. It lies as
 /// Linux writes it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -116,8 +116,8 @@ impl fmt::Debug for Facts {
 pub(crate) struct Edge {
     /// What the kernel reported.
     pub(crate) facts: Facts,
-    /// The token given when the descriptor was attached.
-    pub(crate) token: u64,
+    /// The name given when the descriptor was attached.
+    pub(crate) name: u64,
 }
 
 /// One question "what holds now?", and its answer.

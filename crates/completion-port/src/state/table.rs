@@ -20,28 +20,28 @@ pub(crate) trait Holder: Send + Sync {
     /// Whether the port's kernel set has what `descriptor` names now.
     fn watches(&self, descriptor: Descriptor) -> bool;
 
-    /// Whether the registration `token` of the port goes on.
-    fn is_live(&self, token: u64) -> bool;
+    /// Whether the registration `name` of the port goes on.
+    fn is_live(&self, name: u64) -> bool;
 
-    /// Ends the registration `token`, whose descriptor was closed without being removed. Called
+    /// Ends the registration `name`, whose descriptor was closed without being removed. Called
     /// with no lock of the table held.
-    fn retire(&self, token: u64);
+    fn retire(&self, name: u64);
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     /// The port's number; 0 if no port holds the descriptor.
     port: u64,
-    token: u64,
+    name: u64,
 }
 
-const FREE: Entry = Entry { port: 0, token: 0 };
+const FREE: Entry = Entry { port: 0, name: 0 };
 
 /// Why a number could not be claimed.
 pub(crate) enum Claim {
     /// The system refused.
     Refused(Fault),
-    /// This port has it already, by the registration of this token.
+    /// This port has it already, by the registration of this name.
     Here(u64, Fault),
     /// Another port of the process has it.
     Elsewhere,
@@ -94,7 +94,7 @@ impl Descriptors {
             .and_then(|(_, holder)| holder.upgrade())
     }
 
-    /// Claims `descriptor` for the registration `token` of `port`. `attach` asks the kernel;
+    /// Claims `descriptor` for the registration `name` of `port`. `attach` asks the kernel;
     /// `adopt` is asked instead if the kernel's set has what the number names, but no registration
     /// does: the number was closed, and then made to name the same object again. If there is no
     /// memory to note the claim, `detach` undoes either. All are called with the number's lock
@@ -103,7 +103,7 @@ impl Descriptors {
         &self,
         descriptor: Descriptor,
         port: u64,
-        token: u64,
+        name: u64,
         attach: impl FnOnce() -> Result<(), Fault>,
         adopt: impl FnOnce() -> Result<(), Fault>,
         detach: impl FnOnce(),
@@ -121,9 +121,9 @@ impl Descriptors {
         match attach() {
             Err(fault) if fault.kind == ErrorKind::AlreadyRegistered => {
                 let live = former.port == port
-                    && holder.as_ref().is_some_and(|holder| holder.is_live(former.token));
+                    && holder.as_ref().is_some_and(|holder| holder.is_live(former.name));
                 if live {
-                    return Err(Claim::Here(former.token, fault));
+                    return Err(Claim::Here(former.name, fault));
                 }
                 adopt().map_err(Claim::Refused)?;
             }
@@ -138,27 +138,27 @@ impl Descriptors {
             }
             entries.resize(place + 1, FREE);
         }
-        entries[place] = Entry { port, token };
+        entries[place] = Entry { port, name };
         drop(entries);
         if let Some(holder) = holder {
-            holder.retire(former.token);
+            holder.retire(former.name);
         }
         Ok(())
     }
 
-    /// Gives `descriptor` up if it is still held by the registration `token` of `port`. `detach`
+    /// Gives `descriptor` up if it is still held by the registration `name` of `port`. `detach`
     /// tells the kernel; it is called with the number's lock held, and only then.
     pub(crate) fn release(
         &self,
         descriptor: Descriptor,
         port: u64,
-        token: u64,
+        name: u64,
         detach: impl FnOnce(),
     ) {
         let Ok((shard, place)) = Self::place(descriptor) else { return };
         let mut entries = locked(&self.shards[shard]);
         match entries.get_mut(place) {
-            Some(entry) if entry.port == port && entry.token == token => {
+            Some(entry) if entry.port == port && entry.name == name => {
                 detach();
                 *entry = FREE;
             }
@@ -166,26 +166,26 @@ impl Descriptors {
         }
     }
 
-    /// The registration of `port` that has `descriptor`, by its token.
+    /// The registration of `port` that has `descriptor`, by its name.
     pub(crate) fn find(&self, descriptor: Descriptor, port: u64) -> Option<u64> {
         let (shard, place) = Self::place(descriptor).ok()?;
         let entries = locked(&self.shards[shard]);
-        entries.get(place).filter(|entry| entry.port == port).map(|entry| entry.token)
+        entries.get(place).filter(|entry| entry.port == port).map(|entry| entry.name)
     }
 
-    /// Whether the registration `token` of `port` has `descriptor` still, and `watches` says that its
+    /// Whether the registration `name` of `port` has `descriptor` still, and `watches` says that its
     /// set has what the number names now. `watches` is called with the number's lock held.
     pub(crate) fn holds(
         &self,
         descriptor: Descriptor,
         port: u64,
-        token: u64,
+        name: u64,
         watches: impl FnOnce() -> bool,
     ) -> bool {
         let Ok((shard, place)) = Self::place(descriptor) else { return false };
         let entries = locked(&self.shards[shard]);
         let entry = entries.get(place).copied().unwrap_or(FREE);
-        entry.port == port && entry.token == token && watches()
+        entry.port == port && entry.name == name && watches()
     }
 
     fn place(descriptor: Descriptor) -> Result<(usize, usize), Fault> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 
-/// A watched descriptor, its token, and what it is watched for.
+/// A watched descriptor, its name, and what it is watched for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     pub(crate) descriptor: Descriptor,
-    pub(crate) token: u64,
+    pub(crate) name: u64,
     pub(crate) wanted: Facts,
     pub(crate) until: Until,
 }
@@ -39,7 +39,7 @@ pub(crate) trait Reactor: Send + Sync {
 
     /// Watches `descriptor` until it is detached or closed: always for its end and for errors, and
     /// for those of [`Facts::IN`] and [`Facts::OUT`] that are `wanted`. Every change to any of
-    /// these gives an [`Edge`] with `token`, and so does what holds now. [`Facts::URGENT`] is
+    /// these gives an [`Edge`] with `name`, and so does what holds now. [`Facts::URGENT`] is
     /// reported together with IN. As far as the system allows, a change that is not wanted brings
     /// no thread out of [`Reactor::poll`].
     ///
@@ -48,14 +48,14 @@ pub(crate) trait Reactor: Send + Sync {
     /// A refused call has changed nothing.
     ///
     /// A one-shot reactor takes the descriptor in, and does not watch it yet.
-    fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault>;
+    fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault>;
 
-    /// Gives `descriptor` a new `token`. The reactor watches it already, under the token of a registration
+    /// Gives `descriptor` a new `name`. The reactor watches it already, under the name of a registration
     /// that has ended. Watches it for what is `wanted`, and gives an edge for what holds now, as
     /// [`Reactor::attach`] does.
-    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault>;
+    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault>;
 
-    /// Watches `descriptor`, which has been attached under `token`, for what is `wanted` from now on, and no
+    /// Watches `descriptor`, which has been attached under `name`, for what is `wanted` from now on, and no
     /// longer for what was wanted before. Gives an edge for what holds now. Refused if the reactor does not
     /// have what the number names.
     ///
@@ -63,7 +63,7 @@ pub(crate) trait Reactor: Send + Sync {
     fn want(
         &self,
         descriptor: Descriptor,
-        token: u64,
+        name: u64,
         wanted: Facts,
         until: Until,
     ) -> Result<(), Fault>;
@@ -119,7 +119,7 @@ pub(crate) trait Reactor: Send + Sync {
     fn kind(&self, descriptor: Descriptor) -> Kind;
 
     /// Replaces every set by a new one that holds just its part of `live`, each descriptor with its
-    /// token and what is wanted of it. This gets rid of entries that live on through duplicates of
+    /// name and what is wanted of it. This gets rid of entries that live on through duplicates of
     /// closed descriptors. Whatever holds gives an edge again.
     ///
     /// The engine attaches, adopts, detaches and wants nothing meanwhile. Threads may poll and wake; no wake may

@@ -37,7 +37,7 @@ struct FakeState {
     edges: Vec<Edge>,
     woken: bool,
     readable: bool,
-    token: u64,
+    name: u64,
     /// What the descriptor is watched for, and until when; `None`: it is not.
     wanted: Facts,
     until: Option<Until>,
@@ -47,13 +47,13 @@ impl FakeState {
     /// What holds is an edge, if the descriptor is watched for it.
     fn look(&mut self) {
         if self.readable && self.until.is_some() && self.wanted.has(Facts::IN) {
-            let token = self.token;
-            self.edges.push(Edge { token, facts: Facts::IN });
+            let name = self.name;
+            self.edges.push(Edge { name, facts: Facts::IN });
         }
     }
 
-    fn watch(&mut self, token: u64, wanted: Facts, until: Option<Until>) {
-        (self.token, self.wanted, self.until) = (token, wanted, until);
+    fn watch(&mut self, name: u64, wanted: Facts, until: Option<Until>) {
+        (self.name, self.wanted, self.until) = (name, wanted, until);
         self.edges.clear();
         self.look();
     }
@@ -65,7 +65,7 @@ pub(crate) struct Handle(pub(crate) Arc<Fake>);
 /// `unpark` that comes while the thread waits for a lock, or lets the others go on.
 struct LoomThread {
     thread: thread::ThreadId,
-    token: loom::sync::Mutex<bool>,
+    unparked: loom::sync::Mutex<bool>,
     given: loom::sync::Condvar,
     fake: Arc<Fake>,
     /// As the clock.
@@ -80,21 +80,21 @@ impl LoomThread {
 
 impl Thread for LoomThread {
     fn park(&self, timeout: Option<Duration>) {
-        let mut token = self.token.lock().unwrap();
-        if !*token {
-            token = match timeout {
+        let mut unparked = self.unparked.lock().unwrap();
+        if !*unparked {
+            unparked = match timeout {
                 Some(timeout) if self.fake.tells => {
-                    drop(token);
+                    drop(unparked);
                     self.fake.pass(timeout);
-                    self.token.lock().unwrap()
+                    self.unparked.lock().unwrap()
                 }
-                _ => self.given.wait(token).unwrap(),
+                _ => self.given.wait(unparked).unwrap(),
             };
         }
-        *token = false;
+        *unparked = false;
     }
     fn unpark(&self) {
-        *self.token.lock().unwrap() = true;
+        *self.unparked.lock().unwrap() = true;
         self.given.notify_one();
     }
     fn asleep(&self) -> Option<bool> {
@@ -180,23 +180,23 @@ impl Reactor for Handle {
     fn is_one_shot(&self) -> bool {
         self.0.is_one_shot
     }
-    fn attach(&self, _descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+    fn attach(&self, _descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let until = if self.0.is_one_shot { None } else { Some(Until::Detached) };
-        self.0.state.lock().unwrap().watch(token, wanted, until);
+        self.0.state.lock().unwrap().watch(name, wanted, until);
         Ok(())
     }
-    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
-        self.attach(descriptor, token, wanted)
+    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
+        self.attach(descriptor, name, wanted)
     }
     fn want(
         &self,
         _descriptor: Descriptor,
-        token: u64,
+        name: u64,
         wanted: Facts,
         until: Until,
     ) -> Result<(), Fault> {
         let until = if self.0.is_one_shot { until } else { Until::Detached };
-        self.0.state.lock().unwrap().watch(token, wanted, Some(until));
+        self.0.state.lock().unwrap().watch(name, wanted, Some(until));
         self.0.changed.notify_all();
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Host for Handle {
     fn this_thread(&self) -> Box<dyn Thread> {
         Box::new(LoomThread {
             thread: thread::current().id(),
-            token: loom::sync::Mutex::new(false),
+            unparked: loom::sync::Mutex::new(false),
             given: loom::sync::Condvar::new(),
             fake: Arc::clone(&self.0),
             observed: false.into(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Scratch, Seat, Taken, Waited, token, token_parts};
+use crate::engine::{Engine, Scratch, Seat, Taken, Waited, name_of, name_parts};
 use crate::error::Call;
 use crate::fake::{Fake, Handle};
 use crate::interest::{Events, Interest};
@@ -103,7 +103,7 @@ impl Handler {
 
     /// Arms the registration again: as a thread that has a seat, or as any other one.
     pub(crate) fn rearm(&self, drained: Drained, with_seat: bool) {
-        let slot = self.engine.slot(token_parts(self.name).0);
+        let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_seat.then(|| Arc::clone(&self.seat));
         self.engine.put_back(Call::Rearm, slot, self.name, Some(LEVEL), drained, mine).unwrap();
     }
@@ -126,7 +126,7 @@ pub(crate) fn scratch() -> Scratch {
 pub(crate) fn next<'e>(engine: &'e Engine, seat: &Seat) -> Option<Taken<'e>> {
     match engine.next_ready(seat) {
         Ok((index, slot, events)) => {
-            Some(Taken::Ready(slot, token(index, slot.word().generation()), events))
+            Some(Taken::Ready(slot, name_of(index, slot.word().generation()), events))
         }
         Err(first) => engine.next(seat, first),
     }

@@ -21,7 +21,7 @@ use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::thread::Thread;
 
-/// The token of the eventfd, which no slot has.
+/// The name of the eventfd, which no slot has.
 const WAKE: u64 = u64::MAX;
 
 /// An entry that reports one edge, and nothing afterwards until it is changed.
@@ -92,8 +92,8 @@ fn new_set() -> Result<OwnedFd, Fault> {
     owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
 }
 
-fn add(set: &OwnedFd, descriptor: Descriptor, events: u32, token: u64) -> Result<(), Fault> {
-    control(set, libc::EPOLL_CTL_ADD, descriptor, events, token)
+fn add(set: &OwnedFd, descriptor: Descriptor, events: u32, name: u64) -> Result<(), Fault> {
+    control(set, libc::EPOLL_CTL_ADD, descriptor, events, name)
 }
 
 fn control(
@@ -101,9 +101,9 @@ fn control(
     operation: i32,
     descriptor: Descriptor,
     events: u32,
-    token: u64,
+    name: u64,
 ) -> Result<(), Fault> {
-    let mut event = libc::epoll_event { events, u64: token };
+    let mut event = libc::epoll_event { events, u64: name };
     // SAFETY: epoll_ctl(2) reads one event at the pointer it is given.
     // - valid for reads: `event` lives until the call returns. Descriptors are plain numbers to it.
     let done = unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, descriptor, &raw mut event) };
@@ -129,7 +129,7 @@ const _: () = {
     assert!(size_of::<Edge>() == size_of::<libc::epoll_event>());
     assert!(align_of::<Edge>() == align_of::<libc::epoll_event>());
     assert!(offset_of!(Edge, facts) == offset_of!(libc::epoll_event, events));
-    assert!(offset_of!(Edge, token) == offset_of!(libc::epoll_event, u64));
+    assert!(offset_of!(Edge, name) == offset_of!(libc::epoll_event, u64));
 };
 
 /// The first four bytes of a socket's option; `None` if it has no such option, or is no socket.
@@ -259,7 +259,7 @@ impl Epoll {
     }
 
     /// Whether a descriptor is a part of this back end. Its eventfd is watched already, under a
-    /// token that no registration may take away.
+    /// name that no registration may take away.
     fn consists_of(&self, descriptor: Descriptor) -> bool {
         let mut parts = self.sets.iter().chain(&self.top).chain([&self.wake]);
         parts.any(|part| part.as_raw_fd() == descriptor)
@@ -340,28 +340,28 @@ impl Reactor for Epoll {
         self.is_one_shot
     }
 
-    fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+    fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         if self.consists_of(descriptor) {
             return Err(Fault { kind: ErrorKind::NotPollable, code: None });
         }
         let entry = self.first_entry(wanted);
-        add(self.set_of(descriptor), descriptor, entry, token)
+        add(self.set_of(descriptor), descriptor, entry, name)
     }
 
-    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let entry = self.first_entry(wanted);
-        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, token)
+        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, name)
     }
 
     fn want(
         &self,
         descriptor: Descriptor,
-        token: u64,
+        name: u64,
         wanted: Facts,
         until: Until,
     ) -> Result<(), Fault> {
         let entry = self.entry(wanted, until);
-        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, token)
+        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, name)
     }
 
     fn detach(&self, descriptor: Descriptor) {
@@ -370,7 +370,7 @@ impl Reactor for Epoll {
 
     fn watches(&self, descriptor: Descriptor) -> bool {
         // Adding it again is refused, without any effect, if and only if it is there. No slot has
-        // the token; if it was not there it is taken out again.
+        // the name; if it was not there it is taken out again.
         let set = self.set_of(descriptor);
         match add(set, descriptor, 0, WAKE) {
             Err(fault) => fault.kind == ErrorKind::AlreadyRegistered,
@@ -392,9 +392,9 @@ impl Reactor for Epoll {
         // - within: the spare capacity is all of it, since the list is empty, and `wait` wrote there;
         // - values: `wait` says that the first `count` have been written.
         unsafe { edges.set_len(count) };
-        let woken = edges.iter().any(|edge| edge.token == WAKE);
+        let woken = edges.iter().any(|edge| edge.name == WAKE);
         if woken {
-            edges.retain(|edge| edge.token != WAKE);
+            edges.retain(|edge| edge.name != WAKE);
         }
         woken
     }
@@ -410,9 +410,9 @@ impl Reactor for Epoll {
         for edge in &room[..count] {
             // SAFETY: `assume_init` demands a value.
             // - `wait` says that the first `count` have been written.
-            let token = unsafe { edge.assume_init() }.token;
-            if token != WAKE {
-                ready |= 1 << token;
+            let name = unsafe { edge.assume_init() }.name;
+            if name != WAKE {
+                ready |= 1 << name;
             }
         }
         ready
@@ -486,9 +486,9 @@ impl Reactor for Epoll {
         if self.top.is_none() {
             self.watch_wake(&new[0])?;
         }
-        for Watch { descriptor, token, wanted, until } in live {
+        for Watch { descriptor, name, wanted, until } in live {
             let set = descriptor.cast_unsigned() as usize & (new.len() - 1);
-            match add(&new[set], descriptor, self.entry(wanted, until), token) {
+            match add(&new[set], descriptor, self.entry(wanted, until), name) {
                 Ok(()) => {}
                 // The descriptor was closed without being removed, and its number perhaps given out
                 // again. The registration ends when a check finds that out.

@@ -21,7 +21,7 @@ use crate::sys::thread::Thread;
 pub(super) struct Current {
     id: libc::c_long,
     /// Whether the next `park` returns at once.
-    token: Mutex<bool>,
+    unparked: Mutex<bool>,
     given: Condvar,
     /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor
     /// left when another thread queries it. If there was none, it is opened by that query.
@@ -38,7 +38,7 @@ impl Current {
         let id = unsafe { libc::syscall(libc::SYS_gettid) };
         Self {
             id,
-            token: Mutex::default(),
+            unparked: Mutex::default(),
             given: Condvar::new(),
             stat: OnceLock::new(),
             process,
@@ -46,8 +46,8 @@ impl Current {
         }
     }
 
-    fn token(&self) -> MutexGuard<'_, bool> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unparked(&self) -> MutexGuard<'_, bool> {
+        self.unparked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,22 +63,22 @@ fn stat_of(thread: libc::c_long) -> io::Result<Arc<File>> {
 
 impl Thread for Current {
     fn park(&self, timeout: Option<Duration>) {
-        let mut token = self.token();
-        if !*token {
+        let mut unparked = self.unparked();
+        if !*unparked {
             // Waking for no reason is allowed: the caller looks again.
-            token = match timeout {
-                None => self.given.wait(token).unwrap_or_else(PoisonError::into_inner),
+            unparked = match timeout {
+                None => self.given.wait(unparked).unwrap_or_else(PoisonError::into_inner),
                 Some(timeout) => {
-                    let woken = self.given.wait_timeout(token, timeout);
+                    let woken = self.given.wait_timeout(unparked, timeout);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        *token = false;
+        *unparked = false;
     }
 
     fn unpark(&self) {
-        *self.token() = true;
+        *self.unparked() = true;
         self.given.notify_one();
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let current = Current::new(Process::current());
         current.unpark();
         current.park(None);
-        assert!(!*current.token());
+        assert!(!*current.unparked());
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl State {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
             Cause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
-            Cause::Park(token) => token.load(std::sync::atomic::Ordering::Relaxed),
+            Cause::Park(unparked) => unparked.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
     }

@@ -21,7 +21,7 @@ type Place = (FileId, Descriptor);
 
 #[derive(Debug)]
 struct Entry {
-    token: u64,
+    name: u64,
     /// Of IN and OUT, what it is watched for.
     wanted: Conditions,
     /// Until when it is watched; `None` if it is not.
@@ -84,17 +84,17 @@ impl Set {
         self.entries.contains_key(&place)
     }
 
-    /// Watches `place` for what is `wanted` of IN and OUT, `until` then (`None`: not yet), with this token from
+    /// Watches `place` for what is `wanted` of IN and OUT, `until` then (`None`: not yet), with this name from
     /// now on.
     pub(super) fn add(
         &mut self,
         place: Place,
-        token: u64,
+        name: u64,
         wanted: Conditions,
         until: Option<Until>,
         objects: &mut Objects,
     ) {
-        let entry = Entry { token, wanted, until, listed: false };
+        let entry = Entry { name, wanted, until, listed: false };
         let holds = entry.told(objects.conditions(place.0)) != Conditions::NONE;
         self.entries.insert(place, entry);
         if holds && until.is_some() {
@@ -128,7 +128,7 @@ impl Set {
             let now = entry.told(objects.conditions(place.0));
             if now != Conditions::NONE && entry.until.is_some() {
                 entry.until = entry.until.filter(|until| *until == Until::Detached);
-                found(entry.token, now);
+                found(entry.name, now);
                 count += 1;
             }
         }
@@ -176,7 +176,7 @@ pub(super) struct Sleeper {
 pub(super) enum Cause {
     /// An edge in this set, or its wake-up.
     Polled(u64),
-    /// The token of this parked thread.
+    /// Whether this parked thread was unparked.
     Park(Arc<AtomicBool>),
 }
 
@@ -216,11 +216,11 @@ impl Simulated {
         if self.is_one_shot { None } else { Some(Until::Detached) }
     }
 
-    /// A descriptor of the set has another token from now on, and is watched for something else.
+    /// A descriptor of the set has another name from now on, and is watched for something else.
     fn watch_anew(
         &self,
         descriptor: Descriptor,
-        token: u64,
+        name: u64,
         wanted: Facts,
         until: Option<Until>,
     ) -> Result<(), Fault> {
@@ -232,7 +232,7 @@ impl Simulated {
             return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENOENT) });
         }
         self.with_set(&mut state, |set, objects| {
-            set.add((file, descriptor), token, conditions(wanted), until, objects);
+            set.add((file, descriptor), name, conditions(wanted), until, objects);
         });
         self.kernel.publish(state);
         Ok(())
@@ -259,7 +259,7 @@ impl Reactor for Simulated {
         self.is_one_shot
     }
 
-    fn attach(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+    fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let mut state = self.kernel.lock();
         state.calls.attach += 1;
         let Some(file) = state.file(descriptor) else {
@@ -275,27 +275,27 @@ impl Reactor for Simulated {
         }
         let until = self.first_until();
         self.with_set(&mut state, |set, objects| {
-            set.add((file, descriptor), token, conditions(wanted), until, objects);
+            set.add((file, descriptor), name, conditions(wanted), until, objects);
         });
         self.kernel.publish(state);
         Ok(())
     }
 
-    fn adopt(&self, descriptor: Descriptor, token: u64, wanted: Facts) -> Result<(), Fault> {
+    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         self.kernel.lock().calls.adopt += 1;
-        self.watch_anew(descriptor, token, wanted, self.first_until())
+        self.watch_anew(descriptor, name, wanted, self.first_until())
     }
 
     fn want(
         &self,
         descriptor: Descriptor,
-        token: u64,
+        name: u64,
         wanted: Facts,
         until: Until,
     ) -> Result<(), Fault> {
         self.kernel.lock().calls.want += 1;
         let until = if self.is_one_shot { until } else { Until::Detached };
-        self.watch_anew(descriptor, token, wanted, Some(until))
+        self.watch_anew(descriptor, name, wanted, Some(until))
     }
 
     fn detach(&self, descriptor: Descriptor) {
@@ -336,7 +336,7 @@ impl Reactor for Simulated {
         let mut woken = false;
         self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
             let count = self.with_set(state, |set, objects| {
-                set.take(room, objects, |token, now| edges.push(Edge { token, facts: facts(now) }))
+                set.take(room, objects, |name, now| edges.push(Edge { name, facts: facts(now) }))
             });
             woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
             count > 0 || woken
@@ -404,10 +404,10 @@ impl Reactor for Simulated {
             return Err(Self::refused(kind));
         }
         let mut new = Set::default();
-        for Watch { descriptor, token, wanted, until } in live {
+        for Watch { descriptor, name, wanted, until } in live {
             if let Some(file) = state.file(descriptor) {
                 let wanted = conditions(wanted);
-                new.add((file, descriptor), token, wanted, Some(until), &mut state.objects);
+                new.add((file, descriptor), name, wanted, Some(until), &mut state.objects);
             }
         }
         self.with_set(&mut state, |set, _| {
@@ -431,7 +431,7 @@ impl Host for Simulated {
             kernel: self.kernel.clone(),
             thread: thread::current().id(),
             alive: ALIVE.try_with(Arc::downgrade).unwrap_or_default(),
-            token: Arc::new(AtomicBool::new(false)),
+            unparked: Arc::new(AtomicBool::new(false)),
             observed: AtomicBool::new(false),
         })
     }
@@ -465,7 +465,7 @@ struct SimulatedThread {
     alive: Weak<()>,
     /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
     /// missed; atomic so that it can be shared.
-    token: Arc<AtomicBool>,
+    unparked: Arc<AtomicBool>,
     observed: AtomicBool,
 }
 
@@ -474,15 +474,15 @@ impl Thread for SimulatedThread {
         let mut state = self.kernel.lock();
         state.calls.park += 1;
         let until = state.deadline(timeout);
-        self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.token)), |_| {
-            self.token.swap(false, Relaxed)
+        self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.unparked)), |_| {
+            self.unparked.swap(false, Relaxed)
         });
     }
 
     fn unpark(&self) {
         let mut state = self.kernel.lock();
         state.calls.unpark += 1;
-        self.token.store(true, Relaxed);
+        self.unparked.store(true, Relaxed);
         self.kernel.publish(state);
     }
 

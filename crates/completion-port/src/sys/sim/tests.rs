@@ -20,7 +20,7 @@ const BOTH: Facts = Facts::of_directions(0b11);
 fn tokens(set: &dyn Backend) -> Vec<u64> {
     let mut edges = Vec::with_capacity(64);
     set.poll(0, &mut edges, Some(Duration::ZERO));
-    edges.iter().map(|edge| edge.token).collect()
+    edges.iter().map(|edge| edge.name).collect()
 }
 
 fn number(socket: &Socket) -> Descriptor {
@@ -76,7 +76,7 @@ fn a_duplicate_keeps_the_entry_of_a_closed_number() {
     assert_eq!(both, [1, 2]);
     // A new set has the live entry only.
     set.rebuild(
-        &mut [Watch { descriptor: number(&again), token: 2, wanted: BOTH, until: Until::Detached }]
+        &mut [Watch { descriptor: number(&again), name: 2, wanted: BOTH, until: Until::Detached }]
             .into_iter(),
     )
     .unwrap();
