@@ -504,7 +504,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 Some(Packet::Removed(Id(name), key))
             }
             Taken::Gone(name) => {
-                engine.forget(name);
+                engine.release_number(name);
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the node is this thread's and will not be queued again;
                 // - a value: the key lies in its cell whenever the slot is not held.

@@ -234,9 +234,9 @@ impl<K, M> Raw<'_, K, M> {
     /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[inline]
     pub fn forget(self, id: Id) -> Result<()> {
-        if self.port.engine().drop_by_name(id.0)? {
+        if self.port.engine().forget(id.0)? {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: `drop_by_name` has made the node this thread's;
+            // - owned: `forget` has made the node this thread's;
             // - a value: the key lies in its cell whenever the slot is not held.
             let key = unsafe { self.port.keys().cells.take(name_parts(id.0).0) };
             self.port.engine().free(id.0);

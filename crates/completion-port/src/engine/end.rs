@@ -84,7 +84,7 @@ impl Engine {
             let word = slot.word();
             if word.is_live() {
                 if !forked {
-                    self.forget(name_of(index, word.generation()));
+                    self.release_number(name_of(index, word.generation()));
                 }
                 slot.free();
                 if !word.is_held() {

@@ -121,7 +121,7 @@ impl Engine {
             Next::Gone => {
                 // The descriptor was closed, and its number registered anew, before this call was
                 // over.
-                self.forget(name);
+                self.release_number(name);
                 slot.free();
                 Err(failed(ErrorKind::BadDescriptor))
             }
@@ -277,8 +277,8 @@ impl Engine {
         self.backend.descriptors().release(descriptor, self.number, name, detach);
     }
 
-    /// Forgets the descriptor of a registration that turned out to be closed.
-    pub(crate) fn forget(&self, name: Name) {
+    /// Releases the number of a registration whose descriptor turned out to be closed.
+    pub(crate) fn release_number(&self, name: Name) {
         let (index, _) = name_parts(name);
         let descriptor = self.slot(index).descriptor();
         self.backend.descriptors().release(descriptor, self.number, name, || {});
@@ -360,7 +360,7 @@ impl Engine {
     /// Ends a registration by its name, without a packet. True if the key is in its cell and
     /// belongs to the caller alone, which moves it out and calls [`Engine::free`]. Otherwise the
     /// thread or token that owns the key or the node does so.
-    pub(crate) fn drop_by_name(&self, name: Name) -> Result<bool, Error> {
+    pub(crate) fn forget(&self, name: Name) -> Result<bool, Error> {
         self.check_usable(Call::Remove)?;
         let failed = |kind| Error::new(Call::Remove, kind);
         let (slot, generation) = self.known(name).ok_or(failed(ErrorKind::NotRegistered))?;
