@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 
 /// `struct cp_registration`.
@@ -61,6 +60,7 @@ unsafe extern "C" {
         packets: *mut Packet,
         received: *mut u32,
     ) -> u32;
+    fn cp_accept(descriptor: i32, address: *mut c_void, size: *mut u32) -> i32;
     fn cp_recv(descriptor: i32, buffer: *mut c_void, size: usize, flags: i32) -> isize;
     fn cp_send(descriptor: i32, buffer: *const c_void, size: usize, flags: i32) -> isize;
 }
@@ -155,24 +155,37 @@ impl Drop for Port {
     }
 }
 
-/// A stream that is read and written by the library's calls, and closed by them.
+/// A socket that is read and written by the library's calls, and closed by them.
 #[derive(Debug)]
 pub(crate) struct Socket(i32);
 
 impl Socket {
-    /// A stream in non-blocking mode. A program in C would have been given it by the library.
-    pub(crate) fn of(stream: TcpStream) -> Self {
-        let descriptor = stream.into_raw_fd();
+    /// A socket in non-blocking mode. A program in C would have been given it by the library.
+    pub(crate) fn of(socket: impl IntoRawFd) -> Self {
+        let descriptor = socket.into_raw_fd();
         cp_adopt(descriptor);
         Self(descriptor)
     }
 
     /// The change that enables it: one-shot and level-triggered.
     pub(crate) fn enable(&self, key: usize, filter: u16) -> Change {
-        let socket = usize::try_from(self.0).unwrap_or(usize::MAX);
-        let trigger = ONE_SHOT | LEVEL;
-        Change { socket, key, filter, operation: ENABLE, trigger, result: 0 }
+        enable(self.0, key, filter)
     }
+
+    /// Accepts a connection; it is in non-blocking mode, as the listener is.
+    pub(crate) fn accept(&self) -> io::Result<Socket> {
+        // SAFETY: accept(2) writes an address and its length, unless the pointers are null.
+        // - they are.
+        let made = unsafe { cp_accept(self.0, std::ptr::null_mut(), std::ptr::null_mut()) };
+        if made < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(made)) }
+    }
+}
+
+/// The change that enables the socket of this number: one-shot and level-triggered.
+pub(crate) fn enable(number: i32, key: usize, filter: u16) -> Change {
+    let socket = usize::try_from(number).unwrap_or(usize::MAX);
+    let trigger = ONE_SHOT | LEVEL;
+    Change { socket, key, filter, operation: ENABLE, trigger, result: 0 }
 }
 
 impl AsFd for Socket {

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::server::{Hello, Snapshot};
 use crate::sink::Service;
+use crate::traffic::Traffic;
 
 /// A server answers at once; this is for a machine that is busy with something else.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -29,6 +30,7 @@ impl Remote {
         contender: &str,
         threads: usize,
         service: Service,
+        traffic: Traffic,
         count: bool,
     ) -> Result<Remote, String> {
         // Not by its name: the file may have been replaced meanwhile by a newer build.
@@ -42,6 +44,10 @@ impl Remote {
             ] {
                 command.args([option, &value]);
             }
+        }
+        match traffic {
+            Traffic::Lasting => {}
+            Traffic::Short => drop(command.arg("--accepts")),
         }
         if count {
             command.arg("--count");

@@ -8,17 +8,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::asking::{Ask, Tally};
 use crate::contenders::Contender;
 use crate::distance;
 use crate::flood::Flood;
 use crate::histogram::Histogram;
-use crate::load::{Handlers, Load, PORTION, Pattern, Tally};
+use crate::load::{Handlers, Load, PORTION, Pattern};
 use crate::processor_time::Clock;
 use crate::remote::Remote;
 use crate::report::{APART, Cell, Row};
 use crate::scenario::{CPU, RATE, Setup};
 use crate::server::Snapshot;
+use crate::short::Short;
 use crate::sink::Service;
+use crate::traffic::Traffic;
 
 /// Sent before each turn's measurement, so that caches and branch predictors know the server.
 const WARM_UP: Duration = Duration::from_millis(40);
@@ -35,24 +38,30 @@ pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
 
 /// The clients of a server.
 enum Clients {
-    /// Of one that answers.
+    /// Of one that answers, by connections that are made before the rounds.
     Load(Load),
+    /// Of one that answers, by connections of their own.
+    Others(Box<dyn Ask>),
     /// Of a sink.
     Flood(Flood),
 }
 
 impl Clients {
-    fn new(service: Service) -> Result<Clients, String> {
-        let clients = match service {
-            Service::Echo => Load::new().map(Clients::Load),
-            Service::Sink(_) => Flood::new().map(Clients::Flood),
+    fn new(setup: &Setup, remote: &Remote) -> Result<Clients, String> {
+        let clients = match (setup.traffic, setup.service()) {
+            (Traffic::Lasting, Service::Echo) => Load::new().map(Clients::Load),
+            (Traffic::Lasting, Service::Sink(_)) => Flood::new().map(Clients::Flood),
+            (Traffic::Short, _) => Short::new(remote.address, setup.connections)
+                .map(|short| Clients::Others(Box::new(short))),
         };
         clients.map_err(|error| format!("load generator: {error}"))
     }
 
+    /// Connects once more, where connections are made before the rounds.
     fn connect(&mut self, server: SocketAddr, active: bool) -> io::Result<()> {
         match self {
             Clients::Load(load) => load.connect(server, active),
+            Clients::Others(_) => Ok(()),
             Clients::Flood(flood) => flood.connect(server),
         }
     }
@@ -60,7 +69,17 @@ impl Clients {
     fn connections(&self) -> usize {
         match self {
             Clients::Load(load) => load.connections(),
+            Clients::Others(others) => others.connections(),
             Clients::Flood(flood) => flood.connections(),
+        }
+    }
+
+    /// Those that wait for answers, or those that do not.
+    fn asking(&mut self) -> Result<&mut dyn Ask, &mut Flood> {
+        match self {
+            Clients::Load(load) => Ok(load),
+            Clients::Others(others) => Ok(&mut **others),
+            Clients::Flood(flood) => Err(flood),
         }
     }
 }
@@ -197,6 +216,13 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
             "The tasks of tokio, compio and monoio, and uring, are not told how often to read.";
         notes.extend([what.to_owned(), how.to_owned()]);
     }
+    if setup.traffic == Traffic::Short {
+        notes.push(
+            "Figures are for each connection, from connect(2) to close(2). Designs whose threads share nothing \
+             have a listener for each thread (SO_REUSEPORT), the others one."
+                .to_owned(),
+        );
+    }
     match setup.pattern.handlers {
         Handlers::FirstSpins(microseconds) => notes.push(format!(
             "Figures are those of the quick connections; the other one's handler spins for {} ms \
@@ -230,11 +256,12 @@ impl Entrant {
     fn start(place: &Place) -> Result<Entrant, String> {
         let setup = &place.setup;
         let service = setup.service();
-        let mut remote = Remote::start(place.contender.name, setup.threads, service, false)?;
+        let (name, traffic) = (place.contender.name, setup.traffic);
+        let mut remote = Remote::start(name, setup.threads, service, traffic, false)?;
         let resident = remote.settle()?.resident;
         let mut entrant = Entrant {
+            clients: Clients::new(setup, &remote)?,
             remote,
-            clients: Clients::new(service)?,
             made: 0,
             rested: None,
             rest: (0.0, 0.0),
@@ -271,8 +298,8 @@ impl Entrant {
             self.connect(setup)?;
         }
         let apart = distance::measure();
-        let after = match &mut self.clients {
-            Clients::Load(load) => {
+        let after = match self.clients.asking() {
+            Ok(load) => {
                 load.run(warm_up(setup), WARM_UP, latencies)?;
                 let before = self.remote.settle()?;
                 latencies.clear();
@@ -281,7 +308,7 @@ impl Entrant {
                 note(row, setup, &tally, latencies, &before, &after);
                 after
             }
-            Clients::Flood(flood) => {
+            Err(flood) => {
                 let flooded = Flooded::measure(flood, &mut self.remote, setup.round)?;
                 note_flooded(row, &flooded);
                 read_up(&mut self.remote)?
@@ -295,7 +322,7 @@ impl Entrant {
             row.push("memory", "B", Some(each));
         }
         if place.by_turn {
-            self.clients = Clients::new(setup.service())?;
+            self.clients = Clients::new(setup, &self.remote)?;
             self.remote.settle()?;
         }
         self.rested = Some((Instant::now(), self.remote.snapshot()?.processor_time));
@@ -312,6 +339,9 @@ fn connect(
     setup: &Setup,
     made: u64,
 ) -> Result<(), String> {
+    if setup.traffic != Traffic::Lasting {
+        return Ok(());
+    }
     let distance = (setup.connections / setup.active()).max(1);
     let distance = if distance.is_multiple_of(2) { distance - 1 } else { distance };
     for index in 0..setup.connections {
@@ -453,8 +483,9 @@ fn note_distance(row: &mut Row, before: &io::Result<Duration>, behind: &io::Resu
 fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
     let service = setup.service();
-    let mut remote = Remote::start(place.contender.name, setup.threads, service, true)?;
-    let mut clients = Clients::new(service)?;
+    let (name, traffic) = (place.contender.name, setup.traffic);
+    let mut remote = Remote::start(name, setup.threads, service, traffic, true)?;
+    let mut clients = Clients::new(setup, &remote)?;
     if let Some(reason) = remote.snapshot()?.not_counted {
         row.push("syscalls", "", None);
         if let Some(quantity) = row.quantities.last_mut() {
@@ -464,15 +495,15 @@ fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     }
     connect(&mut remote, &mut clients, setup, 0)?;
     let time = COUNTED.max(setup.round / 4);
-    let (before, after, events) = match &mut clients {
-        Clients::Load(load) => {
+    let (before, after, events) = match clients.asking() {
+        Ok(load) => {
             let mut latencies = Histogram::default();
             load.run(warm_up(setup), WARM_UP, &mut latencies)?;
             let before = remote.settle()?;
             let tally = load.run(setup.pattern, time, &mut latencies)?;
             (before, remote.snapshot()?, tally.answered)
         }
-        Clients::Flood(flood) => {
+        Err(flood) => {
             let Flooded { before, after, .. } = Flooded::measure(flood, &mut remote, time)?;
             let packets = after.packets.saturating_sub(before.packets);
             (before, after, packets)

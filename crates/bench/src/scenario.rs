@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
 use crate::sink::{Drain, Reads, Service, Sink};
+use crate::traffic::Traffic;
 use crate::work::{Work, turns_per_microsecond};
 
 /// Connections that send; all others of a situation are only registered.
@@ -17,7 +18,7 @@ const MOST_CONNECTIONS: usize = 100_000;
 const TOGETHER: usize = 20_000;
 
 /// The scenarios, with what they are about.
-pub(crate) const SCENARIOS: [(&str, &str); 12] = [
+pub(crate) const SCENARIOS: [(&str, &str); 13] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -27,12 +28,17 @@ pub(crate) const SCENARIOS: [(&str, &str); 12] = [
     ("S7", "registration and removal of 10,000 sockets, within the process"),
     ("S8", "echo on 64 of as many sockets as there may be"),
     ("S9", "one handler that spins, 63 quick connections"),
+    (SHORT, "short connections: accepted, one request of 64 bytes answered, reset by the client"),
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
 
 const INSTRUCTIONS: &str = "instructions";
+/// The scenario whose servers accept by their own means.
+const SHORT: &str = "S10";
+/// Clients with short connections.
+const SHORT_CLIENTS: usize = 32;
 /// The scenario whose servers are sinks.
 pub(crate) const SINK: &str = "S16";
 
@@ -80,6 +86,7 @@ pub(crate) struct Setup {
     pub(crate) threads: usize,
     pub(crate) connections: usize,
     pub(crate) pattern: Pattern,
+    pub(crate) traffic: Traffic,
     /// What the handlers of a sink do; where there is one, there is no pattern to what is sent.
     pub(crate) drain: Option<Drain>,
     /// The quantity that is compared.
@@ -103,7 +110,8 @@ impl Setup {
     /// Whether connections have to be made anew for each turn, as those of all contenders at once
     /// would be too many.
     pub(crate) fn connects_by_turn(&self, contenders: usize, descriptors: usize) -> bool {
-        self.connections * contenders > TOGETHER.min(descriptors.saturating_sub(SPARE))
+        self.traffic == Traffic::Lasting
+            && self.connections * contenders > TOGETHER.min(descriptors.saturating_sub(SPARE))
     }
 }
 
@@ -165,7 +173,14 @@ impl Selection {
             SINK => (Handlers::Quick, 1, RATE),
             _ => (Handlers::Quick, 1, CPU),
         };
-        let registered = if connections > ACTIVE { ", 64 of them active" } else { "" };
+        let traffic = if scenario == SHORT { Traffic::Short } else { Traffic::Lasting };
+        let clients = match traffic {
+            Traffic::Lasting if connections > ACTIVE => {
+                format!("{connections} connections, {ACTIVE} of them active")
+            }
+            Traffic::Lasting => format!("{connections} connections"),
+            Traffic::Short => format!("{connections} clients"),
+        };
         let about = drain.map_or_else(
             || about.to_owned(),
             |Drain { handler, reads }| {
@@ -174,10 +189,11 @@ impl Selection {
         );
         Setup {
             scenario,
-            title: format!("{about}; {connections} connections{registered}, {threads} threads"),
+            title: format!("{about}; {clients}, {threads} threads"),
             threads,
             connections,
             pattern: Pattern { handlers, burst },
+            traffic,
             drain,
             compared,
             rounds: self.rounds.unwrap_or(rounds),
@@ -241,6 +257,7 @@ impl Selection {
             "S5" => (vec![4, 16], vec![ACTIVE]),
             "S8" => (vec![2], vec![most]),
             "S9" => (vec![2, 4], vec![ACTIVE]),
+            SHORT => (vec![1, 2, 4], vec![SHORT_CLIENTS]),
             _ => (Vec::new(), Vec::new()),
         };
         if self.extent == Extent::Quick {
@@ -317,7 +334,7 @@ mod tests {
     #[test]
     fn the_usual_run_has_every_scenario_and_20_rounds_where_ratios_are_near_one() {
         let setups = selection(Extent::Usual).setups().unwrap();
-        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9", "S16"] {
+        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9", "S10", "S16"] {
             assert!(setups.iter().any(|setup| setup.scenario == scenario), "{scenario}");
         }
         let rounds = |scenario: &str, connections: usize| -> Vec<(usize, usize)> {
@@ -354,6 +371,21 @@ mod tests {
         assert_eq!(sizes(&chosen).len(), 4);
         chosen.connections = vec![19_900];
         assert!(chosen.setups().unwrap_err().contains("20000 descriptors"));
+    }
+
+    #[test]
+    fn short_connections_are_those_of_32_clients_unless_others_are_asked_for() {
+        let mut chosen =
+            Selection { scenarios: vec![SHORT.to_owned()], ..selection(Extent::Usual) };
+        assert_eq!(sizes(&chosen), [(SHORT, 1, 32), (SHORT, 2, 32), (SHORT, 4, 32)]);
+        let setup = chosen.setups().unwrap().remove(1);
+        assert_eq!((setup.traffic, setup.compared), (Traffic::Short, CPU));
+        assert!(setup.title.ends_with("; 32 clients, 2 threads"), "{}", setup.title);
+        assert!(!setup.connects_by_turn(1000, 20_000));
+        (chosen.threads, chosen.connections) = (vec![2], vec![100]);
+        assert_eq!(sizes(&chosen), [(SHORT, 2, 100)]);
+        let setup = selection(Extent::Quick).setups().unwrap().remove(0);
+        assert_eq!(setup.traffic, Traffic::Lasting);
     }
 
     /// Reads, threads, connections, microseconds of the sinks of a selection.

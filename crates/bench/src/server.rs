@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::contenders::{self, Server};
+use crate::contenders::{self, Listening, Server};
 use crate::counters::Counters;
 use crate::flood;
 use crate::sink::{self, Service, Sink};
@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Let the kernel count system calls
     #[arg(long)]
     pub(crate) count: bool,
+    /// Let the contender accept by its own means
+    #[arg(long)]
+    pub(crate) accepts: bool,
     /// Be a sink instead of an echo
     #[command(flatten)]
     pub(crate) sink: Option<Sink>,
@@ -92,17 +95,15 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let server: Arc<dyn Server> = (contender.start)(options.threads, service)
         .map_err(|error| format!("{}: {error}", contender.name))?
         .into();
-    let listener = listen(service).map_err(|error| format!("listener: {error}"))?;
-    let address = listener.local_addr().map_err(|error| format!("listener: {error}"))?;
     let accepted = Arc::new(Accepted::default());
-    thread::Builder::new()
-        .name("acceptor".to_owned())
-        .spawn({
-            let (server, accepted) = (Arc::clone(&server), Arc::clone(&accepted));
-            move || accept(&listener, &*server, &accepted)
-        })
-        .map_err(|error| format!("acceptor: {error}"))?;
-
+    // Held for as long as the process lives.
+    let (address, _listening) = if options.accepts {
+        let listening = Listening::new().map_err(|error| format!("listener: {error}"))?;
+        server.listen(&listening).map_err(|error| format!("listener: {error}"))?;
+        (listening.address(), Some(listening))
+    } else {
+        (start_acceptor(service, &server, &accepted)?, None)
+    };
     say(&Hello { address })?;
     for line in io::stdin().lock().lines() {
         line.map_err(|error| error.to_string())?;
@@ -110,6 +111,22 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     // A contender has no orderly end; its threads go with the process.
     std::process::exit(0);
+}
+
+/// Starts the thread that takes connections and hands them over; where it listens.
+fn start_acceptor(
+    service: Service,
+    server: &Arc<dyn Server>,
+    accepted: &Arc<Accepted>,
+) -> Result<SocketAddr, String> {
+    let listener = listen(service).map_err(|error| format!("listener: {error}"))?;
+    let address = listener.local_addr().map_err(|error| format!("listener: {error}"))?;
+    let (server, accepted) = (Arc::clone(server), Arc::clone(accepted));
+    thread::Builder::new()
+        .name("acceptor".to_owned())
+        .spawn(move || accept(&listener, &*server, &accepted))
+        .map_err(|error| format!("acceptor: {error}"))?;
+    Ok(address)
 }
 
 fn say(answer: &impl Serialize) -> Result<(), String> {

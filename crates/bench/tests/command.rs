@@ -129,6 +129,32 @@ fn every_contender_is_a_sink_in_a_run() {
     assert!(text.contains("handlers of 5 us, one read for each packet; 4 connections"), "{text}");
 }
 
+/// Each contender accepts by its own means; the rates are those of connections.
+#[test]
+fn every_contender_serves_short_connections_in_a_run() {
+    let (report, output) = short_run("short", &["--scenario", "S10", "--threads", "2"]);
+    let cell = &report["cells"][0];
+    assert_eq!((&cell["connections"], &cell["compared"]), (&Value::from(32), &Value::from("cpu")));
+    let rows = cell["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), report["contenders"].as_array().unwrap().len() - 1);
+    for row in rows {
+        assert_eq!(row["failure"], Value::Null, "{row}");
+        for name in ["cpu", "rate", "p50", "p99"] {
+            let values = quantity(row, name)["values"].as_array().unwrap();
+            assert_eq!(values.len(), 2, "{name}: {row}");
+            assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+        }
+        let syscalls = quantity(row, "syscalls");
+        if syscalls["missing"].is_null() {
+            let calls = syscalls["values"][0].as_f64().unwrap();
+            assert!(calls > 0.0 && calls < 30.0, "{row}");
+        }
+    }
+    let text = text(&output.stdout);
+    assert!(text.contains("reset by the client; 32 clients, 2 threads"), "{text}");
+    assert!(text.contains("connect(2) to close(2)"), "{text}");
+}
+
 #[test]
 fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
     let arguments = ["--quick", "--against", "epoll_one_shot"];

@@ -12,7 +12,7 @@ use ::compio::io::{AsyncRead, AsyncReadMulti, AsyncWriteExt};
 use ::compio::runtime::{Runtime, RuntimeBuilder};
 use futures_util::StreamExt;
 
-use super::threads::{Inbox, deal};
+use super::threads::{Given, Inbox, deal, end_with};
 use super::{Contender, Server, version};
 use crate::sink::Service;
 use crate::work::{Carry, process};
@@ -55,13 +55,35 @@ fn serve(runtime: &Runtime, inbox: &Inbox, rung: UnixStream, service: Service) -
             }
             back.clear();
             buffer = back;
-            for stream in inbox.take_all() {
-                let stream = ::compio::net::TcpStream::from_std(stream)?;
-                // A connection that fails ends its task and nothing else.
-                ::compio::runtime::spawn(handle(stream, service)).detach();
+            for given in inbox.take_all() {
+                match given {
+                    Given::Stream(stream) => {
+                        let stream = ::compio::net::TcpStream::from_std(stream)?;
+                        // A connection that fails ends its task and nothing else.
+                        ::compio::runtime::spawn(handle(stream, service)).detach();
+                    }
+                    Given::Listener(listener) => {
+                        let listener = ::compio::net::TcpListener::from_std(listener)?;
+                        let accepting = async move { end_with(accept(&listener, service).await) };
+                        ::compio::runtime::spawn(accepting).detach();
+                    }
+                }
             }
         }
     })
+}
+
+/// Accepts by one request for good.
+async fn accept(listener: &::compio::net::TcpListener, service: Service) -> io::Result<()> {
+    let mut incoming = listener.incoming();
+    while let Some(accepted) = incoming.next().await {
+        match accepted {
+            Ok(stream) => ::compio::runtime::spawn(handle(stream, service)).detach(),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("accepts no more"))
 }
 
 async fn handle(stream: ::compio::net::TcpStream, service: Service) -> io::Result<()> {

@@ -1,13 +1,13 @@
 //! `monoio`: a runtime for each thread.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::{FusionDriver, FusionRuntime, IoUringDriver, LegacyDriver, RuntimeBuilder};
 use io_uring_of_monoio::IoUring;
 
-use super::threads::{Inbox, deal};
+use super::threads::{Given, Inbox, deal, end_with};
 use super::{Contender, Server, version};
 use crate::sink::Service;
 use crate::work::{Carry, process};
@@ -50,14 +50,34 @@ fn serve(mut engine: Engine, inbox: &Inbox, rung: UnixStream, service: Service) 
                 return Ok(());
             }
             buffer = back;
-            for stream in inbox.take_all() {
-                stream.set_nonblocking(true)?;
-                let stream = ::monoio::net::TcpStream::from_std(stream)?;
-                // A connection that fails ends its task and nothing else.
-                ::monoio::spawn(handle(stream, service));
+            for given in inbox.take_all() {
+                match given {
+                    Given::Stream(stream) => {
+                        stream.set_nonblocking(true)?;
+                        let stream = ::monoio::net::TcpStream::from_std(stream)?;
+                        // A connection that fails ends its task and nothing else.
+                        ::monoio::spawn(handle(stream, service));
+                    }
+                    Given::Listener(listener) => {
+                        let listener = ::monoio::net::TcpListener::from_std(listener)?;
+                        let accepting = async move { end_with(accept(&listener, service).await) };
+                        ::monoio::spawn(accepting);
+                    }
+                }
             }
         }
     })
+}
+
+/// Accepts by a request for each connection: the crate has no other.
+async fn accept(listener: &::monoio::net::TcpListener, service: Service) -> io::Result<()> {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(::monoio::spawn(handle(stream, service))),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 async fn handle(mut stream: ::monoio::net::TcpStream, service: Service) -> io::Result<()> {

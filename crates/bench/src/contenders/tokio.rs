@@ -4,13 +4,14 @@
 //! is used up has it to let others go first. So a sink reads in the same way whether it was told to
 //! read once or often: a task that made way after each read would not be how servers are written.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt};
 use ::tokio::runtime::{Builder, Runtime};
 
-use super::{Contender, Server, version};
+use super::listening::Listening;
+use super::{Contender, Server, threads, version};
 use crate::sink::Service;
 use crate::work::{BUFFER, Carry, process};
 
@@ -41,6 +42,24 @@ impl Server for Tokio {
         // A connection that fails ends its task and nothing else.
         self.runtime.spawn(serve(stream, self.service));
         Ok(())
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        let _context = self.runtime.enter();
+        let listener = ::tokio::net::TcpListener::from_std(at.listener()?)?;
+        let service = self.service;
+        self.runtime.spawn(async move { threads::end_with(accept(listener, service).await) });
+        Ok(())
+    }
+}
+
+async fn accept(listener: ::tokio::net::TcpListener, service: Service) -> io::Result<()> {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(::tokio::spawn(serve(stream, service))),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
