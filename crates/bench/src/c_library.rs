@@ -61,6 +61,22 @@ unsafe extern "C" {
         received: *mut u32,
     ) -> u32;
     fn cp_accept(descriptor: i32, address: *mut c_void, size: *mut u32) -> i32;
+    fn cp_recvfrom(
+        descriptor: i32,
+        buffer: *mut c_void,
+        size: usize,
+        flags: i32,
+        address: *mut c_void,
+        address_size: *mut u32,
+    ) -> isize;
+    fn cp_sendto(
+        descriptor: i32,
+        buffer: *const c_void,
+        size: usize,
+        flags: i32,
+        address: *const c_void,
+        address_size: u32,
+    ) -> isize;
     fn cp_recv(descriptor: i32, buffer: *mut c_void, size: usize, flags: i32) -> isize;
     fn cp_send(descriptor: i32, buffer: *const c_void, size: usize, flags: i32) -> isize;
 }
@@ -178,6 +194,43 @@ impl Socket {
         // - they are.
         let made = unsafe { cp_accept(self.0, std::ptr::null_mut(), std::ptr::null_mut()) };
         if made < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(made)) }
+    }
+}
+
+/// Where a datagram comes from: an address of IPv4 or IPv6, as the system has it.
+#[derive(Debug)]
+pub(crate) struct Address {
+    bytes: [u32; 7],
+    length: u32,
+}
+
+impl Socket {
+    /// Receives a datagram.
+    pub(crate) fn receive_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        let mut from = Address { bytes: [0; 7], length: 28 };
+        // SAFETY: recvfrom(2) writes at most so many bytes at either pointer, and the address's length.
+        // - valid: these are a slice and a local, borrowed over the call, with their lengths.
+        let received = outcome(unsafe {
+            cp_recvfrom(
+                self.0,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                0,
+                from.bytes.as_mut_ptr().cast(),
+                &raw mut from.length,
+            )
+        })?;
+        Ok((received, from))
+    }
+
+    /// Sends a datagram.
+    pub(crate) fn send_to(&self, bytes: &[u8], to: &Address) -> io::Result<usize> {
+        let address = to.bytes.as_ptr().cast();
+        // SAFETY: sendto(2) reads so many bytes at either pointer.
+        // - valid: both are borrowed over the call; the address has the length that the system has given.
+        outcome(unsafe {
+            cp_sendto(self.0, bytes.as_ptr().cast(), bytes.len(), 0, address, to.length)
+        })
     }
 }
 

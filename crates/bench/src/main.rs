@@ -8,6 +8,7 @@ mod c_library;
 mod callgrind;
 mod contenders;
 mod counters;
+mod datagrams;
 mod distance;
 mod flood;
 mod handover;

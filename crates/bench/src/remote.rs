@@ -22,6 +22,8 @@ pub(crate) struct Remote {
     input: ChildStdin,
     output: ChildStdout,
     pub(crate) address: SocketAddr,
+    /// Its sockets for datagrams.
+    pub(crate) sockets: Vec<SocketAddr>,
 }
 
 impl Remote {
@@ -47,7 +49,12 @@ impl Remote {
         }
         match traffic {
             Traffic::Lasting => {}
-            Traffic::Short => drop(command.arg("--accepts")),
+            Traffic::Short => {
+                command.arg("--accepts");
+            }
+            Traffic::Datagrams { sockets, .. } => {
+                command.args(["--datagrams", &sockets.to_string()]);
+            }
         }
         if count {
             command.arg("--count");
@@ -61,8 +68,8 @@ impl Remote {
             return Err("server: no pipes".to_owned());
         };
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut remote = Remote { child, input, output, address };
-        remote.address = remote.hear::<Hello>()?.address;
+        let mut remote = Remote { child, input, output, address, sockets: Vec::new() };
+        Hello { address: remote.address, sockets: remote.sockets } = remote.hear()?;
         Ok(remote)
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Described {
 /// One situation in which all contenders were measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// The scenario: `S1` … `S10`, `S16`, `single`.
+    /// The scenario: `S1` … `S11`, `S16`, `single`.
     pub(crate) scenario: String,
     /// What is measured, in a line.
     pub(crate) title: String,
@@ -52,6 +52,8 @@ pub(crate) struct Cell {
     pub(crate) connections: Option<usize>,
     /// What the handlers of the sinks do, if the servers are sinks.
     pub(crate) drain: Option<Drain>,
+    /// Requests without answer on each socket, if they are datagrams.
+    pub(crate) under_way: Option<usize>,
     /// The name of the quantity that is compared: the others' divided by the first row's.
     pub(crate) compared: String,
     /// One for each contender; the first is the one to which the others are compared.
@@ -206,6 +208,7 @@ pub(crate) mod tests {
             threads: Some(threads),
             connections: Some(connections),
             drain: None,
+            under_way: None,
             compared: quantity.to_owned(),
             rows: rows.collect(),
             notes: Vec::new(),

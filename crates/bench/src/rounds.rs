@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::asking::{Ask, Tally};
 use crate::contenders::Contender;
+use crate::datagrams::Datagrams;
 use crate::distance;
 use crate::flood::Flood;
 use crate::histogram::Histogram;
@@ -40,7 +41,7 @@ pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
 enum Clients {
     /// Of one that answers, by connections that are made before the rounds.
     Load(Load),
-    /// Of one that answers, by connections of their own.
+    /// Of one that answers, by short connections or by datagrams.
     Others(Box<dyn Ask>),
     /// Of a sink.
     Flood(Flood),
@@ -53,6 +54,8 @@ impl Clients {
             (Traffic::Lasting, Service::Sink(_)) => Flood::new().map(Clients::Flood),
             (Traffic::Short, _) => Short::new(remote.address, setup.connections)
                 .map(|short| Clients::Others(Box::new(short))),
+            (Traffic::Datagrams { under_way, .. }, _) => Datagrams::new(&remote.sockets, under_way)
+                .map(|datagrams| Clients::Others(Box::new(datagrams))),
         };
         clients.map_err(|error| format!("load generator: {error}"))
     }
@@ -197,6 +200,10 @@ pub(crate) fn measure(
         threads: Some(setup.threads),
         connections: Some(setup.connections),
         drain: setup.drain,
+        under_way: match setup.traffic {
+            Traffic::Datagrams { under_way, .. } => Some(under_way),
+            Traffic::Lasting | Traffic::Short => None,
+        },
         compared: setup.compared.to_owned(),
         rows,
         notes,
@@ -216,13 +223,18 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
             "The tasks of tokio, compio and monoio, and uring, are not told how often to read.";
         notes.extend([what.to_owned(), how.to_owned()]);
     }
-    if setup.traffic == Traffic::Short {
-        notes.push(
+    let about = match setup.traffic {
+        Traffic::Lasting => None,
+        Traffic::Short => Some(
             "Figures are for each connection, from connect(2) to close(2). Designs whose threads share nothing \
-             have a listener for each thread (SO_REUSEPORT), the others one."
-                .to_owned(),
-        );
-    }
+             have a listener for each thread (SO_REUSEPORT), the others one.",
+        ),
+        Traffic::Datagrams { .. } => Some(
+            "Figures are for each datagram and its answer. A server that is told of readiness reads until it would \
+             block.",
+        ),
+    };
+    notes.extend(about.map(str::to_owned));
     match setup.pattern.handlers {
         Handlers::FirstSpins(microseconds) => notes.push(format!(
             "Figures are those of the quick connections; the other one's handler spins for {} ms \

@@ -4,7 +4,7 @@
 //! rounds run. The process ends when its standard input does.
 
 use std::io::{self, BufRead as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, thread};
@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Let the contender accept by its own means
     #[arg(long)]
     pub(crate) accepts: bool,
+    /// Give the contender so many sockets for datagrams instead of connections
+    #[arg(long, default_value_t = 0, conflicts_with = "accepts")]
+    pub(crate) datagrams: usize,
     /// Be a sink instead of an echo
     #[command(flatten)]
     pub(crate) sink: Option<Sink>,
@@ -41,6 +44,8 @@ pub(crate) struct Options {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) address: SocketAddr,
+    /// Of the sockets for datagrams.
+    pub(crate) sockets: Vec<SocketAddr>,
 }
 
 /// A server's answer to a line: what it has used up so far.
@@ -104,13 +109,25 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     } else {
         (start_acceptor(service, &server, &accepted)?, None)
     };
-    say(&Hello { address })?;
+    let sockets = (0..options.datagrams).map(|_| answer(&*server));
+    let sockets: io::Result<Vec<SocketAddr>> = sockets.collect();
+    let sockets = sockets.map_err(|error| format!("sockets for datagrams: {error}"))?;
+    say(&Hello { address, sockets })?;
     for line in io::stdin().lock().lines() {
         line.map_err(|error| error.to_string())?;
         say(&snapshot(&*server, &accepted, counters.as_ref())?)?;
     }
     // A contender has no orderly end; its threads go with the process.
     std::process::exit(0);
+}
+
+/// Gives the contender one more socket for datagrams; its address.
+fn answer(server: &dyn Server) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    server.answer(socket)?;
+    Ok(address)
 }
 
 /// Starts the thread that takes connections and hands them over; where it listens.

@@ -7,4 +7,10 @@ pub(crate) enum Traffic {
     Lasting,
     /// By short connections, which the server accepts by its own means.
     Short,
+    /// By datagrams, to sockets that the server is given.
+    Datagrams {
+        sockets: usize,
+        /// Requests without answer on each.
+        under_way: usize,
+    },
 }

@@ -155,6 +155,33 @@ fn every_contender_serves_short_connections_in_a_run() {
     assert!(text.contains("connect(2) to close(2)"), "{text}");
 }
 
+/// Each contender has datagrams: one that had not would be named with its failure.
+#[test]
+fn every_contender_echoes_datagrams_in_a_run() {
+    let arguments = ["--scenario", "S11", "--threads", "2", "--connections", "1,4"];
+    let (report, output) = short_run("datagrams", &arguments);
+    let cells = report["cells"].as_array().unwrap();
+    let all = report["contenders"].as_array().unwrap().len() - 1;
+    let sizes: Vec<_> =
+        cells.iter().map(|cell| (&cell["connections"], &cell["under_way"])).collect();
+    let expected = [(1, 1), (1, 8), (4, 1)].map(|(c, u)| (Value::from(c), Value::from(u)));
+    assert_eq!(sizes, expected.each_ref().map(|(c, u)| (c, u)));
+    for cell in cells {
+        let rows = cell["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), all);
+        for row in rows {
+            assert_eq!(row["failure"], Value::Null, "{row}");
+            for name in ["cpu", "rate", "p50", "p99"] {
+                let values = quantity(row, name)["values"].as_array().unwrap();
+                assert_eq!(values.len(), 2, "{name}: {row}");
+                assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+            }
+        }
+    }
+    let text = text(&output.stdout);
+    assert!(text.contains("64 bytes; 8 under way on each of 1 socket, 2 threads"), "{text}");
+}
+
 #[test]
 fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
     let arguments = ["--quick", "--against", "epoll_one_shot"];

@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use super::threads::{Given, Inbox, deal, end_with};
 use super::{Contender, Server, version};
 use crate::sink::Service;
-use crate::work::{Carry, process};
+use crate::work::{Carry, process, process_datagram};
 
 /// Buffers of a runtime. They are used in turn, so that many of them displace more of the cache than
 /// they save requests that find none.
@@ -67,10 +67,36 @@ fn serve(runtime: &Runtime, inbox: &Inbox, rung: UnixStream, service: Service) -
                         let accepting = async move { end_with(accept(&listener, service).await) };
                         ::compio::runtime::spawn(accepting).detach();
                     }
+                    Given::Datagrams(socket) => {
+                        let socket = ::compio::net::UdpSocket::from_std(socket)?;
+                        let answering = async move { end_with(answer(&socket).await) };
+                        ::compio::runtime::spawn(answering).detach();
+                    }
                 }
             }
         }
     })
+}
+
+/// Receives by one request for good. An answer is sent from memory of its own: the crate sends no part of a
+/// buffer that it has received into.
+async fn answer(socket: &::compio::net::UdpSocket) -> io::Result<()> {
+    let mut received = pin!(socket.recv_from_multi());
+    while let Some(datagram) = received.next().await {
+        let datagram = match datagram {
+            Ok(datagram) => datagram,
+            // No buffer was free; the next call asks again.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(from) = datagram.addr().and_then(|from| from.as_socket()) else { continue };
+        process_datagram(datagram.data());
+        let answer = datagram.data().to_vec();
+        drop(datagram);
+        let BufResult(sent, _) = socket.send_to(answer, from).await;
+        sent?;
+    }
+    Err(io::Error::other("receives no more"))
 }
 
 /// Accepts by one request for good.

@@ -21,6 +21,9 @@ const EVENTS: usize = 64;
 const ALL: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
+/// Of a listener, and of a socket for datagrams: room to write to would be told of after each of these.
+const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ET);
+
 /// The stream ends, or has failed.
 const END: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
@@ -53,6 +56,7 @@ impl Take for Set {
 
 /// Puts a socket into a set.
 fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
+    let wanted = if matches!(peer, Peer::Connection(_)) { ALL } else { INPUT };
     let edge = Box::new(Edge::of(peer));
     let number = edge.peer().as_fd().as_raw_fd();
     let pointer = Box::into_raw(edge);
@@ -60,7 +64,7 @@ fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
     // - open: until the call has looked it up nobody is told of the socket, and so nobody closes it;
     //   afterwards it is used no more.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
-    epoll::add(set, socket, EventData::new_ptr(pointer.cast()), ALL).map_err(|error| {
+    epoll::add(set, socket, EventData::new_ptr(pointer.cast()), wanted).map_err(|error| {
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
         // - from a box: made so above;
         // - nobody else: the set has refused it, so that its thread is not told of it.

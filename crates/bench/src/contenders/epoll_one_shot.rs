@@ -2,7 +2,7 @@
 //! connection armed again by `EPOLL_CTL_MOD`.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -61,6 +61,10 @@ impl Server for OneShot {
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
         add(&self.0, Peer::Listener(at.listener()?))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        add(&self.0, Peer::Datagrams(socket))
     }
 }
 

@@ -1,8 +1,10 @@
 //! `mio`: one `Poll` for each thread.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use ::mio::event::Source;
 use ::mio::{Events, Interest, Poll, Registry, Token, Waker};
 use slab::Slab;
 
@@ -57,15 +59,23 @@ enum Crate {}
 impl Family for Crate {
     type Stream = ::mio::net::TcpStream;
     type Listener = ::mio::net::TcpListener;
+    type Datagrams = ::mio::net::UdpSocket;
+    type Address = SocketAddr;
 
     fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
         listener.accept().map(|(stream, _)| stream)
     }
+
+    fn receive(socket: &Self::Datagrams, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        socket.recv_from(buffer)
+    }
+
+    fn send(socket: &Self::Datagrams, bytes: &[u8], to: &SocketAddr) -> io::Result<usize> {
+        socket.send_to(bytes, *to)
+    }
 }
 
 type Connections = Slab<Edge<Crate>>;
-
-const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 fn serve(mut poll: Poll, inbox: &Inbox, service: Service) -> io::Result<()> {
     let mut connections = Connections::new();
@@ -114,17 +124,20 @@ fn finish(
 }
 
 fn take_over(inbox: &Inbox, registry: &Registry, connections: &mut Connections) -> io::Result<()> {
+    const INPUT: Interest = Interest::READABLE;
     for given in inbox.take_all() {
         match given {
             Given::Stream(stream) => {
                 stream.set_nonblocking(true)?;
-                add(::mio::net::TcpStream::from_std(stream), registry, connections)?;
+                add_stream(::mio::net::TcpStream::from_std(stream), registry, connections)?;
             }
             Given::Listener(listener) => {
-                let mut listener = ::mio::net::TcpListener::from_std(listener);
-                let entry = connections.vacant_entry();
-                registry.register(&mut listener, Token(entry.key()), Interest::READABLE)?;
-                entry.insert(Edge::of(Peer::Listener(listener)));
+                let listener = ::mio::net::TcpListener::from_std(listener);
+                add(listener, INPUT, Peer::Listener, registry, connections)?;
+            }
+            Given::Datagrams(socket) => {
+                let socket = ::mio::net::UdpSocket::from_std(socket);
+                add(socket, INPUT, Peer::Datagrams, registry, connections)?;
             }
         }
     }
@@ -136,16 +149,27 @@ fn add_accepted(
     registry: &Registry,
     connections: &mut Connections,
 ) -> io::Result<()> {
-    handler.accepted.drain(..).try_for_each(|stream| add(stream, registry, connections))
+    handler.accepted.drain(..).try_for_each(|stream| add_stream(stream, registry, connections))
 }
 
-fn add(
-    mut stream: ::mio::net::TcpStream,
+fn add_stream(
+    stream: ::mio::net::TcpStream,
+    registry: &Registry,
+    connections: &mut Connections,
+) -> io::Result<()> {
+    let both = Interest::READABLE | Interest::WRITABLE;
+    add(stream, both, Peer::of, registry, connections)
+}
+
+fn add<S: Source>(
+    mut socket: S,
+    wanted: Interest,
+    peer: fn(S) -> Peer<Crate>,
     registry: &Registry,
     connections: &mut Connections,
 ) -> io::Result<()> {
     let entry = connections.vacant_entry();
-    registry.register(&mut stream, Token(entry.key()), BOTH)?;
-    entry.insert(Edge::of(Peer::of(stream)));
+    registry.register(&mut socket, Token(entry.key()), wanted)?;
+    entry.insert(Edge::of(peer(socket)));
     Ok(())
 }

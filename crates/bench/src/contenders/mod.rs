@@ -1,7 +1,7 @@
 //! The servers that are compared: all echo the same messages in the same way, or are the same sink.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 
 pub(crate) use self::listening::Listening;
 use crate::sink::Service;
@@ -66,6 +66,10 @@ pub(crate) trait Server: Send + Sync {
 
     /// Accepts by its own means what connects there, and serves these connections like those it takes over.
     fn listen(&self, at: &Listening) -> io::Result<()>;
+
+    /// Takes over a socket, in non-blocking mode, and from now on does what each datagram that comes asks for
+    /// ([`process_datagram`](crate::work::process_datagram)) and sends it back to where it came from.
+    fn answer(&self, socket: UdpSocket) -> io::Result<()>;
 
     /// Threads woken so far by the contender's own count, where it has one.
     fn wakes(&self) -> Option<u64> {

@@ -10,7 +10,7 @@ use io_uring_of_monoio::IoUring;
 use super::threads::{Given, Inbox, deal, end_with};
 use super::{Contender, Server, version};
 use crate::sink::Service;
-use crate::work::{Carry, process};
+use crate::work::{BUFFER, Carry, process, process_datagram};
 
 pub(crate) fn contender() -> Contender {
     Contender {
@@ -63,10 +63,28 @@ fn serve(mut engine: Engine, inbox: &Inbox, rung: UnixStream, service: Service) 
                         let accepting = async move { end_with(accept(&listener, service).await) };
                         ::monoio::spawn(accepting);
                     }
+                    Given::Datagrams(socket) => {
+                        let socket = ::monoio::net::udp::UdpSocket::from_std(socket)?;
+                        ::monoio::spawn(async move { end_with(answer(&socket).await) });
+                    }
                 }
             }
         }
     })
+}
+
+/// Datagram for datagram.
+async fn answer(socket: &::monoio::net::udp::UdpSocket) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(BUFFER);
+    loop {
+        let (received, filled) = socket.recv_from(buffer).await;
+        let (_, from) = received?;
+        process_datagram(&filled);
+        let (sent, used) = socket.send_to(filled, from).await;
+        sent?;
+        buffer = used;
+        buffer.clear();
+    }
 }
 
 /// Accepts by a request for each connection: the crate has no other.

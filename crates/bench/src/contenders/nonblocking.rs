@@ -1,24 +1,34 @@
 //! What the contenders that are told of readiness do with a connection that is ready.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{SocketFlags, accept_with};
 
 use crate::sink::{Service, Sink};
-use crate::work::{Carry, process};
+use crate::work::{Carry, process, process_datagram};
 
 /// Connections that a listener accepts at most before others have their turns.
 const MOST_ACCEPTED: usize = 64;
+
+/// Datagrams that are read from a socket at most before others have their turns.
+const MOST_DATAGRAMS: usize = 64;
 
 /// The sockets of a contender, by the types it has for them. All of them are in non-blocking mode.
 pub(super) trait Family {
     type Stream: Read + Write + AsFd;
     type Listener: AsFd;
+    type Datagrams: AsFd;
+    /// Where a datagram comes from.
+    type Address;
 
     /// The next connection, in non-blocking mode.
     fn accept(listener: &Self::Listener) -> io::Result<Self::Stream>;
+
+    fn receive(socket: &Self::Datagrams, buffer: &mut [u8]) -> io::Result<(usize, Self::Address)>;
+
+    fn send(socket: &Self::Datagrams, bytes: &[u8], to: &Self::Address) -> io::Result<usize>;
 }
 
 /// The types of the standard library.
@@ -28,10 +38,20 @@ pub(super) enum Standard {}
 impl Family for Standard {
     type Stream = TcpStream;
     type Listener = TcpListener;
+    type Datagrams = UdpSocket;
+    type Address = SocketAddr;
 
     /// With the mode set by the same call.
     fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
         Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
+    }
+
+    fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        socket.recv_from(buffer)
+    }
+
+    fn send(socket: &UdpSocket, bytes: &[u8], to: &SocketAddr) -> io::Result<usize> {
+        socket.send_to(bytes, to)
     }
 }
 
@@ -56,6 +76,7 @@ impl<F: Family> Handler<F> {
 pub(super) enum Peer<F: Family = Standard> {
     Connection(Connection<F::Stream>),
     Listener(F::Listener),
+    Datagrams(F::Datagrams),
 }
 
 impl<F: Family> Peer<F> {
@@ -64,8 +85,8 @@ impl<F: Family> Peer<F> {
         Peer::Connection(Connection::of(stream))
     }
 
-    /// Serves a connection ([`Connection::serve`]), or accepts into the handler's list what waits for it. An
-    /// error is one with which the server cannot go on.
+    /// Serves a connection ([`Connection::serve`]), answers datagrams, or accepts into the handler's list what
+    /// waits for it. An error is one with which the server cannot go on.
     pub(super) fn serve(
         &mut self,
         handler: &mut Handler<F>,
@@ -76,6 +97,7 @@ impl<F: Family> Peer<F> {
                 Ok(connection.serve(handler.service, &mut handler.buffer, ends))
             }
             Peer::Listener(listener) => accept::<F>(listener, &mut handler.accepted).map(Some),
+            Peer::Datagrams(socket) => answer::<F>(socket, &mut handler.buffer).map(Some),
         }
     }
 }
@@ -85,6 +107,7 @@ impl<F: Family> AsFd for Peer<F> {
         match self {
             Peer::Connection(connection) => connection.as_fd(),
             Peer::Listener(listener) => listener.as_fd(),
+            Peer::Datagrams(socket) => socket.as_fd(),
         }
     }
 }
@@ -100,6 +123,25 @@ fn accept<F: Family>(listener: &F::Listener, accepted: &mut Vec<F::Stream>) -> i
                 ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
                 _ => return Err(error),
             },
+        }
+    }
+    Ok(Next::Turn)
+}
+
+/// Answers datagrams until none is left, or until other sockets should have their turns. An answer that finds no
+/// room is lost, as a datagram may be.
+fn answer<F: Family>(socket: &F::Datagrams, buffer: &mut [u8]) -> io::Result<Next> {
+    for _ in 0..MOST_DATAGRAMS {
+        let (length, from) = match F::receive(socket, buffer) {
+            Ok(received) => received,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Next::Input),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        process_datagram(&buffer[..length]);
+        match F::send(socket, &buffer[..length], &from) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            _ => {}
         }
     }
     Ok(Next::Turn)

@@ -1,7 +1,7 @@
 //! The completion port: owned keys, one-shot, armed right after each handler.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
@@ -58,6 +58,10 @@ impl Server for Ours {
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
         register(&self.0, Peer::Listener(at.listener()?))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        register(&self.0, Peer::Datagrams(socket))
     }
 
     fn wakes(&self) -> Option<u64> {

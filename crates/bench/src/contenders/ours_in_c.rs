@@ -2,14 +2,14 @@
 //! socket, which is armed by its descriptor right after each handler.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use super::listening::Listening;
 use super::nonblocking::{Family, Handler, Next};
 use super::{Contender, Server, nonblocking, threads};
-use crate::c_library::{IN, OUT, Packet, Port, Socket, enable};
+use crate::c_library::{Address, IN, OUT, Packet, Port, Socket, enable};
 use crate::sink::Service;
 
 /// Packets taken by a wait at most.
@@ -39,9 +39,19 @@ enum Library {}
 impl Family for Library {
     type Stream = Socket;
     type Listener = Socket;
+    type Datagrams = Socket;
+    type Address = Address;
 
     fn accept(listener: &Socket) -> io::Result<Socket> {
         listener.accept()
+    }
+
+    fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        socket.receive_from(buffer)
+    }
+
+    fn send(socket: &Socket, bytes: &[u8], to: &Address) -> io::Result<usize> {
+        socket.send_to(bytes, to)
     }
 }
 
@@ -57,6 +67,10 @@ impl Server for OursInC {
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
         add(&self.0, Peer::Listener(Socket::of(at.listener()?)))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        add(&self.0, Peer::Datagrams(Socket::of(socket)))
     }
 }
 

@@ -4,7 +4,7 @@
 //! So the threads take turns by a lock, which is given back before the events are handled.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +53,10 @@ impl Server for Polling {
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
         add(&self.0.poller, Peer::Listener(at.listener()?))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        add(&self.0.poller, Peer::Datagrams(socket))
     }
 }
 

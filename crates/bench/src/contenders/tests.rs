@@ -1,7 +1,7 @@
 //! Each contender does what a server of this benchmark has to do.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -221,6 +221,139 @@ fn a_reset_connection_harms_no_other() {
             assert_eq!(receive(&mut other, MESSAGE), message(Work::Echo, number));
         }
     });
+}
+
+/// A socket for datagrams that a server has been given; its address.
+fn answering(server: &dyn Server) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let address = socket.local_addr().unwrap();
+    server.answer(socket).unwrap();
+    address
+}
+
+/// A client of such a socket. It receives from nowhere else.
+fn datagrams_to(address: SocketAddr) -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client
+}
+
+fn receive_datagram(client: &UdpSocket) -> Vec<u8> {
+    let mut bytes = [0; 4096];
+    let length = client.recv(&mut bytes).unwrap();
+    bytes[..length].to_vec()
+}
+
+/// Several clients of each of several sockets, with several datagrams under way, which may be answered in any order.
+#[test]
+fn datagrams_come_back_from_where_they_were_sent_to() {
+    each(|server| {
+        let sockets: Vec<_> = (0..5).map(|_| answering(server)).collect();
+        let clients: Vec<_> =
+            sockets.iter().flat_map(|socket| (0..3).map(|_| datagrams_to(*socket))).collect();
+        for round in 0..20 {
+            let sent = |client: usize| {
+                let first = (round * clients.len() + client) as u64 * 8;
+                (first..first + 8).map(|number| message(Work::Echo, number).to_vec())
+            };
+            for (index, client) in clients.iter().enumerate() {
+                for bytes in sent(index) {
+                    assert_eq!(client.send(&bytes).unwrap(), MESSAGE);
+                }
+            }
+            for (index, client) in clients.iter().enumerate() {
+                let mut answers: Vec<_> = (0..8).map(|_| receive_datagram(client)).collect();
+                let mut expected: Vec<_> = sent(index).collect();
+                answers.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(answers, expected);
+            }
+        }
+        for client in &clients {
+            client.set_nonblocking(true).unwrap();
+            assert!(client.recv(&mut [0]).is_err(), "one more answer than was asked for");
+        }
+    });
+}
+
+#[test]
+fn datagrams_of_any_length_come_back_whole() {
+    each(|server| {
+        let client = datagrams_to(answering(server));
+        for length in [1, 63, 64, 65, 1000, 3000, 0, 64] {
+            let sent: Vec<u8> = echoes(0..50)[..length].to_vec();
+            client.send(&sent).unwrap();
+            assert!(receive_datagram(&client) == sent, "{length} bytes");
+        }
+    });
+}
+
+#[test]
+fn what_a_datagram_asks_for_is_performed_before_the_answer() {
+    each(|server| {
+        let client = datagrams_to(answering(server));
+        for number in 0..3 {
+            let asked = message(Work::Sleep(10_000), number);
+            let began = Instant::now();
+            client.send(&asked).unwrap();
+            assert_eq!(receive_datagram(&client), asked);
+            assert!(began.elapsed() >= Duration::from_millis(10));
+        }
+    });
+}
+
+/// More sockets than a wait returns, all ready when the only thread comes back; then more datagrams for one socket
+/// than are read in a turn, or than a ring has buffers. Beside them another socket gets its answer.
+#[test]
+fn all_datagrams_of_many_that_wait_are_answered() {
+    const BURST: u64 = 200;
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        eprintln!("{name}");
+        let server = start(1, Service::Echo).unwrap();
+        let clients: Vec<_> = (0..300).map(|_| datagrams_to(answering(&*server))).collect();
+        let slow = datagrams_to(answering(&*server));
+        for round in 0..3 {
+            slow.send(&message(Work::Sleep(20_000), round)).unwrap();
+            for (client, number) in clients.iter().zip(0..) {
+                client.send(&message(Work::Echo, number)).unwrap();
+            }
+            for (client, number) in clients.iter().zip(0..) {
+                assert_eq!(receive_datagram(client), message(Work::Echo, number));
+            }
+            receive_datagram(&slow);
+            slow.send(&message(Work::Sleep(20_000), round)).unwrap();
+            (0..BURST).for_each(|number| {
+                clients[0].send(&message(Work::Echo, number)).unwrap();
+            });
+            clients[1].send(&message(Work::Echo, 7)).unwrap();
+            for number in 0..BURST {
+                assert_eq!(receive_datagram(&clients[0]), message(Work::Echo, number));
+            }
+            assert_eq!(receive_datagram(&clients[1]), message(Work::Echo, 7));
+            receive_datagram(&slow);
+        }
+    }
+}
+
+#[test]
+fn an_idle_server_of_datagrams_uses_no_processor() {
+    let _alone = alone();
+    let mut busy = Vec::new();
+    for Contender { name, start, .. } in all() {
+        let server = start(THREADS, Service::Echo).unwrap();
+        for _ in 0..8 {
+            let client = datagrams_to(answering(&*server));
+            client.send(&message(Work::Echo, 1)).unwrap();
+            receive_datagram(&client);
+        }
+        if is_busy() {
+            busy.push(name);
+        }
+    }
+    assert!(busy.is_empty(), "busy while idle: {busy:?}");
 }
 
 /// Runs `test` with a sink of each contender that reads once, and with one that reads until it would

@@ -1,7 +1,7 @@
 //! The threads of the servers, and how connections are dealt to those that do not share them.
 
 use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -35,6 +35,8 @@ pub(super) enum Given {
     Stream(TcpStream),
     /// A listener of its own, in non-blocking mode.
     Listener(TcpListener),
+    /// A socket for datagrams, in non-blocking mode.
+    Datagrams(UdpSocket),
 }
 
 impl Given {
@@ -46,6 +48,7 @@ impl Given {
                 Ok(Peer::of(stream))
             }
             Given::Listener(listener) => Ok(Peer::Listener(listener)),
+            Given::Datagrams(socket) => Ok(Peer::Datagrams(socket)),
         }
     }
 }
@@ -56,7 +59,7 @@ pub(super) trait Take: Send + Sync {
     fn take(&self, given: Given) -> io::Result<()>;
 }
 
-/// A server each of whose threads has connections of its own, dealt round robin; or a listener of its own.
+/// A server each of whose threads has sockets of its own, dealt round robin; or a listener of its own.
 pub(super) struct Dealer<T> {
     takers: Vec<T>,
     next: AtomicUsize,
@@ -69,10 +72,20 @@ impl<T> Dealer<T> {
     }
 }
 
+impl<T: Take> Dealer<T> {
+    fn deal(&self, given: Given) -> io::Result<()> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        self.takers[turn % self.takers.len()].take(given)
+    }
+}
+
 impl<T: Take> Server for Dealer<T> {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        self.takers[turn % self.takers.len()].take(Given::Stream(stream))
+        self.deal(Given::Stream(stream))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        self.deal(Given::Datagrams(socket))
     }
 
     fn listen(&self, at: &Listening) -> io::Result<()> {

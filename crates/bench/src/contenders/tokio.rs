@@ -5,7 +5,7 @@
 //! read once or often: a task that made way after each read would not be how servers are written.
 
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt};
 use ::tokio::runtime::{Builder, Runtime};
@@ -13,7 +13,7 @@ use ::tokio::runtime::{Builder, Runtime};
 use super::listening::Listening;
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;
-use crate::work::{BUFFER, Carry, process};
+use crate::work::{BUFFER, Carry, process, process_datagram};
 
 pub(crate) fn contender() -> Contender {
     Contender {
@@ -44,12 +44,29 @@ impl Server for Tokio {
         Ok(())
     }
 
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        let _context = self.runtime.enter();
+        let socket = ::tokio::net::UdpSocket::from_std(socket)?;
+        self.runtime.spawn(async move { threads::end_with(answer(socket).await) });
+        Ok(())
+    }
+
     fn listen(&self, at: &Listening) -> io::Result<()> {
         let _context = self.runtime.enter();
         let listener = ::tokio::net::TcpListener::from_std(at.listener()?)?;
         let service = self.service;
         self.runtime.spawn(async move { threads::end_with(accept(listener, service).await) });
         Ok(())
+    }
+}
+
+/// Datagram for datagram. An answer waits for room in the socket.
+async fn answer(socket: ::tokio::net::UdpSocket) -> io::Result<()> {
+    let mut buffer = [0; BUFFER];
+    loop {
+        let (length, from) = socket.recv_from(&mut buffer).await?;
+        process_datagram(&buffer[..length]);
+        socket.send_to(&buffer[..length], from).await?;
     }
 }
 

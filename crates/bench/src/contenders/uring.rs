@@ -7,6 +7,7 @@
 
 mod buffers;
 mod connection;
+mod datagrams;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -23,6 +24,7 @@ use slab::Slab;
 
 use self::buffers::{Buffers, GROUP};
 use self::connection::{Answer, Connection};
+use self::datagrams::Datagrams;
 use super::threads::{Given, Inbox, deal};
 use super::{Contender, Server, version};
 use crate::sink::Service;
@@ -63,6 +65,7 @@ fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
             connections: Slab::new(),
             inbox,
             listeners: Slab::new(),
+            datagrams: Datagrams::default(),
             rung,
             rung_bytes: Box::new([0; RUNG_BYTES as usize]),
             arrived: VecDeque::new(),
@@ -94,7 +97,8 @@ fn build() -> io::Result<IoUring> {
     result
 }
 
-/// What a request is about; in the upper half of its user data, above the number of a connection or listener.
+/// What a request is about; in the upper half of its user data, above the number of a connection, listener
+/// or socket for datagrams.
 mod kind {
     pub(super) const RUNG: u64 = 0;
     pub(super) const RECEIVE: u64 = 1;
@@ -102,6 +106,9 @@ mod kind {
     pub(super) const UNSENT: u64 = 3;
     pub(super) const ACCEPT: u64 = 4;
     pub(super) const CLOSE: u64 = 5;
+    pub(super) const DATAGRAM: u64 = 6;
+    /// The answer to a datagram.
+    pub(super) const REPLY: u64 = 7;
 }
 
 fn user_data(kind: u64, connection: usize) -> u64 {
@@ -117,6 +124,7 @@ struct Engine<'r> {
     connections: Slab<Connection>,
     inbox: Inbox,
     listeners: Slab<TcpListener>,
+    datagrams: Datagrams,
     rung: UnixStream,
     /// Where a request receives the bytes of `rung`.
     rung_bytes: Box<[u8; RUNG_BYTES as usize]>,
@@ -142,7 +150,8 @@ impl Engine<'_> {
             while let Some(completion) = self.arrived.pop_front() {
                 self.handle(&completion)?;
                 handled += 1;
-                if long && !self.answering.is_empty() && !self.arrived.is_empty() {
+                let has_answers = !self.answering.is_empty() || self.datagrams.has_answers();
+                if long && has_answers && !self.arrived.is_empty() {
                     self.turn()?;
                 }
             }
@@ -155,8 +164,14 @@ impl Engine<'_> {
         for index in 0..self.answering.len() {
             self.send_answer(self.answering[index])?;
         }
+        for at in 0..self.datagrams.answers() {
+            if let Some(request) = self.datagrams.answer(at, &self.buffers) {
+                self.push(request.user_data(user_data(kind::REPLY, 0)))?;
+            }
+        }
         loop {
-            let is_idle = self.arrived.is_empty() && self.starved.is_empty() && !self.closing;
+            let is_starved = !self.starved.is_empty() || self.datagrams.is_starved();
+            let is_idle = self.arrived.is_empty() && !is_starved && !self.closing;
             self.submit(usize::from(is_idle))?;
             let is_all = self.requests.is_empty();
             self.collect()?;
@@ -164,6 +179,7 @@ impl Engine<'_> {
                 break;
             }
         }
+        self.datagrams.answered(&mut self.buffers);
         // Who has not complained has been sent.
         while let Some(number) = self.answering.pop() {
             let connection = &mut self.connections[number];
@@ -174,6 +190,9 @@ impl Engine<'_> {
         // There are buffers again: those of the answers, if no others.
         while let Some(number) = self.starved.pop() {
             self.receive(number)?;
+        }
+        while let Some(number) = self.datagrams.take_starved() {
+            self.receive_datagrams(number)?;
         }
         Ok(())
     }
@@ -210,8 +229,10 @@ impl Engine<'_> {
             kind::RECEIVE => self.received(completion),
             kind::UNSENT => self.sent(completion),
             kind::ACCEPT => self.accepted(completion),
-            // It completes only if it fails, which says nothing about other connections.
-            kind::CLOSE => Ok(()),
+            kind::DATAGRAM => self.received_datagram(completion),
+            // They complete only if they fail: there is nothing more to be done about a connection that does not
+            // close, nor about a datagram that found no room.
+            kind::CLOSE | kind::REPLY => Ok(()),
             _ if completion.result() > 0 => {
                 for given in self.inbox.take_all() {
                     match given {
@@ -219,6 +240,10 @@ impl Engine<'_> {
                         Given::Listener(listener) => {
                             let number = self.listeners.insert(listener);
                             self.accept(number)?;
+                        }
+                        Given::Datagrams(socket) => {
+                            let number = self.datagrams.add(socket);
+                            self.receive_datagrams(number)?;
                         }
                     }
                 }
@@ -250,6 +275,25 @@ impl Engine<'_> {
             return Ok(());
         }
         self.accept(number_in(completion))
+    }
+
+    /// A datagram was received, or the request of its socket has ended.
+    fn received_datagram(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        let number = number_in(completion);
+        match (usize::try_from(completion.result()), cqueue::buffer_select(completion.flags())) {
+            (Ok(length), Some(id)) => {
+                // SAFETY: a completion must have named the buffer and its length, once.
+                // - it has: this one, which is looked at once.
+                let filled = unsafe { self.buffers.take(id, length) };
+                self.datagrams.received(number, filled, &mut self.buffers);
+            }
+            _ if completion.result() == -libc::ENOBUFS => {
+                self.datagrams.starve(number);
+                return Ok(());
+            }
+            _ => return Err(io::Error::from_raw_os_error(-completion.result())),
+        }
+        if cqueue::more(completion.flags()) { Ok(()) } else { self.receive_datagrams(number) }
     }
 
     /// Something was received, or the stream is over.
@@ -352,6 +396,11 @@ impl Engine<'_> {
         self.push(request.user_data(user_data(kind::RECEIVE, number)))
     }
 
+    fn receive_datagrams(&mut self, number: usize) -> io::Result<()> {
+        let request = self.datagrams.receive(number);
+        self.push(request.user_data(user_data(kind::DATAGRAM, number)))
+    }
+
     /// Accepts for good.
     fn accept(&mut self, number: usize) -> io::Result<()> {
         let socket = Fd(self.listeners[number].as_raw_fd());
@@ -380,10 +429,11 @@ impl Engine<'_> {
         loop {
             // SAFETY: what the request refers to must be valid until it completes.
             // - descriptors: those of connections, each closed only after it has ended and nothing
-            //   of it is unsent, by a request that nothing follows; those of listeners and that of
-            //   `rung`, which stay open;
+            //   of it is unsent, by a request that nothing follows; those of listeners, of sockets for
+            //   datagrams and of `rung`, which stay open;
             // - `rung_bytes`: used by one request at a time, and freed never;
-            // - an answer: left alone from here to the end of the turn, when the request is over;
+            // - the header of a socket for datagrams: freed never;
+            // - an answer, and the address it goes to: left alone from here to the end of the turn, when the request is over;
             // - unsent bytes: left alone until the request that sends them has completed.
             if unsafe { self.requests.push(&request) }.is_ok() {
                 return Ok(());
