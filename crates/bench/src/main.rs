@@ -10,6 +10,7 @@ mod contenders;
 mod counters;
 mod datagrams;
 mod distance;
+mod enough;
 mod flood;
 mod handover;
 mod histogram;

@@ -12,12 +12,13 @@ use crate::asking::{Ask, Tally};
 use crate::contenders::Contender;
 use crate::datagrams::Datagrams;
 use crate::distance;
+use crate::enough::Amount;
 use crate::flood::Flood;
 use crate::histogram::Histogram;
 use crate::load::{Handlers, Load, PORTION, Pattern};
 use crate::processor_time::Clock;
 use crate::remote::Remote;
-use crate::report::{APART, Cell, Row};
+use crate::report::{Cell, Row};
 use crate::scenario::{CPU, RATE, Setup};
 use crate::server::Snapshot;
 use crate::short::Short;
@@ -108,6 +109,8 @@ struct Entrant {
 pub(crate) struct Limits {
     /// Descriptors that a process may have.
     pub(crate) descriptors: usize,
+    /// More rounds than usual may begin until then.
+    pub(crate) until: Option<Instant>,
 }
 
 /// One row of a cell: who is measured, and how.
@@ -157,11 +160,14 @@ pub(crate) fn measure(
         entrants.push(entrant.map_err(|reason| row.failure = Some(reason)).ok());
     }
     let mut latencies = Histogram::default();
-    for round in 0..setup.rounds {
+    let mut round = 0;
+    let amount = Amount { least: setup.rounds, until: limits.until };
+    while amount.goes_on(round, &rows, setup.compared) {
         for turn in 0..places.len() {
             let at = (round + turn) % places.len();
             let (place, row) = (&places[at], &mut rows[at]);
-            progress(&format!("round {} of {}, {}", round + 1, setup.rounds, place.name));
+            let usual = setup.rounds;
+            progress(&format!("round {} (usually {usual}), {}", round + 1, place.name));
             let turn =
                 entrants[at].as_mut().map(|entrant| entrant.turn(place, &mut latencies, row));
             if !matches!(turn, Some(Ok(()))) {
@@ -172,6 +178,7 @@ pub(crate) fn measure(
                 entrants[at] = None;
             }
         }
+        round += 1;
     }
     let mut notes = notes(setup, places.iter().any(|place| place.by_turn));
     for (place, entrant) in places.iter().zip(&entrants) {
@@ -326,7 +333,7 @@ impl Entrant {
                 read_up(&mut self.remote)?
             }
         };
-        note_distance(row, &apart, &distance::measure());
+        row.note_distance(&apart, &distance::measure());
         if !self.weighed {
             self.weighed = true;
             let more = after.resident.saturating_sub(self.resident);
@@ -374,6 +381,19 @@ fn warm_up(setup: &Setup) -> Pattern {
         Handlers::FirstSpins(_) => Pattern { handlers: Handlers::Quick, ..setup.pattern },
         _ => setup.pattern,
     }
+}
+
+/// How long a situation takes with so many contenders and the usual rounds; a guess, on the safe side.
+pub(crate) fn usual_time(setup: &Setup, contenders: usize, descriptors: usize) -> Duration {
+    /// Beside the round: the warm-up, and waiting until nothing is under way.
+    const TURN: Duration = Duration::from_millis(110);
+    /// Starting the server, and the round in which the kernel counts.
+    const ONCE: Duration = Duration::from_millis(500);
+    const CONNECTION: Duration = Duration::from_micros(50);
+    let factor = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let by_turn = setup.connects_by_turn(contenders, descriptors);
+    let connected = if by_turn { CONNECTION * factor(setup.connections) } else { Duration::ZERO };
+    ((setup.round + TURN + connected) * factor(setup.rounds) + ONCE) * factor(contenders)
 }
 
 /// What a turn has shown.
@@ -474,23 +494,6 @@ fn note_flooded(row: &mut Row, flooded: &Flooded) {
     }
 }
 
-/// How far apart the processors were, before a turn and behind it.
-fn note_distance(row: &mut Row, before: &io::Result<Duration>, behind: &io::Result<Duration>) {
-    let (before, behind) = match (before, behind) {
-        (Ok(before), Ok(behind)) => (before.as_secs_f64() * 1e9, behind.as_secs_f64() * 1e9),
-        (Err(error), _) | (_, Err(error)) => {
-            let reason = error.to_string();
-            row.push(APART, "ns", None);
-            if let Some(apart) = row.quantities.iter_mut().find(|quantity| quantity.name == APART) {
-                apart.missing = Some(reason);
-            }
-            return;
-        }
-    };
-    let stayed = distance::is_same(before, behind);
-    row.push(APART, "ns", stayed.then(|| f64::midpoint(before, behind)));
-}
-
 /// Runs once more on a server of its own, in which the kernel counts.
 fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
@@ -541,7 +544,7 @@ mod tests {
     #[test]
     fn many_sockets_are_measured_beside_few() {
         let contenders = crate::contenders::all();
-        let limits = Limits { descriptors: 20_000 };
+        let limits = Limits { descriptors: 20_000, until: None };
         let many = Setup { connections: 19_500, ..setup("S8") };
         let places = line_up(&many, &contenders, limits);
         assert_eq!(places.len(), contenders.len() + 1);
@@ -576,17 +579,6 @@ mod tests {
         let after =
             Snapshot { processor_time: 5_001_000, voluntary_switches: 105, ..Snapshot::default() };
         note(row, setup, &tally, &latencies, &before, &after);
-    }
-
-    #[test]
-    fn a_distance_counts_only_if_it_stayed_the_same() {
-        let mut row = Row::default();
-        let near = || Ok(Duration::from_nanos(50));
-        note_distance(&mut row, &near(), &Ok(Duration::from_nanos(60)));
-        note_distance(&mut row, &near(), &Ok(Duration::from_nanos(500)));
-        note_distance(&mut row, &near(), &Err(io::ErrorKind::Unsupported.into()));
-        assert_eq!(row.values(APART), [Some(55.0), None, None]);
-        assert_eq!(row.quantities[0].missing.as_deref(), Some("unsupported"));
     }
 
     /// 500 packets of 1 KiB in a quarter of a second, for half a processor.

@@ -52,7 +52,7 @@ pub(crate) const SINK: &str = "S16";
 pub(crate) enum Extent {
     /// One situation, in half a minute.
     Quick,
-    /// What matters, in some twenty-five minutes.
+    /// What matters, in about half an hour.
     Usual,
     /// Every number of threads with every number of connections.
     Full,

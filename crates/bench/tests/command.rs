@@ -206,8 +206,25 @@ fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
         lines
     };
     assert_eq!(lines(&again), lines(&output));
+    // Two rounds are too few for any ratio, however many of them are comparable.
+    let (_, too_few) =
+        text(&again.stdout).split_once("Ratios of too few comparable rounds").unwrap();
+    assert!(too_few.contains("S1, ") && too_few.contains(": epoll_one_shot "), "{too_few}");
     let svg = fs::read_to_string(&plot).unwrap();
     assert!(svg.starts_with("<svg ") && svg.contains("epoll_one_shot"), "{svg}");
+}
+
+/// One thread does everything there, and the processors are as far apart as elsewhere.
+#[test]
+fn the_distance_is_noted_within_the_process_too() {
+    let (report, output) = short_run("within", &["--scenario", "single"]);
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4);
+    for row in cells.iter().flat_map(|cell| cell["rows"].as_array().unwrap()) {
+        let apart = quantity(row, "apart");
+        assert_eq!(apart["values"].as_array().unwrap().len(), 2, "{row}");
+    }
+    assert!(text(&output.stdout).contains("apart [ns]"));
 }
 
 fn directory_of(test: &str) -> PathBuf {
@@ -243,6 +260,8 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         &["--reads", "twice"],
         &["server", "--contender", "ours", "--threads", "2", "--turns", "5"],
         &["--quick", "--full"],
+        &["--rounds", "6", "--limit", "10"],
+        &["--limit", "soon"],
         &["--nonsense"],
     ] {
         let output = bench(arguments).output().unwrap();
