@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 
 /// `struct cp_registration`.
@@ -61,6 +60,23 @@ unsafe extern "C" {
         packets: *mut Packet,
         received: *mut u32,
     ) -> u32;
+    fn cp_accept(descriptor: i32, address: *mut c_void, size: *mut u32) -> i32;
+    fn cp_recvfrom(
+        descriptor: i32,
+        buffer: *mut c_void,
+        size: usize,
+        flags: i32,
+        address: *mut c_void,
+        address_size: *mut u32,
+    ) -> isize;
+    fn cp_sendto(
+        descriptor: i32,
+        buffer: *const c_void,
+        size: usize,
+        flags: i32,
+        address: *const c_void,
+        address_size: u32,
+    ) -> isize;
     fn cp_recv(descriptor: i32, buffer: *mut c_void, size: usize, flags: i32) -> isize;
     fn cp_send(descriptor: i32, buffer: *const c_void, size: usize, flags: i32) -> isize;
 }
@@ -155,24 +171,74 @@ impl Drop for Port {
     }
 }
 
-/// A stream that is read and written by the library's calls, and closed by them.
+/// A socket that is read and written by the library's calls, and closed by them.
 #[derive(Debug)]
 pub(crate) struct Socket(i32);
 
 impl Socket {
-    /// A stream in non-blocking mode. A program in C would have been given it by the library.
-    pub(crate) fn of(stream: TcpStream) -> Self {
-        let descriptor = stream.into_raw_fd();
+    /// A socket in non-blocking mode. A program in C would have been given it by the library.
+    pub(crate) fn of(socket: impl IntoRawFd) -> Self {
+        let descriptor = socket.into_raw_fd();
         cp_adopt(descriptor);
         Self(descriptor)
     }
 
     /// The change that enables it: one-shot and level-triggered.
     pub(crate) fn enable(&self, key: usize, filter: u16) -> Change {
-        let socket = usize::try_from(self.0).unwrap_or(usize::MAX);
-        let trigger = ONE_SHOT | LEVEL;
-        Change { socket, key, filter, operation: ENABLE, trigger, result: 0 }
+        enable(self.0, key, filter)
     }
+
+    /// Accepts a connection; it is in non-blocking mode, as the listener is.
+    pub(crate) fn accept(&self) -> io::Result<Socket> {
+        // SAFETY: accept(2) writes an address and its length, unless the pointers are null.
+        // - they are.
+        let made = unsafe { cp_accept(self.0, std::ptr::null_mut(), std::ptr::null_mut()) };
+        if made < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(made)) }
+    }
+}
+
+/// Where a datagram comes from: an address of IPv4 or IPv6, as the system has it.
+#[derive(Debug)]
+pub(crate) struct Address {
+    bytes: [u32; 7],
+    length: u32,
+}
+
+impl Socket {
+    /// Receives a datagram.
+    pub(crate) fn receive_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        let mut from = Address { bytes: [0; 7], length: 28 };
+        // SAFETY: recvfrom(2) writes at most so many bytes at either pointer, and the address's length.
+        // - valid: these are a slice and a local, borrowed over the call, with their lengths.
+        let received = outcome(unsafe {
+            cp_recvfrom(
+                self.0,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                0,
+                from.bytes.as_mut_ptr().cast(),
+                &raw mut from.length,
+            )
+        })?;
+        Ok((received, from))
+    }
+
+    /// Sends a datagram.
+    pub(crate) fn send_to(&self, bytes: &[u8], to: &Address) -> io::Result<usize> {
+        let address = to.bytes.as_ptr().cast();
+        // SAFETY: sendto(2) reads so many bytes at either pointer.
+        // - valid: both are borrowed over the call; the address has the length that the system has given.
+        outcome(unsafe {
+            cp_sendto(self.0, bytes.as_ptr().cast(), bytes.len(), 0, address, to.length)
+        })
+    }
+}
+
+/// The change that enables the socket of this number: one-shot and level-triggered.
+pub(crate) fn enable(number: i32, key: usize, filter: u16) -> Change {
+    let socket = usize::try_from(number).unwrap_or(usize::MAX);
+    let trigger = ONE_SHOT | LEVEL;
+    Change { socket, key, filter, operation: ENABLE, trigger, result: 0 }
 }
 
 impl AsFd for Socket {

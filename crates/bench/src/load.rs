@@ -6,18 +6,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::asking::{Ask, Events, Progress, Tally};
 use crate::histogram::Histogram;
 use crate::work::{BUFFER, MESSAGE, Work, message};
 
 /// Messages of a burst at most.
 pub(crate) const BURST: usize = 8;
-/// How long the answers to the last requests may take.
-const DRAIN: Duration = Duration::from_secs(5);
 /// Connections that are made before the server is waited for.
 pub(crate) const PORTION: usize = 1000;
 
@@ -40,18 +37,6 @@ pub(crate) struct Pattern {
     pub(crate) handlers: Handlers,
     /// Messages sent at once.
     pub(crate) burst: usize,
-}
-
-/// What came of a round, apart from the latencies. Requests of a spinning connection are not in it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    /// Requests answered until the time was over, and that time in seconds.
-    pub(crate) in_time: u64,
-    pub(crate) seconds: f64,
-    /// Requests answered in all.
-    pub(crate) answered: u64,
-    /// Requests answered in time on the connection that got the fewest answers.
-    pub(crate) least: u64,
 }
 
 /// Connections from each client address: the kernel finds a free port the slower the more are in
@@ -94,7 +79,7 @@ pub(crate) struct Load {
     set: OwnedFd,
     active: Vec<Client>,
     idle: Vec<TcpStream>,
-    events: Vec<Event>,
+    events: Events,
     buffer: Box<[u8; BUFFER]>,
     /// Requests sent ever.
     sent: u64,
@@ -103,12 +88,8 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn new() -> io::Result<Load> {
         let set = epoll::create(CreateFlags::CLOEXEC)?;
-        let (active, idle, events) = (Vec::new(), Vec::new(), Vec::with_capacity(64));
+        let (active, idle, events) = (Vec::new(), Vec::new(), Events::default());
         Ok(Load { set, active, idle, events, buffer: Box::new([0; BUFFER]), sent: 0 })
-    }
-
-    pub(crate) fn connections(&self) -> usize {
-        self.active.len() + self.idle.len()
     }
 
     /// Connects once more. An idle connection is only held open.
@@ -136,71 +117,9 @@ impl Load {
         Ok(())
     }
 
-    /// Sends requests for as long as `time`, then waits for the last answers. The latencies of the
-    /// answers go into `latencies`.
-    ///
-    /// An error says in a line what went wrong; the connections are of no use after it.
-    pub(crate) fn run(
-        &mut self,
-        pattern: Pattern,
-        time: Duration,
-        latencies: &mut Histogram,
-    ) -> Result<Tally, String> {
-        for index in 0..self.active.len() {
-            self.active[index].answered = 0;
-            self.send(index, pattern)?;
-        }
-        let spinners = usize::from(matches!(pattern.handlers, Handlers::FirstSpins(_)));
-        let begin = Instant::now();
-        let (end, deadline) = (begin + time, begin + time + DRAIN);
-        let (mut tally, mut sending, mut under_way) = (Tally::default(), true, self.active.len());
-        while under_way > 0 {
-            let now = Instant::now();
-            if sending && now >= end {
-                sending = false;
-                tally.seconds = (now - begin).as_secs_f64();
-                let answered = self.active[spinners..].iter().map(|client| client.answered);
-                tally.in_time = answered.clone().sum();
-                tally.least = answered.min().unwrap_or(0);
-            }
-            if now >= deadline {
-                let (all, seconds) = (self.active.len(), DRAIN.as_secs());
-                return Err(format!(
-                    "stalled: {under_way} of {all} without answer for {seconds} s"
-                ));
-            }
-            let until = if sending { end } else { deadline };
-            self.wait(until.saturating_duration_since(now))?;
-            for at in 0..self.events.len() {
-                let Ok(index) = usize::try_from(self.events[at].data.u64()) else { continue };
-                let Some(latency) = self.receive(index)? else { continue };
-                if index < spinners {
-                    // Its request takes as long as it was told to.
-                } else if spinners > 0 {
-                    latencies.record_as_if_asked_each_millisecond(latency);
-                } else {
-                    latencies.record(latency);
-                }
-                self.active[index].answered += pattern.burst as u64;
-                if sending {
-                    self.send(index, pattern)?;
-                } else {
-                    under_way -= 1;
-                }
-            }
-        }
-        tally.answered = self.active[spinners..].iter().map(|client| client.answered).sum();
-        Ok(tally)
-    }
-
-    fn wait(&mut self, time: Duration) -> Result<(), String> {
-        let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
-        self.events.clear();
-        let space = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.set, space, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(format!("load generator: {error}")),
-        }
+    /// What each connection has been answered in this round, but for those that spin.
+    fn answered(&self, spinners: usize) -> impl Iterator<Item = u64> + Clone {
+        self.active[spinners..].iter().map(|client| client.answered)
     }
 
     /// Sends the next request of a connection.
@@ -251,6 +170,49 @@ impl Load {
         }
         client.received += count;
         Ok((client.received == client.length).then(|| client.sent_at.elapsed()))
+    }
+}
+
+impl Ask for Load {
+    fn run(
+        &mut self,
+        pattern: Pattern,
+        time: Duration,
+        latencies: &mut Histogram,
+    ) -> Result<Tally, String> {
+        for index in 0..self.active.len() {
+            self.active[index].answered = 0;
+            self.send(index, pattern)?;
+        }
+        let spinners = usize::from(matches!(pattern.handlers, Handlers::FirstSpins(_)));
+        let mut progress = Progress::new(time);
+        let mut under_way = self.active.len();
+        while under_way > 0 {
+            let left = progress.left(under_way, self.active.len(), self.answered(spinners))?;
+            self.events.wait(&self.set, left)?;
+            for at in 0..self.events.count() {
+                let Some(index) = self.events.index(at) else { continue };
+                let Some(latency) = self.receive(index)? else { continue };
+                if index < spinners {
+                    // Its request takes as long as it was told to.
+                } else if spinners > 0 {
+                    latencies.record_as_if_asked_each_millisecond(latency);
+                } else {
+                    latencies.record(latency);
+                }
+                self.active[index].answered += pattern.burst as u64;
+                if progress.is_sending() {
+                    self.send(index, pattern)?;
+                } else {
+                    under_way -= 1;
+                }
+            }
+        }
+        Ok(progress.tally(self.answered(spinners)))
+    }
+
+    fn connections(&self) -> usize {
+        self.active.len() + self.idle.len()
     }
 }
 

@@ -3,11 +3,14 @@
 //! Exit codes: 0 if the run came to its end, 1 if it broke down, 2 if it could not begin (a bad
 //! argument, a file that cannot be read). The reason is one line on standard error.
 
+mod asking;
 mod c_library;
 mod callgrind;
 mod contenders;
 mod counters;
+mod datagrams;
 mod distance;
+mod enough;
 mod flood;
 mod handover;
 mod histogram;
@@ -24,11 +27,13 @@ mod rounds;
 mod run;
 mod scenario;
 mod server;
+mod short;
 mod single;
 mod sink;
 mod statistics;
 mod table;
 mod targets;
+mod traffic;
 mod work;
 
 use std::path::PathBuf;

@@ -5,7 +5,8 @@
 //! threads, each answers what the other sends, so each is woken for each message.
 //!
 //! Time is from the moment all threads are there until the last has taken its last message; processor
-//! time and switches are those of the whole process meanwhile.
+//! time and switches are those of the whole process meanwhile. How far apart the processors are is measured
+//! between the turns.
 
 mod channel;
 mod eventfd;
@@ -16,6 +17,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::distance;
+use crate::enough::Amount;
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
 
@@ -23,19 +26,22 @@ use crate::report::{Cell, Row};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// Rounds of each situation.
-    pub(crate) rounds: usize,
+    pub(crate) rounds: Amount,
     /// Messages in each round; a round trip is two.
     pub(crate) messages: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: 12, messages: 200_000 }
+        Options { rounds: Amount { least: 12, until: None }, messages: 200_000 }
     }
 }
 
 /// Messages taken at once at most.
 const BATCH: usize = 64;
+
+/// The quantity that is compared.
+const COMPARED: &str = "message";
 
 /// A message: a number, or the request to stop.
 type Message = u64;
@@ -115,7 +121,9 @@ fn cell(situation: Situation, title: &str, options: Options) -> Cell {
         .iter()
         .map(|entry| Row { contender: entry.name.to_owned(), ..Row::default() })
         .collect();
-    for round in 0..options.rounds {
+    let mut round = 0;
+    while options.rounds.goes_on(round, &rows, COMPARED) {
+        let mut before = distance::measure();
         for turn in 0..ENTRIES.len() {
             let index = (round + turn) % ENTRIES.len();
             let row = &mut rows[index];
@@ -123,10 +131,16 @@ fn cell(situation: Situation, title: &str, options: Options) -> Cell {
                 continue;
             }
             match measure(ENTRIES[index], situation, options.messages) {
-                Ok(measured) => measured.note(situation, row),
+                Ok(measured) => {
+                    measured.note(situation, row);
+                    let behind = distance::measure();
+                    row.note_distance(&before, &behind);
+                    before = behind;
+                }
                 Err(error) => row.failure = Some(error.to_string()),
             }
         }
+        round += 1;
     }
     let threads = match situation {
         Situation::Alone(_) => 1,
@@ -137,7 +151,7 @@ fn cell(situation: Situation, title: &str, options: Options) -> Cell {
         scenario: "S6".to_owned(),
         title: title.to_owned(),
         threads: Some(threads),
-        compared: "message".to_owned(),
+        compared: COMPARED.to_owned(),
         rows,
         ..Cell::default()
     }
@@ -354,6 +368,7 @@ fn round_trips(there: &dyn Queue, back: &dyn Queue, messages: usize) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::APART;
 
     /// Each situation checks by itself that all messages come, and those that were sent.
     #[test]
@@ -372,6 +387,17 @@ mod tests {
                 assert_eq!(measured.messages, 1280);
                 assert!(measured.elapsed > Duration::ZERO);
             }
+        }
+    }
+
+    #[test]
+    fn each_turn_notes_how_far_apart_the_processors_were() {
+        let rounds = Amount { least: 3, until: None };
+        let cell = cell(Situation::Alone(64), "a test", Options { rounds, messages: 1280 });
+        for row in &cell.rows {
+            assert_eq!(row.failure, None, "{}", row.contender);
+            assert_eq!(row.values(COMPARED).len(), 3, "{}", row.contender);
+            assert_eq!(row.values(APART).len(), 3, "{}", row.contender);
         }
     }
 

@@ -24,19 +24,21 @@ use std::{env, io};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::distance;
+use crate::enough::Amount;
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    pub(crate) rounds: usize,
+    pub(crate) rounds: Amount,
     pub(crate) sockets: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: 12, sockets: 10_000 }
+        Options { rounds: Amount { least: 12, until: None }, sockets: 10_000 }
     }
 }
 
@@ -74,6 +76,8 @@ const ENTRIES: [Entry; 9] = [
     Entry { name: "tokio", run: asyncfd::run },
 ];
 
+/// The quantity that is compared: registration and removal.
+const COMPARED: &str = "both";
 const BARE: &str = "epoll_ctl";
 const BARE_ALL: &str = "epoll_ctl, all events";
 
@@ -118,7 +122,9 @@ fn times(options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
     let mut notes = Vec::new();
     match sockets(options.sockets) {
         Ok(mut sockets) => {
-            for round in 0..options.rounds {
+            let mut round = 0;
+            while options.rounds.goes_on(round, &rows, COMPARED) {
+                let mut before = distance::measure();
                 let mut taken = [None; ENTRIES.len()];
                 for turn in 0..ENTRIES.len() {
                     let index = (round + turn) % ENTRIES.len();
@@ -126,8 +132,12 @@ fn times(options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
                         Ok(done) => taken[index] = Some(done),
                         Err(error) => rows[index].failure = Some(error.to_string()),
                     }
+                    let behind = distance::measure();
+                    rows[index].note_distance(&before, &behind);
+                    before = behind;
                 }
-                note_times(&mut rows, &taken, options.sockets);
+                note_times(&mut rows, &taken, options.sockets, round);
+                round += 1;
             }
         }
         Err(error) => notes.push(format!("{} sockets cannot be had: {error}", options.sockets)),
@@ -137,7 +147,7 @@ fn times(options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
         title: format!("registration and removal of {} sockets", options.sockets),
         threads: Some(1),
         connections: Some(options.sockets),
-        compared: "both".to_owned(),
+        compared: COMPARED.to_owned(),
         rows,
         notes,
         ..Cell::default()
@@ -153,20 +163,26 @@ fn attempt(entry: Entry, sockets: &mut Vec<UdpSocket>, count: usize) -> io::Resu
     Err(io::Error::other(format!("{} of {count} sockets came back", sockets.len())))
 }
 
+/// The values of a round, in which it has been noted how far apart the processors were.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn note_times(rows: &mut [Row], taken: &[Option<Taken>], sockets: usize) {
+fn note_times(rows: &mut [Row], taken: &[Option<Taken>], sockets: usize, round: usize) {
     let each = |time: Duration| time.as_nanos() as f64 / sockets as f64;
-    let bare = ENTRIES.iter().position(|entry| entry.name == BARE).and_then(|index| taken[index]);
-    let all =
-        ENTRIES.iter().position(|entry| entry.name == BARE_ALL).and_then(|index| taken[index]);
-    for (row, taken) in rows.iter_mut().zip(taken) {
-        let both = |taken: Taken| each(taken.registration + taken.removal);
+    let both = |taken: Taken| each(taken.registration + taken.removal);
+    let ratios = |name: &str| -> Vec<Option<f64>> {
+        let below = ENTRIES.iter().position(|entry| entry.name == name);
+        let ratio = |(row, above): (&Row, &Option<Taken>)| {
+            let below = below.filter(|below| row.is_comparable(&rows[*below], round))?;
+            Some(both((*above)?) / both(taken[below]?))
+        };
+        rows.iter().zip(taken).map(ratio).collect()
+    };
+    let (bare, all) = (ratios(BARE), ratios(BARE_ALL));
+    for (index, (row, taken)) in rows.iter_mut().zip(taken).enumerate() {
         row.push("registration", "ns", taken.map(|taken| each(taken.registration)));
         row.push("removal", "ns", taken.map(|taken| each(taken.removal)));
-        row.push("both", "ns", taken.map(both));
-        let ratio = |bare: Option<Taken>| Some(both((*taken)?) / both(bare?));
-        row.push("/epoll_ctl", "", ratio(bare));
-        row.push("/all events", "", ratio(all));
+        row.push(COMPARED, "ns", taken.map(both));
+        row.push("/epoll_ctl", "", bare[index]);
+        row.push("/all events", "", all[index]);
     }
 }
 
@@ -222,6 +238,7 @@ fn timed(act: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::APART;
 
     /// Each contender fails by itself if a removal brings another key back than was registered.
     #[test]
@@ -231,6 +248,17 @@ mod tests {
             let taken = attempt(entry, &mut sockets, 100).unwrap();
             assert!(taken.registration > Duration::ZERO, "{}", entry.name);
             assert!(taken.removal > Duration::ZERO, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn each_turn_notes_how_far_apart_the_processors_were() {
+        let rounds = Amount { least: 3, until: None };
+        let cell = times(Options { rounds, sockets: 50 }, &mut |_| {});
+        for row in &cell.rows {
+            assert_eq!(row.failure, None, "{}", row.contender);
+            assert_eq!(row.values(COMPARED).len(), 3, "{}", row.contender);
+            assert_eq!(row.values(APART).len(), 3, "{}", row.contender);
         }
     }
 
@@ -277,9 +305,23 @@ mod tests {
                 _ => None,
             })
             .collect();
-        note_times(&mut rows, &all, 10);
+        note_times(&mut rows, &all, 10, 0);
         assert_eq!(rows[0].values("registration"), [Some(1200.0)]);
         assert_eq!(rows[0].values("/epoll_ctl"), [Some(1.2)]);
         assert_eq!(rows[0].values("/all events"), [Some(0.75)]);
+    }
+
+    #[test]
+    fn ratios_are_of_turns_in_which_the_processors_were_as_far_apart() {
+        let mut rows = rows();
+        for (entry, row) in ENTRIES.iter().zip(&mut rows) {
+            let apart = || Ok(Duration::from_nanos(if entry.name == BARE { 500 } else { 50 }));
+            row.note_distance(&apart(), &apart());
+        }
+        let taken = Taken { registration: Duration::from_micros(10), ..Taken::default() };
+        note_times(&mut rows, &[Some(taken); ENTRIES.len()], 10, 0);
+        assert_eq!(rows[0].values("registration"), [Some(1000.0)]);
+        assert_eq!(rows[0].values("/epoll_ctl"), [None]);
+        assert_eq!(rows[0].values("/all events"), [Some(1.0)]);
     }
 }

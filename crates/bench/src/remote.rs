@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::server::{Hello, Snapshot};
 use crate::sink::Service;
+use crate::traffic::Traffic;
 
 /// A server answers at once; this is for a machine that is busy with something else.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -21,6 +22,8 @@ pub(crate) struct Remote {
     input: ChildStdin,
     output: ChildStdout,
     pub(crate) address: SocketAddr,
+    /// Its sockets for datagrams.
+    pub(crate) sockets: Vec<SocketAddr>,
 }
 
 impl Remote {
@@ -29,6 +32,7 @@ impl Remote {
         contender: &str,
         threads: usize,
         service: Service,
+        traffic: Traffic,
         count: bool,
     ) -> Result<Remote, String> {
         // Not by its name: the file may have been replaced meanwhile by a newer build.
@@ -43,6 +47,15 @@ impl Remote {
                 command.args([option, &value]);
             }
         }
+        match traffic {
+            Traffic::Lasting => {}
+            Traffic::Short => {
+                command.arg("--accepts");
+            }
+            Traffic::Datagrams { sockets, .. } => {
+                command.args(["--datagrams", &sockets.to_string()]);
+            }
+        }
         if count {
             command.arg("--count");
         }
@@ -55,8 +68,8 @@ impl Remote {
             return Err("server: no pipes".to_owned());
         };
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut remote = Remote { child, input, output, address };
-        remote.address = remote.hear::<Hello>()?.address;
+        let mut remote = Remote { child, input, output, address, sockets: Vec::new() };
+        Hello { address: remote.address, sockets: remote.sockets } = remote.hear()?;
         Ok(remote)
     }
 

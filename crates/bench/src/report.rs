@@ -3,15 +3,16 @@
 //! It holds every value of every round; medians, ratios and intervals are computed anew each time
 //! they are printed.
 
-use std::fs;
 use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use crate::distance;
 use crate::machine::Machine;
 use crate::sink::Drain;
-use crate::statistics::{Estimate, paired_ratio};
+use crate::statistics::{ENOUGH, Estimate, paired_ratio};
 
 /// Counted up when the raw JSON changes its form.
 pub(crate) const FORMAT: u32 = 1;
@@ -44,7 +45,7 @@ pub(crate) struct Described {
 /// One situation in which all contenders were measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// The scenario: `S1` … `S9`, `S16`, `single`.
+    /// The scenario: `S1` … `S11`, `S16`, `single`.
     pub(crate) scenario: String,
     /// What is measured, in a line.
     pub(crate) title: String,
@@ -52,6 +53,8 @@ pub(crate) struct Cell {
     pub(crate) connections: Option<usize>,
     /// What the handlers of the sinks do, if the servers are sinks.
     pub(crate) drain: Option<Drain>,
+    /// Requests without answer on each socket, if they are datagrams.
+    pub(crate) under_way: Option<usize>,
     /// The name of the quantity that is compared: the others' divided by the first row's.
     pub(crate) compared: String,
     /// One for each contender; the first is the one to which the others are compared.
@@ -110,6 +113,37 @@ impl Row {
         paired_ratio(&above, below.values(name))
     }
 
+    /// In how many rounds both rows have the quantity, and are comparable.
+    fn comparable(&self, other: &Row, name: &str) -> usize {
+        let both = self.values(name).iter().zip(other.values(name)).enumerate();
+        let counts = |(round, (ours, theirs)): &(usize, (&Option<f64>, &Option<f64>))| {
+            ours.is_some() && theirs.is_some() && self.is_comparable(other, *round)
+        };
+        both.filter(counts).count()
+    }
+
+    /// Notes how far apart the processors were in the next turn, from what was measured before it and behind it.
+    pub(crate) fn note_distance(
+        &mut self,
+        before: &io::Result<Duration>,
+        behind: &io::Result<Duration>,
+    ) {
+        let (before, behind) = match (before, behind) {
+            (Ok(before), Ok(behind)) => (before.as_secs_f64() * 1e9, behind.as_secs_f64() * 1e9),
+            (Err(error), _) | (_, Err(error)) => {
+                let reason = error.to_string();
+                self.push(APART, "ns", None);
+                let apart = self.quantities.iter_mut().find(|quantity| quantity.name == APART);
+                if let Some(apart) = apart {
+                    apart.missing = Some(reason);
+                }
+                return;
+            }
+        };
+        let stayed = distance::is_same(before, behind);
+        self.push(APART, "ns", stayed.then(|| f64::midpoint(before, behind)));
+    }
+
     /// Whether the processors did not move between this row's turn and the other one's. Where the distance
     /// was not measured at all, nothing is known to the contrary.
     pub(crate) fn is_comparable(&self, other: &Row, round: usize) -> bool {
@@ -130,6 +164,23 @@ impl Row {
         });
         self.quantities[at].values.push(value.filter(|value| value.is_finite()));
     }
+}
+
+/// The rows whose ratio to the first one has no interval, since too few rounds are comparable, with how many are.
+/// Those that failed have none, and say why. Where it was not noted how far apart the processors were, nothing is
+/// known to be missing.
+pub(crate) fn too_few<'r>(rows: &'r [Row], compared: &str) -> Vec<(&'r Row, usize)> {
+    let Some((base, others)) = rows.split_first() else { return Vec::new() };
+    let is_noted = |row: &&Row| row.failure.is_none() && row.quantity(APART).is_some();
+    if !is_noted(&base) {
+        return Vec::new();
+    }
+    others
+        .iter()
+        .filter(is_noted)
+        .map(|row| (row, row.comparable(base, compared)))
+        .filter(|(_, comparable)| *comparable < ENOUGH)
+        .collect()
 }
 
 impl Cell {
@@ -206,6 +257,7 @@ pub(crate) mod tests {
             threads: Some(threads),
             connections: Some(connections),
             drain: None,
+            under_way: None,
             compared: quantity.to_owned(),
             rows: rows.collect(),
             notes: Vec::new(),
@@ -237,6 +289,39 @@ pub(crate) mod tests {
             row(&[Some(60.0), Some(50.0), Some(50.0), Some(50.0)], &[20.0, 99.0, 40.0, 99.0]);
         assert_eq!(other.ratio(&ours, "cpu").unwrap().median, 3.0);
         assert_eq!(ours.ratio(&other, "cpu").unwrap().median, 0.375);
+    }
+
+    #[test]
+    fn a_distance_counts_only_if_it_stayed_the_same() {
+        let mut row = Row::default();
+        let near = || Ok(Duration::from_nanos(50));
+        row.note_distance(&near(), &Ok(Duration::from_nanos(60)));
+        row.note_distance(&near(), &Ok(Duration::from_nanos(500)));
+        row.note_distance(&near(), &Err(io::ErrorKind::Unsupported.into()));
+        assert_eq!(row.values(APART), [Some(55.0), None, None]);
+        assert_eq!(row.quantities[0].missing.as_deref(), Some("unsupported"));
+    }
+
+    #[test]
+    fn ratios_of_too_few_comparable_rounds_are_named() {
+        let near = [Some(50.0); 8];
+        let base = row(&near, &[1.0; 8]);
+        let moved = |far: usize| {
+            let mut apart = near;
+            apart[..far].fill(Some(500.0));
+            row(&apart, &[1.0; 8])
+        };
+        let failed = Row { failure: Some("stalled".to_owned()), ..moved(8) };
+        let counts = |rows: &[Row]| -> Vec<usize> {
+            too_few(rows, "cpu").into_iter().map(|(_, comparable)| comparable).collect()
+        };
+        assert_eq!(counts(&[base.clone(), moved(2), moved(3), failed, moved(8)]), [5, 0]);
+        // A round without a value is not comparable either.
+        let mut missing = moved(2);
+        missing.quantities[0].values[7] = None;
+        assert_eq!(counts(&[base.clone(), missing]), [5]);
+        assert!(counts(&[base, row(&[], &[1.0])]).is_empty());
+        assert!(counts(&[]).is_empty());
     }
 
     #[test]

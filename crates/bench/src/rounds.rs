@@ -8,17 +8,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::asking::{Ask, Tally};
 use crate::contenders::Contender;
+use crate::datagrams::Datagrams;
 use crate::distance;
+use crate::enough::Amount;
 use crate::flood::Flood;
 use crate::histogram::Histogram;
-use crate::load::{Handlers, Load, PORTION, Pattern, Tally};
+use crate::load::{Handlers, Load, PORTION, Pattern};
 use crate::processor_time::Clock;
 use crate::remote::Remote;
-use crate::report::{APART, Cell, Row};
+use crate::report::{Cell, Row};
 use crate::scenario::{CPU, RATE, Setup};
 use crate::server::Snapshot;
+use crate::short::Short;
 use crate::sink::Service;
+use crate::traffic::Traffic;
 
 /// Sent before each turn's measurement, so that caches and branch predictors know the server.
 const WARM_UP: Duration = Duration::from_millis(40);
@@ -35,24 +40,32 @@ pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
 
 /// The clients of a server.
 enum Clients {
-    /// Of one that answers.
+    /// Of one that answers, by connections that are made before the rounds.
     Load(Load),
+    /// Of one that answers, by short connections or by datagrams.
+    Others(Box<dyn Ask>),
     /// Of a sink.
     Flood(Flood),
 }
 
 impl Clients {
-    fn new(service: Service) -> Result<Clients, String> {
-        let clients = match service {
-            Service::Echo => Load::new().map(Clients::Load),
-            Service::Sink(_) => Flood::new().map(Clients::Flood),
+    fn new(setup: &Setup, remote: &Remote) -> Result<Clients, String> {
+        let clients = match (setup.traffic, setup.service()) {
+            (Traffic::Lasting, Service::Echo) => Load::new().map(Clients::Load),
+            (Traffic::Lasting, Service::Sink(_)) => Flood::new().map(Clients::Flood),
+            (Traffic::Short, _) => Short::new(remote.address, setup.connections)
+                .map(|short| Clients::Others(Box::new(short))),
+            (Traffic::Datagrams { under_way, .. }, _) => Datagrams::new(&remote.sockets, under_way)
+                .map(|datagrams| Clients::Others(Box::new(datagrams))),
         };
         clients.map_err(|error| format!("load generator: {error}"))
     }
 
+    /// Connects once more, where connections are made before the rounds.
     fn connect(&mut self, server: SocketAddr, active: bool) -> io::Result<()> {
         match self {
             Clients::Load(load) => load.connect(server, active),
+            Clients::Others(_) => Ok(()),
             Clients::Flood(flood) => flood.connect(server),
         }
     }
@@ -60,7 +73,17 @@ impl Clients {
     fn connections(&self) -> usize {
         match self {
             Clients::Load(load) => load.connections(),
+            Clients::Others(others) => others.connections(),
             Clients::Flood(flood) => flood.connections(),
+        }
+    }
+
+    /// Those that wait for answers, or those that do not.
+    fn asking(&mut self) -> Result<&mut dyn Ask, &mut Flood> {
+        match self {
+            Clients::Load(load) => Ok(load),
+            Clients::Others(others) => Ok(&mut **others),
+            Clients::Flood(flood) => Err(flood),
         }
     }
 }
@@ -86,6 +109,8 @@ struct Entrant {
 pub(crate) struct Limits {
     /// Descriptors that a process may have.
     pub(crate) descriptors: usize,
+    /// More rounds than usual may begin until then.
+    pub(crate) until: Option<Instant>,
 }
 
 /// One row of a cell: who is measured, and how.
@@ -135,11 +160,14 @@ pub(crate) fn measure(
         entrants.push(entrant.map_err(|reason| row.failure = Some(reason)).ok());
     }
     let mut latencies = Histogram::default();
-    for round in 0..setup.rounds {
+    let mut round = 0;
+    let amount = Amount { least: setup.rounds, until: limits.until };
+    while amount.goes_on(round, &rows, setup.compared) {
         for turn in 0..places.len() {
             let at = (round + turn) % places.len();
             let (place, row) = (&places[at], &mut rows[at]);
-            progress(&format!("round {} of {}, {}", round + 1, setup.rounds, place.name));
+            let usual = setup.rounds;
+            progress(&format!("round {} (usually {usual}), {}", round + 1, place.name));
             let turn =
                 entrants[at].as_mut().map(|entrant| entrant.turn(place, &mut latencies, row));
             if !matches!(turn, Some(Ok(()))) {
@@ -150,6 +178,7 @@ pub(crate) fn measure(
                 entrants[at] = None;
             }
         }
+        round += 1;
     }
     let mut notes = notes(setup, places.iter().any(|place| place.by_turn));
     for (place, entrant) in places.iter().zip(&entrants) {
@@ -178,6 +207,10 @@ pub(crate) fn measure(
         threads: Some(setup.threads),
         connections: Some(setup.connections),
         drain: setup.drain,
+        under_way: match setup.traffic {
+            Traffic::Datagrams { under_way, .. } => Some(under_way),
+            Traffic::Lasting | Traffic::Short => None,
+        },
         compared: setup.compared.to_owned(),
         rows,
         notes,
@@ -197,6 +230,18 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
             "The tasks of tokio, compio and monoio, and uring, are not told how often to read.";
         notes.extend([what.to_owned(), how.to_owned()]);
     }
+    let about = match setup.traffic {
+        Traffic::Lasting => None,
+        Traffic::Short => Some(
+            "Figures are for each connection, from connect(2) to close(2). Designs whose threads share nothing \
+             have a listener for each thread (SO_REUSEPORT), the others one.",
+        ),
+        Traffic::Datagrams { .. } => Some(
+            "Figures are for each datagram and its answer. A server that is told of readiness reads until it would \
+             block.",
+        ),
+    };
+    notes.extend(about.map(str::to_owned));
     match setup.pattern.handlers {
         Handlers::FirstSpins(microseconds) => notes.push(format!(
             "Figures are those of the quick connections; the other one's handler spins for {} ms \
@@ -230,11 +275,12 @@ impl Entrant {
     fn start(place: &Place) -> Result<Entrant, String> {
         let setup = &place.setup;
         let service = setup.service();
-        let mut remote = Remote::start(place.contender.name, setup.threads, service, false)?;
+        let (name, traffic) = (place.contender.name, setup.traffic);
+        let mut remote = Remote::start(name, setup.threads, service, traffic, false)?;
         let resident = remote.settle()?.resident;
         let mut entrant = Entrant {
+            clients: Clients::new(setup, &remote)?,
             remote,
-            clients: Clients::new(service)?,
             made: 0,
             rested: None,
             rest: (0.0, 0.0),
@@ -271,8 +317,8 @@ impl Entrant {
             self.connect(setup)?;
         }
         let apart = distance::measure();
-        let after = match &mut self.clients {
-            Clients::Load(load) => {
+        let after = match self.clients.asking() {
+            Ok(load) => {
                 load.run(warm_up(setup), WARM_UP, latencies)?;
                 let before = self.remote.settle()?;
                 latencies.clear();
@@ -281,13 +327,13 @@ impl Entrant {
                 note(row, setup, &tally, latencies, &before, &after);
                 after
             }
-            Clients::Flood(flood) => {
+            Err(flood) => {
                 let flooded = Flooded::measure(flood, &mut self.remote, setup.round)?;
                 note_flooded(row, &flooded);
                 read_up(&mut self.remote)?
             }
         };
-        note_distance(row, &apart, &distance::measure());
+        row.note_distance(&apart, &distance::measure());
         if !self.weighed {
             self.weighed = true;
             let more = after.resident.saturating_sub(self.resident);
@@ -295,7 +341,7 @@ impl Entrant {
             row.push("memory", "B", Some(each));
         }
         if place.by_turn {
-            self.clients = Clients::new(setup.service())?;
+            self.clients = Clients::new(setup, &self.remote)?;
             self.remote.settle()?;
         }
         self.rested = Some((Instant::now(), self.remote.snapshot()?.processor_time));
@@ -312,6 +358,9 @@ fn connect(
     setup: &Setup,
     made: u64,
 ) -> Result<(), String> {
+    if setup.traffic != Traffic::Lasting {
+        return Ok(());
+    }
     let distance = (setup.connections / setup.active()).max(1);
     let distance = if distance.is_multiple_of(2) { distance - 1 } else { distance };
     for index in 0..setup.connections {
@@ -332,6 +381,19 @@ fn warm_up(setup: &Setup) -> Pattern {
         Handlers::FirstSpins(_) => Pattern { handlers: Handlers::Quick, ..setup.pattern },
         _ => setup.pattern,
     }
+}
+
+/// How long a situation takes with so many contenders and the usual rounds; a guess, on the safe side.
+pub(crate) fn usual_time(setup: &Setup, contenders: usize, descriptors: usize) -> Duration {
+    /// Beside the round: the warm-up, and waiting until nothing is under way.
+    const TURN: Duration = Duration::from_millis(110);
+    /// Starting the server, and the round in which the kernel counts.
+    const ONCE: Duration = Duration::from_millis(500);
+    const CONNECTION: Duration = Duration::from_micros(50);
+    let factor = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let by_turn = setup.connects_by_turn(contenders, descriptors);
+    let connected = if by_turn { CONNECTION * factor(setup.connections) } else { Duration::ZERO };
+    ((setup.round + TURN + connected) * factor(setup.rounds) + ONCE) * factor(contenders)
 }
 
 /// What a turn has shown.
@@ -432,29 +494,13 @@ fn note_flooded(row: &mut Row, flooded: &Flooded) {
     }
 }
 
-/// How far apart the processors were, before a turn and behind it.
-fn note_distance(row: &mut Row, before: &io::Result<Duration>, behind: &io::Result<Duration>) {
-    let (before, behind) = match (before, behind) {
-        (Ok(before), Ok(behind)) => (before.as_secs_f64() * 1e9, behind.as_secs_f64() * 1e9),
-        (Err(error), _) | (_, Err(error)) => {
-            let reason = error.to_string();
-            row.push(APART, "ns", None);
-            if let Some(apart) = row.quantities.iter_mut().find(|quantity| quantity.name == APART) {
-                apart.missing = Some(reason);
-            }
-            return;
-        }
-    };
-    let stayed = distance::is_same(before, behind);
-    row.push(APART, "ns", stayed.then(|| f64::midpoint(before, behind)));
-}
-
 /// Runs once more on a server of its own, in which the kernel counts.
 fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
     let service = setup.service();
-    let mut remote = Remote::start(place.contender.name, setup.threads, service, true)?;
-    let mut clients = Clients::new(service)?;
+    let (name, traffic) = (place.contender.name, setup.traffic);
+    let mut remote = Remote::start(name, setup.threads, service, traffic, true)?;
+    let mut clients = Clients::new(setup, &remote)?;
     if let Some(reason) = remote.snapshot()?.not_counted {
         row.push("syscalls", "", None);
         if let Some(quantity) = row.quantities.last_mut() {
@@ -464,15 +510,15 @@ fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     }
     connect(&mut remote, &mut clients, setup, 0)?;
     let time = COUNTED.max(setup.round / 4);
-    let (before, after, events) = match &mut clients {
-        Clients::Load(load) => {
+    let (before, after, events) = match clients.asking() {
+        Ok(load) => {
             let mut latencies = Histogram::default();
             load.run(warm_up(setup), WARM_UP, &mut latencies)?;
             let before = remote.settle()?;
             let tally = load.run(setup.pattern, time, &mut latencies)?;
             (before, remote.snapshot()?, tally.answered)
         }
-        Clients::Flood(flood) => {
+        Err(flood) => {
             let Flooded { before, after, .. } = Flooded::measure(flood, &mut remote, time)?;
             let packets = after.packets.saturating_sub(before.packets);
             (before, after, packets)
@@ -498,7 +544,7 @@ mod tests {
     #[test]
     fn many_sockets_are_measured_beside_few() {
         let contenders = crate::contenders::all();
-        let limits = Limits { descriptors: 20_000 };
+        let limits = Limits { descriptors: 20_000, until: None };
         let many = Setup { connections: 19_500, ..setup("S8") };
         let places = line_up(&many, &contenders, limits);
         assert_eq!(places.len(), contenders.len() + 1);
@@ -533,17 +579,6 @@ mod tests {
         let after =
             Snapshot { processor_time: 5_001_000, voluntary_switches: 105, ..Snapshot::default() };
         note(row, setup, &tally, &latencies, &before, &after);
-    }
-
-    #[test]
-    fn a_distance_counts_only_if_it_stayed_the_same() {
-        let mut row = Row::default();
-        let near = || Ok(Duration::from_nanos(50));
-        note_distance(&mut row, &near(), &Ok(Duration::from_nanos(60)));
-        note_distance(&mut row, &near(), &Ok(Duration::from_nanos(500)));
-        note_distance(&mut row, &near(), &Err(io::ErrorKind::Unsupported.into()));
-        assert_eq!(row.values(APART), [Some(55.0), None, None]);
-        assert_eq!(row.quantities[0].missing.as_deref(), Some("unsupported"));
     }
 
     /// 500 packets of 1 KiB in a quarter of a second, for half a processor.

@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::Failure;
 use crate::contenders::{self, Contender};
+use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds::{self, Limits};
@@ -57,9 +58,12 @@ pub(crate) struct Options {
     /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
     #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
     reads: Vec<Reads>,
-    /// Rounds for each situation; intervals need six
+    /// Exactly so many rounds for each situation; intervals need six
     #[arg(long, value_name = "N", value_parser = count)]
     rounds: Option<usize>,
+    /// Take more rounds than usual, where too few are comparable, only until so many minutes of the run are over
+    #[arg(long, value_name = "MINUTES", default_value_t = 30, conflicts_with = "rounds")]
+    limit: u32,
     /// How long each round lasts
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
@@ -117,6 +121,12 @@ impl Options {
         })
     }
 
+    /// A number of rounds that was asked for is exact, and so is the quick run.
+    fn limit(&self) -> Limit {
+        let minutes = (self.rounds.is_none() && !self.quick).then_some(self.limit);
+        Limit::new(minutes.map(|minutes| Duration::from_secs(60) * minutes))
+    }
+
     fn contenders(&self) -> Result<Vec<Contender>, String> {
         let all = contenders::all();
         for wanted in &self.against {
@@ -169,17 +179,24 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         seconds: 0.0,
     };
     say(&table::head(&report))?;
-    let limits = Limits { descriptors };
+    let limit = options.limit();
+    let (server_less, mut rest) = (within_the_process_takes(&selection), Duration::ZERO);
+    for setup in &setups {
+        rest += rounds::usual_time(setup, contenders.len(), descriptors);
+    }
     for (done, setup) in setups.iter().enumerate() {
         let progress = Progress::new(format!("{} {}/{}", setup.scenario, done + 1, setups.len()));
         let belongs =
             |it: &&Contender| !options.against.is_empty() || it.belongs_to(setup.scenario);
         let contenders: Vec<_> = contenders.iter().filter(belongs).copied().collect();
+        let usual = rounds::usual_time(setup, report.contenders.len(), descriptors);
+        rest = rest.saturating_sub(usual);
+        let limits = Limits { descriptors, until: limit.before(rest + server_less) };
         let cell = rounds::measure(setup, &contenders, limits, &mut |step| progress.show(step));
         progress.clear();
         add(&mut report, cell)?;
     }
-    within_the_process(&selection, &mut report)?;
+    within_the_process(&selection, limit, &mut report)?;
     report.seconds = begin.elapsed().as_secs_f64();
     if let Some(directory) = &options.out {
         let file = directory.join(format!("{}.json", report.machine.date.replace(':', "")));
@@ -189,12 +206,26 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     finish(&report, options.plot.as_deref())
 }
 
+/// How long it takes to measure what needs no server; a guess, on the safe side.
+fn within_the_process_takes(selection: &Selection) -> Duration {
+    let all = [("S6", 50), ("S7", 15), ("single", 40)];
+    let wanted = all.into_iter().filter(|(name, _)| selection.wants(name));
+    Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
+}
+
 /// Measures what needs no server.
-fn within_the_process(selection: &Selection, report: &mut Report) -> Result<(), Failure> {
+fn within_the_process(
+    selection: &Selection,
+    limit: Limit,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let (posts, registration, single) =
         (posts::Options::default(), registration::Options::default(), single::Options::default());
     // With `--rounds 2` it is a try, whatever is measured.
-    let rounds = |usual: usize| selection.rounds.unwrap_or(usual);
+    let rounds = |usual: Amount| Amount {
+        least: selection.rounds.unwrap_or(usual.least),
+        until: limit.before(Duration::ZERO),
+    };
     let posts = posts::Options { rounds: rounds(posts.rounds), ..posts };
     let registration =
         registration::Options { rounds: rounds(registration.rounds), ..registration };
@@ -241,6 +272,7 @@ pub(crate) fn show(report: &Report, plot: Option<&Path>) -> Result<(), Failure> 
 /// The summary, and the plot if it is wanted.
 fn finish(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     say(&targets::summary(report))?;
+    say(&table::too_few_comparable(report))?;
     let Some(file) = file else { return Ok(()) };
     let svg = plot::svg(report).map_err(Failure::Unusable)?;
     fs::write(file, svg).map_err(|error| unusable(file, &error))?;

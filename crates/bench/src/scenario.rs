@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
 use crate::sink::{Drain, Reads, Service, Sink};
+use crate::traffic::Traffic;
 use crate::work::{Work, turns_per_microsecond};
 
 /// Connections that send; all others of a situation are only registered.
@@ -17,7 +18,7 @@ const MOST_CONNECTIONS: usize = 100_000;
 const TOGETHER: usize = 20_000;
 
 /// The scenarios, with what they are about.
-pub(crate) const SCENARIOS: [(&str, &str); 12] = [
+pub(crate) const SCENARIOS: [(&str, &str); 14] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -27,12 +28,22 @@ pub(crate) const SCENARIOS: [(&str, &str); 12] = [
     ("S7", "registration and removal of 10,000 sockets, within the process"),
     ("S8", "echo on 64 of as many sockets as there may be"),
     ("S9", "one handler that spins, 63 quick connections"),
+    (SHORT, "short connections: accepted, one request of 64 bytes answered, reset by the client"),
+    (DATAGRAMS, "echo of datagrams (UDP) of 64 bytes"),
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
 
 const INSTRUCTIONS: &str = "instructions";
+/// The scenario whose servers accept by their own means.
+const SHORT: &str = "S10";
+/// Clients with short connections.
+const SHORT_CLIENTS: usize = 32;
+/// The scenario without connections.
+pub(crate) const DATAGRAMS: &str = "S11";
+/// Datagrams under way on the socket, where there is only one: this many, too.
+const SEVERAL: usize = 8;
 /// The scenario whose servers are sinks.
 pub(crate) const SINK: &str = "S16";
 
@@ -41,7 +52,7 @@ pub(crate) const SINK: &str = "S16";
 pub(crate) enum Extent {
     /// One situation, in half a minute.
     Quick,
-    /// What matters, in some twenty-five minutes.
+    /// What matters, in about half an hour.
     Usual,
     /// Every number of threads with every number of connections.
     Full,
@@ -69,6 +80,8 @@ pub(crate) struct Selection {
 struct Size {
     threads: usize,
     connections: usize,
+    /// Datagrams under way on each socket.
+    under_way: usize,
     drain: Option<Drain>,
 }
 
@@ -80,6 +93,7 @@ pub(crate) struct Setup {
     pub(crate) threads: usize,
     pub(crate) connections: usize,
     pub(crate) pattern: Pattern,
+    pub(crate) traffic: Traffic,
     /// What the handlers of a sink do; where there is one, there is no pattern to what is sent.
     pub(crate) drain: Option<Drain>,
     /// The quantity that is compared.
@@ -103,7 +117,8 @@ impl Setup {
     /// Whether connections have to be made anew for each turn, as those of all contenders at once
     /// would be too many.
     pub(crate) fn connects_by_turn(&self, contenders: usize, descriptors: usize) -> bool {
-        self.connections * contenders > TOGETHER.min(descriptors.saturating_sub(SPARE))
+        self.traffic == Traffic::Lasting
+            && self.connections * contenders > TOGETHER.min(descriptors.saturating_sub(SPARE))
     }
 }
 
@@ -138,9 +153,10 @@ impl Selection {
     }
 
     fn setup(&self, scenario: &'static str, about: &str, size: Size) -> Setup {
-        let Size { threads, connections, drain } = size;
-        let near_one =
-            matches!(scenario, "S3" | "S4") || (scenario == "S1" && connections == ACTIVE);
+        let Size { threads, connections, under_way, drain } = size;
+        let near_one = matches!(scenario, "S3" | "S4")
+            || (scenario == "S1" && connections == ACTIVE)
+            || (scenario == DATAGRAMS && threads == 1);
         let rounds = match (self.extent, near_one) {
             (Extent::Quick, _) => 6,
             (Extent::Usual, true) => 21,
@@ -165,7 +181,22 @@ impl Selection {
             SINK => (Handlers::Quick, 1, RATE),
             _ => (Handlers::Quick, 1, CPU),
         };
-        let registered = if connections > ACTIVE { ", 64 of them active" } else { "" };
+        let traffic = match scenario {
+            SHORT => Traffic::Short,
+            DATAGRAMS => Traffic::Datagrams { sockets: connections, under_way },
+            _ => Traffic::Lasting,
+        };
+        let clients = match traffic {
+            Traffic::Lasting if connections > ACTIVE => {
+                format!("{connections} connections, {ACTIVE} of them active")
+            }
+            Traffic::Lasting => format!("{connections} connections"),
+            Traffic::Short => format!("{connections} clients"),
+            Traffic::Datagrams { sockets, under_way } => {
+                let plural = if sockets == 1 { "" } else { "s" };
+                format!("{under_way} under way on each of {sockets} socket{plural}")
+            }
+        };
         let about = drain.map_or_else(
             || about.to_owned(),
             |Drain { handler, reads }| {
@@ -174,10 +205,11 @@ impl Selection {
         );
         Setup {
             scenario,
-            title: format!("{about}; {connections} connections{registered}, {threads} threads"),
+            title: format!("{about}; {clients}, {threads} threads"),
             threads,
             connections,
             pattern: Pattern { handlers, burst },
+            traffic,
             drain,
             compared,
             rounds: self.rounds.unwrap_or(rounds),
@@ -202,7 +234,8 @@ impl Selection {
             for (handler, connections) in
                 handlers.iter().flat_map(|h| connections.iter().map(|c| (*h, *c)))
             {
-                sizes.push(Size { threads, connections, drain: Some(Drain { handler, reads }) });
+                let drain = Some(Drain { handler, reads });
+                sizes.push(Size { threads, connections, under_way: 1, drain });
             }
         }
         let usual: &[(Reads, usize, &[u32], &[usize])] = match self.extent {
@@ -241,6 +274,8 @@ impl Selection {
             "S5" => (vec![4, 16], vec![ACTIVE]),
             "S8" => (vec![2], vec![most]),
             "S9" => (vec![2, 4], vec![ACTIVE]),
+            SHORT => (vec![1, 2, 4], vec![SHORT_CLIENTS]),
+            DATAGRAMS => (vec![1, 2, 4], vec![1, ACTIVE]),
             _ => (Vec::new(), Vec::new()),
         };
         if self.extent == Extent::Quick {
@@ -261,12 +296,18 @@ impl Selection {
             // Away from 64 connections one number of threads tells enough.
             "S1" => connections == ACTIVE || threads == 2,
             "S2" => threads == 2,
+            // What a lone socket shows a second thread does not change.
+            DATAGRAMS => threads == 1 || (threads == 2 && connections != 1),
             _ => true,
         };
         all.filter(|(threads, connections)| {
             chosen || self.extent != Extent::Usual || is_usual(*threads, *connections)
         })
-        .map(|(threads, connections)| Size { threads, connections, drain: None })
+        .flat_map(|(threads, connections)| {
+            let several = (scenario == DATAGRAMS && connections == 1).then_some(SEVERAL);
+            let size = move |under_way| Size { threads, connections, under_way, drain: None };
+            [1].into_iter().chain(several).map(size)
+        })
         .collect()
     }
 }
@@ -317,7 +358,7 @@ mod tests {
     #[test]
     fn the_usual_run_has_every_scenario_and_20_rounds_where_ratios_are_near_one() {
         let setups = selection(Extent::Usual).setups().unwrap();
-        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9", "S16"] {
+        for scenario in ["S1", "S2", "S3", "S4", "S5", "S8", "S9", "S10", "S11", "S16"] {
             assert!(setups.iter().any(|setup| setup.scenario == scenario), "{scenario}");
         }
         let rounds = |scenario: &str, connections: usize| -> Vec<(usize, usize)> {
@@ -354,6 +395,41 @@ mod tests {
         assert_eq!(sizes(&chosen).len(), 4);
         chosen.connections = vec![19_900];
         assert!(chosen.setups().unwrap_err().contains("20000 descriptors"));
+    }
+
+    #[test]
+    fn short_connections_are_those_of_32_clients_unless_others_are_asked_for() {
+        let mut chosen =
+            Selection { scenarios: vec![SHORT.to_owned()], ..selection(Extent::Usual) };
+        assert_eq!(sizes(&chosen), [(SHORT, 1, 32), (SHORT, 2, 32), (SHORT, 4, 32)]);
+        let setup = chosen.setups().unwrap().remove(1);
+        assert_eq!((setup.traffic, setup.compared), (Traffic::Short, CPU));
+        assert!(setup.title.ends_with("; 32 clients, 2 threads"), "{}", setup.title);
+        assert!(!setup.connects_by_turn(1000, 20_000));
+        (chosen.threads, chosen.connections) = (vec![2], vec![100]);
+        assert_eq!(sizes(&chosen), [(SHORT, 2, 100)]);
+        let setup = selection(Extent::Quick).setups().unwrap().remove(0);
+        assert_eq!(setup.traffic, Traffic::Lasting);
+    }
+
+    #[test]
+    fn datagrams_go_to_one_socket_or_many_and_several_at_once_to_one() {
+        let mut chosen =
+            Selection { scenarios: vec![DATAGRAMS.to_owned()], ..selection(Extent::Usual) };
+        let all = |selection: &Selection| -> Vec<(usize, Traffic)> {
+            let setups = selection.setups().unwrap();
+            setups.iter().map(|setup| (setup.threads, setup.traffic)).collect()
+        };
+        let datagrams = |sockets, under_way| Traffic::Datagrams { sockets, under_way };
+        let one_thread = [(1, datagrams(1, 1)), (1, datagrams(1, 8)), (1, datagrams(64, 1))];
+        assert_eq!(all(&chosen), [&one_thread[..], &[(2, datagrams(64, 1))]].concat());
+        let setups = chosen.setups().unwrap();
+        assert!(setups[1].title.ends_with("; 8 under way on each of 1 socket, 1 threads"));
+        assert_eq!((setups[2].rounds, setups[2].compared), (21, CPU));
+        chosen.extent = Extent::Full;
+        assert_eq!(all(&chosen).len(), 3 * 3);
+        (chosen.threads, chosen.connections) = (vec![3], vec![5]);
+        assert_eq!(all(&chosen), [(3, datagrams(5, 1))]);
     }
 
     /// Reads, threads, connections, microseconds of the sinks of a selection.

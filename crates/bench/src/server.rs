@@ -4,7 +4,7 @@
 //! rounds run. The process ends when its standard input does.
 
 use std::io::{self, BufRead as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, thread};
@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::contenders::{self, Server};
+use crate::contenders::{self, Listening, Server};
 use crate::counters::Counters;
 use crate::flood;
 use crate::sink::{self, Service, Sink};
@@ -29,6 +29,12 @@ pub(crate) struct Options {
     /// Let the kernel count system calls
     #[arg(long)]
     pub(crate) count: bool,
+    /// Let the contender accept by its own means
+    #[arg(long)]
+    pub(crate) accepts: bool,
+    /// Give the contender so many sockets for datagrams instead of connections
+    #[arg(long, default_value_t = 0, conflicts_with = "accepts")]
+    pub(crate) datagrams: usize,
     /// Be a sink instead of an echo
     #[command(flatten)]
     pub(crate) sink: Option<Sink>,
@@ -38,6 +44,8 @@ pub(crate) struct Options {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) address: SocketAddr,
+    /// Of the sockets for datagrams.
+    pub(crate) sockets: Vec<SocketAddr>,
 }
 
 /// A server's answer to a line: what it has used up so far.
@@ -92,24 +100,50 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let server: Arc<dyn Server> = (contender.start)(options.threads, service)
         .map_err(|error| format!("{}: {error}", contender.name))?
         .into();
-    let listener = listen(service).map_err(|error| format!("listener: {error}"))?;
-    let address = listener.local_addr().map_err(|error| format!("listener: {error}"))?;
     let accepted = Arc::new(Accepted::default());
-    thread::Builder::new()
-        .name("acceptor".to_owned())
-        .spawn({
-            let (server, accepted) = (Arc::clone(&server), Arc::clone(&accepted));
-            move || accept(&listener, &*server, &accepted)
-        })
-        .map_err(|error| format!("acceptor: {error}"))?;
-
-    say(&Hello { address })?;
+    // Held for as long as the process lives.
+    let (address, _listening) = if options.accepts {
+        let listening = Listening::new().map_err(|error| format!("listener: {error}"))?;
+        server.listen(&listening).map_err(|error| format!("listener: {error}"))?;
+        (listening.address(), Some(listening))
+    } else {
+        (start_acceptor(service, &server, &accepted)?, None)
+    };
+    let sockets = (0..options.datagrams).map(|_| answer(&*server));
+    let sockets: io::Result<Vec<SocketAddr>> = sockets.collect();
+    let sockets = sockets.map_err(|error| format!("sockets for datagrams: {error}"))?;
+    say(&Hello { address, sockets })?;
     for line in io::stdin().lock().lines() {
         line.map_err(|error| error.to_string())?;
         say(&snapshot(&*server, &accepted, counters.as_ref())?)?;
     }
     // A contender has no orderly end; its threads go with the process.
     std::process::exit(0);
+}
+
+/// Gives the contender one more socket for datagrams; its address.
+fn answer(server: &dyn Server) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    server.answer(socket)?;
+    Ok(address)
+}
+
+/// Starts the thread that takes connections and hands them over; where it listens.
+fn start_acceptor(
+    service: Service,
+    server: &Arc<dyn Server>,
+    accepted: &Arc<Accepted>,
+) -> Result<SocketAddr, String> {
+    let listener = listen(service).map_err(|error| format!("listener: {error}"))?;
+    let address = listener.local_addr().map_err(|error| format!("listener: {error}"))?;
+    let (server, accepted) = (Arc::clone(server), Arc::clone(accepted));
+    thread::Builder::new()
+        .name("acceptor".to_owned())
+        .spawn(move || accept(&listener, &*server, &accepted))
+        .map_err(|error| format!("acceptor: {error}"))?;
+    Ok(address)
 }
 
 fn say(answer: &impl Serialize) -> Result<(), String> {

@@ -11,6 +11,9 @@
 //! counted. The kernel's work for the loopback device is, unless it is built to account for interrupts
 //! apart (`CONFIG_IRQ_TIME_ACCOUNTING`); then it is missing from all, `bare` included.
 //!
+//! How far apart the processors are is measured before and behind each round, and not between its turns: these are
+//! too short for it.
+//!
 //! Beside the readiness interfaces there are those that receive by themselves: for these the price
 //! above `bare` is that of a whole receive less a `recv`, and may well be negative.
 
@@ -31,6 +34,8 @@ use std::io;
 use std::time::Duration;
 
 use self::pairs::{Driver, Pairs};
+use crate::distance;
+use crate::enough::Amount;
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
 
@@ -41,14 +46,14 @@ pub(crate) const SIZES: [usize; 4] = [1, 4, 16, 64];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// Rounds for each number of connections.
-    pub(crate) rounds: usize,
+    pub(crate) rounds: Amount,
     /// Messages that a contender handles in a round.
     pub(crate) messages: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: 100, messages: 1024 }
+        Options { rounds: Amount { least: 100, until: None }, messages: 1024 }
     }
 }
 
@@ -88,6 +93,8 @@ pub(crate) const ENTRIES: [Entry; 15] = [
 
 /// The floor: to it the price of an event is compared.
 const EDGE: &str = "epoll_edge";
+/// The quantity that is compared: the price of a message.
+const COMPARED: &str = "message";
 /// Neither events nor a wait.
 const BARE: &str = "bare";
 
@@ -134,7 +141,9 @@ fn cell(connections: usize, options: Options, progress: &mut dyn FnMut(&str)) ->
         });
         prepared.push(ready.map_err(|error| row.failure = Some(error.to_string())).ok());
     }
-    for round in 0..options.rounds {
+    let mut round = 0;
+    while options.rounds.goes_on(round, &rows, COMPARED) {
+        let before = distance::measure();
         let mut times = [None; ENTRIES.len()];
         for turn in 0..ENTRIES.len() {
             let index = (round + turn) % ENTRIES.len();
@@ -148,14 +157,17 @@ fn cell(connections: usize, options: Options, progress: &mut dyn FnMut(&str)) ->
                 }
             }
         }
-        note(&mut rows, &times);
+        let behind = distance::measure();
+        rows.iter_mut().for_each(|row| row.note_distance(&before, &behind));
+        note(&mut rows, &times, round);
+        round += 1;
     }
     Cell {
         scenario: "single".to_owned(),
         title: format!("one thread, {connections} ready at each wait, one message each"),
         threads: Some(1),
         connections: Some(connections),
-        compared: "message".to_owned(),
+        compared: COMPARED.to_owned(),
         rows,
         notes: vec![
             "message: send, event and receive; event: above the same sends and receives alone \
@@ -173,16 +185,18 @@ fn per_message(begin: Duration, messages: usize) -> f64 {
     (Clock::Thread.now() - begin).as_nanos() as f64 / messages as f64
 }
 
-/// The values of a round: the price of a message, that of its event, and both against the floor.
-fn note(rows: &mut [Row], times: &[Option<f64>]) {
+/// The values of a round: the price of a message, that of its event, and both against the floor. The latter three
+/// are made of the turns of two contenders; there is none if the processors were moved between these.
+fn note(rows: &mut [Row], times: &[Option<f64>], round: usize) {
+    let stayed: Vec<bool> = rows.iter().map(|row| row.is_comparable(row, round)).collect();
     let of =
         |name: &str| ENTRIES.iter().position(|entry| entry.name == name).and_then(|i| times[i]);
     let (bare, edge) = (of(BARE), of(EDGE));
     let ratio = |above: Option<f64>, below: Option<f64>| Some(above? / below?);
-    let above = |time: Option<f64>| Some(time? - bare?);
-    for (row, time) in rows.iter_mut().zip(times) {
-        row.push("message", "ns", *time);
-        row.push("message/edge", "", ratio(*time, edge));
+    for ((row, time), stayed) in rows.iter_mut().zip(times).zip(stayed) {
+        let above = |time: Option<f64>| Some(time? - bare?).filter(|_| stayed);
+        row.push(COMPARED, "ns", *time);
+        row.push("message/edge", "", ratio(*time, edge).filter(|_| stayed));
         if row.contender != BARE {
             row.push("event", "ns", above(*time));
             row.push("event/edge", "", ratio(above(*time), above(edge)));
@@ -225,12 +239,25 @@ mod tests {
         times[at("ours")] = Some(1300.0);
         times[at(EDGE)] = Some(1200.0);
         times[at(BARE)] = Some(1000.0);
-        note(&mut rows, &times);
+        note(&mut rows, &times, 0);
         let ours = &rows[at("ours")];
         assert_eq!(ours.values("event"), [Some(300.0)]);
         assert_eq!(ours.values("event/edge"), [Some(1.5)]);
         assert_eq!(ours.values("message/edge"), [Some(1300.0 / 1200.0)]);
         assert_eq!(rows[at("mio")].values("event"), [None]);
         assert!(rows[at(BARE)].values("event").is_empty());
+
+        // The processors are moved in the next round.
+        let (near, far) = (Duration::from_nanos(50), Duration::from_nanos(500));
+        for row in &mut rows {
+            row.note_distance(&Ok(near), &Ok(near));
+            row.note_distance(&Ok(near), &Ok(far));
+        }
+        note(&mut rows, &times, 1);
+        let ours = &rows[at("ours")];
+        assert_eq!(ours.values("message"), [Some(1300.0); 2]);
+        for name in ["message/edge", "event", "event/edge"] {
+            assert!(matches!(ours.values(name), [Some(_), None]), "{name}");
+        }
     }
 }

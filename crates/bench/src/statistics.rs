@@ -5,6 +5,9 @@
 //! probability that is the same for every distribution (a sum of binomial coefficients). It needs
 //! six values.
 
+/// The fewest values that have an interval.
+pub(crate) const ENOUGH: usize = 6;
+
 /// A median with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
@@ -93,7 +96,8 @@ mod tests {
     fn the_interval_is_taken_from_the_sorted_values() {
         let values = (1..=20).rev().map(f64::from);
         assert_eq!(estimate(values).unwrap().interval, Some((6.0, 15.0)));
-        assert_eq!(estimate([1.0, 2.0, 3.0]).unwrap().interval, None);
+        assert_eq!(estimate(vec![1.0; ENOUGH - 1]).unwrap().interval, None);
+        assert_eq!(estimate(vec![1.0; ENOUGH]).unwrap().interval, Some((1.0, 1.0)));
     }
 
     /// Drawn from a known distribution, the interval holds the median about 95 times of 100.

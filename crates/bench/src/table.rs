@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Cell, Quantity, Report, Row};
-use crate::statistics::{Estimate, estimate_present};
+use crate::report::{APART, Cell, Quantity, Report, Row, too_few};
+use crate::statistics::{ENOUGH, Estimate, estimate_present};
 
 /// Where, when and with what a run was made.
 pub(crate) fn head(report: &Report) -> String {
@@ -70,8 +70,34 @@ pub(crate) fn cell(cell: &Cell) -> String {
     let mut text = format!("\n{}: {} ({rounds} round{plural})\n", cell.scenario, cell.title);
     text.push_str(&align(rows, 1));
     remarks.extend(moved(cell, rounds));
+    if let Some(names) = names_of_too_few(cell) {
+        remarks.push(format!("Fewer than {ENOUGH} comparable rounds: {names}"));
+    }
     for remark in remarks.iter().chain(&cell.notes) {
         let _: std::fmt::Result = writeln!(text, "  {remark}");
+    }
+    text
+}
+
+/// The rows of a cell whose ratios are of too few comparable rounds, each with the number of these.
+fn names_of_too_few(cell: &Cell) -> Option<String> {
+    let names: Vec<String> = too_few(&cell.rows, &cell.compared)
+        .into_iter()
+        .map(|(row, comparable)| format!("{} {comparable}", row.contender))
+        .collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// All ratios of a report that are of too few comparable rounds, a line for each cell; nothing if there are none.
+pub(crate) fn too_few_comparable(report: &Report) -> String {
+    let mut text = String::new();
+    for cell in &report.cells {
+        let Some(names) = names_of_too_few(cell) else { continue };
+        if text.is_empty() {
+            let head = "Ratios of too few comparable rounds: they have no interval";
+            let _: std::fmt::Result = writeln!(text, "\n{head} (fewer than {ENOUGH} rounds)");
+        }
+        let _: std::fmt::Result = writeln!(text, "  {}, {}: {names}", cell.scenario, cell.title);
     }
     text
 }
@@ -125,7 +151,8 @@ fn advantage_name(cell: &Cell) -> String {
     }
 }
 
-/// The names of all quantities, in the order in which the rows have them.
+/// The names of all quantities, in the order in which the rows have them; how far apart the processors were is the
+/// last.
 fn columns(cell: &Cell) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for quantity in cell.rows.iter().flat_map(|row| &row.quantities) {
@@ -133,6 +160,8 @@ fn columns(cell: &Cell) -> Vec<String> {
             names.push(quantity.name.clone());
         }
     }
+    // Beside the figures themselves.
+    names.sort_by_key(|name| name == APART);
     names
 }
 
@@ -189,7 +218,6 @@ pub(crate) fn align(rows: Vec<Vec<String>>, left: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::APART;
     use crate::report::tests::{cell as made, report};
 
     fn line<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
@@ -232,6 +260,27 @@ mod tests {
             text.contains("The processors were moved: ratios are of the 4 to 4 rounds"),
             "{text}"
         );
+        assert!(text.contains("  Fewer than 6 comparable rounds: mio 4\n"), "{text}");
+    }
+
+    #[test]
+    fn a_report_lists_the_cells_with_ratios_of_too_few_comparable_rounds() {
+        let cell_of = |threads, apart| {
+            let values = [("ours", vec![1.0; 6]), ("mio", vec![1.0; 6]), ("tokio", vec![1.0; 6])];
+            let mut cell = made("S1", threads, 64, "cpu", "ns", &values);
+            for round in 0..6 {
+                cell.rows[0].push(APART, "ns", Some(50.0));
+                cell.rows[1].push(APART, "ns", Some(if round == 0 { apart } else { 50.0 }));
+                cell.rows[2].push(APART, "ns", Some(50.0));
+            }
+            cell
+        };
+        let enough = cell_of(1, 50.0);
+        assert_eq!(too_few_comparable(&report(vec![enough.clone()])), "");
+        let mut few = cell_of(2, 500.0);
+        few.title = "another".to_owned();
+        let text = too_few_comparable(&report(vec![enough, few]));
+        assert!(text.ends_with("(fewer than 6 rounds)\n  S1, another: mio 5\n"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
-use crate::scenario::{CPU, RATE, SINK};
+use crate::scenario::{CPU, DATAGRAMS, RATE, SINK};
 use crate::sink::Drain;
 use crate::statistics::{Estimate, estimate_present};
 use crate::table::{align, with_interval};
@@ -49,6 +49,12 @@ const LONG_SINK: f64 = 0.95;
 const SHORT_SINK: f64 = 0.90;
 /// ... and, with the longer ones, by those of the best of all others.
 const BEST_SINK: f64 = 0.90;
+
+/// S11 with one thread: the processor time for each datagram of this one, divided by ours, ...
+const DATAGRAM_RIVAL: &str = "epoll_edge";
+/// ... with one socket, and with more.
+const ONE_SOCKET: f64 = 0.95;
+const SOCKETS: f64 = 0.97;
 
 /// A target, and what was measured.
 struct Judged {
@@ -146,6 +152,13 @@ fn judge(report: &Report) -> Vec<Judged> {
     }
     for cell in report.cells.iter().filter(|cell| cell.scenario == SINK) {
         judged.extend(cell.drain.into_iter().flat_map(|drain| judge_sink(cell, drain)));
+    }
+    let datagrams = |cell: &&Cell| cell.scenario == DATAGRAMS && cell.threads == Some(1);
+    for cell in report.cells.iter().filter(datagrams) {
+        let (sockets, under_way) = (cell.connections.unwrap_or(0), cell.under_way.unwrap_or(0));
+        let what = format!("C{sockets}, {under_way} under way: cpu of {DATAGRAM_RIVAL} / ours");
+        let least = if sockets == 1 { ONE_SOCKET } else { SOCKETS };
+        judged.push(floor(cell, what, ratio(cell, CPU, DATAGRAM_RIVAL, OURS), least));
     }
     for cell in report.cells.iter().filter(|cell| cell.scenario == "S8") {
         let measured = ratio(cell, CPU, OURS, FEW_SOCKETS);
@@ -273,6 +286,22 @@ mod tests {
         let best = line(&text, "S16 T2", "C8, 5 us, one: rate, ours / uring (the best)");
         assert!(best.contains("0.836") && best.contains(">= 0.90 missed"), "{best}");
         assert!(text.contains("floors met: 1 of 3 measured"), "{text}");
+    }
+
+    #[test]
+    fn datagrams_of_one_thread_are_compared_with_an_edge_triggered_set() {
+        let values = [("ours", vec![1000.0; 6]), ("epoll_edge", vec![960.0; 6])];
+        let datagrams = |threads, sockets, under_way| {
+            let cell = cell(DATAGRAMS, threads, sockets, CPU, "ns", &values);
+            Cell { under_way: Some(under_way), ..cell }
+        };
+        let cells = vec![datagrams(1, 1, 8), datagrams(1, 64, 1), datagrams(2, 64, 1)];
+        let text = summary(&report(cells));
+        let one = line(&text, "S11 T1", "C1, 8 under way: cpu of epoll_edge / ours");
+        assert!(one.contains("0.960") && one.contains(">= 0.95 met"), "{one}");
+        let many = line(&text, "S11 T1", "C64, 1 under way");
+        assert!(many.contains(">= 0.97 missed"), "{many}");
+        assert!(!text.contains("S11 T2"), "{text}");
     }
 
     #[test]

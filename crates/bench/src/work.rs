@@ -155,6 +155,11 @@ pub(crate) fn process(carry: &mut Carry, mut bytes: &[u8]) {
     carry.filled = rest.len();
 }
 
+/// Performs each message of a datagram; what is left at its end is none.
+pub(crate) fn process_datagram(bytes: &[u8]) {
+    bytes.as_chunks::<MESSAGE>().0.iter().for_each(perform);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -129,6 +129,59 @@ fn every_contender_is_a_sink_in_a_run() {
     assert!(text.contains("handlers of 5 us, one read for each packet; 4 connections"), "{text}");
 }
 
+/// Each contender accepts by its own means; the rates are those of connections.
+#[test]
+fn every_contender_serves_short_connections_in_a_run() {
+    let (report, output) = short_run("short", &["--scenario", "S10", "--threads", "2"]);
+    let cell = &report["cells"][0];
+    assert_eq!((&cell["connections"], &cell["compared"]), (&Value::from(32), &Value::from("cpu")));
+    let rows = cell["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), report["contenders"].as_array().unwrap().len() - 1);
+    for row in rows {
+        assert_eq!(row["failure"], Value::Null, "{row}");
+        for name in ["cpu", "rate", "p50", "p99"] {
+            let values = quantity(row, name)["values"].as_array().unwrap();
+            assert_eq!(values.len(), 2, "{name}: {row}");
+            assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+        }
+        let syscalls = quantity(row, "syscalls");
+        if syscalls["missing"].is_null() {
+            let calls = syscalls["values"][0].as_f64().unwrap();
+            assert!(calls > 0.0 && calls < 30.0, "{row}");
+        }
+    }
+    let text = text(&output.stdout);
+    assert!(text.contains("reset by the client; 32 clients, 2 threads"), "{text}");
+    assert!(text.contains("connect(2) to close(2)"), "{text}");
+}
+
+/// Each contender has datagrams: one that had not would be named with its failure.
+#[test]
+fn every_contender_echoes_datagrams_in_a_run() {
+    let arguments = ["--scenario", "S11", "--threads", "2", "--connections", "1,4"];
+    let (report, output) = short_run("datagrams", &arguments);
+    let cells = report["cells"].as_array().unwrap();
+    let all = report["contenders"].as_array().unwrap().len() - 1;
+    let sizes: Vec<_> =
+        cells.iter().map(|cell| (&cell["connections"], &cell["under_way"])).collect();
+    let expected = [(1, 1), (1, 8), (4, 1)].map(|(c, u)| (Value::from(c), Value::from(u)));
+    assert_eq!(sizes, expected.each_ref().map(|(c, u)| (c, u)));
+    for cell in cells {
+        let rows = cell["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), all);
+        for row in rows {
+            assert_eq!(row["failure"], Value::Null, "{row}");
+            for name in ["cpu", "rate", "p50", "p99"] {
+                let values = quantity(row, name)["values"].as_array().unwrap();
+                assert_eq!(values.len(), 2, "{name}: {row}");
+                assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+            }
+        }
+    }
+    let text = text(&output.stdout);
+    assert!(text.contains("64 bytes; 8 under way on each of 1 socket, 2 threads"), "{text}");
+}
+
 #[test]
 fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
     let arguments = ["--quick", "--against", "epoll_one_shot"];
@@ -153,8 +206,25 @@ fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
         lines
     };
     assert_eq!(lines(&again), lines(&output));
+    // Two rounds are too few for any ratio, however many of them are comparable.
+    let (_, too_few) =
+        text(&again.stdout).split_once("Ratios of too few comparable rounds").unwrap();
+    assert!(too_few.contains("S1, ") && too_few.contains(": epoll_one_shot "), "{too_few}");
     let svg = fs::read_to_string(&plot).unwrap();
     assert!(svg.starts_with("<svg ") && svg.contains("epoll_one_shot"), "{svg}");
+}
+
+/// One thread does everything there, and the processors are as far apart as elsewhere.
+#[test]
+fn the_distance_is_noted_within_the_process_too() {
+    let (report, output) = short_run("within", &["--scenario", "single"]);
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4);
+    for row in cells.iter().flat_map(|cell| cell["rows"].as_array().unwrap()) {
+        let apart = quantity(row, "apart");
+        assert_eq!(apart["values"].as_array().unwrap().len(), 2, "{row}");
+    }
+    assert!(text(&output.stdout).contains("apart [ns]"));
 }
 
 fn directory_of(test: &str) -> PathBuf {
@@ -190,6 +260,8 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         &["--reads", "twice"],
         &["server", "--contender", "ours", "--threads", "2", "--turns", "5"],
         &["--quick", "--full"],
+        &["--rounds", "6", "--limit", "10"],
+        &["--limit", "soon"],
         &["--nonsense"],
     ] {
         let output = bench(arguments).output().unwrap();

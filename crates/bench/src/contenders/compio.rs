@@ -12,10 +12,10 @@ use ::compio::io::{AsyncRead, AsyncReadMulti, AsyncWriteExt};
 use ::compio::runtime::{Runtime, RuntimeBuilder};
 use futures_util::StreamExt;
 
-use super::threads::{Inbox, deal};
+use super::threads::{Given, Inbox, deal, end_with};
 use super::{Contender, Server, version};
 use crate::sink::Service;
-use crate::work::{Carry, process};
+use crate::work::{Carry, process, process_datagram};
 
 /// Buffers of a runtime. They are used in turn, so that many of them displace more of the cache than
 /// they save requests that find none.
@@ -55,13 +55,61 @@ fn serve(runtime: &Runtime, inbox: &Inbox, rung: UnixStream, service: Service) -
             }
             back.clear();
             buffer = back;
-            for stream in inbox.take_all() {
-                let stream = ::compio::net::TcpStream::from_std(stream)?;
-                // A connection that fails ends its task and nothing else.
-                ::compio::runtime::spawn(handle(stream, service)).detach();
+            for given in inbox.take_all() {
+                match given {
+                    Given::Stream(stream) => {
+                        let stream = ::compio::net::TcpStream::from_std(stream)?;
+                        // A connection that fails ends its task and nothing else.
+                        ::compio::runtime::spawn(handle(stream, service)).detach();
+                    }
+                    Given::Listener(listener) => {
+                        let listener = ::compio::net::TcpListener::from_std(listener)?;
+                        let accepting = async move { end_with(accept(&listener, service).await) };
+                        ::compio::runtime::spawn(accepting).detach();
+                    }
+                    Given::Datagrams(socket) => {
+                        let socket = ::compio::net::UdpSocket::from_std(socket)?;
+                        let answering = async move { end_with(answer(&socket).await) };
+                        ::compio::runtime::spawn(answering).detach();
+                    }
+                }
             }
         }
     })
+}
+
+/// Receives by one request for good. An answer is sent from memory of its own: the crate sends no part of a
+/// buffer that it has received into.
+async fn answer(socket: &::compio::net::UdpSocket) -> io::Result<()> {
+    let mut received = pin!(socket.recv_from_multi());
+    while let Some(datagram) = received.next().await {
+        let datagram = match datagram {
+            Ok(datagram) => datagram,
+            // No buffer was free; the next call asks again.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(from) = datagram.addr().and_then(|from| from.as_socket()) else { continue };
+        process_datagram(datagram.data());
+        let answer = datagram.data().to_vec();
+        drop(datagram);
+        let BufResult(sent, _) = socket.send_to(answer, from).await;
+        sent?;
+    }
+    Err(io::Error::other("receives no more"))
+}
+
+/// Accepts by one request for good.
+async fn accept(listener: &::compio::net::TcpListener, service: Service) -> io::Result<()> {
+    let mut incoming = listener.incoming();
+    while let Some(accepted) = incoming.next().await {
+        match accepted {
+            Ok(stream) => ::compio::runtime::spawn(handle(stream, service)).detach(),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("accepts no more"))
 }
 
 async fn handle(stream: ::compio::net::TcpStream, service: Service) -> io::Result<()> {

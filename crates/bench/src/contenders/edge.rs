@@ -2,48 +2,48 @@
 //! handler has left in the socket, so that their threads have to come back to it of themselves.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io;
 
-use super::nonblocking::{Connection, Handler, Next};
+use super::nonblocking::{Family, Handler, Next, Peer, Standard};
 
 /// The connections of a thread that have more to be read, in the order of their turns. As long as
 /// there are any, the thread does not sleep when it asks its set.
 pub(super) type Unfinished<T> = VecDeque<T>;
 
-/// A connection of which edges tell.
-#[derive(Debug)]
-pub(super) struct Edge<S = TcpStream> {
-    connection: Connection<S>,
+/// A socket of which edges tell.
+pub(super) struct Edge<F: Family = Standard> {
+    peer: Peer<F>,
     /// An edge has told of the end of the stream; no other will.
     ends: bool,
     /// It is among those that are unfinished.
     is_unfinished: bool,
 }
 
-impl<S> Edge<S> {
-    /// A connection of which nothing has been told.
-    pub(super) fn of(connection: Connection<S>) -> Self {
-        Edge { connection, ends: false, is_unfinished: false }
+impl<F: Family> Edge<F> {
+    /// A socket of which nothing has been told.
+    pub(super) fn of(peer: Peer<F>) -> Self {
+        Edge { peer, ends: false, is_unfinished: false }
     }
 
-    pub(super) fn connection(&self) -> &Connection<S> {
-        &self.connection
+    pub(super) fn peer(&self) -> &Peer<F> {
+        &self.peer
     }
-}
 
-impl<S: Read + Write> Edge<S> {
-    /// An edge has come: serves the connection, unless it has a turn to come. [`Next::Turn`] says that
+    /// An edge has come: serves the socket, unless it has a turn to come. [`Next::Turn`] says that
     /// it belongs to those that are unfinished from now on, `None` that it is over.
-    pub(super) fn told(&mut self, handler: &mut Handler, ends: bool) -> Option<Next> {
+    pub(super) fn told(
+        &mut self,
+        handler: &mut Handler<F>,
+        ends: bool,
+    ) -> io::Result<Option<Next>> {
         self.ends |= ends;
-        if self.is_unfinished { Some(Next::Input) } else { self.turn(handler) }
+        if self.is_unfinished { Ok(Some(Next::Input)) } else { self.turn(handler) }
     }
 
-    /// Serves a connection that has been taken from those that are unfinished; as above.
-    pub(super) fn turn(&mut self, handler: &mut Handler) -> Option<Next> {
-        let next = self.connection.serve(handler, self.ends);
+    /// Serves a socket that has been taken from those that are unfinished; as above.
+    pub(super) fn turn(&mut self, handler: &mut Handler<F>) -> io::Result<Option<Next>> {
+        let next = self.peer.serve(handler, self.ends)?;
         self.is_unfinished = next == Some(Next::Turn);
-        next
+        Ok(next)
     }
 }

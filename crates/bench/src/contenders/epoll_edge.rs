@@ -1,7 +1,6 @@
 //! One edge-triggered `epoll` set for each thread.
 
 use std::io;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::edge::{Edge, Unfinished};
-use super::nonblocking::{Connection, Handler, Next};
-use super::threads::{self, Dealer, Take};
+use super::nonblocking::{Handler, Next, Peer};
+use super::threads::{self, Dealer, Given, Take};
 use super::{Contender, Server, version};
 use crate::sink::Service;
 
@@ -21,6 +20,9 @@ const EVENTS: usize = 64;
 /// Everything, once and for all: no further call is made for the entry.
 const ALL: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// Of a listener, and of a socket for datagrams: room to write to would be told of after each of these.
+const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 /// The stream ends, or has failed.
 const END: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
@@ -47,27 +49,33 @@ fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
 struct Set(Arc<OwnedFd>);
 
 impl Take for Set {
-    fn take(&self, stream: TcpStream) -> io::Result<()> {
-        let edge = Box::new(Edge::of(Connection::new(stream)?));
-        let number = edge.connection().as_fd().as_raw_fd();
-        let pointer = Box::into_raw(edge);
-        // SAFETY: the descriptor must stay open for as long as it is borrowed.
-        // - open: until the call has looked it up nobody is told of the connection, and so nobody
-        //   closes it; afterwards it is used no more.
-        let socket = unsafe { BorrowedFd::borrow_raw(number) };
-        epoll::add(&self.0, socket, EventData::new_ptr(pointer.cast()), ALL).map_err(|error| {
-            // SAFETY: the pointer must come from a box that nobody else uses or will free.
-            // - from a box: made so above;
-            // - nobody else: the set has refused it, so that its thread is not told of it.
-            drop(unsafe { Box::from_raw(pointer) });
-            error.into()
-        })
+    fn take(&self, given: Given) -> io::Result<()> {
+        add(&self.0, given.peer()?)
     }
+}
+
+/// Puts a socket into a set.
+fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
+    let wanted = if matches!(peer, Peer::Connection(_)) { ALL } else { INPUT };
+    let edge = Box::new(Edge::of(peer));
+    let number = edge.peer().as_fd().as_raw_fd();
+    let pointer = Box::into_raw(edge);
+    // SAFETY: the descriptor must stay open for as long as it is borrowed.
+    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes it;
+    //   afterwards it is used no more.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    epoll::add(set, socket, EventData::new_ptr(pointer.cast()), wanted).map_err(|error| {
+        // SAFETY: the pointer must come from a box that nobody else uses or will free.
+        // - from a box: made so above;
+        // - nobody else: the set has refused it, so that its thread is not told of it.
+        drop(unsafe { Box::from_raw(pointer) });
+        error.into()
+    })
 }
 
 fn serve(set: &OwnedFd, service: Service) -> io::Result<()> {
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut handler = Handler::new(service);
+    let mut handler: Handler = Handler::new(service);
     let mut events = Vec::<Event>::with_capacity(EVENTS);
     let mut unfinished = Unfinished::<*mut Edge>::new();
     loop {
@@ -79,34 +87,40 @@ fn serve(set: &OwnedFd, service: Service) -> io::Result<()> {
         }
         for event in events.drain(..) {
             let (flags, pointer) = (event.flags, event.data.ptr().cast::<Edge>());
-            // SAFETY: the pointer must be valid, and the connection used by nobody else meanwhile.
-            // - valid: `take` has given the set no other than those of boxes, and one is freed by
+            // SAFETY: the pointer must be valid, and the socket used by nobody else meanwhile.
+            // - valid: `add` has given the set no other than those of boxes, and one is freed by
             //   `finish` only, together with its entry; a wait returns an entry once;
             // - nobody else: this is the only thread that waits for the set.
             let edge = unsafe { &mut *pointer };
-            let next = edge.told(&mut handler, flags.intersects(END));
+            let next = edge.told(&mut handler, flags.intersects(END))?;
             finish(pointer, next, &mut unfinished);
+            for stream in handler.accepted.drain(..) {
+                add(set, Peer::of(stream))?;
+            }
         }
         for _ in 0..before {
             let Some(pointer) = unfinished.pop_front() else { break };
-            // SAFETY: the pointer must be valid, and the connection used by nobody else meanwhile.
+            // SAFETY: the pointer must be valid, and the socket used by nobody else meanwhile.
             // - valid: `finish` has put it here instead of freeing it, and is called for it again
             //   only below: an edge that comes meanwhile does not have it served;
             // - nobody else: this is the only thread that has the list and waits for the set.
             let edge = unsafe { &mut *pointer };
-            let next = edge.turn(&mut handler);
+            let next = edge.turn(&mut handler)?;
             finish(pointer, next, &mut unfinished);
+            for stream in handler.accepted.drain(..) {
+                add(set, Peer::of(stream))?;
+            }
         }
     }
 }
 
-/// Frees a connection that is over, and remembers one that has more to be read.
+/// Frees a socket that is over, and remembers one that has more to be read.
 fn finish(pointer: *mut Edge, next: Option<Next>, unfinished: &mut Unfinished<*mut Edge>) {
     match next {
         Some(Next::Input | Next::Room) => {}
         Some(Next::Turn) => unfinished.push_back(pointer),
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
-        // - from a box: `take` has given the set no other;
+        // - from a box: `add` has given the set no other;
         // - nobody else: it was served just now, and so is not in the list; closing the only
         //   descriptor of the socket takes the entry out of the set, so that this thread is not told
         //   of it again.

@@ -2,14 +2,15 @@
 //! connection armed again by `EPOLL_CTL_MOD`.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::nonblocking::{Connection, Handler, Next};
+use super::listening::Listening;
+use super::nonblocking::{Handler, Next, Peer};
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;
 
@@ -54,8 +55,16 @@ struct OneShot(Arc<OwnedFd>);
 
 impl Server for OneShot {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
-        let connection = Box::new(Connection::new(stream)?);
-        arm(connection, |socket, data| epoll::add(&self.0, socket, data, INPUT))
+        stream.set_nonblocking(true)?;
+        add(&self.0, Peer::of(stream))
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        add(&self.0, Peer::Listener(at.listener()?))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        add(&self.0, Peer::Datagrams(socket))
     }
 }
 
@@ -63,7 +72,7 @@ const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 const ROOM: EventFlags = EventFlags::OUT.union(EventFlags::ONESHOT);
 
 fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
-    let mut handler = Handler::new(service);
+    let mut handler: Handler = Handler::new(service);
     let mut events = Vec::<Event>::with_capacity(EVENTS);
     let mut late = Vec::with_capacity(EVENTS);
     loop {
@@ -72,41 +81,48 @@ fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
         for event in events.drain(..) {
-            let connection: *mut Connection = event.data.ptr().cast();
+            let peer: *mut Peer = event.data.ptr().cast();
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
             // - from a box: `arm` has given the set no other;
             // - nobody else: of a one-shot entry the set tells one thread, and nobody again before
             //   that thread arms it.
-            let mut connection = unsafe { Box::from_raw(connection) };
-            match connection.serve(&mut handler, false) {
-                None => drop(connection), // closes the socket, which takes it out of the set
-                Some(next) if arming == Arming::AfterEachHandler => modify(set, connection, next)?,
-                Some(next) => late.push((connection, next)),
+            let mut peer = unsafe { Box::from_raw(peer) };
+            match peer.serve(&mut handler, false)? {
+                None => drop(peer), // closes the socket, which takes it out of the set
+                Some(next) if arming == Arming::AfterEachHandler => modify(set, peer, next)?,
+                Some(next) => late.push((peer, next)),
+            }
+            for stream in handler.accepted.drain(..) {
+                add(set, Peer::of(stream))?;
             }
         }
-        for (connection, next) in late.drain(..) {
-            modify(set, connection, next)?;
+        for (peer, next) in late.drain(..) {
+            modify(set, peer, next)?;
         }
     }
 }
 
-fn modify(set: &OwnedFd, connection: Box<Connection>, next: Next) -> io::Result<()> {
+fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
+    arm(Box::new(peer), |socket, data| epoll::add(set, socket, data, INPUT))
+}
+
+fn modify(set: &OwnedFd, peer: Box<Peer>, next: Next) -> io::Result<()> {
     let flags = match next {
         Next::Input | Next::Turn => INPUT,
         Next::Room => ROOM,
     };
-    arm(connection, |socket, data| epoll::modify(set, socket, data, flags))
+    arm(peer, |socket, data| epoll::modify(set, socket, data, flags))
 }
 
-/// Arms a connection by a call for its entry; from then on it is the thread's that is told of it.
+/// Arms a socket by a call for its entry; from then on it is the thread's that is told of it.
 fn arm(
-    connection: Box<Connection>,
+    peer: Box<Peer>,
     control: impl FnOnce(BorrowedFd<'_>, EventData) -> rustix::io::Result<()>,
 ) -> io::Result<()> {
-    let number = connection.as_fd().as_raw_fd();
-    let pointer = Box::into_raw(connection);
+    let number = peer.as_fd().as_raw_fd();
+    let pointer = Box::into_raw(peer);
     // SAFETY: the descriptor must stay open for as long as it is borrowed.
-    // - open: until the call has looked it up nobody is told of the connection, and so nobody closes
+    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes
     //   it; afterwards it is used no more.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     control(socket, EventData::new_ptr(pointer.cast())).map_err(|error| {

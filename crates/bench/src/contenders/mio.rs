@@ -1,15 +1,16 @@
 //! `mio`: one `Poll` for each thread.
 
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use ::mio::event::Source;
 use ::mio::{Events, Interest, Poll, Registry, Token, Waker};
 use slab::Slab;
 
 use super::edge::{Edge, Unfinished};
-use super::nonblocking::{Connection, Handler, Next};
-use super::threads::{self, Dealer, Inbox, Take};
+use super::nonblocking::{Family, Handler, Next, Peer};
+use super::threads::{self, Dealer, Given, Inbox, Take};
 use super::{Contender, Server, version};
 use crate::sink::Service;
 
@@ -46,18 +47,39 @@ struct Wakeable {
 }
 
 impl Take for Wakeable {
-    fn take(&self, stream: TcpStream) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
-        self.inbox.put(stream);
+    fn take(&self, given: Given) -> io::Result<()> {
+        self.inbox.put(given);
         self.waker.wake()
     }
 }
 
-type Connections = Slab<Edge<::mio::net::TcpStream>>;
+/// All sockets are those of the crate.
+enum Crate {}
+
+impl Family for Crate {
+    type Stream = ::mio::net::TcpStream;
+    type Listener = ::mio::net::TcpListener;
+    type Datagrams = ::mio::net::UdpSocket;
+    type Address = SocketAddr;
+
+    fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        listener.accept().map(|(stream, _)| stream)
+    }
+
+    fn receive(socket: &Self::Datagrams, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        socket.recv_from(buffer)
+    }
+
+    fn send(socket: &Self::Datagrams, bytes: &[u8], to: &SocketAddr) -> io::Result<usize> {
+        socket.send_to(bytes, *to)
+    }
+}
+
+type Connections = Slab<Edge<Crate>>;
 
 fn serve(mut poll: Poll, inbox: &Inbox, service: Service) -> io::Result<()> {
     let mut connections = Connections::new();
-    let mut handler = Handler::new(service);
+    let mut handler = Handler::<Crate>::new(service);
     let mut events = Events::with_capacity(EVENTS);
     let mut unfinished = Unfinished::<usize>::new();
     loop {
@@ -74,13 +96,15 @@ fn serve(mut poll: Poll, inbox: &Inbox, service: Service) -> io::Result<()> {
             let Token(number) = event.token();
             let Some(edge) = connections.get_mut(number) else { continue };
             // mio's events are edges; those of Linux allow to stop at a short read.
-            let next = edge.told(&mut handler, event.is_read_closed() || event.is_error());
+            let next = edge.told(&mut handler, event.is_read_closed() || event.is_error())?;
             finish(number, next, &mut connections, &mut unfinished);
+            add_accepted(&mut handler, poll.registry(), &mut connections)?;
         }
         for _ in 0..before {
             let Some(number) = unfinished.pop_front() else { break };
-            let next = connections[number].turn(&mut handler);
+            let next = connections[number].turn(&mut handler)?;
             finish(number, next, &mut connections, &mut unfinished);
+            add_accepted(&mut handler, poll.registry(), &mut connections)?;
         }
     }
 }
@@ -100,12 +124,52 @@ fn finish(
 }
 
 fn take_over(inbox: &Inbox, registry: &Registry, connections: &mut Connections) -> io::Result<()> {
-    for stream in inbox.take_all() {
-        let mut stream = ::mio::net::TcpStream::from_std(stream);
-        let entry = connections.vacant_entry();
-        let token = Token(entry.key());
-        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        entry.insert(Edge::of(Connection::of(stream)));
+    const INPUT: Interest = Interest::READABLE;
+    for given in inbox.take_all() {
+        match given {
+            Given::Stream(stream) => {
+                stream.set_nonblocking(true)?;
+                add_stream(::mio::net::TcpStream::from_std(stream), registry, connections)?;
+            }
+            Given::Listener(listener) => {
+                let listener = ::mio::net::TcpListener::from_std(listener);
+                add(listener, INPUT, Peer::Listener, registry, connections)?;
+            }
+            Given::Datagrams(socket) => {
+                let socket = ::mio::net::UdpSocket::from_std(socket);
+                add(socket, INPUT, Peer::Datagrams, registry, connections)?;
+            }
+        }
     }
+    Ok(())
+}
+
+fn add_accepted(
+    handler: &mut Handler<Crate>,
+    registry: &Registry,
+    connections: &mut Connections,
+) -> io::Result<()> {
+    handler.accepted.drain(..).try_for_each(|stream| add_stream(stream, registry, connections))
+}
+
+fn add_stream(
+    stream: ::mio::net::TcpStream,
+    registry: &Registry,
+    connections: &mut Connections,
+) -> io::Result<()> {
+    let both = Interest::READABLE | Interest::WRITABLE;
+    add(stream, both, Peer::of, registry, connections)
+}
+
+fn add<S: Source>(
+    mut socket: S,
+    wanted: Interest,
+    peer: fn(S) -> Peer<Crate>,
+    registry: &Registry,
+    connections: &mut Connections,
+) -> io::Result<()> {
+    let entry = connections.vacant_entry();
+    registry.register(&mut socket, Token(entry.key()), wanted)?;
+    entry.insert(Edge::of(peer(socket)));
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! The servers that are compared: all echo the same messages in the same way, or are the same sink.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 
+pub(crate) use self::listening::Listening;
 use crate::sink::Service;
 
 // The file of each contender has `pub(crate) fn contender() -> Contender`.
@@ -10,6 +11,7 @@ mod compio;
 mod edge;
 mod epoll_edge;
 mod epoll_one_shot;
+mod listening;
 mod mio;
 mod monoio;
 mod nonblocking;
@@ -61,6 +63,13 @@ pub(crate) trait Server: Send + Sync {
     /// Takes over a connected stream (it has `TCP_NODELAY`, and is in blocking mode as it was
     /// accepted); any thread may call it.
     fn add(&self, stream: TcpStream) -> io::Result<()>;
+
+    /// Accepts by its own means what connects there, and serves these connections like those it takes over.
+    fn listen(&self, at: &Listening) -> io::Result<()>;
+
+    /// Takes over a socket, in non-blocking mode, and from now on does what each datagram that comes asks for
+    /// ([`process_datagram`](crate::work::process_datagram)) and sends it back to where it came from.
+    fn answer(&self, socket: UdpSocket) -> io::Result<()>;
 
     /// Threads woken so far by the contender's own count, where it has one.
     fn wakes(&self) -> Option<u64> {

@@ -1,16 +1,16 @@
 //! `monoio`: a runtime for each thread.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::{FusionDriver, FusionRuntime, IoUringDriver, LegacyDriver, RuntimeBuilder};
 use io_uring_of_monoio::IoUring;
 
-use super::threads::{Inbox, deal};
+use super::threads::{Given, Inbox, deal, end_with};
 use super::{Contender, Server, version};
 use crate::sink::Service;
-use crate::work::{Carry, process};
+use crate::work::{BUFFER, Carry, process, process_datagram};
 
 pub(crate) fn contender() -> Contender {
     Contender {
@@ -50,14 +50,52 @@ fn serve(mut engine: Engine, inbox: &Inbox, rung: UnixStream, service: Service) 
                 return Ok(());
             }
             buffer = back;
-            for stream in inbox.take_all() {
-                stream.set_nonblocking(true)?;
-                let stream = ::monoio::net::TcpStream::from_std(stream)?;
-                // A connection that fails ends its task and nothing else.
-                ::monoio::spawn(handle(stream, service));
+            for given in inbox.take_all() {
+                match given {
+                    Given::Stream(stream) => {
+                        stream.set_nonblocking(true)?;
+                        let stream = ::monoio::net::TcpStream::from_std(stream)?;
+                        // A connection that fails ends its task and nothing else.
+                        ::monoio::spawn(handle(stream, service));
+                    }
+                    Given::Listener(listener) => {
+                        let listener = ::monoio::net::TcpListener::from_std(listener)?;
+                        let accepting = async move { end_with(accept(&listener, service).await) };
+                        ::monoio::spawn(accepting);
+                    }
+                    Given::Datagrams(socket) => {
+                        let socket = ::monoio::net::udp::UdpSocket::from_std(socket)?;
+                        ::monoio::spawn(async move { end_with(answer(&socket).await) });
+                    }
+                }
             }
         }
     })
+}
+
+/// Datagram for datagram.
+async fn answer(socket: &::monoio::net::udp::UdpSocket) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(BUFFER);
+    loop {
+        let (received, filled) = socket.recv_from(buffer).await;
+        let (_, from) = received?;
+        process_datagram(&filled);
+        let (sent, used) = socket.send_to(filled, from).await;
+        sent?;
+        buffer = used;
+        buffer.clear();
+    }
+}
+
+/// Accepts by a request for each connection: the crate has no other.
+async fn accept(listener: &::monoio::net::TcpListener, service: Service) -> io::Result<()> {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(::monoio::spawn(handle(stream, service))),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 async fn handle(mut stream: ::monoio::net::TcpStream, service: Service) -> io::Result<()> {

@@ -1,25 +1,150 @@
 //! What the contenders that are told of readiness do with a connection that is ready.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::sink::{Service, Sink};
-use crate::work::{Carry, process};
+use rustix::net::{SocketFlags, accept_with};
 
-/// What a thread serves its connections with.
+use crate::sink::{Service, Sink};
+use crate::work::{Carry, process, process_datagram};
+
+/// Connections that a listener accepts at most before others have their turns.
+const MOST_ACCEPTED: usize = 64;
+
+/// Datagrams that are read from a socket at most before others have their turns.
+const MOST_DATAGRAMS: usize = 64;
+
+/// The sockets of a contender, by the types it has for them. All of them are in non-blocking mode.
+pub(super) trait Family {
+    type Stream: Read + Write + AsFd;
+    type Listener: AsFd;
+    type Datagrams: AsFd;
+    /// Where a datagram comes from.
+    type Address;
+
+    /// The next connection, in non-blocking mode.
+    fn accept(listener: &Self::Listener) -> io::Result<Self::Stream>;
+
+    fn receive(socket: &Self::Datagrams, buffer: &mut [u8]) -> io::Result<(usize, Self::Address)>;
+
+    fn send(socket: &Self::Datagrams, bytes: &[u8], to: &Self::Address) -> io::Result<usize>;
+}
+
+/// The types of the standard library.
 #[derive(Debug)]
-pub(super) struct Handler {
+pub(super) enum Standard {}
+
+impl Family for Standard {
+    type Stream = TcpStream;
+    type Listener = TcpListener;
+    type Datagrams = UdpSocket;
+    type Address = SocketAddr;
+
+    /// With the mode set by the same call.
+    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+        Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
+    }
+
+    fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        socket.recv_from(buffer)
+    }
+
+    fn send(socket: &UdpSocket, bytes: &[u8], to: &SocketAddr) -> io::Result<usize> {
+        socket.send_to(bytes, to)
+    }
+}
+
+/// What a thread serves its sockets with.
+pub(super) struct Handler<F: Family = Standard> {
     service: Service,
     /// Allocated, so that a thread's stack stays small.
     buffer: Box<[u8]>,
+    /// What a listener has accepted; the thread takes it over once the listener has been served.
+    pub(super) accepted: Vec<F::Stream>,
 }
 
-impl Handler {
+impl<F: Family> Handler<F> {
     /// One that does this with connections.
     pub(super) fn new(service: Service) -> Self {
-        Handler { service, buffer: vec![0; service.buffer()].into_boxed_slice() }
+        let buffer = vec![0; service.buffer()].into_boxed_slice();
+        Handler { service, buffer, accepted: Vec::with_capacity(MOST_ACCEPTED) }
     }
+}
+
+/// A socket that a thread serves.
+pub(super) enum Peer<F: Family = Standard> {
+    Connection(Connection<F::Stream>),
+    Listener(F::Listener),
+    Datagrams(F::Datagrams),
+}
+
+impl<F: Family> Peer<F> {
+    /// A connection in non-blocking mode.
+    pub(super) fn of(stream: F::Stream) -> Self {
+        Peer::Connection(Connection::of(stream))
+    }
+
+    /// Serves a connection ([`Connection::serve`]), answers datagrams, or accepts into the handler's list what
+    /// waits for it. An error is one with which the server cannot go on.
+    pub(super) fn serve(
+        &mut self,
+        handler: &mut Handler<F>,
+        ends: bool,
+    ) -> io::Result<Option<Next>> {
+        match self {
+            Peer::Connection(connection) => {
+                Ok(connection.serve(handler.service, &mut handler.buffer, ends))
+            }
+            Peer::Listener(listener) => accept::<F>(listener, &mut handler.accepted).map(Some),
+            Peer::Datagrams(socket) => answer::<F>(socket, &mut handler.buffer).map(Some),
+        }
+    }
+}
+
+impl<F: Family> AsFd for Peer<F> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Peer::Connection(connection) => connection.as_fd(),
+            Peer::Listener(listener) => listener.as_fd(),
+            Peer::Datagrams(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Accepts until no connection waits, or until other sockets should have their turns.
+fn accept<F: Family>(listener: &F::Listener, accepted: &mut Vec<F::Stream>) -> io::Result<Next> {
+    for _ in 0..MOST_ACCEPTED {
+        match F::accept(listener) {
+            Ok(stream) => accepted.push(stream),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => return Ok(Next::Input),
+                // The client has gone while its connection waited.
+                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(Next::Turn)
+}
+
+/// Answers datagrams until none is left, or until other sockets should have their turns. An answer that finds no
+/// room is lost, as a datagram may be.
+fn answer<F: Family>(socket: &F::Datagrams, buffer: &mut [u8]) -> io::Result<Next> {
+    for _ in 0..MOST_DATAGRAMS {
+        let (length, from) = match F::receive(socket, buffer) {
+            Ok(received) => received,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Next::Input),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        process_datagram(&buffer[..length]);
+        match F::send(socket, &buffer[..length], &from) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(Next::Turn)
 }
 
 /// A stream in non-blocking mode, and what is known of it between two events.
@@ -42,36 +167,23 @@ pub(super) enum Next {
     Room,
 }
 
-impl Connection<TcpStream> {
-    /// Puts `stream` into non-blocking mode.
-    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self::of(stream))
-    }
-}
-
 impl<S> Connection<S> {
     /// A stream that is in non-blocking mode.
-    pub(super) fn of(stream: S) -> Self {
+    fn of(stream: S) -> Self {
         Connection { stream, carry: Carry::default(), unsent: Vec::new() }
-    }
-
-    /// The stream itself.
-    pub(super) fn stream(&self) -> &S {
-        &self.stream
     }
 }
 
 impl<S: Read + Write> Connection<S> {
-    /// Does with the connection what is this handler's service. `None` when the stream has ended or
+    /// Does with the connection what the service is. `None` when the stream has ended or
     /// failed.
     ///
     /// A short read says that nothing is left. With an edge-triggered set this does not hold for
     /// the end of the stream, if it `ends` by the same edge that brought the data.
-    pub(super) fn serve(&mut self, handler: &mut Handler, ends: bool) -> Option<Next> {
-        match handler.service {
-            Service::Echo => self.echo(&mut handler.buffer, ends),
-            Service::Sink(sink) => self.drain(sink, &mut handler.buffer, ends),
+    fn serve(&mut self, service: Service, buffer: &mut [u8], ends: bool) -> Option<Next> {
+        match service {
+            Service::Echo => self.echo(buffer, ends),
+            Service::Sink(sink) => self.drain(sink, buffer, ends),
         }
     }
 

@@ -1,12 +1,13 @@
 //! The completion port: owned keys, one-shot, armed right after each handler.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 
-use super::nonblocking::{Connection, Handler, Next};
+use super::listening::Listening;
+use super::nonblocking::{Handler, Next, Peer};
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;
 
@@ -47,13 +48,20 @@ fn start(
     Ok(Box::new(Ours(port)))
 }
 
-struct Ours(Arc<Port<Connection>>);
+struct Ours(Arc<Port<Peer>>);
 
 impl Server for Ours {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
-        let connection = Connection::new(stream)?;
-        self.0.register(Registration::owned(connection, Interest::IN, OneShot::Level))?;
-        Ok(())
+        stream.set_nonblocking(true)?;
+        register(&self.0, Peer::of(stream))
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        register(&self.0, Peer::Listener(at.listener()?))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        register(&self.0, Peer::Datagrams(socket))
     }
 
     fn wakes(&self) -> Option<u64> {
@@ -61,13 +69,18 @@ impl Server for Ours {
     }
 }
 
-fn serve(port: &Port<Connection>, service: Service) -> io::Result<()> {
+fn register(port: &Port<Peer>, peer: Peer) -> io::Result<()> {
+    port.register(Registration::owned(peer, Interest::IN, OneShot::Level))?;
+    Ok(())
+}
+
+fn serve(port: &Port<Peer>, service: Service) -> io::Result<()> {
     let mut batch = Batch::with_capacity(BATCH);
-    let mut handler = Handler::new(service);
+    let mut handler: Handler = Handler::new(service);
     loop {
         for packet in port.wait(&mut batch, None)? {
             let Packet::Ready(mut ready) = packet else { continue };
-            match ready.key_mut().serve(&mut handler, false) {
+            match ready.key_mut().serve(&mut handler, false)? {
                 Some(Next::Input) => {
                     ready.read_drained();
                     ready.rearm_as(Interest::IN, OneShot::Level)?;
@@ -79,6 +92,9 @@ fn serve(port: &Port<Connection>, service: Service) -> io::Result<()> {
                     ready.rearm_as(Interest::OUT, OneShot::Level)?;
                 }
                 None => drop(ready), // deregisters the socket and closes it
+            }
+            for stream in handler.accepted.drain(..) {
+                register(port, Peer::of(stream))?;
             }
         }
     }

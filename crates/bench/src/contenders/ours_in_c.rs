@@ -1,13 +1,15 @@
 //! The completion port through the C library, as a server in C is written: the key is a pointer to the
-//! connection, which is armed by its descriptor right after each handler.
+//! socket, which is armed by its descriptor right after each handler.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use super::nonblocking::{Connection, Handler, Next};
-use super::{Contender, Server, threads};
-use crate::c_library::{IN, OUT, Packet, Port, Socket};
+use super::listening::Listening;
+use super::nonblocking::{Family, Handler, Next};
+use super::{Contender, Server, nonblocking, threads};
+use crate::c_library::{Address, IN, OUT, Packet, Port, Socket, enable};
 use crate::sink::Service;
 
 /// Packets taken by a wait at most.
@@ -31,44 +33,81 @@ fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
     Ok(Box::new(OursInC(port)))
 }
 
+/// All sockets are those of the library.
+enum Library {}
+
+impl Family for Library {
+    type Stream = Socket;
+    type Listener = Socket;
+    type Datagrams = Socket;
+    type Address = Address;
+
+    fn accept(listener: &Socket) -> io::Result<Socket> {
+        listener.accept()
+    }
+
+    fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        socket.receive_from(buffer)
+    }
+
+    fn send(socket: &Socket, bytes: &[u8], to: &Address) -> io::Result<usize> {
+        socket.send_to(bytes, to)
+    }
+}
+
+type Peer = nonblocking::Peer<Library>;
+
 struct OursInC(Arc<Port>);
 
 impl Server for OursInC {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
-        let connection = Box::new(Connection::of(Socket::of(stream)));
-        arm(&self.0, Box::into_raw(connection), IN)
+        add(&self.0, Peer::of(Socket::of(stream)))
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        add(&self.0, Peer::Listener(Socket::of(at.listener()?)))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        add(&self.0, Peer::Datagrams(Socket::of(socket)))
     }
 }
 
-/// Hands a connection over to the port.
-fn arm(port: &Port, connection: *mut Connection<Socket>, filter: u16) -> io::Result<()> {
+fn add(port: &Port, peer: Peer) -> io::Result<()> {
+    arm(port, Box::into_raw(Box::new(peer)), IN)
+}
+
+/// Hands a socket over to the port.
+fn arm(port: &Port, peer: *mut Peer, filter: u16) -> io::Result<()> {
     // SAFETY: making a reference from a raw pointer demands that it is valid and that nobody writes.
-    // - the caller has the connection, until it is armed: the change is made before.
-    let change = unsafe { &*connection }.stream().enable(connection.expose_provenance(), filter);
-    port.apply(&mut [change])
+    // - the caller has the socket, until it is armed: the number is read before.
+    let number = unsafe { &*peer }.as_fd().as_raw_fd();
+    port.apply(&mut [enable(number, peer.expose_provenance(), filter)])
 }
 
 fn serve(port: &Port, service: Service) -> io::Result<()> {
     let mut packets = [Packet::NONE; BATCH];
-    let mut handler = Handler::new(service);
+    let mut handler = Handler::<Library>::new(service);
     loop {
         let count = port.process(&mut [], &mut packets)?;
         for packet in &packets[..count] {
-            let connection: *mut Connection<Socket> =
-                std::ptr::with_exposed_provenance_mut(packet.key);
+            let peer: *mut Peer = std::ptr::with_exposed_provenance_mut(packet.key);
             // SAFETY: making a reference from a raw pointer demands that it is valid and that nobody
             // else uses the place.
             // - valid: it is dropped below only, and no packet of it follows then;
             // - nobody else: its registration is one-shot, and this is its packet.
-            let served = unsafe { &mut *connection }.serve(&mut handler, false);
-            match served {
+            let served = unsafe { &mut *peer }.serve(&mut handler, false);
+            match served? {
                 // What the reads have shown the library has seen itself.
-                Some(Next::Input | Next::Turn) => arm(port, connection, IN)?,
-                Some(Next::Room) => arm(port, connection, OUT)?,
+                Some(Next::Input | Next::Turn) => arm(port, peer, IN)?,
+                Some(Next::Room) => arm(port, peer, OUT)?,
                 // SAFETY: `from_raw` demands what `into_raw` gave, once.
                 // - closing the socket ends its registration, so that nobody else gets it.
-                None => drop(unsafe { Box::from_raw(connection) }),
+                None => drop(unsafe { Box::from_raw(peer) }),
+            }
+            for stream in handler.accepted.drain(..) {
+                add(port, Peer::of(stream))?;
             }
         }
     }

@@ -4,14 +4,15 @@
 //! So the threads take turns by a lock, which is given back before the events are handled.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::polling::{Event, Events, Poller};
 
-use super::nonblocking::{Connection, Handler, Next};
+use super::listening::Listening;
+use super::nonblocking::{Handler, Next, Peer};
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;
 
@@ -46,24 +47,37 @@ struct Polling(Arc<Shared>);
 
 impl Server for Polling {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
-        let connection = Box::new(Connection::new(stream)?);
-        let number = connection.as_fd().as_raw_fd();
-        let pointer = Box::into_raw(connection);
-        let event = Event::readable(pointer.expose_provenance());
-        // SAFETY: the source must be deleted before it is dropped.
-        // - deleted: `serve` does so before it frees the box.
-        let added = unsafe { self.0.poller.add(number, event) };
-        added.inspect_err(|_| {
-            // SAFETY: the pointer must come from a box that nobody else uses or will free.
-            // - from a box: made so above;
-            // - nobody else: the poller has refused it, so that no thread is told of it.
-            drop(unsafe { Box::from_raw(pointer) });
-        })
+        stream.set_nonblocking(true)?;
+        add(&self.0.poller, Peer::of(stream))
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        add(&self.0.poller, Peer::Listener(at.listener()?))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        add(&self.0.poller, Peer::Datagrams(socket))
     }
 }
 
+fn add(poller: &Poller, peer: Peer) -> io::Result<()> {
+    let peer = Box::new(peer);
+    let number = peer.as_fd().as_raw_fd();
+    let pointer = Box::into_raw(peer);
+    let event = Event::readable(pointer.expose_provenance());
+    // SAFETY: the source must be deleted before it is dropped.
+    // - deleted: `serve` does so before it frees the box.
+    let added = unsafe { poller.add(number, event) };
+    added.inspect_err(|_| {
+        // SAFETY: the pointer must come from a box that nobody else uses or will free.
+        // - from a box: made so above;
+        // - nobody else: the poller has refused it, so that no thread is told of it.
+        drop(unsafe { Box::from_raw(pointer) });
+    })
+}
+
 fn serve(shared: &Shared, service: Service) -> io::Result<()> {
-    let mut handler = Handler::new(service);
+    let mut handler: Handler = Handler::new(service);
     let mut events = Events::with_capacity(EVENTS);
     loop {
         events.clear();
@@ -72,30 +86,33 @@ fn serve(shared: &Shared, service: Service) -> io::Result<()> {
             shared.poller.wait(&mut events, None)?;
         }
         for event in events.iter() {
-            let pointer = std::ptr::with_exposed_provenance_mut::<Connection>(event.key);
+            let pointer = std::ptr::with_exposed_provenance_mut::<Peer>(event.key);
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
             // - from a box: the poller was given no other keys, and their pointers were exposed;
             // - nobody else: of a one-shot source the poller tells one thread, and nobody again
             //   before that thread arms it.
-            let mut connection = unsafe { Box::from_raw(pointer) };
-            match connection.serve(&mut handler, false) {
-                None => shared.poller.delete(connection.stream())?,
-                Some(next) => arm(&shared.poller, connection, next)?,
+            let mut peer = unsafe { Box::from_raw(pointer) };
+            match peer.serve(&mut handler, false)? {
+                None => shared.poller.delete(peer.as_fd())?,
+                Some(next) => arm(&shared.poller, peer, next)?,
+            }
+            for stream in handler.accepted.drain(..) {
+                add(&shared.poller, Peer::of(stream))?;
             }
         }
     }
 }
 
-/// Arms a connection; from then on it is the thread's that is told of it.
-fn arm(poller: &Poller, connection: Box<Connection>, next: Next) -> io::Result<()> {
-    let number = connection.as_fd().as_raw_fd();
-    let key = Box::into_raw(connection).expose_provenance();
+/// Arms a socket; from then on it is the thread's that is told of it.
+fn arm(poller: &Poller, peer: Box<Peer>, next: Next) -> io::Result<()> {
+    let number = peer.as_fd().as_raw_fd();
+    let key = Box::into_raw(peer).expose_provenance();
     let event = match next {
         Next::Input | Next::Turn => Event::readable(key),
         Next::Room => Event::writable(key),
     };
     // SAFETY: the descriptor must stay open for as long as it is borrowed.
-    // - open: until the call has looked it up nobody is told of the connection, and so nobody closes
+    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes
     //   it; afterwards it is used no more.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     poller.modify(socket, event)

@@ -2,14 +2,14 @@
 
 use std::array;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
-use super::{Contender, Server, all};
+use super::{Contender, Listening, Server, all};
 use crate::sink::{self, Read as Drained, Reads, Service, Sink};
 use crate::work::{MESSAGE, Work, message};
 
@@ -252,6 +252,139 @@ fn a_reset_connection_harms_no_other() {
     });
 }
 
+/// A socket for datagrams that a server has been given; its address.
+fn answering(server: &dyn Server) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let address = socket.local_addr().unwrap();
+    server.answer(socket).unwrap();
+    address
+}
+
+/// A client of such a socket. It receives from nowhere else.
+fn datagrams_to(address: SocketAddr) -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client
+}
+
+fn receive_datagram(client: &UdpSocket) -> Vec<u8> {
+    let mut bytes = [0; 4096];
+    let length = client.recv(&mut bytes).unwrap();
+    bytes[..length].to_vec()
+}
+
+/// Several clients of each of several sockets, with several datagrams under way, which may be answered in any order.
+#[test]
+fn datagrams_come_back_from_where_they_were_sent_to() {
+    each(|server| {
+        let sockets: Vec<_> = (0..5).map(|_| answering(server)).collect();
+        let clients: Vec<_> =
+            sockets.iter().flat_map(|socket| (0..3).map(|_| datagrams_to(*socket))).collect();
+        for round in 0..20 {
+            let sent = |client: usize| {
+                let first = (round * clients.len() + client) as u64 * 8;
+                (first..first + 8).map(|number| message(Work::Echo, number).to_vec())
+            };
+            for (index, client) in clients.iter().enumerate() {
+                for bytes in sent(index) {
+                    assert_eq!(client.send(&bytes).unwrap(), MESSAGE);
+                }
+            }
+            for (index, client) in clients.iter().enumerate() {
+                let mut answers: Vec<_> = (0..8).map(|_| receive_datagram(client)).collect();
+                let mut expected: Vec<_> = sent(index).collect();
+                answers.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(answers, expected);
+            }
+        }
+        for client in &clients {
+            client.set_nonblocking(true).unwrap();
+            assert!(client.recv(&mut [0]).is_err(), "one more answer than was asked for");
+        }
+    });
+}
+
+#[test]
+fn datagrams_of_any_length_come_back_whole() {
+    each(|server| {
+        let client = datagrams_to(answering(server));
+        for length in [1, 63, 64, 65, 1000, 3000, 0, 64] {
+            let sent: Vec<u8> = echoes(0..50)[..length].to_vec();
+            client.send(&sent).unwrap();
+            assert!(receive_datagram(&client) == sent, "{length} bytes");
+        }
+    });
+}
+
+#[test]
+fn what_a_datagram_asks_for_is_performed_before_the_answer() {
+    each(|server| {
+        let client = datagrams_to(answering(server));
+        for number in 0..3 {
+            let asked = message(Work::Sleep(10_000), number);
+            let began = Instant::now();
+            client.send(&asked).unwrap();
+            assert_eq!(receive_datagram(&client), asked);
+            assert!(began.elapsed() >= Duration::from_millis(10));
+        }
+    });
+}
+
+/// More sockets than a wait returns, all ready when the only thread comes back; then more datagrams for one socket
+/// than are read in a turn, or than a ring has buffers. Beside them another socket gets its answer.
+#[test]
+fn all_datagrams_of_many_that_wait_are_answered() {
+    const BURST: u64 = 200;
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        eprintln!("{name}");
+        let server = start(1, Service::Echo).unwrap();
+        let clients: Vec<_> = (0..300).map(|_| datagrams_to(answering(&*server))).collect();
+        let slow = datagrams_to(answering(&*server));
+        for round in 0..3 {
+            slow.send(&message(Work::Sleep(20_000), round)).unwrap();
+            for (client, number) in clients.iter().zip(0..) {
+                client.send(&message(Work::Echo, number)).unwrap();
+            }
+            for (client, number) in clients.iter().zip(0..) {
+                assert_eq!(receive_datagram(client), message(Work::Echo, number));
+            }
+            receive_datagram(&slow);
+            slow.send(&message(Work::Sleep(20_000), round)).unwrap();
+            (0..BURST).for_each(|number| {
+                clients[0].send(&message(Work::Echo, number)).unwrap();
+            });
+            clients[1].send(&message(Work::Echo, 7)).unwrap();
+            for number in 0..BURST {
+                assert_eq!(receive_datagram(&clients[0]), message(Work::Echo, number));
+            }
+            assert_eq!(receive_datagram(&clients[1]), message(Work::Echo, 7));
+            receive_datagram(&slow);
+        }
+    }
+}
+
+#[test]
+fn an_idle_server_of_datagrams_uses_no_processor() {
+    let _alone = alone();
+    let mut busy = Vec::new();
+    for Contender { name, start, .. } in all() {
+        let server = start(THREADS, Service::Echo).unwrap();
+        for _ in 0..8 {
+            let client = datagrams_to(answering(&*server));
+            client.send(&message(Work::Echo, 1)).unwrap();
+            receive_datagram(&client);
+        }
+        if is_busy() {
+            busy.push(name);
+        }
+    }
+    assert!(busy.is_empty(), "busy while idle: {busy:?}");
+}
+
 /// Runs `test` with a sink of each contender that reads once, and with one that reads until it would
 /// block. Its buffer is smaller than that of an echo.
 fn each_sink(threads: usize, test: fn(&dyn Server, Sink, &str)) {
@@ -355,6 +488,153 @@ fn connections_that_are_always_full_keep_no_other_from_its_turn() {
     });
 }
 
+/// Runs `test` with a server of each contender that accepts by its own means.
+fn each_listening(test: fn(&Listening)) {
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        eprintln!("{name}");
+        let server = start(THREADS, Service::Echo).unwrap();
+        let listening = Listening::new().unwrap();
+        server.listen(&listening).unwrap();
+        test(&listening);
+    }
+}
+
+/// A client of a server that accepts by its own means.
+fn call(at: &Listening) -> TcpStream {
+    let client = TcpStream::connect(at.address()).unwrap();
+    client.set_nodelay(true).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    client
+}
+
+/// Closes a connection by a reset.
+fn reset(client: TcpStream) {
+    sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+}
+
+/// Many at once, which end by a reset, by the end of the stream, and by one in the middle of an answer.
+#[test]
+fn short_connections_are_accepted_and_answered() {
+    each_listening(|at| {
+        for round in 0..20 {
+            let mut clients: Vec<_> = (0..30).map(|_| call(at)).collect();
+            for (client, number) in clients.iter_mut().zip(round * 30..) {
+                client.write_all(&message(Work::Echo, number)).unwrap();
+            }
+            for (mut client, number) in clients.into_iter().zip(round * 30..) {
+                if number % 3 == 0 {
+                    receive(&mut client, 10);
+                    reset(client);
+                    continue;
+                }
+                assert_eq!(receive(&mut client, MESSAGE), message(Work::Echo, number));
+                if number % 3 == 1 {
+                    reset(client);
+                } else {
+                    client.shutdown(Shutdown::Write).unwrap();
+                    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+                }
+            }
+        }
+    });
+}
+
+/// Before the server has accepted it, or before it has been sent anything, or all of a message.
+#[test]
+fn a_client_that_resets_early_harms_no_other() {
+    each_listening(|at| {
+        let mut other = call(at);
+        for number in 0..60 {
+            let mut client = call(at);
+            if number % 2 == 1 {
+                client.write_all(&[0; 10]).unwrap();
+            }
+            if number % 4 >= 2 {
+                // The server has accepted the others before, as it takes them in turn; perhaps this one, too.
+                other.write_all(&message(Work::Echo, number)).unwrap();
+                assert_eq!(receive(&mut other, MESSAGE), message(Work::Echo, number));
+            }
+            reset(client);
+            let mut next = call(at);
+            next.write_all(&message(Work::Echo, number)).unwrap();
+            assert_eq!(receive(&mut next, MESSAGE), message(Work::Echo, number));
+        }
+    });
+}
+
+/// More than a listener accepts in one turn, and all of them ready when the only thread comes back.
+#[test]
+fn all_of_many_that_connect_at_once_are_accepted() {
+    let _alone = alone();
+    for Contender { name, start, .. } in all() {
+        eprintln!("{name}");
+        let server = start(1, Service::Echo).unwrap();
+        let listening = Listening::new().unwrap();
+        server.listen(&listening).unwrap();
+        let mut slow = call(&listening);
+        slow.write_all(&message(Work::Sleep(20_000), 0)).unwrap();
+        let mut clients: Vec<_> = (0..200).map(|_| call(&listening)).collect();
+        for (client, number) in clients.iter_mut().zip(0..) {
+            client.write_all(&message(Work::Echo, number)).unwrap();
+        }
+        for (client, number) in clients.iter_mut().zip(0..) {
+            assert_eq!(receive(client, MESSAGE), message(Work::Echo, number));
+        }
+        receive(&mut slow, MESSAGE);
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "nothing tells that a server has closed a descriptor")]
+fn a_connection_that_was_reset_is_closed() {
+    each_listening(|at| {
+        let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let mut stays = call(at);
+        stays.write_all(&message(Work::Echo, 0)).unwrap();
+        receive(&mut stays, MESSAGE);
+        let before = count();
+        for number in 0..300 {
+            let mut client = call(at);
+            client.write_all(&message(Work::Echo, number)).unwrap();
+            receive(&mut client, MESSAGE);
+            reset(client);
+        }
+        // Tests of other modules have descriptors, too, but not so many.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while count() > before + 150 {
+            assert!(Instant::now() < deadline, "{} descriptors, {before} before", count());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+#[test]
+fn an_idle_server_that_accepts_uses_no_processor() {
+    let _alone = alone();
+    let mut busy = Vec::new();
+    for Contender { name, start, .. } in all() {
+        let server = start(THREADS, Service::Echo).unwrap();
+        let listening = Listening::new().unwrap();
+        server.listen(&listening).unwrap();
+        let mut stays = call(&listening);
+        for number in 0..20 {
+            let mut client = call(&listening);
+            for client in [&mut client, &mut stays] {
+                client.write_all(&message(Work::Echo, number)).unwrap();
+                receive(client, MESSAGE);
+            }
+            reset(client);
+        }
+        if is_busy() {
+            busy.push(name);
+        }
+    }
+    assert!(busy.is_empty(), "busy while idle: {busy:?}");
+}
+
 #[test]
 fn an_idle_sink_uses_no_processor() {
     let sink = Service::Sink(Sink::new(0, Reads::One));
@@ -371,21 +651,25 @@ fn an_idle_server_uses_no_processor() {
 
 /// Has each contender do this with clients, and nothing more after it.
 fn each_is_idle(service: Service, ask: fn(&mut TcpStream)) {
-    const WINDOW: Duration = Duration::from_millis(300);
-    const QUIET: Duration = Duration::from_micros(200);
     let _alone = alone();
     let mut busy = Vec::new();
     for Contender { name, start, .. } in all() {
         let server = start(THREADS, service).unwrap();
         let mut clients: Vec<_> = (0..8).map(|_| connect(&*server)).collect();
         clients.iter_mut().for_each(ask);
-        // Tests of other modules may run in some of the windows.
-        let mut windows = (0..10).map(|_| used_in(WINDOW));
-        if windows.all(|used| used > QUIET) {
+        if is_busy() {
             busy.push(name);
         }
     }
     assert!(busy.is_empty(), "busy while idle: {busy:?}");
+}
+
+/// Whether the process has used the processor's time in each of several windows. Tests of other modules may run
+/// in some of them.
+fn is_busy() -> bool {
+    const WINDOW: Duration = Duration::from_millis(300);
+    const QUIET: Duration = Duration::from_micros(200);
+    (0..10).all(|_| used_in(WINDOW) > QUIET)
 }
 
 #[allow(clippy::disallowed_methods, reason = "nothing happens that could be waited for")]

@@ -1,13 +1,15 @@
 //! The threads of the servers, and how connections are dealt to those that do not share them.
 
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use super::Server;
+use super::listening::Listening;
+use super::nonblocking::Peer;
 
 /// Starts a thread that serves for as long as the process lives. Should it fail, the process ends:
 /// a server with a thread too few would be measured as if nothing had happened.
@@ -15,21 +17,49 @@ pub(super) fn spawn(
     name: &'static str,
     serve: impl FnOnce() -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    let run = move || {
-        let Err(error) = serve() else { return };
-        eprintln!("{name}: {error}");
-        std::process::exit(1);
-    };
+    let run = move || end_with(serve());
     thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
-/// A thread that takes over connections.
-pub(super) trait Take: Send + Sync {
-    /// Takes over a connection; called by any thread.
-    fn take(&self, stream: TcpStream) -> io::Result<()>;
+/// Ends the process if what serves has failed. The thread, or that of the task, has the contender's name.
+pub(super) fn end_with(served: io::Result<()>) {
+    let Err(error) = served else { return };
+    eprintln!("{}: {error}", thread::current().name().unwrap_or("server"));
+    std::process::exit(1);
 }
 
-/// A server each of whose threads has connections of its own, dealt round robin.
+/// What a thread is given to serve.
+#[derive(Debug)]
+pub(super) enum Given {
+    /// A connection, in blocking mode.
+    Stream(TcpStream),
+    /// A listener of its own, in non-blocking mode.
+    Listener(TcpListener),
+    /// A socket for datagrams, in non-blocking mode.
+    Datagrams(UdpSocket),
+}
+
+impl Given {
+    /// The socket, in non-blocking mode.
+    pub(super) fn peer(self) -> io::Result<Peer> {
+        match self {
+            Given::Stream(stream) => {
+                stream.set_nonblocking(true)?;
+                Ok(Peer::of(stream))
+            }
+            Given::Listener(listener) => Ok(Peer::Listener(listener)),
+            Given::Datagrams(socket) => Ok(Peer::Datagrams(socket)),
+        }
+    }
+}
+
+/// A thread that takes over sockets.
+pub(super) trait Take: Send + Sync {
+    /// Takes one over; called by any thread.
+    fn take(&self, given: Given) -> io::Result<()>;
+}
+
+/// A server each of whose threads has sockets of its own, dealt round robin; or a listener of its own.
 pub(super) struct Dealer<T> {
     takers: Vec<T>,
     next: AtomicUsize,
@@ -42,25 +72,39 @@ impl<T> Dealer<T> {
     }
 }
 
-impl<T: Take> Server for Dealer<T> {
-    fn add(&self, stream: TcpStream) -> io::Result<()> {
+impl<T: Take> Dealer<T> {
+    fn deal(&self, given: Given) -> io::Result<()> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        self.takers[turn % self.takers.len()].take(stream)
+        self.takers[turn % self.takers.len()].take(given)
     }
 }
 
-/// The connections on their way to a thread.
+impl<T: Take> Server for Dealer<T> {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        self.deal(Given::Stream(stream))
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        self.deal(Given::Datagrams(socket))
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        self.takers.iter().try_for_each(|taker| taker.take(Given::Listener(at.listener()?)))
+    }
+}
+
+/// The sockets on their way to a thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Inbox(Arc<Mutex<Vec<TcpStream>>>);
+pub(super) struct Inbox(Arc<Mutex<Vec<Given>>>);
 
 impl Inbox {
     /// Puts one in.
-    pub(super) fn put(&self, stream: TcpStream) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+    pub(super) fn put(&self, given: Given) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(given);
     }
 
     /// Takes all that are there.
-    pub(super) fn take_all(&self) -> Vec<TcpStream> {
+    pub(super) fn take_all(&self) -> Vec<Given> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -72,14 +116,14 @@ struct Bell {
 }
 
 impl Take for Bell {
-    fn take(&self, stream: TcpStream) -> io::Result<()> {
-        self.inbox.put(stream);
+    fn take(&self, given: Given) -> io::Result<()> {
+        self.inbox.put(given);
         (&self.bell).write_all(&[0])
     }
 }
 
 /// Starts a server of threads that each `build` an engine, which stays on its thread, and `serve`
-/// with it the connections that come into an inbox. A byte arrives on the stream after each.
+/// with it the sockets that come into an inbox. A byte arrives on the stream after each.
 ///
 /// Returns when all engines are built, or with the first error of those that are not.
 pub(super) fn deal<E: 'static>(

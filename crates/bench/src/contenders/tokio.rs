@@ -4,15 +4,16 @@
 //! is used up has it to let others go first. So a sink reads in the same way whether it was told to
 //! read once or often: a task that made way after each read would not be how servers are written.
 
-use std::io;
-use std::net::TcpStream;
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, UdpSocket};
 
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt};
 use ::tokio::runtime::{Builder, Runtime};
 
-use super::{Contender, Server, version};
+use super::listening::Listening;
+use super::{Contender, Server, threads, version};
 use crate::sink::Service;
-use crate::work::{BUFFER, Carry, process};
+use crate::work::{BUFFER, Carry, process, process_datagram};
 
 pub(crate) fn contender() -> Contender {
     Contender {
@@ -41,6 +42,41 @@ impl Server for Tokio {
         // A connection that fails ends its task and nothing else.
         self.runtime.spawn(serve(stream, self.service));
         Ok(())
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        let _context = self.runtime.enter();
+        let socket = ::tokio::net::UdpSocket::from_std(socket)?;
+        self.runtime.spawn(async move { threads::end_with(answer(socket).await) });
+        Ok(())
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        let _context = self.runtime.enter();
+        let listener = ::tokio::net::TcpListener::from_std(at.listener()?)?;
+        let service = self.service;
+        self.runtime.spawn(async move { threads::end_with(accept(listener, service).await) });
+        Ok(())
+    }
+}
+
+/// Datagram for datagram. An answer waits for room in the socket.
+async fn answer(socket: ::tokio::net::UdpSocket) -> io::Result<()> {
+    let mut buffer = [0; BUFFER];
+    loop {
+        let (length, from) = socket.recv_from(&mut buffer).await?;
+        process_datagram(&buffer[..length]);
+        socket.send_to(&buffer[..length], from).await?;
+    }
+}
+
+async fn accept(listener: ::tokio::net::TcpListener, service: Service) -> io::Result<()> {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(::tokio::spawn(serve(stream, service))),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -7,12 +7,13 @@
 
 mod buffers;
 mod connection;
+mod datagrams;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::mem::replace;
-use std::net::Shutdown;
-use std::os::fd::AsRawFd;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ use slab::Slab;
 
 use self::buffers::{Buffers, GROUP};
 use self::connection::{Answer, Connection};
-use super::threads::{Inbox, deal};
+use self::datagrams::Datagrams;
+use super::threads::{Given, Inbox, deal};
 use super::{Contender, Server, version};
 use crate::sink::Service;
 
@@ -62,6 +64,8 @@ fn start(threads: usize, service: Service) -> io::Result<Box<dyn Server>> {
             buffers,
             connections: Slab::new(),
             inbox,
+            listeners: Slab::new(),
+            datagrams: Datagrams::default(),
             rung,
             rung_bytes: Box::new([0; RUNG_BYTES as usize]),
             arrived: VecDeque::new(),
@@ -93,12 +97,18 @@ fn build() -> io::Result<IoUring> {
     result
 }
 
-/// What a request is about; in the upper half of its user data, above a connection's number.
+/// What a request is about; in the upper half of its user data, above the number of a connection, listener
+/// or socket for datagrams.
 mod kind {
     pub(super) const RUNG: u64 = 0;
     pub(super) const RECEIVE: u64 = 1;
     pub(super) const ANSWER: u64 = 2;
     pub(super) const UNSENT: u64 = 3;
+    pub(super) const ACCEPT: u64 = 4;
+    pub(super) const CLOSE: u64 = 5;
+    pub(super) const DATAGRAM: u64 = 6;
+    /// The answer to a datagram.
+    pub(super) const REPLY: u64 = 7;
 }
 
 fn user_data(kind: u64, connection: usize) -> u64 {
@@ -113,6 +123,8 @@ struct Engine<'r> {
     buffers: Buffers,
     connections: Slab<Connection>,
     inbox: Inbox,
+    listeners: Slab<TcpListener>,
+    datagrams: Datagrams,
     rung: UnixStream,
     /// Where a request receives the bytes of `rung`.
     rung_bytes: Box<[u8; RUNG_BYTES as usize]>,
@@ -138,7 +150,8 @@ impl Engine<'_> {
             while let Some(completion) = self.arrived.pop_front() {
                 self.handle(&completion)?;
                 handled += 1;
-                if long && !self.answering.is_empty() && !self.arrived.is_empty() {
+                let has_answers = !self.answering.is_empty() || self.datagrams.has_answers();
+                if long && has_answers && !self.arrived.is_empty() {
                     self.turn()?;
                 }
             }
@@ -151,8 +164,14 @@ impl Engine<'_> {
         for index in 0..self.answering.len() {
             self.send_answer(self.answering[index])?;
         }
+        for at in 0..self.datagrams.answers() {
+            if let Some(request) = self.datagrams.answer(at, &self.buffers) {
+                self.push(request.user_data(user_data(kind::REPLY, 0)))?;
+            }
+        }
         loop {
-            let is_idle = self.arrived.is_empty() && self.starved.is_empty() && !self.closing;
+            let is_starved = !self.starved.is_empty() || self.datagrams.is_starved();
+            let is_idle = self.arrived.is_empty() && !is_starved && !self.closing;
             self.submit(usize::from(is_idle))?;
             let is_all = self.requests.is_empty();
             self.collect()?;
@@ -160,16 +179,20 @@ impl Engine<'_> {
                 break;
             }
         }
+        self.datagrams.answered(&mut self.buffers);
         // Who has not complained has been sent.
         while let Some(number) = self.answering.pop() {
             let connection = &mut self.connections[number];
             replace(&mut connection.answer, Answer::Nothing).discard(&mut self.buffers);
-            self.close_if_over(number);
+            self.close_if_over(number)?;
         }
         self.closing = false;
         // There are buffers again: those of the answers, if no others.
         while let Some(number) = self.starved.pop() {
             self.receive(number)?;
+        }
+        while let Some(number) = self.datagrams.take_starved() {
+            self.receive_datagrams(number)?;
         }
         Ok(())
     }
@@ -205,16 +228,72 @@ impl Engine<'_> {
         match completion.user_data() >> 32 {
             kind::RECEIVE => self.received(completion),
             kind::UNSENT => self.sent(completion),
+            kind::ACCEPT => self.accepted(completion),
+            kind::DATAGRAM => self.received_datagram(completion),
+            // They complete only if they fail: there is nothing more to be done about a connection that does not
+            // close, nor about a datagram that found no room.
+            kind::CLOSE | kind::REPLY => Ok(()),
             _ if completion.result() > 0 => {
-                for stream in self.inbox.take_all() {
-                    let number = self.connections.insert(Connection::new(stream));
-                    self.receive(number)?;
+                for given in self.inbox.take_all() {
+                    match given {
+                        Given::Stream(stream) => self.add(stream)?,
+                        Given::Listener(listener) => {
+                            let number = self.listeners.insert(listener);
+                            self.accept(number)?;
+                        }
+                        Given::Datagrams(socket) => {
+                            let number = self.datagrams.add(socket);
+                            self.receive_datagrams(number)?;
+                        }
+                    }
                 }
                 self.listen_for_bell()
             }
             // No more connections will come; those that there are go on.
             _ => Ok(()),
         }
+    }
+
+    fn add(&mut self, stream: TcpStream) -> io::Result<()> {
+        let number = self.connections.insert(Connection::new(stream));
+        self.receive(number)
+    }
+
+    /// A listener has accepted a connection, or its request has ended.
+    fn accepted(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        match completion.result() {
+            number @ 0.. => {
+                // SAFETY: the descriptor must be open, and nobody else's.
+                // - the kernel has made it for this completion, which is looked at once.
+                let socket = unsafe { OwnedFd::from_raw_fd(number) };
+                self.add(socket.into())?;
+            }
+            error if error == -libc::ECONNABORTED => {}
+            error => return Err(io::Error::from_raw_os_error(-error)),
+        }
+        if cqueue::more(completion.flags()) {
+            return Ok(());
+        }
+        self.accept(number_in(completion))
+    }
+
+    /// A datagram was received, or the request of its socket has ended.
+    fn received_datagram(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        let number = number_in(completion);
+        match (usize::try_from(completion.result()), cqueue::buffer_select(completion.flags())) {
+            (Ok(length), Some(id)) => {
+                // SAFETY: a completion must have named the buffer and its length, once.
+                // - it has: this one, which is looked at once.
+                let filled = unsafe { self.buffers.take(id, length) };
+                self.datagrams.received(number, filled, &mut self.buffers);
+            }
+            _ if completion.result() == -libc::ENOBUFS => {
+                self.datagrams.starve(number);
+                return Ok(());
+            }
+            _ => return Err(io::Error::from_raw_os_error(-completion.result())),
+        }
+        if cqueue::more(completion.flags()) { Ok(()) } else { self.receive_datagrams(number) }
     }
 
     /// Something was received, or the stream is over.
@@ -248,8 +327,9 @@ impl Engine<'_> {
             _ if completion.result() == -libc::ENOBUFS => self.starved.push(number),
             _ => {
                 connection.ended = true;
-                self.closing |= connection.unsent.is_none();
-                self.close_if_over(number);
+                self.closing |=
+                    connection.unsent.is_none() && !matches!(connection.answer, Answer::Nothing);
+                self.close_if_over(number)?;
             }
         }
         Ok(())
@@ -287,17 +367,21 @@ impl Engine<'_> {
             unsent.extend(more);
         }
         if unsent.is_empty() {
-            self.close_if_over(number);
-            return Ok(());
+            return self.close_if_over(number);
         }
         connection.unsent = Some(unsent);
         self.send_unsent(number)
     }
 
-    fn close_if_over(&mut self, number: usize) {
+    fn close_if_over(&mut self, number: usize) -> io::Result<()> {
         if self.connections[number].is_over() {
-            self.connections.remove(number);
+            let connection = self.connections.remove(number);
+            // By a request: it goes to the kernel together with the next others.
+            let request = opcode::Close::new(Fd(connection.stream.into_raw_fd())).build();
+            let request = request.flags(Flags::SKIP_SUCCESS);
+            return self.push(request.user_data(user_data(kind::CLOSE, 0)));
         }
+        Ok(())
     }
 
     fn listen_for_bell(&mut self) -> io::Result<()> {
@@ -310,6 +394,18 @@ impl Engine<'_> {
         let socket = Fd(self.connections[number].stream.as_raw_fd());
         let request = opcode::RecvMulti::new(socket, GROUP).build();
         self.push(request.user_data(user_data(kind::RECEIVE, number)))
+    }
+
+    fn receive_datagrams(&mut self, number: usize) -> io::Result<()> {
+        let request = self.datagrams.receive(number);
+        self.push(request.user_data(user_data(kind::DATAGRAM, number)))
+    }
+
+    /// Accepts for good.
+    fn accept(&mut self, number: usize) -> io::Result<()> {
+        let socket = Fd(self.listeners[number].as_raw_fd());
+        let request = opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build();
+        self.push(request.user_data(user_data(kind::ACCEPT, number)))
     }
 
     /// Fails instead of waiting for room, and completes only if it fails.
@@ -333,9 +429,11 @@ impl Engine<'_> {
         loop {
             // SAFETY: what the request refers to must be valid until it completes.
             // - descriptors: those of connections, each closed only after it has ended and nothing
-            //   of it is unsent, and that of `rung`, which stays open;
+            //   of it is unsent, by a request that nothing follows; those of listeners, of sockets for
+            //   datagrams and of `rung`, which stay open;
             // - `rung_bytes`: used by one request at a time, and freed never;
-            // - an answer: left alone from here to the end of the turn, when the request is over;
+            // - the header of a socket for datagrams: freed never;
+            // - an answer, and the address it goes to: left alone from here to the end of the turn, when the request is over;
             // - unsent bytes: left alone until the request that sends them has completed.
             if unsafe { self.requests.push(&request) }.is_ok() {
                 return Ok(());
