@@ -4,16 +4,16 @@ use super::{LINES, Row};
 use crate::plot::{TEXT, float, put, step};
 
 const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 420.0;
+const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 130.0;
-const TOP: f64 = 48.0;
+const RIGHT: f64 = 40.0;
+const TOP: f64 = 66.0;
 const BOTTOM: f64 = 46.0;
 /// The colour of each line, and what its strokes are like.
 const STYLES: [(&str, &str); LINES.len()] =
-    [("#e07b20", ""), ("#e07b20", "5 4"), ("#2763a0", ""), ("#2763a0", "5 4")];
-/// The least distance of the names at the ends of the lines.
-const APART: f64 = 15.0;
+    [("#e07b20", "none"), ("#e07b20", "5 4"), ("#2763a0", "none"), ("#2763a0", "5 4")];
+/// Room for a name in the legend.
+const NAME: f64 = 150.0;
 
 /// Where a value stands.
 struct Scale {
@@ -52,11 +52,11 @@ pub(super) fn svg(rows: &[Row]) -> String {
          <text x=\"{LEFT}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">Processor time for each \
          event, in nanoseconds</text>\n"
     );
+    legend(&mut svg, rows);
     grid(&mut svg, rows, &scale, distance);
     for (index, style) in STYLES.iter().enumerate() {
         line(&mut svg, rows, &scale, index, *style);
     }
-    names(&mut svg, rows, &scale);
     svg.push_str("</svg>\n");
     svg
 }
@@ -133,32 +133,24 @@ fn line(
         svg,
         format_args!(
             "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
-             stroke-dasharray=\"{}\"/>\n<path d=\"{marks}\" stroke=\"{colour}\" stroke-width=\"1.4\"/>\n",
-            if dashes.is_empty() { "none" } else { dashes },
+             stroke-dasharray=\"{dashes}\"/>\n<path d=\"{marks}\" stroke=\"{colour}\" stroke-width=\"1.4\"/>\n",
         ),
     );
 }
 
-/// The name of each line, at its end; a bit lower if another one stands there.
-fn names(svg: &mut String, rows: &[Row], scale: &Scale) {
-    let mut ends: Vec<_> = (0..LINES.len())
-        .filter_map(|index| {
-            let last = rows.iter().rev().find_map(|row| Some((row.size, row.found[index]?)));
-            let (size, found) = last?;
-            Some((scale.x(size) + 8.0, scale.y(found.median) + 4.0, index))
-        })
-        .collect();
-    ends.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-    let mut before: Option<(f64, f64)> = None;
-    for (x, y, index) in ends {
-        let lowest = before.filter(|(column, _)| (column - x).abs() < 1.0).map(|(_, y)| y + APART);
-        let y = lowest.map_or(y, |lowest| y.max(lowest));
-        before = Some((x, y));
+/// Which line is which.
+fn legend(svg: &mut String, rows: &[Row]) {
+    let measured = |index: &usize| rows.iter().any(|row| row.found[*index].is_some());
+    for (place, index) in (0..LINES.len()).filter(measured).enumerate() {
+        let (colour, dashes) = STYLES[index];
+        let x = LEFT + NAME * float(place);
         put(
             svg,
             format_args!(
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"{}\">{}</text>\n",
-                STYLES[index].0, LINES[index].name,
+                "<path d=\"M{x:.1} 42h28\" stroke=\"{colour}\" stroke-width=\"2\" \
+                 stroke-dasharray=\"{dashes}\"/>\n<text x=\"{:.1}\" y=\"46\">{}</text>\n",
+                x + 34.0,
+                LINES[index].name,
             ),
         );
     }
@@ -192,7 +184,7 @@ mod tests {
         ];
         let svg = svg(&rows);
         assert!(is_well_formed(&svg), "{svg}");
-        assert_eq!(svg.matches("stroke-width=\"2\"").count(), 3);
+        assert_eq!(svg.matches("fill=\"none\"").count(), 3);
         for text in
             [">1,000<", ">1,000,000<", ">the port, sim<", ">sim alone<", ">the port, epoll<"]
         {
