@@ -65,7 +65,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(1..))]
     socket: u16,
-    /// What a wake costs who wakes, in nanoseconds
+    /// What a wake costs the thread that wakes another, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = Costs::default().wake)]
     wake: u64,
     /// From a wake until the thread runs, in nanoseconds
@@ -194,7 +194,7 @@ fn named(variant: Variant) -> [String; 3] {
 }
 
 /// The part of the processors' time in which handlers would run, if no processor idled while a packet
-/// stands, and if locks, harvests and wakes cost nothing: all that remains is the price of each packet.
+/// stands, and if locks, polls and wakes cost nothing: all that remains is the price of each packet.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn conserving(setup: &Setup) -> f64 {
     let each = (setup.costs.packet(setup.handler) + setup.costs.delivered()) as f64;
@@ -296,12 +296,12 @@ mod tests {
             let costs = setup.costs;
             let batch = 16;
             let each = costs.event + costs.deliver + costs.take + handler + costs.arm;
-            let cycle = 2 * costs.section + costs.harvest + batch * each;
+            let cycle = 2 * costs.section + costs.poll + batch * each;
             let outcome = simulate(setup);
             let expected = batch * setup.duration / cycle;
             assert!(outcome.handled.abs_diff(expected) <= batch, "{outcome:?}, not {expected}");
             assert_eq!(outcome.share, 16.0);
-            let busy = costs.harvest + batch * costs.event;
+            let busy = costs.poll + batch * costs.event;
             assert!((outcome.set - busy as f64 / cycle as f64).abs() < 0.01, "{outcome:?}");
             let lock = (2 * costs.section) as f64 / cycle as f64;
             assert!((outcome.lock - lock).abs() < 0.01, "{outcome:?}");

@@ -130,10 +130,11 @@ struct Counter {
 }
 
 impl Counter {
-    /// Adds a packet. Only the thread itself writes, so that this needs no locked instruction.
+    /// Adds a packet. Only the thread itself writes, so that this needs no locked instruction. A
+    /// thread that sees the bytes sees their packet too.
     fn count(&self, bytes: usize) {
         let add = |sum: &AtomicU64, more: u64| {
-            sum.store(sum.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+            sum.store(sum.load(Ordering::Relaxed) + more, Ordering::Release);
         };
         add(&self.packets, 1);
         add(&self.bytes, bytes as u64);
@@ -165,9 +166,11 @@ pub(crate) struct Read {
 pub(crate) fn read() -> Read {
     let counters = COUNTERS.lock().unwrap_or_else(PoisonError::into_inner);
     let sum = |of: fn(&Counter) -> &AtomicU64| {
-        counters.iter().map(|counter| of(counter).load(Ordering::Relaxed)).sum()
+        counters.iter().map(|counter| of(counter).load(Ordering::Acquire)).sum()
     };
-    Read { packets: sum(|counter| &counter.packets), bytes: sum(|counter| &counter.bytes) }
+    // The bytes first: then their packets are all counted.
+    let bytes = sum(|counter| &counter.bytes);
+    Read { packets: sum(|counter| &counter.packets), bytes }
 }
 
 #[cfg(test)]

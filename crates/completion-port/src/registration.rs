@@ -136,6 +136,11 @@ impl<'s, K> Registration<'s, K> {
     /// then. The port finds out at the latest when the number is registered again, or when the
     /// registration is enabled and checked. If a duplicate keeps the object alive, packets report
     /// it until then.
+    ///
+    /// Linux since 6.9: if another thread is just coming out of the kernel's wait when a registered
+    /// descriptor is closed, the object may stay open until that thread comes out of it again, and a peer
+    /// learns of the end that late. Not so if the registration was removed first, or if its key owns
+    /// the descriptor ([`Registration::owned`]).
     pub fn new<S: Source + ?Sized>(
         source: &'s S,
         key: K,

@@ -31,7 +31,7 @@ pub(crate) struct Costs {
     /// `epoll_wait` with a time-out of zero that finds nothing. Measured.
     pub(crate) empty: u64,
     /// `epoll_wait` that finds something, apart from the events. Measured.
-    pub(crate) harvest: u64,
+    pub(crate) poll: u64,
     /// Each event. Measured: 94, and 33 more if another processor handled the socket last.
     pub(crate) event: u64,
     pub(crate) event_percent: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Costs {
     /// Arming. Measured in sum, see `deliver`.
     pub(crate) arm: u64,
     /// Each set that the set of sets finds ready. Measured: 210, and 240 more if another processor
-    /// had the sockets. It waits for whoever harvests that set: measured as well.
+    /// had the sockets. It waits for the thread that polls that set: measured as well.
     pub(crate) nested: u64,
     pub(crate) nested_lines: u64,
     /// Waking a parked thread: what its waker pays. Measured.
@@ -69,7 +69,7 @@ impl Default for Costs {
             link_percent: 50,
             spin: 2_300,
             empty: 150,
-            harvest: 320,
+            poll: 320,
             event: 94,
             event_percent: 40,
             deliver: 15,
@@ -88,8 +88,8 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// A packet, harvested and handled by different processors of a socket, without the part of the
-    /// one that harvests.
+    /// A packet, polled and handled by different processors of a socket, without the part of the
+    /// one that polls.
     pub(crate) fn packet(&self, handler: u64) -> u64 {
         self.take + self.near * self.take_percent / 100 + handler + self.arm
     }

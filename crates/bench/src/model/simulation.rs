@@ -42,7 +42,7 @@ pub(crate) struct Outcome {
     /// The part of the processors' time in which handlers ran.
     pub(crate) efficiency: f64,
     /// The parts of the time in which the lock was held or handed over, and in which the busiest set
-    /// was harvested.
+    /// was polled.
     pub(crate) lock: f64,
     pub(crate) set: f64,
     /// The parts of the processors' time in which threads wait for the lock, wait for a set, and sleep for
@@ -76,11 +76,11 @@ enum Step {
     /// Sleeps until then in the set that watches the others.
     Doze { until: u64 },
     /// Asks a set for events; sleeps there until then.
-    Harvest { set: usize, until: u64 },
+    Poll { set: usize, until: u64 },
     /// Looks into the sets that were found ready.
     Dozed,
     /// Queues what it found; it may have slept for that, and been woken by another thread.
-    Harvested { set: usize, slept: bool, woken: bool },
+    Polled { set: usize, slept: bool, woken: bool },
     /// Sleeps until then, or until it is woken.
     Park { until: u64 },
     /// Wakes another thread, and goes off to its packets.
@@ -106,7 +106,7 @@ struct Thread {
     sleep: Sleep,
     /// Its next parking returns at once.
     token: bool,
-    /// The times for which it has to wake those who sleep for the lock.
+    /// The times for which it has to wake the threads that sleep for the lock.
     debt: u64,
     chain: VecDeque<Packet>,
     found: Vec<Packet>,
@@ -149,7 +149,7 @@ struct KernelSet {
     /// Stands in the list of the set that watches the others.
     listed: bool,
     /// A thread is at it.
-    harvested: bool,
+    is_polled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -381,8 +381,8 @@ impl Simulation {
             Step::Resume => self.resume(thread),
             Step::Doze { until } => self.doze(thread, until),
             Step::Dozed => self.dozed(thread),
-            Step::Harvest { set, until } => self.harvest(thread, set, until),
-            Step::Harvested { set, slept, woken } => self.harvested(thread, set, slept, woken),
+            Step::Poll { set, until } => self.poll(thread, set, until),
+            Step::Polled { set, slept, woken } => self.queue_found(thread, set, slept, woken),
             Step::Park { until } => {
                 if std::mem::take(&mut self.threads[thread].token) {
                     self.turn_to(thread, Step::Resume, self.now);

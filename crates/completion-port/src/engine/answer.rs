@@ -83,7 +83,7 @@ impl Engine {
         let checked = self.answer(node, facts);
         // What holds is nothing to report, and the reactor would report it again at once. So it is
         // asked for changes only.
-        if checked == Checked::Nothing && slot.last(word.generation()) {
+        if checked == Checked::Nothing && slot.make_lasting(word.generation()) {
             let name = name_of(node, word.generation());
             if !self.want(slot, name) {
                 return Checked::Hot;

@@ -1,12 +1,10 @@
 //! How a packet gets into the queue.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::seat::Seat;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock};
 use crate::error::{Call, Error, ErrorKind};
-use crate::state::queue::{Links, NIL, Node, POSTED};
+use crate::state::queue::{Node, POSTED};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -62,27 +60,14 @@ impl Engine {
     /// is given back when that thread next has the lock.
     #[inline]
     pub(crate) fn free_post(&self, seat: &Seat, cell: u32) {
-        self.nodes.link(cell | POSTED).store(seat.emptied.load(Relaxed), Relaxed);
-        seat.emptied.store(cell | POSTED, Relaxed);
+        seat.emptied.push(cell, self.nodes.posts.at(cell));
     }
 
     /// Gives back the cells that the thread of `seat`, which calls this, has emptied.
     #[inline]
     pub(super) fn give_back_emptied(&self, stock: &mut Stock, seat: &Seat) {
-        let node = seat.emptied.load(Relaxed);
-        if node != NIL {
-            seat.emptied.store(NIL, Relaxed);
-            self.give_back_cells(stock, node);
-        }
-    }
-
-    /// Gives back the cells of a chain that begins with `node`.
-    #[inline(never)]
-    fn give_back_cells(&self, stock: &mut Stock, mut node: Node) {
-        while node != NIL {
-            let next = self.nodes.link(node).load(Relaxed);
-            stock.posts.give_back(&self.nodes, POSTED, node & !POSTED);
-            node = next;
+        if let Some(cells) = seat.emptied.take() {
+            stock.posts.give_back_all(&self.nodes, POSTED, cells);
         }
     }
 }

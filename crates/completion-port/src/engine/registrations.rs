@@ -93,7 +93,9 @@ impl Engine {
             Err(failed(ErrorKind::Closed))
         } else {
             let wanted = slot.word().wanted_directions();
-            if !self.is_one_shot {
+            if self.is_one_shot {
+                slot.suspect();
+            } else {
                 slot.watch(wanted);
             }
             let attach = || self.backend.attach(descriptor, name, wanted);
@@ -116,7 +118,6 @@ impl Engine {
             slot.free();
             return Err(error);
         }
-        let _ = self.watch(slot, name, mode);
         match slot.put_back(Some(mode), Drained::NONE, self.poll_of(descriptor)) {
             Next::Gone => {
                 // The descriptor was closed, and its number registered anew, before this call was
@@ -208,12 +209,10 @@ impl Engine {
     /// or its number names what the kernel does not watch for it.
     #[inline]
     fn watch(&self, slot: &Slot, name: Name, mode: Mode) -> bool {
-        if self.is_one_shot {
-            // The reactor is asked after the arming, since the answer may come at once.
-            slot.suspect();
-            return true;
-        }
-        slot.word().unwatched(mode.interest).is_none() || self.widen(slot, name, mode)
+        // A one-shot reactor is asked after the arming, since its answer may come at once.
+        self.is_one_shot
+            || slot.word().unwatched(mode.interest).is_none()
+            || self.widen(slot, name, mode)
     }
 
     /// The kernel does not watch yet all that a registration is about to be armed for.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use crate::state::arena::Linked;
 use crate::state::queue::{NIL, Node};
 use crate::state::schedule::SeatNumber;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
@@ -34,6 +35,46 @@ impl Tally {
     }
 }
 
+/// Cells of posted messages that a thread has emptied: a chain of their numbers. Only that thread
+/// touches it.
+#[derive(Debug)]
+pub(super) struct Emptied {
+    first: AtomicU32,
+    last: AtomicU32,
+    count: AtomicU32,
+}
+
+impl Emptied {
+    pub(super) fn new() -> Self {
+        Self { first: AtomicU32::new(NIL), last: AtomicU32::new(NIL), count: AtomicU32::new(0) }
+    }
+
+    /// Puts a cell in front, which has this link.
+    #[inline]
+    pub(super) fn push(&self, cell: u32, link: &AtomicU32) {
+        let first = self.first.load(Relaxed);
+        link.store(first, Relaxed);
+        if first == NIL {
+            self.last.store(cell, Relaxed);
+        }
+        self.first.store(cell, Relaxed);
+        self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Takes all of them, if there are any.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Linked> {
+        let first = self.first.load(Relaxed);
+        if first == NIL {
+            return None;
+        }
+        self.first.store(NIL, Relaxed);
+        let count = self.count.load(Relaxed);
+        self.count.store(0, Relaxed);
+        Some(Linked { first, last: self.last.load(Relaxed), count: count as usize })
+    }
+}
+
 /// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
 /// What every packet touches comes first, in a cache line that only this thread writes as a rule.
 #[repr(C, align(64))]
@@ -46,7 +87,7 @@ pub(crate) struct Seat {
     /// Moves on whenever the thread does something with the port.
     pub(super) progress: AtomicU32,
     /// Cells of posted messages that the thread has emptied. Only the thread touches it.
-    pub(super) emptied: AtomicU32,
+    pub(super) emptied: Emptied,
     /// The thread was seen asleep and is not counted. When it is awake again, it says so itself.
     /// Set under the lock only.
     pub(super) presumed_blocked: AtomicBool,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::seat::{Counts, Seat};
+use super::seat::{Counts, Emptied, Seat};
 use super::sleep::Notice;
 use super::{BEGIN, Engine, Member, State};
 use crate::detection::BlockDetection;
@@ -28,7 +28,7 @@ impl Engine {
             begun: AtomicU64::new(0),
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
-            emptied: AtomicU32::new(NIL),
+            emptied: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
             presumed_blocked: AtomicBool::new(false),
             left: AtomicBool::new(false),

@@ -71,6 +71,14 @@ impl<T: Default> Arena<T> {
     }
 }
 
+/// Numbers that are linked with each other, from the first to the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linked {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) count: usize,
+}
+
 /// Which numbers of an arena are free: those given back, newest first, then those never used.
 #[derive(Debug)]
 pub(crate) struct Spares {
@@ -113,6 +121,14 @@ impl Spares {
         links.link(number | mark).store(self.first, Relaxed);
         self.first = number;
         self.in_use -= 1;
+    }
+
+    /// Gives all of these numbers back; the first of them is taken first.
+    #[inline]
+    pub(crate) fn give_back_all(&mut self, links: &impl Links, mark: Node, numbers: Linked) {
+        links.link(numbers.last | mark).store(self.first, Relaxed);
+        self.first = numbers.first;
+        self.in_use -= numbers.count;
     }
 
     /// Gives a number up for good: it is never taken again.

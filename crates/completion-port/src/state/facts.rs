@@ -55,9 +55,7 @@ impl Facts {
     /// The facts for an interest's directions, which are its lowest bits.
     #[inline]
     pub(crate) const fn of_directions(bits: u64) -> Self {
-        const BOTH: [Facts; 4] =
-            [Facts::NONE, Facts::IN, Facts::OUT, Facts(Facts::IN.0 | Facts::OUT.0)];
-        BOTH[(bits & 0b11) as usize]
+        Self((bits & 0b01) as u32 | ((bits & 0b10) as u32) << 1)
     }
 
     /// Whether the object is connected, listening or needs no connection: a stream that is being connected

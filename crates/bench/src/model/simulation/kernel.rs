@@ -45,11 +45,11 @@ impl Simulation {
         let mut end = self.now + costs.empty;
         let mut ready = 0;
         if self.sets.iter().any(|set| set.listed) {
-            end += costs.harvest - costs.empty;
+            end += costs.poll - costs.empty;
         }
         let foreign = costs.nested_lines * costs.line(self.top.owner, thread);
         for (number, set) in self.sets.iter_mut().enumerate().filter(|(_, set)| set.listed) {
-            // The kernel locks a set to see whether it is ready, and while it is harvested.
+            // The kernel locks a set to see whether it is ready, and while it is polled.
             end = end.max(set.serial.free_at) + costs.nested + foreign;
             set.serial.free_at = end;
             set.listed = !set.ready.is_empty();
@@ -63,9 +63,9 @@ impl Simulation {
         self.turn_to(thread, Step::Dozed, end);
     }
 
-    pub(super) fn harvest(&mut self, thread: usize, set: usize, until: u64) {
+    pub(super) fn poll(&mut self, thread: usize, set: usize, until: u64) {
         let costs = self.setup.costs;
-        let step = Step::Harvest { set, until };
+        let step = Step::Poll { set, until };
         let kernel = &mut self.sets[set];
         if kernel.serial.free_at > self.now {
             let at = kernel.serial.free_at;
@@ -77,7 +77,7 @@ impl Simulation {
         if count == 0 && !woken && until > self.now {
             return self.fall_asleep(thread, Sleep::InKernel, step, until);
         }
-        let mut spent = if count == 0 { costs.empty } else { costs.harvest };
+        let mut spent = if count == 0 { costs.empty } else { costs.poll };
         spent += costs.line(kernel.serial.owner, thread) + u64::from(woken) * costs.event;
         let mut delivery = 0;
         for connection in kernel.ready.drain(..count) {
@@ -94,6 +94,6 @@ impl Simulation {
         kernel.serial.busy += if self.setup.sets == 1 { spent } else { spent + delivery };
         let slept = until != AT_ONCE;
         let end = self.now + spent + delivery;
-        self.turn_to(thread, Step::Harvested { set, slept, woken }, end);
+        self.turn_to(thread, Step::Polled { set, slept, woken }, end);
     }
 }

@@ -12,7 +12,7 @@ use crate::model::facts::Presence;
 use crate::model::moment::Moment;
 use crate::model::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
 
-/// How long a thread leaves sets alone that others harvest.
+/// How long a thread leaves sets alone that others poll.
 const MOMENT: u64 = 50_000;
 
 /// The simulated port, as the thread sees it that has the lock.
@@ -220,26 +220,26 @@ impl Simulation {
                         self.threads[thread].sets = 0;
                     }
                     let Some(set) = set else { continue };
-                    Step::Harvest { set, until: AT_ONCE }
+                    Step::Poll { set, until: AT_ONCE }
                 }
                 Action::Poll(timeout) if self.setup.sets > 1 => Step::Doze { until: end(timeout) },
-                Action::Poll(timeout) => Step::Harvest { set: 0, until: end(timeout) },
+                Action::Poll(timeout) => Step::Poll { set: 0, until: end(timeout) },
                 Action::Park(timeout) => Step::Park { until: end(timeout) },
             };
         };
         self.release(thread, begin, step);
     }
 
-    /// The next one of the sets that the thread is to look into, which it harvests from now on. Of several
-    /// sets each is harvested by one thread at a time.
+    /// The next one of the sets that the thread is to look into, which it polls from now on. Of several
+    /// sets each is polled by one thread at a time.
     fn next_set(&mut self, thread: usize) -> Option<usize> {
         let (sets, first) = (self.setup.sets, self.next_set);
         for set in (first..first + sets).map(|set| set % sets) {
             let mask = 1 << set;
             let is_wanted = self.threads[thread].sets & mask != 0;
             self.threads[thread].sets &= !mask;
-            if is_wanted && (sets == 1 || !self.sets[set].harvested) {
-                self.sets[set].harvested = true;
+            if is_wanted && (sets == 1 || !self.sets[set].is_polled) {
+                self.sets[set].is_polled = true;
                 self.next_set = (set + 1) % sets;
                 return Some(set);
             }
@@ -250,7 +250,7 @@ impl Simulation {
     /// The thread looks into the next set, if there is another one for it, or goes on with its wait.
     fn look_further(&mut self, thread: usize, begin: u64) {
         match self.next_set(thread) {
-            Some(set) => self.release(thread, begin, Step::Harvest { set, until: AT_ONCE }),
+            Some(set) => self.release(thread, begin, Step::Poll { set, until: AT_ONCE }),
             None => self.go_on(thread, begin),
         }
     }
@@ -272,8 +272,8 @@ impl Simulation {
         self.polled(thread, begin, true);
         let found = self.threads[thread].sets != 0;
         match self.next_set(thread) {
-            Some(set) => self.release(thread, begin, Step::Harvest { set, until: AT_ONCE }),
-            // What is there is being harvested, and is found again until that is done.
+            Some(set) => self.release(thread, begin, Step::Poll { set, until: AT_ONCE }),
+            // What is there is being polled, and is found again until that is done.
             None if found => {
                 self.release(thread, begin, Step::Park { until: begin + MOMENT });
             }
@@ -282,12 +282,12 @@ impl Simulation {
     }
 
     /// The thread queues what it found in a set; it may have `slept` for that, and been `woken`.
-    pub(super) fn harvested(&mut self, thread: usize, set: usize, slept: bool, woken: bool) {
+    pub(super) fn queue_found(&mut self, thread: usize, set: usize, slept: bool, woken: bool) {
         let Some(begin) = self.acquire(thread) else { return };
         if self.setup.sets == 1 {
             self.polled(thread, begin, slept);
         }
-        self.sets[set].harvested = false;
+        self.sets[set].is_polled = false;
         self.queue.extend(self.threads[thread].found.drain(..));
         if woken {
             let again = self.decide(thread, begin, |it, _, stage| it.woken(thread, stage));

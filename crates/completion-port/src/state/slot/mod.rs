@@ -280,7 +280,7 @@ impl Slot {
         self.change(|word| (word.watching(wanted), ()));
     }
 
-    /// Whatever enables the slot asks the kernel: so it is with a one-shot reactor.
+    /// Whatever enables the slot asks the kernel. With a one-shot reactor it stays so.
     pub(crate) fn suspect(&self) {
         self.change(|word| (word.suspected(), ()));
     }
@@ -293,7 +293,7 @@ impl Slot {
     }
 
     /// A one-shot reactor is to watch the descriptor until it is detached. False if it does.
-    pub(crate) fn last(&self, generation: u32) -> bool {
+    pub(crate) fn make_lasting(&self, generation: u32) -> bool {
         self.change_if(|word| Some((word.lasting(generation)?, ()))).is_some()
     }
 
