@@ -88,7 +88,7 @@ impl<K: Source> Registration<'static, K> {
     /// registration ends.
     ///
     /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor
-    /// with its clones, as `Arc<TcpStream>` does.
+    /// with its clones, as `Arc<TcpStream>` and [`SharedSource`](crate::SharedSource) do.
     ///
     /// The registration lasts as long as the port has its own key, whatever becomes of the clones.
     /// It goes on if all clones are dropped. When it ends nothing more is reported, though clones
