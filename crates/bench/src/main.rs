@@ -8,6 +8,7 @@ mod c_library;
 mod callgrind;
 mod contenders;
 mod counters;
+mod crowd;
 mod datagrams;
 mod distance;
 mod enough;
@@ -80,6 +81,8 @@ enum Command {
     Model(model::Options),
     /// Measure how soon another thread takes over from one that blocks
     Handover(handover::Options),
+    /// Measure what an event costs with a thousand to a million registrations
+    Crowd(crowd::Options),
     /// A piece of work whose instructions are counted
     #[command(hide = true)]
     Perform { bench: String, contender: String, size: usize, amount: usize },
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
             handover::run(options);
             Ok(())
         }
+        Some(Command::Crowd(options)) => crowd::run(&options),
         Some(Command::Perform { bench, contender, size, amount }) => {
             let work = callgrind::Work { bench, contender, size, amount };
             work.perform().map_err(|error| Failure::Broken(error.to_string()))

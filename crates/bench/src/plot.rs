@@ -20,7 +20,7 @@ const GAP: f64 = 11.0;
 /// One for each number of threads, from light to dark, each far enough from white and from black.
 const COLOURS: [&str; 3] = ["#6aa5dd", "#3b82c4", "#2763a0"];
 const OUR_COLOURS: [&str; 3] = ["#f0a35e", "#e07b20", "#b85c0c"];
-const TEXT: &str = "#808080";
+pub(crate) const TEXT: &str = "#808080";
 
 /// The plot, or why there is none.
 pub(crate) fn svg(report: &Report) -> Result<String, String> {
@@ -164,7 +164,7 @@ fn legend(svg: &mut String, report: &Report, colours: &[usize]) {
     );
 }
 
-fn put(svg: &mut String, what: std::fmt::Arguments<'_>) {
+pub(crate) fn put(svg: &mut String, what: std::fmt::Arguments<'_>) {
     // Writing to a string does not fail.
     let _: std::fmt::Result = svg.write_fmt(what);
 }
@@ -174,7 +174,7 @@ fn escape(text: &str) -> String {
 }
 
 /// The distance of the marks: 1, 2 or 5 times a power of ten, four to ten of them.
-fn step(largest: f64) -> f64 {
+pub(crate) fn step(largest: f64) -> f64 {
     let power = 10_f64.powf((largest / 4.0).log10().floor());
     [5.0, 2.0, 1.0]
         .into_iter()
@@ -183,13 +183,13 @@ fn step(largest: f64) -> f64 {
         .unwrap_or(power)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "these are numbers of bars")]
-fn float(count: usize) -> f64 {
+#[allow(clippy::cast_precision_loss, reason = "these are numbers of bars, or of registrations")]
+pub(crate) fn float(count: usize) -> f64 {
     count as f64
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::report::tests::{cell, report};
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     /// All tags are closed in the order in which they were opened.
-    fn is_well_formed(svg: &str) -> bool {
+    pub(crate) fn is_well_formed(svg: &str) -> bool {
         let mut open: Vec<&str> = Vec::new();
         for tag in svg.split('<').skip(1) {
             let Some((tag, _)) = tag.split_once('>') else { return false };

@@ -8,6 +8,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
+use crate::source::SourceName;
 use crate::state::arena::Arena;
 
 /// Room for one value.
@@ -157,13 +158,13 @@ pub(crate) struct Keys<K> {
     pub(crate) cells: Cells<K>,
     /// How keys are cloned; set before the first persistent registration.
     pub(crate) clone: OnceLock<fn(&K) -> K>,
-    /// Which descriptor a key owns; set before the first owned registration.
-    pub(crate) descriptor_of: OnceLock<fn(&K) -> i32>,
+    /// Which source a key is; set before the first owned registration.
+    pub(crate) source_of: OnceLock<fn(&K) -> SourceName>,
 }
 
 impl<K> Keys<K> {
     pub(crate) const fn new() -> Self {
-        Self { cells: Cells::new(), clone: OnceLock::new(), descriptor_of: OnceLock::new() }
+        Self { cells: Cells::new(), clone: OnceLock::new(), source_of: OnceLock::new() }
     }
 
     /// Says how keys are cloned, before a registration or a wait that needs it.

@@ -87,6 +87,9 @@ pub enum ErrorKind {
     TimedOut,
     /// The system, or the sandbox that the process is in, does not offer what was asked for.
     Unsupported,
+    /// The source belongs to another kernel than the port: a simulated socket on a port of the system,
+    /// a real one on a simulated port, or a socket of another simulated kernel.
+    WrongKernel,
     /// The user's limit of watched descriptors (`/proc/sys/fs/epoll/max_user_watches`) is reached.
     WatchLimit,
     /// Something else that the system said; see [`Error::os_code`].
@@ -108,6 +111,7 @@ impl ErrorKind {
             Self::Removing => "the registration is being removed",
             Self::TimedOut => "the time is over",
             Self::Unsupported => "the system does not offer it here",
+            Self::WrongKernel => "the source belongs to another kernel than the port",
             Self::WatchLimit => "the user's limit of watched descriptors is reached",
             Self::Other => "the system refused",
         }
@@ -226,7 +230,9 @@ impl From<Error> for io::Error {
         }
         let kind = match error.kind {
             ErrorKind::AlreadyRegistered => io::ErrorKind::AlreadyExists,
-            ErrorKind::BadDescriptor | ErrorKind::NotPollable => io::ErrorKind::InvalidInput,
+            ErrorKind::BadDescriptor | ErrorKind::NotPollable | ErrorKind::WrongKernel => {
+                io::ErrorKind::InvalidInput
+            }
             ErrorKind::Closed => io::ErrorKind::BrokenPipe,
             ErrorKind::Forked | ErrorKind::Unsupported => io::ErrorKind::Unsupported,
             ErrorKind::KeyHeld | ErrorKind::Removing => io::ErrorKind::ResourceBusy,

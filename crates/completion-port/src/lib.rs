@@ -4,8 +4,9 @@
 //! A [`Port`] is what Windows calls an *I/O completion port* with *socket state notifications*,
 //! built natively on Linux. Any number of threads wait on it; each packet goes to one of them:
 //!
-//! - **Registrations.** A descriptor is registered with a *key*, an event filter ([`Interest`]) and a
-//!   [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`], [`Persistent`]).
+//! - **Registrations.** A [`Source`], which is a socket or another descriptor, is registered with a *key*,
+//!   an event filter ([`Interest`]) and a [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`],
+//!   [`Persistent`]).
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet
 //!   moves the key out to the handler, as a [`Ready`] token: the handler has `&mut` access without
 //!   a lock. Rearming moves it back. Removal and refusal give it back, dropping the port drops it.
@@ -161,6 +162,7 @@ mod packet;
 mod port;
 pub mod raw;
 mod registration;
+mod source;
 mod state;
 mod stats;
 mod sync;
@@ -176,6 +178,7 @@ pub use interest::{Events, Interest, OneShot, Persistent};
 pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
+pub use source::{BorrowedSource, SharedSource, Source};
 pub use stats::{PacketCounts, Stats};
 #[cfg(feature = "sim")]
 pub use sys::sim;

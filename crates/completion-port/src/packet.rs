@@ -17,6 +17,7 @@ use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
 use crate::port::{Port, Store};
 use crate::registration::Id;
+use crate::source::SourceName;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot, Turn};
@@ -253,8 +254,9 @@ impl<'p, K> Ready<'p, K> {
     fn has_its_descriptor(&self) -> bool {
         let Held { store, slot, .. } = self.held;
         // User code, which may panic: the key is still the token's then.
-        store.keys.descriptor_of.get().is_none_or(|descriptor_of| {
-            slot.word().is_borrowed() || slot.descriptor() == descriptor_of(self.key())
+        store.keys.source_of.get().is_none_or(|source_of| {
+            let registered = SourceName { kernel: store.kernel, number: slot.descriptor() };
+            slot.word().is_borrowed() || registered == source_of(self.key())
         })
     }
 }

@@ -17,12 +17,12 @@ use crate::membership::{current_seat, take_seat};
 use crate::packet::Packets;
 use crate::raw::Raw;
 use crate::registration::{Id, Owner, Registration};
+use crate::source::{KernelId, Source, SourceName};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::stats::{PacketCounts, Stats};
 use crate::sys;
 use crate::sys::backend::Backend;
-use crate::sys::fd::{AsFd, AsRawFd};
 use crate::trigger::{Terms, Trigger};
 
 /// An I/O completion port: one queue of packets that any number of threads wait on, fed by the
@@ -84,6 +84,8 @@ pub struct Port<K, M = ()> {
 /// The keys of a port, and the engine, which knows the owner of each.
 pub(crate) struct Store<K> {
     pub(crate) engine: Hold,
+    /// At which kernel the engine's numbers mean something.
+    pub(crate) kernel: KernelId,
     pub(crate) keys: Keys<K>,
 }
 
@@ -202,7 +204,7 @@ impl PortBuilder {
         let sets = self.kernel_sets.min(64).next_power_of_two();
         let backend = sys::native(sets, self.one_shot_kernel)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
-        self.build_on(backend)
+        self.build_on(backend, KernelId::SYSTEM)
     }
 
     /// Makes a port on a simulated kernel.
@@ -214,10 +216,10 @@ impl PortBuilder {
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
         let backend = kernel.backend(self.one_shot_kernel);
-        self.build_on(backend)
+        self.build_on(backend, kernel.id())
     }
 
-    fn build_on<K, M>(self, backend: Box<dyn Backend>) -> Result<Port<K, M>> {
+    fn build_on<K, M>(self, backend: Box<dyn Backend>, kernel: KernelId) -> Result<Port<K, M>> {
         let limit = match self.concurrency {
             0 => processors(),
             given => given,
@@ -225,6 +227,7 @@ impl PortBuilder {
         Ok(Port {
             store: Store {
                 engine: Hold(ManuallyDrop::new(Engine::new(limit, self.block_detection, backend)?)),
+                kernel,
                 keys: Keys::new(),
             },
             messages: Cells::new(),
@@ -296,6 +299,8 @@ impl<K, M> Port<K, M> {
     ///   one of the process ([`Error::is_on_another_port`]); that registration is untouched.
     /// - [`ErrorKind::BadDescriptor`], [`ErrorKind::NotPollable`]: closed, or of a kind that cannot
     ///   be watched, such as a regular file.
+    /// - [`ErrorKind::WrongKernel`]: a simulated socket, and this port is not on its kernel, or a real
+    ///   one on a simulated port.
     /// - [`ErrorKind::WatchLimit`], [`ErrorKind::OutOfMemory`]: may succeed later.
     /// - [`ErrorKind::Closed`], [`ErrorKind::Forked`].
     ///
@@ -326,7 +331,13 @@ impl<K, M> Port<K, M> {
         &self,
         registration: Registration<'_, K>,
     ) -> std::result::Result<Id, Refused<K>> {
-        let Registration { owner, number, key, terms, descriptor_of } = registration;
+        let Registration { owner, kernel, number, key, terms, source_of } = registration;
+        if kernel.is_some_and(|kernel| kernel != self.store.kernel) {
+            // Its number may name something else here.
+            let usable = self.store.engine.check_open(Call::Register);
+            let wrong = Error::new(Call::Register, ErrorKind::WrongKernel);
+            return Err(Refused::new(usable.err().unwrap_or(wrong), key));
+        }
         let index = match self
             .store
             .engine
@@ -336,8 +347,8 @@ impl<K, M> Port<K, M> {
             Err(error) => return Err(Refused::new(error, key)),
         };
         self.store.keys.know_clone(terms.clone);
-        if let Some(descriptor_of) = descriptor_of {
-            self.store.keys.descriptor_of.get_or_init(|| descriptor_of);
+        if let Some(source_of) = source_of {
+            self.store.keys.source_of.get_or_init(|| source_of);
         }
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the slot was reserved just now, and no other thread knows it;
@@ -357,7 +368,7 @@ impl<K, M> Port<K, M> {
         )
     }
 
-    /// The registration of a socket on this port; `None` if the socket has none, or if its
+    /// The registration of a source on this port; `None` if the source has none, or if its
     /// registration is being removed. The call asks the system, so that a descriptor that was
     /// closed is not mistaken for another one that has its number now.
     ///
@@ -379,8 +390,9 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn id_of<S: AsFd + ?Sized>(&self, socket: &S) -> Option<Id> {
-        self.store.engine.find(socket.as_fd().as_raw_fd()).map(Id)
+    pub fn id_of<S: Source + ?Sized>(&self, source: &S) -> Option<Id> {
+        let SourceName { kernel, number } = source.as_source().name;
+        if kernel == self.store.kernel { self.store.engine.find(number).map(Id) } else { None }
     }
 
     /// Enables a registration by its name, and overwrites its filter and trigger. The registration

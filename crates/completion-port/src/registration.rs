@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::interest::Interest;
+use crate::source::{BorrowedSource, KernelId, Source, SourceName};
 use crate::state::facts::Descriptor;
-use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
 use crate::trigger::{Terms, Trigger};
 
 /// The name of a registration on its port; it means nothing to another port. A name is never used
@@ -33,10 +33,10 @@ impl fmt::Debug for Id {
     }
 }
 
-/// A descriptor, the key that stands for it, what to report of it and how: everything that
+/// A [`Source`], the key that stands for it, what to report of it and how: everything that
 /// [`Port::register`](crate::Port::register) needs.
 ///
-/// The descriptor may be a socket of any family and state, a pipe, an eventfd, timerfd or pidfd, a
+/// The source is a descriptor, or a [simulated](crate::sim) one. The descriptor may be a socket of any family and state, a pipe, an eventfd, timerfd or pidfd, a
 /// terminal: whatever the system can watch. It may be blocking or not.
 ///
 /// # Examples
@@ -58,10 +58,12 @@ impl fmt::Debug for Id {
 #[must_use = "a registration does nothing until it is handed to a port"]
 pub struct Registration<'s, K> {
     pub(crate) owner: Owner<'s>,
+    /// The kernel that gave the number; `None` if only the number is known.
+    pub(crate) kernel: Option<KernelId>,
     pub(crate) number: Descriptor,
     pub(crate) key: K,
     pub(crate) terms: Terms<K>,
-    pub(crate) descriptor_of: Option<fn(&K) -> Descriptor>,
+    pub(crate) source_of: Option<fn(&K) -> SourceName>,
 }
 
 /// The owner of a registration's descriptor.
@@ -70,21 +72,23 @@ pub(crate) enum Owner<'s> {
     Key,
     /// The caller, at least until it is registered.
     Caller(
-        #[allow(dead_code, reason = "borrowed for as long as the registration is")] BorrowedFd<'s>,
+        #[allow(dead_code, reason = "borrowed for as long as the registration is")]
+        BorrowedSource<'s>,
     ),
     /// The caller has not said.
     Unknown,
 }
 
-impl<K: AsFd> Registration<'static, K> {
-    /// A key that owns its descriptor: a socket, or a struct or enum that has one.
+impl<K: Source> Registration<'static, K> {
+    /// A key that owns its descriptor: a socket, or a struct or enum that has one and is a [`Source`] by
+    /// that.
     ///
     /// While it is registered the port owns the key, so the descriptor cannot be closed under it. A
     /// one-shot packet lends the key to the handler. The key is not moved in memory until the
     /// registration ends.
     ///
     /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor
-    /// with its clones, as `Arc<TcpStream>` does.
+    /// with its clones, as `Arc<TcpStream>` and [`SharedSource`](crate::SharedSource) do.
     ///
     /// The registration lasts as long as the port has its own key, whatever becomes of the clones.
     /// It goes on if all clones are dropped. When it ends nothing more is reported, though clones
@@ -110,19 +114,21 @@ impl<K: AsFd> Registration<'static, K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn owned(key: K, interest: Interest, trigger: impl Trigger<K>) -> Self {
-        let descriptor_of: fn(&K) -> Descriptor = |key| key.as_fd().as_raw_fd();
+        let source_of: fn(&K) -> SourceName = |key| key.as_source().name;
+        let SourceName { kernel, number } = source_of(&key);
         Self {
             owner: Owner::Key,
-            number: descriptor_of(&key),
+            kernel: Some(kernel),
+            number,
             key,
             terms: trigger.terms(interest),
-            descriptor_of: Some(descriptor_of),
+            source_of: Some(source_of),
         }
     }
 }
 
 impl<'s, K> Registration<'s, K> {
-    /// A descriptor that stays with the caller, and any key. With a persistent trigger the registration
+    /// A source that stays with the caller, and any key. With a persistent trigger the registration
     /// stays enabled, and each packet has a clone of the key.
     ///
     /// Remove the registration before the descriptor is closed. Closing it first is safe: the
@@ -135,25 +141,26 @@ impl<'s, K> Registration<'s, K> {
     /// descriptor is closed, the object may stay open until that thread comes out of it again, and a peer
     /// learns of the end that late. Not so if the registration was removed first, or if its key owns
     /// the descriptor ([`Registration::owned`]).
-    pub fn new<S: AsFd + ?Sized>(
-        socket: &'s S,
+    pub fn new<S: Source + ?Sized>(
+        source: &'s S,
         key: K,
         interest: Interest,
         trigger: impl Trigger<K>,
     ) -> Self {
-        let socket = socket.as_fd();
+        let source = source.as_source();
         Self {
-            owner: Owner::Caller(socket),
-            number: socket.as_raw_fd(),
+            owner: Owner::Caller(source),
+            kernel: Some(source.name.kernel),
+            number: source.name.number,
             key,
             terms: trigger.terms(interest),
-            descriptor_of: None,
+            source_of: None,
         }
     }
 
     /// A descriptor of which only the number is known.
     pub(crate) fn numbered(number: Descriptor, key: K, terms: Terms<K>) -> Self {
-        Self { owner: Owner::Unknown, number, key, terms, descriptor_of: None }
+        Self { owner: Owner::Unknown, kernel: None, number, key, terms, source_of: None }
     }
 
     /// The key.

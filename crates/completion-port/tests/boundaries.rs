@@ -260,4 +260,6 @@ fn the_public_words_import_only_downwards() {
     for word in ["error.rs", "interest.rs", "stats.rs"] {
         assert_absent(word, &["crate::engine", "crate::port", "crate::sys", "crate::state"]);
     }
+    // Each system says in its folder what is a source there.
+    assert_absent("source.rs", &["crate::engine", "crate::port", "crate::sys"]);
 }

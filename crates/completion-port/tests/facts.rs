@@ -62,7 +62,7 @@ impl Eyes {
                 // - epoll_create1(2) has just returned it.
                 let set = unsafe { OwnedFd::from_raw_fd(set) };
                 let mut event = libc::epoll_event { events: ALWAYS | wanted.bits(), u64: 0 };
-                let (op, number) = (libc::EPOLL_CTL_ADD, socket.as_raw_fd());
+                let (op, number) = (libc::EPOLL_CTL_ADD, socket.number());
                 // SAFETY: epoll_ctl(2) reads one event at the pointer.
                 // - valid for reads: `event` lives until the call returns.
                 let done = unsafe { libc::epoll_ctl(set.as_raw_fd(), op, number, &raw mut event) };
@@ -134,7 +134,7 @@ fn kind(socket: &Socket) -> &'static str {
     // - valid: both are locals of the right type, and `size` is that of the value.
     let done = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            socket.number(),
             libc::SOL_SOCKET,
             libc::SO_TYPE,
             (&raw mut kind).cast(),
@@ -161,7 +161,7 @@ fn tcp_state(socket: &Socket) -> Option<u8> {
     // - valid: both are locals of the right type, and `size` is that of the value.
     let done = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            socket.number(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             (&raw mut state).cast(),
@@ -266,7 +266,7 @@ impl<'s> Recorder<'s> {
                     let kernel = socket.kernel();
                     (kernel.facts(socket).bits(), kernel.unread(socket))
                 }
-                None => (polled(socket.as_raw_fd()), unread(socket.as_raw_fd())),
+                None => (polled(socket.number()), unread(socket.number())),
             };
             let unread = unread.map_or("-".to_owned(), |count| count.to_string());
             let ([edges, of_in, of_out, of_end], now) = (edges.map(words), words(now));

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
 use completion_port::{
-    Batch, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port, Ready, Registration,
+    Batch, BorrowedSource, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port,
+    Ready, Registration, Source,
 };
 use proptest::prelude::*;
 use testkit::{Socket, System};
@@ -668,9 +669,9 @@ struct Shared {
     alive: Arc<AtomicUsize>,
 }
 
-impl std::os::fd::AsFd for Shared {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.socket.as_fd()
+impl Source for Shared {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.socket.as_source()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use completion_port::sim;
+use completion_port::{BorrowedSource, Source, sim};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
@@ -83,6 +83,25 @@ impl Socket {
 
     fn beside(&self, end: End) -> Self {
         Self { end, _counted: Counted::new(&self._counted.0) }
+    }
+
+    /// The number that its kernel gave it. Only that of a real one names a descriptor of the process.
+    #[must_use]
+    pub fn number(&self) -> RawFd {
+        match &self.end {
+            End::Native(descriptor) => descriptor.as_raw_fd(),
+            End::Simulated(socket) => socket.number(),
+        }
+    }
+
+    /// The descriptor of a real one, for system calls that have no method here.
+    #[must_use]
+    #[track_caller]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.end {
+            End::Native(descriptor) => descriptor.as_fd(),
+            End::Simulated(_) => panic!("a simulated socket has no descriptor"),
+        }
     }
 
     /// The simulated socket, if it is one: to ask its kernel about it.
@@ -371,18 +390,12 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Socket {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match &self.end {
-            End::Native(descriptor) => descriptor.as_fd(),
-            End::Simulated(socket) => socket.as_fd(),
+            End::Native(descriptor) => descriptor.as_source(),
+            End::Simulated(socket) => socket.as_source(),
         }
-    }
-}
-
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
     }
 }
 

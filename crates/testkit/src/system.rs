@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -212,8 +212,8 @@ impl System {
         match &self.kind {
             Kind::Native => {
                 let socket = self.native_socket(AddressFamily::INET, SocketType::STREAM);
-                bind(&socket, &SocketAddrV4::new(self.host, 0)).unwrap();
-                listen(&socket, i32::try_from(backlog).unwrap()).unwrap();
+                bind(socket.descriptor(), &SocketAddrV4::new(self.host, 0)).unwrap();
+                listen(socket.descriptor(), i32::try_from(backlog).unwrap()).unwrap();
                 socket
             }
             Kind::Simulated(kernel) => self.own_simulated(kernel.tcp_listener(backlog).unwrap()),
@@ -252,7 +252,7 @@ impl System {
         match &self.kind {
             Kind::Native => {
                 let socket = self.native_socket(AddressFamily::INET, SocketType::DGRAM);
-                bind(&socket, &SocketAddrV4::new(self.host, 0)).unwrap();
+                bind(socket.descriptor(), &SocketAddrV4::new(self.host, 0)).unwrap();
                 socket
             }
             Kind::Simulated(kernel) => self.own_simulated(kernel.udp_bound().unwrap()),
@@ -274,10 +274,10 @@ impl System {
     #[must_use]
     pub fn unix_pair_beside(&self, other: &Socket) -> (Socket, Socket) {
         let (mut first, second) = self.unix_pair();
-        let set = |socket: &Socket| socket.as_raw_fd().cast_unsigned() as usize % self.sets;
+        let set = |socket: &Socket| socket.number().cast_unsigned() as usize % self.sets;
         let mut others = Vec::new();
         while set(&first) != set(other) {
-            let again = self.own(fcntl_dupfd_cloexec(first.as_fd(), 0).unwrap());
+            let again = self.own(fcntl_dupfd_cloexec(first.descriptor(), 0).unwrap());
             others.push(std::mem::replace(&mut first, again));
         }
         (first, second)
@@ -312,9 +312,12 @@ impl System {
                 let socket = self.native_socket(AddressFamily::UNIX, SocketType::STREAM);
                 let number = LAST.fetch_add(1, SeqCst);
                 let name = format!("completion-port.{}.{number}", std::process::id());
-                bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap())
-                    .unwrap();
-                listen(&socket, i32::try_from(backlog).unwrap()).unwrap();
+                bind(
+                    socket.descriptor(),
+                    &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap(),
+                )
+                .unwrap();
+                listen(socket.descriptor(), i32::try_from(backlog).unwrap()).unwrap();
                 socket
             }
             Kind::Simulated(kernel) => self.own_simulated(kernel.unix_listener(backlog).unwrap()),
@@ -355,10 +358,13 @@ impl System {
         }
     }
 
-    /// A real file, which no system can watch.
+    /// A file, which no system can watch.
     #[must_use]
     pub fn regular_file(&self) -> Socket {
-        self.own(File::open(std::env::current_exe().unwrap()).unwrap().into())
+        match &self.kind {
+            Kind::Native => self.own(File::open(std::env::current_exe().unwrap()).unwrap().into()),
+            Kind::Simulated(kernel) => self.own_simulated(kernel.regular_file().unwrap()),
+        }
     }
 
     /// How many sockets of this system are open.

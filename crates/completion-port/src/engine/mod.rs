@@ -320,7 +320,7 @@ impl Engine {
     }
 
     #[inline]
-    fn check_open(&self, call: Call) -> Result<(), Error> {
+    pub(crate) fn check_open(&self, call: Call) -> Result<(), Error> {
         self.check_usable(call)?;
         if self.phase() != Phase::Open {
             return Err(Error::new(call, ErrorKind::Closed));

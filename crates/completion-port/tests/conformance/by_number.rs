@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -41,7 +41,7 @@ fn register(
     key: usize,
     trigger: impl Trigger<usize>,
 ) -> Id {
-    port.raw().register_number(socket.as_fd().as_raw_fd(), key, Interest::IN, trigger).unwrap()
+    port.raw().register_number(socket.number(), key, Interest::IN, trigger).unwrap()
 }
 
 /// A key that counts its clones, as the C library's do.
@@ -328,7 +328,7 @@ on_every_system! {
         let (near, far) = system.tcp_pair();
         let clones = Arc::new(AtomicUsize::new(0));
         let key = Counted(Arc::clone(&clones));
-        let id = port.raw().register_number(far.as_fd().as_raw_fd(), key, Interest::IN, ONCE).ok().unwrap();
+        let id = port.raw().register_number(far.number(), key, Interest::IN, ONCE).ok().unwrap();
         near.write(b"x").unwrap();
         let mut batch = Batch::new();
         assert_eq!(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
@@ -350,7 +350,7 @@ on_every_system! {
     fn a_panic_while_a_one_shot_key_is_cloned_loses_no_packet(system: &System) {
         let port = system.port::<Fragile, usize>(1);
         let (near, far) = system.tcp_pair();
-        port.raw().register_number(far.as_fd().as_raw_fd(), Fragile, Interest::IN, ONCE).ok().unwrap();
+        port.raw().register_number(far.number(), Fragile, Interest::IN, ONCE).ok().unwrap();
         near.write(b"x").unwrap();
         let mut batch = Batch::new();
         REFUSES.set(true);
@@ -551,7 +551,7 @@ on_every_system! {
         let ledger = Ledger::default();
         let port = system.port::<Watched, usize>(1);
         let (near, far) = system.tcp_pair();
-        let number = far.as_fd().as_raw_fd();
+        let number = far.number();
         let new = || port.raw().register_number(number, Watched::new(&ledger), Interest::IN, ONCE).ok().unwrap();
         let mut batch = Batch::new();
         near.write(b"x").unwrap();
@@ -608,7 +608,7 @@ on_every_system! {
         near.write(b"x").unwrap();
         let key = Watched::new(&ledger);
         let at_clone = Arc::clone(&key.at_clone);
-        let id = port.raw().register_number(far.as_fd().as_raw_fd(), key, Interest::IN, ONCE).ok().unwrap();
+        let id = port.raw().register_number(far.number(), key, Interest::IN, ONCE).ok().unwrap();
         thread::scope(|scope| {
             let (begin, begun) = mpsc::channel();
             let remover = scope.spawn({

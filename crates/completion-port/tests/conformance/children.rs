@@ -1,6 +1,5 @@
 //! Rules 3 and 32: a forked child of a process that has a port. A simulated kernel has no processes.
 
-use std::os::fd::AsRawFd;
 use std::thread;
 
 use completion_port::{
@@ -252,7 +251,7 @@ fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
     testkit::run(System::native, |system| {
         let port: Port<Socket, u32> = system.port(1);
         let (ours, theirs) = system.tcp_pair();
-        let number = ours.as_raw_fd();
+        let number = ours.number();
         port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
         theirs.write(b"x").unwrap();
         leave_queued(&port, system, 1);
@@ -264,7 +263,7 @@ fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
         assert_eq!(findings, 0);
         let port = port.unwrap();
         let held = ready(&port, system);
-        assert_eq!((held.key().as_raw_fd(), held.events()), (number, Events::IN));
+        assert_eq!((held.key().number(), held.events()), (number, Events::IN));
         held.key().drain();
         held.rearm().unwrap();
         theirs.write(b"x").unwrap();

@@ -359,14 +359,14 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
                 assert_quiet(&port, on);
                 let (here, there) = on.unix_pair();
                 let event = on.event();
-                let number = event.as_raw_fd();
+                let number = event.number();
                 let keeps_it = event.dup().unwrap();
                 let id = port.register(one_shot(&event, "sent")).unwrap();
                 let token = (was == "held").then(|| {
                     keeps_it.signal(1).unwrap();
                     the_token(&port, on)
                 });
-                testkit::rights::send(&here, &event);
+                testkit::rights::send(here.descriptor(), event.descriptor());
                 drop(event);
                 if was == "removed" {
                     // Too late for the kernel, which has no such number any more.
@@ -378,7 +378,7 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
                     keeps_it.signal(1).unwrap();
                     assert_quiet(&port, on);
                 }
-                let back = testkit::rights::receive(&there);
+                let back = testkit::rights::receive(there.descriptor());
                 assert_eq!(back.as_raw_fd(), number);
                 let new = Registration::new(&back, "back", Interest::IN, OneShot::Level);
                 let current = match port.register(new) {
@@ -477,7 +477,7 @@ on_edge_triggered_systems! {
                 assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
                 let old = system.event();
                 let keeps_it = old.dup().unwrap();
-                let number = old.as_raw_fd();
+                let number = old.number();
                 keeps_it.signal(1).unwrap();
                 let id = port.register(one_shot(&old, "old")).unwrap();
                 let token = (was != "armed").then(|| the_token(&port, system));
@@ -493,7 +493,7 @@ on_edge_triggered_systems! {
                     None => drop(the_token(&port, system)),
                 }
                 let again = keeps_it.dup().unwrap();
-                if again.as_raw_fd() != number {
+                if again.number() != number {
                     return None;
                 }
                 let id = port.register(one_shot(&again, "again")).expect(was);
@@ -560,7 +560,7 @@ on_edge_triggered_systems! {
             let port = system.port::<&str, usize>(1);
             let (old, theirs) = system.udp_pair();
             let keeps_it = old.dup().unwrap();
-            let number = old.as_raw_fd();
+            let number = old.number();
             let take_and_close = || {
                 let both = Interest::IN | Interest::OUT;
                 port.register(Registration::new(&old, "old", both, OneShot::Level)).unwrap();
@@ -572,7 +572,7 @@ on_edge_triggered_systems! {
             // By a thread that does not count any more when it has.
             thread::scope(|scope| scope.spawn(take_and_close).join().unwrap());
             let ours = keeps_it.dup().unwrap();
-            if ours.as_raw_fd() != number {
+            if ours.number() != number {
                 return None;
             }
             port.register(one_shot(&ours, "ours")).unwrap();

@@ -3,15 +3,19 @@
 use std::ffi::{CString, c_void};
 use std::fs::File;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
+use std::time::Duration;
 use std::{io, ptr};
 
-use completion_port::{ErrorKind, Events, Interest, OneShot, Port, Registration};
+use completion_port::{
+    Batch, BorrowedSource, Changes, ErrorKind, Events, Interest, OneShot, Port, Registration,
+    Source,
+};
 use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every_system};
 
-use crate::kit::descriptors::{Number, closed_number};
+use crate::kit::descriptors::closed;
 use crate::kit::packets::{
     ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, port_on, ready, register, report, whole_report,
 };
@@ -25,6 +29,26 @@ fn owned(number: impl TryInto<RawFd>) -> OwnedFd {
     // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - the caller has got it from a system call just now.
     unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// A registration of a key that owns its descriptor.
+fn owner(socket: Socket) -> Registration<'static, Socket> {
+    Registration::owned(socket, Interest::IN, OneShot::Level)
+}
+
+/// A counter on each of two systems, with the same number there. The third value keeps the numbers below.
+fn of_one_number(here: &System, there: &System) -> (Socket, Socket, Vec<Socket>) {
+    let (mut first, mut second) = (here.event(), there.event());
+    let mut below = Vec::new();
+    while first.number() != second.number() {
+        let (lower, on) = if first.number() < second.number() {
+            (&mut first, here)
+        } else {
+            (&mut second, there)
+        };
+        below.push(std::mem::replace(lower, on.event()));
+    }
+    (first, second, below)
 }
 
 on_every_system! {
@@ -96,12 +120,12 @@ on_every_system! {
         for pair in READERS {
             let port: Port<Socket, u32> = system.port(1);
             let (ours, theirs) = pair(system);
-            let number = ours.as_raw_fd();
+            let number = ours.number();
             let open = system.open_sockets();
             port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
             theirs.write(b"four").unwrap();
             let mut held = ready(&port, system);
-            assert_eq!(held.key().as_raw_fd(), number);
+            assert_eq!(held.key().number(), number);
             assert_eq!(held.key_mut().drain(), 4);
             held.rearm().unwrap();
             assert_quiet(&port, system);
@@ -128,7 +152,7 @@ on_every_system! {
     /// Rule 16.
     fn a_closed_descriptor_is_refused(system: &System) {
         let port = port_on(system);
-        let number = Number(closed_number());
+        let number = closed(system);
         let new = Registration::new(&number, "closed", Interest::IN, OneShot::Level);
         let (error, key) = port.register(new).unwrap_err().into_parts();
         assert_eq!((error.kind(), key), (ErrorKind::BadDescriptor, "closed"));
@@ -142,27 +166,66 @@ on_every_system! {
         assert_eq!(*ready(&port, system).key(), "event");
     }
 
+    /// Rules 16 and 29: though its number is that of a registered one.
+    fn a_source_of_another_kernel_is_refused(system: &System) {
+        for other in [System::native(), System::simulated()] {
+            if other.kernel().is_none() && system.kernel().is_none() {
+                continue;
+            }
+            let (ours, foreign, _below) = of_one_number(system, &other);
+            let number = ours.number();
+            let port = system.port::<Socket, ()>(1);
+            ours.signal(1).unwrap();
+            port.register(owner(ours)).unwrap();
+
+            let (error, foreign) = port.register(owner(foreign)).unwrap_err().into_parts();
+            assert_eq!((error.kind(), error.os_code()), (ErrorKind::WrongKernel, None));
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+            assert_eq!((port.id_of(&foreign), port.stats().registered), (None, 1));
+            let mut changes = Changes::new();
+            changes.register(owner(foreign));
+            drop(port.process(&mut changes, &mut Batch::new(), Duration::ZERO).unwrap());
+            let (error, foreign) = changes.refused().next().unwrap().into_parts();
+            assert_eq!(error.kind(), ErrorKind::WrongKernel);
+            let foreign = foreign.unwrap();
+
+            // A key that has become one of another kernel has lost its descriptor.
+            let mut held = ready(&port, system);
+            let ours = std::mem::replace(held.key_mut(), foreign);
+            let (error, foreign) = held.rearm().unwrap_err().into_parts();
+            assert_eq!((error.kind(), foreign.number()), (ErrorKind::BadDescriptor, number));
+            assert_eq!(port.stats().registered, 0);
+
+            // Nothing has become of either: each goes to a port of its own kernel.
+            port.register(owner(ours)).unwrap();
+            other.port::<Socket, ()>(1).register(owner(foreign)).unwrap();
+            port.close();
+            let refused = port.register(owner(other.event())).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Closed);
+        }
+    }
+
     /// Rule 16.
     fn an_error_keeps_the_code_of_the_system_and_its_kind(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
-        let (file, number) = (system.regular_file(), Number(closed_number()));
+        let (file, number) = (system.regular_file(), closed(system));
         let event = system.event();
         register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
-        let refused = |port: &Port<_, _>, descriptor: BorrowedFd<'_>| -> io::Error {
-            let new = Registration::new(&descriptor, "new", Interest::IN, OneShot::Level);
+        let refused = |port: &Port<_, _>, source: BorrowedSource<'_>| -> io::Error {
+            let new = Registration::new(&source, "new", Interest::IN, OneShot::Level);
             port.register(new).unwrap_err().into()
         };
-        for (descriptor, code) in [
-            (file.as_fd(), libc::EPERM),
-            (number.as_fd(), libc::EBADF),
-            (event.as_fd(), libc::EEXIST),
+        for (source, code) in [
+            (file.as_source(), libc::EPERM),
+            (number.as_source(), libc::EBADF),
+            (event.as_source(), libc::EEXIST),
         ] {
-            let error = refused(&port, descriptor);
+            let error = refused(&port, source);
             assert_eq!(error.raw_os_error(), Some(code));
             assert_eq!(error.kind(), io::Error::from_raw_os_error(code).kind());
         }
         // Where the system has said nothing there is a kind, and the whole error within.
-        let error = refused(&other, event.as_fd());
+        let error = refused(&other, event.as_source());
         assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::AlreadyExists, None));
         let within = error.get_ref().unwrap().downcast_ref::<completion_port::Error>().unwrap();
         assert!(within.is_on_another_port());

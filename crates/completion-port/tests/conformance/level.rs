@@ -1,7 +1,6 @@
 //! Rule 20: a level packet is true.
 
 use std::net::Shutdown;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -305,7 +304,7 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
 fn send_urgent(socket: &Socket) {
     // SAFETY: send(2) reads so many bytes at the pointer.
     // - valid: it is a constant of that length.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
     assert_eq!(sent, 1, "{}", io::Error::last_os_error());
 }
 
@@ -325,7 +324,7 @@ fn urgent_data_alone_is_no_condition_epoll() {
             // SAFETY: recv(2) writes at most one byte at the pointer.
             // - valid for writes: `byte` is a local.
             let read =
-                unsafe { libc::recv(ours.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_OOB) };
+                unsafe { libc::recv(ours.number(), (&raw mut byte).cast(), 1, libc::MSG_OOB) };
             assert_eq!((read, byte), (1, b'!'));
             enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
             assert_quiet(&port, system);
@@ -375,7 +374,7 @@ fn what_is_left_behind_a_sent_descriptor_is_reported_epoll() {
             register(&port, &ours, "ours", Interest::IN, trigger);
             for _ in 0..3 {
                 theirs.write(b"before").unwrap();
-                testkit::rights::send(&theirs, &ours);
+                testkit::rights::send(theirs.descriptor(), ours.descriptor());
                 theirs.write(b"behind").unwrap();
             }
             let mut read = 0;

@@ -1,6 +1,5 @@
 //! Rule 29: the port owns a key, which is neither leaked nor dropped twice, also by a panic.
 
-use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -339,11 +338,11 @@ on_every_system! {
             theirs.write(b"x").unwrap();
             port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
             let mut token = the_token(&port, system);
-            let number = other.as_raw_fd();
+            let number = other.number();
             let ours = std::mem::replace(token.key_mut(), other);
             let (why, key) =
                 if park { given_back(token.park()) } else { given_back(token.rearm()) };
-            assert_eq!((why, key.as_raw_fd()), (ErrorKind::BadDescriptor, number));
+            assert_eq!((why, key.number()), (ErrorKind::BadDescriptor, number));
             assert_eq!(port.stats().registered, 0);
             assert_quiet(&port, system);
             // Both may be registered, each as itself.

@@ -1,6 +1,5 @@
 //! Rules 8 to 11 and 15: what a registration is, and whose descriptor it is.
 
-use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use completion_port::{
 };
 use testkit::on_every_system;
 
-use crate::kit::descriptors::{Number, closed_number};
+use crate::kit::descriptors::closed;
 use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, enable, packet, port_on,
     ready, register, removed, report,
@@ -172,7 +171,7 @@ on_every_system! {
         // It is good for what the refusal is mostly about.
         port.enable(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
         assert_eq!(report(&port, system), Events::OUT);
-        let number = Number(closed_number());
+        let number = closed(system);
         let closed = Registration::new(&number, "closed", Interest::IN, OneShot::Level);
         assert_eq!(port.register(closed).unwrap_err().error().registration(), None);
     }
@@ -198,10 +197,10 @@ on_every_system! {
             assert_eq!(port.id_of(&event), None, "its last packet is on the way");
             let again = register(&port, &event, "again", Interest::NONE, ONE_SHOT_LEVEL);
             assert_eq!(port.id_of(&event), Some(again));
-            let number = event.as_raw_fd();
+            let number = event.number();
             drop(event);
             let latter = system.event();
-            if latter.as_raw_fd() != number {
+            if latter.number() != number {
                 // Another test was quicker.
                 continue;
             }
@@ -299,11 +298,11 @@ on_every_system! {
             assert!(Instant::now() < end, "the number did not come back");
             let (port, other) = (port_on(system), port_on(system));
             let former = system.event();
-            let number = former.as_raw_fd();
+            let number = former.number();
             register(&port, &former, "former", Interest::IN, ONE_SHOT_LEVEL);
             drop(former);
             let latter = system.event();
-            if latter.as_raw_fd() != number {
+            if latter.number() != number {
                 // Another test was quicker.
                 continue;
             }

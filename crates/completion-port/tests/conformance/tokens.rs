@@ -1,12 +1,11 @@
 //! Rule 47: a token that keeps its port alive.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 
 use completion_port::{
-    Batch, Call, ErrorKind, Events, Id, Interest, OneShot, OwnedReady, Persistent, Port,
-    Registration,
+    Batch, BorrowedSource, Call, ErrorKind, Events, Id, Interest, OneShot, OwnedReady, Persistent,
+    Port, Registration, SharedSource, Source,
 };
 use testkit::{Socket, System, on_every_system};
 
@@ -25,7 +24,7 @@ fn token_of<K>(port: &Arc<Port<K>>, on: &System, theirs: &Socket) -> OwnedReady<
     token
 }
 
-fn owned<K: AsFd>(key: K) -> Registration<'static, K> {
+fn owned<K: Source>(key: K) -> Registration<'static, K> {
     Registration::owned(key, Interest::IN, OneShot::Level)
 }
 
@@ -42,9 +41,9 @@ struct Watching {
     owners: Arc<Mutex<Vec<usize>>>,
 }
 
-impl AsFd for Watching {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+impl Source for Watching {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.socket.as_source()
     }
 }
 
@@ -204,12 +203,12 @@ on_every_system! {
     fn a_token_that_keeps_its_port_may_be_rearmed_persistently(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
-        let id = port.register(owned(Arc::new(ours))).unwrap();
+        let id = port.register(owned(SharedSource::new(ours))).unwrap();
         let token = token_of(&port, system, &theirs);
         token.rearm_as(Interest::IN, Persistent::Edge).unwrap();
         let packet = notified(&port, system);
         assert_eq!((packet.id(), packet.key().drain()), (id, 1));
         drop(port.remove_and_wait(id, None).unwrap());
-        assert!(Arc::into_inner(packet.into_key()).is_some());
+        assert!(SharedSource::into_inner(packet.into_key()).is_some());
     }
 }

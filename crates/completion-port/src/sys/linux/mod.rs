@@ -8,6 +8,7 @@ mod blocked;
 mod clock;
 mod epoll;
 mod process;
+mod source;
 mod thread;
 mod timeout;
 

@@ -6,10 +6,11 @@
 //! recorded facts of the real kernel are a table in `tests/facts.rs`, and both kernels are tested
 //! against it.
 //!
-//! * Every [`Socket`] owns a stand-in descriptor (of `/dev/null`), so that it is `AsFd`, its number
-//!   is unique in the process, and a number that was closed is given out again. Reading and writing
-//!   go through the methods of [`Socket`], never through the descriptor. All sockets are
-//!   non-blocking. A stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
+//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of the
+//!   process. The kernel gives it a number: the lowest one that is free, as Linux does. So a number that
+//!   was closed is given out again, and how many sockets there are is limited by memory alone. All
+//!   sockets are non-blocking. A stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has
+//!   not read.
 //! * Time is virtual. With the automatic clock a wait that finds nothing moves the clock to its
 //!   deadline and returns at once; with the [manual clock](Kernel::manual_clock) it sleeps until
 //!   something comes or [`Kernel::advance`] reaches its deadline. A wait without a limit always
@@ -22,8 +23,8 @@
 //! pages: a stream takes any number of bytes up to its buffer's size. Nothing takes time on the
 //! way: what is sent has arrived.
 //!
-//! Nothing in this module is unsafe code; under Miri it needs `-Zmiri-disable-isolation` for opening
-//! `/dev/null`.
+//! Nothing in this module is unsafe code, and nothing in it asks the system for more than memory, locks,
+//! the time and the number of the process.
 //!
 //! [`PortBuilder::build_simulated`]: crate::PortBuilder::build_simulated
 //!
@@ -51,7 +52,6 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,14 +59,16 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::error::ErrorKind;
+use crate::source::{BorrowedSource, KernelId};
 use crate::state::facts::Descriptor;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::backend::Backend;
-use crate::sys::fd::{AsRawFd, OwnedFd};
+use crate::sys::fd::RawFd;
 
 mod calls;
 mod datagram;
+mod numbers;
 mod objects;
 mod pipe;
 mod set;
@@ -77,7 +79,8 @@ mod tests;
 mod watcher;
 
 pub use calls::Calls;
-use objects::{FileId, Object, Objects};
+use numbers::Numbers;
+use objects::{Code, FileId, Object, Objects};
 use set::{Cause, Set, Simulated, Sleeper};
 pub use socket::{Address, Socket};
 use stream::{Family, Stream};
@@ -183,6 +186,7 @@ pub struct Kernel {
 }
 
 struct Shared {
+    id: KernelId,
     state: Mutex<State>,
     /// Something happened that may end a sleep.
     changed: Condvar,
@@ -195,7 +199,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     objects: Objects,
-    numbers: BTreeMap<Descriptor, FileId>,
+    numbers: Numbers,
     sets: BTreeMap<u64, Set>,
     last_set: u64,
     clock: Moment,
@@ -215,7 +219,7 @@ struct State {
 impl State {
     /// The file that `descriptor` names now.
     fn file(&self, descriptor: Descriptor) -> Option<FileId> {
-        self.numbers.get(&descriptor).copied()
+        self.numbers.file(descriptor)
     }
 
     fn add_set(&mut self) -> u64 {
@@ -268,20 +272,49 @@ impl State {
         self.sleepers.values().any(|it| it.thread == thread && self.is_sound(it))
     }
 
-    /// A new stand-in, the lowest free number of the process, as the name of `file`.
-    fn name(&mut self, file: FileId, stand_in: io::Result<OwnedFd>) -> io::Result<OwnedFd> {
-        let stand_in = stand_in?;
-        self.numbers.insert(stand_in.as_raw_fd(), file);
-        Ok(stand_in)
-    }
-
-    /// Opens a stand-in, unless the script says that there is none left.
-    fn stand_in(&mut self) -> io::Result<OwnedFd> {
+    /// Refuses a new number if the script says that there is none left.
+    fn check_numbers(&mut self) -> Result<(), Code> {
         if self.descriptor_failures > 0 {
             self.descriptor_failures -= 1;
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+            return Err(libc::EMFILE);
         }
-        File::open("/dev/null").map(OwnedFd::from)
+        Ok(())
+    }
+
+    /// A number for `file`, which is new.
+    fn name(&mut self, file: FileId) -> Result<Descriptor, Code> {
+        self.check_numbers()?;
+        self.numbers.add(file).ok_or(libc::EMFILE)
+    }
+
+    /// One more number for `file`, which has one.
+    fn duplicate(&mut self, file: FileId) -> Result<Descriptor, Code> {
+        self.check_numbers()?;
+        self.numbers.add_duplicate(file).ok_or(libc::EMFILE)
+    }
+
+    /// A connection from the queue of `listener`, and a number for it. The connection stays in the queue
+    /// if the script says that there is no number left.
+    fn accept(&mut self, listener: FileId) -> Result<(FileId, Descriptor), Code> {
+        self.check_numbers()?;
+        let file = self.objects.accept(listener)?;
+        match self.numbers.add(file) {
+            Some(number) => Ok((file, number)),
+            None => {
+                self.objects.close(file);
+                Err(libc::EMFILE)
+            }
+        }
+    }
+
+    /// Closes a number of `file`, and the file with its last one.
+    fn close(&mut self, number: Descriptor, file: FileId) {
+        if self.numbers.remove(number, file) {
+            for set in self.sets.values_mut() {
+                set.forget(file);
+            }
+            self.objects.close(file);
+        }
     }
 }
 
@@ -296,7 +329,7 @@ impl fmt::Debug for Kernel {
         let state = self.lock();
         f.debug_struct("Kernel")
             .field("clock", &state.clock)
-            .field("descriptors", &state.numbers)
+            .field("descriptors", &state.numbers.in_use())
             .field("ports", &state.sets.len())
             .field("sleeping", &state.sleeping())
             .field("calls", &state.calls)
@@ -310,6 +343,7 @@ impl Kernel {
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
+                id: KernelId::simulated(),
                 state: Mutex::new(State::default()),
                 changed: Condvar::new(),
                 settled: Condvar::new(),
@@ -325,6 +359,11 @@ impl Kernel {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What tells its sockets from those of other kernels.
+    pub(crate) fn id(&self) -> KernelId {
+        self.shared.id
     }
 
     fn descriptors(&self) -> &Descriptors {
@@ -437,7 +476,7 @@ impl Kernel {
     /// How many simulated descriptors are open.
     #[must_use]
     pub fn open_descriptors(&self) -> usize {
-        self.lock().numbers.len()
+        self.lock().numbers.in_use()
     }
 
     /// How many ports, and [watchers](Watcher), there are on this kernel.
@@ -514,13 +553,13 @@ impl Kernel {
     /// Makes a descriptor for `file`. If there is none left, the file ends.
     fn adopt(&self, file: FileId) -> io::Result<Socket> {
         let mut state = self.lock();
-        let stand_in = state.stand_in();
-        let stand_in = state.name(file, stand_in);
-        if stand_in.is_err() {
+        let named = state.name(file);
+        if named.is_err() {
             state.objects.close(file);
         }
         self.publish(state);
-        Ok(Socket::new(self.clone(), file, stand_in?))
+        let number = named.map_err(io::Error::from_raw_os_error)?;
+        Ok(Socket::new(self.clone(), file, number))
     }
 
     fn adopt_both(&self, (first, second): (FileId, FileId)) -> io::Result<(Socket, Socket)> {
@@ -538,7 +577,8 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The process has no descriptor left. The same holds for all methods that make sockets.
+    /// There is no number left, which only [`Kernel::fail_next_descriptor`] brings about as a rule. The
+    /// same holds for all methods that make sockets.
     pub fn tcp_pair(&self) -> io::Result<(Socket, Socket)> {
         let pair = self.lock().objects.add_stream_pair(Family::Tcp);
         self.adopt_both(pair)
@@ -639,6 +679,22 @@ impl Kernel {
     /// As for [`Kernel::tcp_pair`].
     pub fn event(&self) -> io::Result<Socket> {
         self.adopt_new(Object::Counter(pipe::Counter::default()))
+    }
+
+    /// A regular file, which no port can watch. It is empty, and takes whatever is written to it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::tcp_pair`].
+    pub fn regular_file(&self) -> io::Result<Socket> {
+        self.adopt_new(Object::File)
+    }
+
+    /// What has this number at this kernel, be it open or not: to test what a port makes of a number that
+    /// was closed.
+    #[must_use]
+    pub fn borrow_number(&self, number: RawFd) -> BorrowedSource<'static> {
+        BorrowedSource::new(self.id(), number)
     }
 
     /// An address at which no socket will ever listen.

@@ -22,6 +22,8 @@ pub(super) enum Object {
     Reader(Reader),
     Writer(Writer),
     Counter(Counter),
+    /// A regular file.
+    File,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +118,8 @@ impl Objects {
             Some(Object::Reader(reader)) => reader.conditions(),
             Some(Object::Writer(_)) => self.writer_conditions(id),
             Some(Object::Counter(counter)) => counter.conditions(),
+            // As `poll(2)` says of one.
+            Some(Object::File) => Conditions::IN | Conditions::OUT,
             None => Conditions::NONE,
         }
     }
@@ -128,7 +132,13 @@ impl Objects {
             Object::Reader(reader) => Some(reader.unread()),
             Object::Writer(_) => self.writer_unread(id),
             Object::Counter(_) => None,
+            Object::File => Some(0),
         }
+    }
+
+    /// Whether `epoll_ctl(2)` takes it.
+    pub(super) fn can_be_watched(&mut self, id: FileId) -> bool {
+        !matches!(self.get(id), Some(Object::File))
     }
 
     /// Whether a stream that has failed was connected before.
@@ -159,6 +169,7 @@ impl Objects {
             Object::Reader(_) => self.pipe_read(id, buf),
             Object::Writer(_) => Err(libc::EBADF),
             Object::Counter(_) => self.counter_read(id, buf),
+            Object::File => Ok(0),
         }
     }
 
@@ -169,6 +180,7 @@ impl Objects {
             Object::Reader(_) => Err(libc::EBADF),
             Object::Writer(_) => self.pipe_write(id, bytes),
             Object::Counter(_) => self.counter_write(id, bytes),
+            Object::File => Ok(bytes.len()),
         }
     }
 
@@ -242,7 +254,7 @@ impl Objects {
             Some(Object::Datagrams(_)) => self.datagram_close(id),
             Some(Object::Reader(_)) => self.reader_close(id),
             Some(Object::Writer(_)) => self.writer_close(id),
-            Some(Object::Counter(_)) | None => {
+            Some(Object::Counter(_) | Object::File) | None => {
                 self.remove(id);
             }
         }

@@ -77,7 +77,13 @@ impl Set {
 
     /// The last descriptor of `file` is closed.
     pub(super) fn forget(&mut self, file: FileId) {
-        self.entries.retain(|(watched, _), _| *watched != file);
+        let first = |entries: &BTreeMap<Place, Entry>| {
+            let mut places = entries.range((file, Descriptor::MIN)..=(file, Descriptor::MAX));
+            places.next().map(|(place, _)| *place)
+        };
+        while let Some(place) = first(&self.entries) {
+            self.entries.remove(&place);
+        }
     }
 
     pub(super) fn has(&self, place: Place) -> bool {
@@ -245,11 +251,6 @@ impl Drop for Simulated {
     }
 }
 
-/// Whether the process has `descriptor` open at all, simulated or not.
-fn is_open(descriptor: Descriptor) -> bool {
-    std::fs::symlink_metadata(format!("/proc/self/fd/{descriptor}")).is_ok()
-}
-
 impl Reactor for Simulated {
     fn name(&self) -> &'static str {
         if self.is_one_shot { "sim, one-shot" } else { "sim" }
@@ -263,10 +264,11 @@ impl Reactor for Simulated {
         let mut state = self.kernel.lock();
         state.calls.attach += 1;
         let Some(file) = state.file(descriptor) else {
-            let kind =
-                if is_open(descriptor) { ErrorKind::NotPollable } else { ErrorKind::BadDescriptor };
-            return Err(Self::refused(kind));
+            return Err(Self::refused(ErrorKind::BadDescriptor));
         };
+        if !state.objects.can_be_watched(file) {
+            return Err(Self::refused(ErrorKind::NotPollable));
+        }
         if self.with_set(&mut state, |set, _| set.has((file, descriptor))) {
             return Err(Self::refused(ErrorKind::AlreadyRegistered));
         }

@@ -6,7 +6,9 @@ use std::net::Shutdown;
 
 use super::Kernel;
 use super::objects::{Code, FileId, Objects};
-use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use crate::source::{BorrowedSource, Source};
+use crate::state::facts::Descriptor;
+use crate::sys::fd::RawFd;
 
 /// Where a simulated socket can be reached: what a port and a path are to real ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,24 +20,24 @@ impl Address {
     }
 }
 
-/// One descriptor of a simulated object: a socket, an end of a pipe or a counter.
+/// One descriptor of a simulated object: a socket, an end of a pipe, a counter or a file.
 ///
 /// It is non-blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock). The
 /// other errors are those of the system calls. Dropping it closes it; the object lives on as long
 /// as one of its [duplicates](Socket::dup) does.
 ///
-/// The descriptor that [`AsFd`] shows is a stand-in: good for its number, not for reading or
-/// writing.
+/// It is a [`Source`] for the ports of its kernel. Any other port refuses it with
+/// [`ErrorKind::WrongKernel`](crate::ErrorKind::WrongKernel). For a key of a persistent registration that
+/// owns its socket there is [`SharedSource`](crate::SharedSource).
 pub struct Socket {
     kernel: Kernel,
     file: FileId,
-    /// There until the socket is dropped.
-    stand_in: Option<OwnedFd>,
+    number: Descriptor,
 }
 
 impl Socket {
-    pub(super) fn new(kernel: Kernel, file: FileId, stand_in: OwnedFd) -> Self {
-        Self { kernel, file, stand_in: Some(stand_in) }
+    pub(super) fn new(kernel: Kernel, file: FileId, number: Descriptor) -> Self {
+        Self { kernel, file, number }
     }
 
     pub(super) fn file(&self) -> FileId {
@@ -91,20 +93,14 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is none; `InvalidInput` if this is no listener; `EMFILE` if the process
-    /// has no descriptor left: the connection stays in the queue then.
+    /// `WouldBlock` if there is none; `InvalidInput` if this is no listener; `EMFILE` if there is no
+    /// number left: the connection stays in the queue then.
     pub fn accept(&self) -> io::Result<Self> {
         let mut state = self.kernel.lock();
-        let accepted = match state.stand_in() {
-            Ok(stand_in) => match state.objects.accept(self.file) {
-                Ok(file) => state.name(file, Ok(stand_in)).map(|stand_in| (file, stand_in)),
-                Err(code) => Err(io::Error::from_raw_os_error(code)),
-            },
-            Err(error) => Err(error),
-        };
+        let accepted = state.accept(self.file);
         self.kernel.publish(state);
-        let (file, stand_in) = accepted?;
-        Ok(Self::new(self.kernel.clone(), file, stand_in))
+        let (file, number) = accepted.map_err(io::Error::from_raw_os_error)?;
+        Ok(Self::new(self.kernel.clone(), file, number))
     }
 
     /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
@@ -140,17 +136,15 @@ impl Socket {
         self.kernel.lock().objects.set_linger_zero(self.file);
     }
 
-    /// Another descriptor of the same object.
+    /// Another descriptor of the same object, with a number of its own.
     ///
     /// # Errors
     ///
-    /// `EMFILE`, if the process has no descriptor left.
+    /// `EMFILE`, if there is no number left.
     pub fn dup(&self) -> io::Result<Self> {
-        let mut state = self.kernel.lock();
-        let stand_in = state.stand_in();
-        let stand_in = state.name(self.file, stand_in)?;
-        drop(state);
-        Ok(Self::new(self.kernel.clone(), self.file, stand_in))
+        let duplicated = self.kernel.lock().duplicate(self.file);
+        let number = duplicated.map_err(io::Error::from_raw_os_error)?;
+        Ok(Self::new(self.kernel.clone(), self.file, number))
     }
 
     /// Takes the pending error: `SO_ERROR`.
@@ -169,6 +163,13 @@ impl Socket {
         Address::new(self.file)
     }
 
+    /// Its number at its kernel: what [`raw`](crate::raw) knows it by. It names no descriptor of the
+    /// process.
+    #[must_use]
+    pub fn number(&self) -> RawFd {
+        self.number
+    }
+
     /// The kernel it belongs to.
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
@@ -179,40 +180,21 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
-        let file = self.file;
-        state.numbers.remove(&self.as_raw_fd());
-        if !state.numbers.values().any(|named| *named == file) {
-            for set in state.sets.values_mut() {
-                set.forget(file);
-            }
-            state.objects.close(file);
-        }
-        // With the lock held, so that the next socket with this number finds nothing of this one
-        // under it.
-        drop(self.stand_in.take());
+        state.close(self.number, self.file);
         self.kernel.publish(state);
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stand_in {
-            Some(stand_in) => stand_in.as_fd(),
-            None => unreachable!("the stand-in is there until the socket is dropped"),
-        }
-    }
-}
-
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
+impl Source for Socket {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        BorrowedSource::new(self.kernel.id(), self.number)
     }
 }
 
 impl fmt::Debug for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Socket")
-            .field("descriptor", &self.as_raw_fd())
+            .field("number", &self.number)
             .field("holds", &self.kernel.facts(self))
             .finish_non_exhaustive()
     }

@@ -3,7 +3,6 @@
 use std::io;
 
 use super::{Conditions, Kernel, Socket};
-use crate::sys::fd::AsRawFd;
 use crate::sys::reactor::Until;
 
 /// A set of watched descriptors without a port: the twin of an edge-triggered epoll set.
@@ -28,7 +27,7 @@ impl Watcher {
     pub fn watch(&self, socket: &Socket, token: u64, wanted: Conditions) -> io::Result<()> {
         let mut guard = self.kernel.lock();
         let state = &mut *guard;
-        let place = (socket.file(), socket.as_raw_fd());
+        let place = (socket.file(), socket.number());
         let set = state.sets.entry(self.set).or_default();
         if set.has(place) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -40,7 +39,7 @@ impl Watcher {
     /// Stops watching `socket`; no harm if it is not watched.
     pub fn forget(&self, socket: &Socket) {
         let mut state = self.kernel.lock();
-        state.sets.entry(self.set).or_default().remove((socket.file(), socket.as_raw_fd()));
+        state.sets.entry(self.set).or_default().remove((socket.file(), socket.number()));
     }
 
     /// The edges since the last call, each with all that holds now.

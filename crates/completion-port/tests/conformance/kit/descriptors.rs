@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use completion_port::{BorrowedSource, Source};
 use testkit::{Socket, System};
 
 /// From now on this process can open no descriptor.
@@ -50,37 +51,49 @@ pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'s
 
 /// Closes `old` and opens a counter under its number.
 pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
-    let number = old.as_raw_fd();
+    let number = old.number();
     drop(old);
     let new = on.event();
-    (new.as_raw_fd() == number).then_some(new)
+    (new.number() == number).then_some(new)
 }
 
-/// A number that is no longer open, and that no other test opens meanwhile.
-pub(crate) fn closed_number() -> RawFd {
+/// A source whose number names nothing, and is given to no other test meanwhile.
+pub(crate) fn closed(on: &System) -> Closed {
     static NEXT: AtomicI32 = AtomicI32::new(700);
-    let event = System::native().event();
     // Far above the numbers in use, and another one each time.
     let least = NEXT.fetch_add(1, Relaxed);
+    match on.kernel() {
+        Some(kernel) => Closed::Simulated(kernel.borrow_number(least)),
+        None => Closed::Native(closed_descriptor(least)),
+    }
+}
+
+fn closed_descriptor(least: RawFd) -> BorrowedFd<'static> {
+    let event = System::native().event();
     // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
-    let number = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+    let number = unsafe { libc::fcntl(event.number(), libc::F_DUPFD_CLOEXEC, least) };
     assert!(number >= least, "{}", io::Error::last_os_error());
     // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - fcntl(2) has just returned it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
-    number
+    // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
+    // - not -1: it was a descriptor's once;
+    // - it is *not* open: that is what is tested. The port takes the number and asks the kernel about it,
+    //   which refuses; nothing is done with a descriptor of another part of the program.
+    unsafe { BorrowedFd::borrow_raw(number) }
 }
 
-/// A descriptor by its number alone, which may be closed.
-pub(crate) struct Number(pub(crate) RawFd);
+/// A number that names nothing.
+pub(crate) enum Closed {
+    Native(BorrowedFd<'static>),
+    Simulated(BorrowedSource<'static>),
+}
 
-impl AsFd for Number {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
-        // - not -1: it was a descriptor's once;
-        // - it is *not* open: that is what is tested. The port takes the number and asks the kernel
-        //   about it, which refuses; nothing is done with a descriptor of another part of the
-        //   program.
-        unsafe { BorrowedFd::borrow_raw(self.0) }
+impl Source for Closed {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        match self {
+            Self::Native(descriptor) => descriptor.as_source(),
+            Self::Simulated(source) => *source,
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Keys and messages that are counted.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use completion_port::{BorrowedSource, Source};
 use testkit::Socket;
 
 /// Keeps account of values that must be dropped once, and not be forgotten.
@@ -81,8 +81,8 @@ pub(crate) struct Owner {
     pub(crate) _entry: Entry,
 }
 
-impl AsFd for Owner {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+impl Source for Owner {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.socket.as_source()
     }
 }

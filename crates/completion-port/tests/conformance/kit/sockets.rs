@@ -1,6 +1,5 @@
 //! The sockets of a test: which kinds there are, and what the system says of one.
 
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -26,7 +25,7 @@ pub(crate) fn facts(socket: &Socket) -> u32 {
         return socket.kernel().facts(socket).bits();
     }
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
-    let mut question = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    let mut question = libc::pollfd { fd: socket.number(), events, revents: 0 };
     // SAFETY: poll(2) reads and writes one question at the pointer.
     // - valid: `question` lives until the call returns.
     let done = unsafe { libc::poll(&raw mut question, 1, 0) };

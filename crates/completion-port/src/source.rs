@@ -1,0 +1,193 @@
+//! What can be registered, and how a port knows it: by a number, and by the kernel that gave the number.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::state::facts::Descriptor;
+
+/// What can be registered on a port: a socket, or whatever else the system can watch.
+///
+/// Every type that is [`AsFd`](std::os::fd::AsFd) is a source: sockets, files, pipes, and references
+/// and `Arc`s of them. A [`sim::Socket`](crate::sim::Socket) is one, for ports on its own simulated
+/// kernel.
+///
+/// A type that has a source becomes one by handing it out. So a server can have the same key for real
+/// sockets and for simulated ones. What the trait asks for, a [`BorrowedSource`], comes from another
+/// source only.
+///
+/// The same source must be handed out each time. A port whose key owns its descriptor asks for it
+/// again when the key comes back, and refuses another one with
+/// [`ErrorKind::BadDescriptor`](crate::ErrorKind::BadDescriptor).
+///
+/// # Platform notes
+///
+/// Which types are sources without more ado depends on the system. On Unix it is those that are `AsFd`.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, BorrowedSource, Interest, OneShot, Packet, Port, Registration};
+/// use completion_port::{Source, sim};
+/// use std::net::UdpSocket;
+///
+/// enum Socket {
+///     Real(UdpSocket),
+///     Simulated(sim::Socket),
+/// }
+///
+/// impl Source for Socket {
+///     fn as_source(&self) -> BorrowedSource<'_> {
+///         match self {
+///             Socket::Real(socket) => socket.as_source(),
+///             Socket::Simulated(socket) => socket.as_source(),
+///         }
+///     }
+/// }
+///
+/// fn is_writable(port: &Port<Socket>, socket: Socket) -> completion_port::Result<bool> {
+///     port.register(Registration::owned(socket, Interest::OUT, OneShot::Level))?;
+///     let packet = port.wait(&mut Batch::new(), None)?.next();
+///     Ok(matches!(packet, Some(Packet::Ready(ready)) if ready.events().is_out()))
+/// }
+///
+/// assert!(is_writable(&Port::new()?, Socket::Real(UdpSocket::bind("127.0.0.1:0")?))?);
+///
+/// let kernel = sim::Kernel::new();
+/// let port = Port::builder().build_simulated(&kernel)?;
+/// assert!(is_writable(&port, Socket::Simulated(kernel.udp_bound()?))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be registered on a port",
+    label = "this is no `Source`",
+    note = "every type that is `AsFd` is a `Source`; a type that has a source becomes one by `Source::as_source`",
+    note = "an `Arc` of a source that is not `AsFd` is none: use a `SharedSource`"
+)]
+pub trait Source {
+    /// What a port is to watch.
+    fn as_source(&self) -> BorrowedSource<'_>;
+}
+
+/// A kernel that gives numbers to descriptors: the system's own, or a simulated one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KernelId(u64);
+
+impl KernelId {
+    /// The kernel that the process runs on.
+    pub(crate) const SYSTEM: Self = Self(0);
+
+    /// A simulated kernel, another one each time.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated() -> Self {
+        use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// A descriptor's number, and the kernel at which the number means that descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceName {
+    pub(crate) kernel: KernelId,
+    pub(crate) number: Descriptor,
+}
+
+/// What a port knows a [`Source`] by, while the source is borrowed.
+///
+/// It is made by the sources of this crate, and handed on by those of a program; see [`Source`].
+#[derive(Clone, Copy)]
+pub struct BorrowedSource<'s> {
+    pub(crate) name: SourceName,
+    source: PhantomData<&'s ()>,
+}
+
+impl BorrowedSource<'_> {
+    /// A descriptor that stays open for as long as the result's lifetime lasts.
+    pub(crate) fn new(kernel: KernelId, number: Descriptor) -> Self {
+        Self { name: SourceName { kernel, number }, source: PhantomData }
+    }
+}
+
+impl Source for BorrowedSource<'_> {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        *self
+    }
+}
+
+impl fmt::Debug for BorrowedSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let simulated = self.name.kernel != KernelId::SYSTEM;
+        f.debug_struct("BorrowedSource")
+            .field("number", &self.name.number)
+            .field("simulated", &simulated)
+            .finish()
+    }
+}
+
+/// A source that its clones share: a key for persistent registrations.
+///
+/// An `Arc` of a type that is [`AsFd`](std::os::fd::AsFd) is a source itself, and needs none of this.
+/// An `Arc` of any other source is not. A `SharedSource` is such an `Arc`, and a source.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Interest, Packet, Persistent, Port, Registration, SharedSource, sim};
+///
+/// let kernel = sim::Kernel::new();
+/// let port: Port<SharedSource<sim::Socket>> = Port::builder().build_simulated(&kernel)?;
+/// let (ours, theirs) = kernel.tcp_pair()?;
+/// port.register(Registration::owned(SharedSource::new(ours), Interest::IN, Persistent::Level))?;
+///
+/// theirs.write(b"hello")?;
+/// let Some(Packet::Notified(notified)) = port.wait(&mut Batch::new(), None)?.next() else { panic!() };
+/// assert_eq!(notified.key().read(&mut [0; 9])?, 5); // a clone of the port's own key
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SharedSource<S: ?Sized>(Arc<S>);
+
+impl<S> SharedSource<S> {
+    /// A source that is not shared yet.
+    pub fn new(source: S) -> Self {
+        Self(Arc::new(source))
+    }
+
+    /// The source itself, if `this` is its last clone; as [`Arc::into_inner`].
+    #[must_use]
+    pub fn into_inner(this: Self) -> Option<S> {
+        Arc::into_inner(this.0)
+    }
+}
+
+impl<S: Source + ?Sized> Source for SharedSource<S> {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.0.as_source()
+    }
+}
+
+impl<S: ?Sized> Clone for SharedSource<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: ?Sized> Deref for SharedSource<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        &self.0
+    }
+}
+
+impl<S: ?Sized> From<Arc<S>> for SharedSource<S> {
+    fn from(source: Arc<S>) -> Self {
+        Self(source)
+    }
+}
+
+impl<S: fmt::Debug + ?Sized> fmt::Debug for SharedSource<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedSource").field(&&*self.0).finish()
+    }
+}
