@@ -8,6 +8,7 @@
 
 mod advice;
 mod crew;
+mod pace;
 mod seats;
 mod sleepers;
 #[cfg(any(test, fuzzing))]
@@ -145,6 +146,22 @@ pub(crate) struct Query {
     pub(crate) seat: SeatNumber,
     /// It runs and has not moved on from this; otherwise it was found asleep.
     pub(crate) stuck_at: Option<u32>,
+    /// How long processors had run it when the system was last asked about it, if its progress was
+    /// the same then.
+    pub(crate) ran: Option<Duration>,
+}
+
+impl Query {
+    /// Whether the thread sleeps, if the time tells for which processors `ran` it so far.
+    ///
+    /// One that was found asleep and has not run since sleeps, or has been woken and does not run
+    /// yet. One that has not moved on and has run since the last question was awake then; whether it
+    /// is now the next look tells.
+    #[must_use]
+    pub(crate) fn is_settled_by(self, ran: Option<Duration>) -> Option<bool> {
+        let has_run = ran? > self.ran?;
+        (has_run == self.stuck_at.is_some()).then_some(!has_run)
+    }
 }
 
 /// What a thread remembers during a wait.
@@ -295,11 +312,13 @@ impl Schedule {
         }
         self.unload(turn.me);
         turn.rests = self.seats.arrive(turn.me);
-        if self.loads > 0 {
+        let hurries = self.sleepers.pace.hurries() && self.seats.running() > 0;
+        if self.loads > 0 || hurries {
             // A thread has a quota that it may be stuck with, and perhaps there is no watchdog.
             // Most likely the thread was preempted, which would last for a millisecond or more.
             let now = scene.now();
-            if self.watchdog.is_stale(now, STUCK) {
+            let time = if hurries { self.sleepers.pace.period().min(STUCK) } else { STUCK };
+            if self.watchdog.is_stale(now, time) {
                 turn.is_new = true;
                 self.begin_look(turn, now, queries, scene);
                 return;
