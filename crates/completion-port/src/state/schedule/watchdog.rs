@@ -185,13 +185,16 @@ impl Schedule {
     fn end_look(&mut self, now: Moment, is_first: bool, scene: &mut impl Scene) -> Option<Action> {
         self.sleepers.end_look(now, scene);
         let tick = self.until_next_look(now);
+        // A hurry is about threads that sleep. Those that run are left alone for as long as with
+        // records.
+        let away = tick.max(TICK / 4);
         let mut due = now + if is_first { tick.min(SOON) } else { tick };
         // If a thread polled not long ago and runs, the watchdog leaves it to that thread to poll
         // again. It does not if that poll was nearly a tick ago, since the time left is not worth
         // another look.
         let runs = self.seats.running() > 0;
         let polled = self.watchdog.last_poll;
-        let polled = polled.filter(|polled| runs && now + tick / 4 <= *polled + tick);
+        let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
         self.watchdog.last_poll = polled;
         if runs && polled.is_none() {
             let found = scene.ready() + scene.registered();
@@ -204,7 +207,7 @@ impl Schedule {
         let polls = self.seats.watching().is_some_and(|watching| self.seats.is_in_kernel(watching));
         self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
         if let Some(polled) = polled {
-            due = due.min(polled + tick);
+            due = due.min(polled + away);
             // A thread that has not come back by then is asked about, as after a whole tick.
             let pause = self.sleepers.pace.period();
             self.watchdog.next_query = self.watchdog.next_query.min(polled + pause);
