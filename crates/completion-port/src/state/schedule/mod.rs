@@ -312,19 +312,33 @@ impl Schedule {
         }
         self.unload(turn.me);
         turn.rests = self.seats.arrive(turn.me);
-        let hurries = self.sleepers.pace.hurries() && self.seats.running() > 0;
-        if self.loads > 0 || hurries {
-            // A thread has a quota that it may be stuck with, and perhaps there is no watchdog.
-            // Most likely the thread was preempted, which would last for a millisecond or more.
-            let now = scene.now();
-            let time = if hurries { self.sleepers.pace.period().min(STUCK) } else { STUCK };
-            if self.watchdog.is_stale(now, time) {
-                turn.is_new = true;
-                self.begin_look(turn, now, queries, scene);
-                return;
-            }
+        let hurries = self.seats.running() > 0 && self.sleepers.pace.hurries();
+        if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, scene) {
+            return;
         }
         self.begin(turn, scene);
+    }
+
+    /// Whether the thread of `turn`, which has just come, looks after the port. Another one has a quota
+    /// that it may be stuck with, and perhaps there is no watchdog. Most likely that thread was preempted,
+    /// which would last for a millisecond or more. Or looks have lately found sleepers (`hurries`), and one
+    /// that runs with a single packet may sleep as well.
+    #[inline(never)]
+    fn looks_first(
+        &mut self,
+        turn: &mut Turn,
+        hurries: bool,
+        queries: &mut Vec<Query>,
+        scene: &mut impl Scene,
+    ) -> bool {
+        let now = scene.now();
+        let time = if hurries { self.sleepers.pace.period().min(STUCK) } else { STUCK };
+        let looks = self.watchdog.is_stale(now, time);
+        if looks {
+            turn.is_new = true;
+            self.begin_look(turn, now, queries, scene);
+        }
+        looks
     }
 
     /// The thread has looked after the port. It leaves the port to the threads at work if others

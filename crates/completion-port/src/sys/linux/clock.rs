@@ -7,7 +7,7 @@ use crate::state::moment::Moment;
 /// The time that the clock shows.
 pub(super) fn now() -> Moment {
     // This clock always exists.
-    Moment::ZERO + read(libc::CLOCK_MONOTONIC).unwrap_or_default()
+    read(libc::CLOCK_MONOTONIC).unwrap_or(Moment::ZERO)
 }
 
 /// How long processors have run a thread of this process so far; `None` if it has ended.
@@ -18,11 +18,11 @@ pub(super) fn processor_time(thread: libc::c_long) -> Option<Duration> {
     const OF_A_THREAD: libc::clockid_t = 4;
     const SCHEDULED: libc::clockid_t = 2;
     let thread = libc::clockid_t::try_from(thread).ok()?;
-    read(!thread << 3 | OF_A_THREAD | SCHEDULED)
+    read(!thread << 3 | OF_A_THREAD | SCHEDULED).map(|time| time.since(Moment::ZERO))
 }
 
 #[inline]
-fn read(clock: libc::clockid_t) -> Option<Duration> {
+fn read(clock: libc::clockid_t) -> Option<Moment> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime(2) writes one timespec at the pointer.
     // - valid for writes: `time` lives until the call returns. A clock that does not exist is an
@@ -30,5 +30,7 @@ fn read(clock: libc::clockid_t) -> Option<Duration> {
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return None;
     }
-    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+    let [seconds, nanoseconds] =
+        [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    Some(Moment::from_nanoseconds(seconds.saturating_mul(1_000_000_000)).after(nanoseconds))
 }
