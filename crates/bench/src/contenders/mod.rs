@@ -4,6 +4,7 @@ use std::io;
 use std::net::{TcpStream, UdpSocket};
 
 pub(crate) use self::listening::Listening;
+use crate::scenario::OFTEN;
 use crate::sink::Service;
 
 // The file of each contender has `pub(crate) fn contender() -> Contender`.
@@ -42,7 +43,7 @@ impl Contender {
     /// Whether it is of interest in a scenario where no contender was asked for by name. How the port finds out
     /// which threads block concerns those in which they do.
     pub(crate) fn belongs_to(&self, scenario: &str) -> bool {
-        self.name != ours::BY_TICK || ["S4", "S5"].contains(&scenario)
+        self.name != ours::BY_TICK || ["S4", OFTEN, "S5"].contains(&scenario)
     }
 }
 

@@ -59,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// Asks the system, without the lock, whether another thread sleeps. If that thread has made no
-    /// progress and sleeps, it is observed from now on.
+    /// Asks the system, without the lock, whether another thread sleeps, unless the processor time
+    /// of that thread tells. If it has made no progress and sleeps, it is observed from now on.
     #[inline(never)]
     pub(super) fn query<'e>(
         &'e self,
@@ -69,7 +69,9 @@ impl Engine {
     ) -> MutexGuard<'e, State> {
         let Some(member) = state.stock.members[query.seat].clone() else { return state };
         drop(state);
-        let asleep = member.thread.asleep();
+        // First: what the thread runs while the system is asked is not counted as known.
+        let ran = member.thread.processor_time();
+        let asleep = query.is_settled_by(ran).or_else(|| member.thread.asleep());
         let is_observed = query.stuck_at.is_some()
             && asleep == Some(true)
             && self.detection == BlockDetection::Switches
@@ -78,7 +80,7 @@ impl Engine {
         // The seat may be another thread's by now.
         if !member.seat.left.load(Relaxed) {
             let State { schedule, stock } = &mut *state;
-            schedule.answer(query, asleep, is_observed, &mut self.stage(stock, None));
+            schedule.answer(query, ran, asleep, is_observed, &mut self.stage(stock, None));
         }
         state
     }

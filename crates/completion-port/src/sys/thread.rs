@@ -23,6 +23,13 @@ pub(crate) trait Thread: Send + Sync {
     /// `None` if the system does not tell. A thread that was preempted does not sleep.
     fn asleep(&self) -> Option<bool>;
 
+    /// How long processors have run the thread so far; `None` if the system does not tell. It grows
+    /// while the thread runs, and only then. To ask for it is much cheaper than [`Thread::asleep`];
+    /// a system in which it is not has nothing to tell here.
+    fn processor_time(&self) -> Option<Duration> {
+        None
+    }
+
     /// Starts the record of the thread's sleeps: [`Thread::read_record`] has an answer as soon as
     /// the thread has been switched in or out once. False if the system does not allow it, now or
     /// ever. Once a call has returned true, further calls have no effect.

@@ -625,6 +625,33 @@ fn a_block_is_noticed_within_one_tick_or_two_sim() {
     }
 }
 
+/// Rule 39: where threads often sleep and there are no records, the system is asked more often, and each
+/// sleep is noticed sooner.
+#[test]
+fn who_sleeps_where_threads_often_sleep_is_noticed_sooner_sim() {
+    with_one_who_runs(BlockDetection::Tick, |kernel, port, heard| {
+        let me = thread::current().id();
+        let mut batch = Batch::new();
+        let times = [1, 2, 3, 4].map(|message| {
+            kernel.set_thread_asleep(me, true);
+            let begun = kernel.now();
+            port.post(message).unwrap();
+            while heard.try_recv() != Ok(message) {
+                kernel.advance(Duration::from_micros(25));
+                assert!(kernel.wait_for_sleepers(1, SOON));
+            }
+            let time = kernel.now() - begun;
+            kernel.set_thread_asleep(me, false);
+            // Its time is over, and so it runs.
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            time
+        });
+        assert!(times[0] <= Duration::from_millis(2), "{times:?}");
+        assert!(times[3] <= Duration::from_micros(250), "{times:?}");
+        assert_eq!(port.stats().blocks_found, 4);
+    });
+}
+
 /// Rule 39: the best of both: the system is asked about a thread once, and then there are records.
 #[test]
 fn a_thread_that_was_found_asleep_is_not_asked_about_again_sim() {

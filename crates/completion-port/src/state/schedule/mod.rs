@@ -8,6 +8,7 @@
 
 mod advice;
 mod crew;
+mod pace;
 mod seats;
 mod sleepers;
 #[cfg(any(test, fuzzing))]
@@ -145,6 +146,22 @@ pub(crate) struct Query {
     pub(crate) seat: SeatNumber,
     /// It runs and has not moved on from this; otherwise it was found asleep.
     pub(crate) stuck_at: Option<u32>,
+    /// How long processors had run it when the system was last asked about it, if its progress was
+    /// the same then.
+    pub(crate) ran: Option<Duration>,
+}
+
+impl Query {
+    /// Whether the thread sleeps, if the time tells for which processors `ran` it so far.
+    ///
+    /// One that was found asleep and has not run since sleeps, or has been woken and does not run
+    /// yet. One that has not moved on and has run since the last question was awake then; whether it
+    /// is now the next look tells.
+    #[must_use]
+    pub(crate) fn is_settled_by(self, ran: Option<Duration>) -> Option<bool> {
+        let has_run = ran? > self.ran?;
+        (has_run == self.stuck_at.is_some()).then_some(!has_run)
+    }
 }
 
 /// What a thread remembers during a wait.
@@ -295,17 +312,33 @@ impl Schedule {
         }
         self.unload(turn.me);
         turn.rests = self.seats.arrive(turn.me);
-        if self.loads > 0 {
-            // A thread has a quota that it may be stuck with, and perhaps there is no watchdog.
-            // Most likely the thread was preempted, which would last for a millisecond or more.
-            let now = scene.now();
-            if self.watchdog.is_stale(now, STUCK) {
-                turn.is_new = true;
-                self.begin_look(turn, now, queries, scene);
-                return;
-            }
+        let hurries = self.seats.running() > 0 && self.sleepers.pace.hurries();
+        if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, scene) {
+            return;
         }
         self.begin(turn, scene);
+    }
+
+    /// Whether the thread of `turn`, which has just come, looks after the port. Another one has a quota
+    /// that it may be stuck with, and perhaps there is no watchdog. Most likely that thread was preempted,
+    /// which would last for a millisecond or more. Or looks have lately found sleepers (`hurries`), and one
+    /// that runs with a single packet may sleep as well.
+    #[inline(never)]
+    fn looks_first(
+        &mut self,
+        turn: &mut Turn,
+        hurries: bool,
+        queries: &mut Vec<Query>,
+        scene: &mut impl Scene,
+    ) -> bool {
+        let now = scene.now();
+        let time = if hurries { self.sleepers.pace.period().min(STUCK) } else { STUCK };
+        let looks = self.watchdog.is_stale(now, time);
+        if looks {
+            turn.is_new = true;
+            self.begin_look(turn, now, queries, scene);
+        }
+        looks
     }
 
     /// The thread has looked after the port. It leaves the port to the threads at work if others

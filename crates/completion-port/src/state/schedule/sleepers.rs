@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::pace::Pace;
 use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
 use super::{Moment, Presence, Query, Scene, Schedule};
@@ -20,11 +21,16 @@ const LIKELY: Duration = Duration::from_millis(100);
 /// What is known of threads that sleep.
 #[derive(Debug, Default)]
 pub(super) struct Sleepers {
+    /// For each seat: its progress and how long its thread had run when the system was last asked
+    /// about it.
+    ran: Vec<Option<(u32, Duration)>>,
     /// Seats whose threads are observed, and how many there are.
     observed: Vec<bool>,
     observers: usize,
     /// When one was last found asleep.
     found_at: Option<Moment>,
+    /// How often the system is asked about threads that do not move.
+    pub(super) pace: Pace,
     /// When the system was last asked about those that were found asleep.
     asked_at: Moment,
     /// How many were found asleep so far.
@@ -39,13 +45,27 @@ impl Sleepers {
     pub(super) fn seat(&mut self, seat: SeatNumber) {
         if self.observed.len() <= seat {
             self.observed.resize(seat + 1, false);
+            self.ran.resize(seat + 1, None);
         }
+        self.ran[seat] = None;
         self.observers -= usize::from(std::mem::take(&mut self.observed[seat]));
     }
 
     /// The thread of `seat` is observed.
     pub(super) fn observe(&mut self, seat: SeatNumber) {
         self.observers += usize::from(!std::mem::replace(&mut self.observed[seat], true));
+    }
+
+    /// A look that began at `begun` has ended.
+    pub(super) fn end_look(&mut self, begun: Moment, scene: &impl Scene) {
+        let took = if self.pace.hurries() { scene.now().since(begun) } else { Duration::ZERO };
+        self.pace.looked(took);
+    }
+
+    /// How long the thread of `seat` had run when the system was last asked about it, if its `progress`
+    /// was the same.
+    pub(super) fn ran(&self, seat: SeatNumber, progress: u32) -> Option<Duration> {
+        self.ran[seat].filter(|(seen, _)| *seen == progress).map(|(_, ran)| ran)
     }
 
     pub(super) fn found(&self) -> u64 {
@@ -57,12 +77,13 @@ impl Schedule {
     /// How long after a look the next one comes, and how long the watchdog may leave the port to
     /// the threads that run. Less than usual where threads have been found asleep.
     pub(super) fn until_next_look(&self, now: Moment) -> Duration {
-        let Sleepers { observers, found_at, due, .. } = self.sleepers;
+        let Sleepers { observers, found_at, due, ref pace, .. } = self.sleepers;
         let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
         if !is_likely {
-            return TICK;
+            return pace.period();
         }
-        due.filter(|due| now < *due).map_or(TICK / 4, |due| due.since(now).min(TICK / 4))
+        let tick = pace.period().min(TICK / 4);
+        due.filter(|due| now < *due).map_or(tick, |due| due.since(now).min(tick))
     }
 
     /// Stops counting the running threads whose records say that they sleep.
@@ -155,21 +176,24 @@ impl Schedule {
         }
         for seat in 0..self.loaded.len() {
             if self.seats.status(seat) == Status::FoundAsleep && scene.presence(seat).is_none() {
-                queries.push(Query { seat, stuck_at: None });
+                let ran = self.sleepers.ran(seat, scene.progress(seat));
+                queries.push(Query { seat, stuck_at: None, ran });
             }
         }
     }
 
-    /// The answer to `query`: whether the thread sleeps, if the system tells. `is_observed`: it is from now
-    /// on.
+    /// The answer to `query`: how long processors `ran` the thread, and whether it sleeps, if the system
+    /// tells. `is_observed`: it is from now on.
     pub(crate) fn answer(
         &mut self,
         query: Query,
+        ran: Option<Duration>,
         asleep: Option<bool>,
         is_observed: bool,
         scene: &mut impl Scene,
     ) {
-        let Query { seat, stuck_at } = query;
+        let Query { seat, stuck_at, .. } = query;
+        self.sleepers.ran[seat] = ran.map(|ran| (stuck_at.unwrap_or(scene.progress(seat)), ran));
         if is_observed {
             self.sleepers.observe(seat);
         }
@@ -177,6 +201,9 @@ impl Schedule {
             (Some(progress), Some(true)) if scene.progress(seat) == progress => {
                 let now = scene.now();
                 self.found_asleep(seat, now, scene);
+                if !is_observed {
+                    self.sleepers.pace.found();
+                }
             }
             (None, Some(false)) if self.seats.status(seat) == Status::FoundAsleep => {
                 self.found_awake(seat, scene);

@@ -13,8 +13,9 @@ pub(crate) mod programs;
 use std::time::Duration;
 
 use self::driver::{Does, Rig};
+use super::pace::SHORTEST;
 use super::watchdog::{STUCK, TICK};
-use super::{Scene, SeatNumber, Status, Waited};
+use super::{Query, Scene, SeatNumber, Status, Waited};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 /// How long a packet takes that is worth a wake, and one that is not.
@@ -1005,6 +1006,179 @@ fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_aslee
         rig.port.now += after * TICK;
         rig.run_wait(2);
         assert_eq!(rig.port.threads[2].does.until(), Some(rig.port.now + tick), "{leaves} {after}");
+    }
+}
+
+/// Time goes by in small steps, in which each thread of `busy` handles a packet and waits for the next one,
+/// until something has happened. How long that took.
+fn time_until(rig: &mut Rig, busy: &[SeatNumber], happened: impl Fn(&Rig) -> bool) -> Duration {
+    const STEP: Duration = Duration::from_micros(5);
+    let begun = rig.port.now;
+    while !happened(rig) {
+        assert!(rig.port.now < begun + 200 * TICK, "it does not happen: {rig:#?}");
+        for &seat in busy {
+            if is_out(rig, seat) {
+                while rig.take_packet(seat).is_some() {}
+                rig.put(1);
+                rig.run_wait(seat);
+            }
+        }
+        rig.pass(STEP);
+    }
+    rig.port.now.since(begun)
+}
+
+/// Looks come as soon after each other as they ever do, as if threads had been found asleep by asking.
+fn hurry(rig: &mut Rig) {
+    let pace = &mut rig.schedule.sleepers.pace;
+    while pace.period() > SHORTEST {
+        pace.found();
+        pace.looked(Duration::ZERO);
+    }
+}
+
+/// A port with two seats and a hurry. Thread 0 runs, thread 1 comes and goes if the test says so, and the
+/// others wait; one of them is the watchdog.
+fn hurried() -> Rig {
+    let mut rig = rig(2, 4, SHORT);
+    take_one(&mut rig, 0);
+    take_one(&mut rig, 1);
+    (2..4).for_each(|seat| rig.run_wait(seat));
+    hurry(&mut rig);
+    rig.edge(1);
+    rig.put(1);
+    // The watch of before goes on until its next look.
+    rig.pass(TICK);
+    hurry(&mut rig);
+    rig
+}
+
+#[test]
+fn looks_come_sooner_after_one_that_has_found_a_sleeper_by_asking() {
+    for observes in [false, true] {
+        let rig = found_asleep(observes);
+        let pace = &rig.schedule.sleepers.pace;
+        assert_eq!(pace.hurries(), !observes, "records need no asking: {pace:?}");
+        assert!(pace.period() < TICK / 2 || observes);
+    }
+    let mut rig = found_asleep(false);
+    rig.nod(1, true);
+    rig.put(1);
+    rig.run_wait(2);
+    let found = |rig: &Rig| rig.status(1) == Status::FoundAsleep;
+    assert!(time_until(&mut rig, &[], found) <= TICK * 2 / 3);
+    assert!(is_out(&rig, 2), "and another one takes its place: {rig:#?}");
+}
+
+#[test]
+fn where_threads_sleep_often_the_watchdog_finds_each_at_its_second_look() {
+    let mut rig = hurried();
+    rig.nod(0, true);
+    rig.nod(1, true);
+    let found = |rig: &Rig| [0, 1].iter().all(|it| rig.status(*it) == Status::FoundAsleep);
+    let time = time_until(&mut rig, &[], found);
+    assert!((SHORTEST..=3 * SHORTEST).contains(&time), "{time:?}");
+}
+
+#[test]
+fn where_threads_sleep_often_one_that_comes_to_wait_finds_them() {
+    for hurries in [true, false] {
+        let mut rig = rig(2, 2, SHORT);
+        take_one(&mut rig, 0);
+        if hurries {
+            hurry(&mut rig);
+        }
+        rig.nod(0, true);
+        // No thread is idle in between, and so there is no watchdog.
+        let mut looks = (1..4).map(|_| {
+            rig.port.now += SHORTEST;
+            rig.wait(1, 64, Some(Duration::ZERO));
+            rig.run(1);
+            rig.status(0)
+        });
+        assert_eq!(looks.any(|status| status == Status::FoundAsleep), hurries);
+    }
+}
+
+#[test]
+fn no_thread_wakes_at_an_idle_port_where_threads_slept_often() {
+    let mut rig = hurried();
+    for _ in 0..100 {
+        for seat in 0..4 {
+            if is_out(&rig, seat) {
+                while rig.take_packet(seat).is_some() {}
+                rig.run_wait(seat);
+            }
+        }
+        rig.pass(SHORTEST);
+    }
+    assert!(rig.port.queue.is_empty() && rig.port.kernel.is_empty());
+    let ends = (0..4).filter_map(|seat| rig.port.threads[seat].does.until()).count();
+    assert_eq!(ends, 0, "{rig:#?}");
+}
+
+#[test]
+fn looks_are_a_tick_apart_again_when_no_thread_has_slept_for_a_while() {
+    let mut rig = hurried();
+    let time = time_until(&mut rig, &[0, 1], |rig| !rig.schedule.sleepers.pace.hurries());
+    assert!((10 * TICK..40 * TICK).contains(&time), "{time:?}");
+}
+
+#[test]
+fn a_thread_that_was_found_asleep_is_asked_about_once_in_a_tick_however_often_threads_look() {
+    let mut rig = found_asleep(false);
+    rig.run_wait(2);
+    rig.put(1);
+    rig.port.queries.clear();
+    let begun = rig.port.now;
+    for _ in 0..200 {
+        hurry(&mut rig);
+        rig.pass(SHORTEST / 5);
+    }
+    let ticks = rig.port.now.since(begun).as_secs_f64() / TICK.as_secs_f64();
+    let about: Vec<_> = rig.port.queries.iter().filter(|(it, _)| it.seat == 0).collect();
+    assert!((2..=4).contains(&about.len()), "in {ticks} ticks: {about:?}");
+    let asked = about.iter().filter(|(_, asked)| *asked).count();
+    assert!(asked <= 1, "its processor time tells: {about:?}");
+}
+
+#[test]
+fn where_threads_sleep_often_the_system_is_not_asked_about_one_that_runs_for_long() {
+    let mut rig = hurried();
+    rig.port.queries.clear();
+    for _ in 0..200 {
+        hurry(&mut rig);
+        rig.pass(SHORTEST / 5);
+    }
+    let asked = |rig: &Rig| {
+        let about = rig.port.queries.iter().filter(|(it, _)| it.seat == 0);
+        let about: Vec<bool> = about.map(|(_, asked)| *asked).collect();
+        let asked = about.iter().filter(|asked| **asked).count();
+        (asked, about.len() - asked)
+    };
+    let (asked_before, settled) = asked(&rig);
+    assert!(asked_before <= 1 && settled > 20, "{asked_before} {settled}");
+    rig.nod(0, true);
+    let time = time_until(&mut rig, &[], |rig| rig.status(0) == Status::FoundAsleep);
+    assert!(time <= 3 * SHORTEST, "{time:?}");
+    assert!(asked(&rig).0 <= asked_before + 2);
+}
+
+#[test]
+fn the_processor_time_of_a_thread_tells_that_it_still_sleeps_or_was_awake_since() {
+    let time = Duration::from_micros;
+    for (stuck_at, before, now, expected) in [
+        (None, Some(5), Some(5), Some(true)),
+        (None, Some(5), Some(6), None),
+        (Some(1), Some(5), Some(6), Some(false)),
+        (Some(1), Some(5), Some(5), None),
+        (Some(1), None, Some(5), None),
+        (None, None, Some(5), None),
+        (None, Some(5), None, None),
+        (Some(1), Some(5), None, None),
+    ] {
+        let query = Query { seat: 0, stuck_at, ran: before.map(time) };
+        assert_eq!(query.is_settled_by(now.map(time)), expected, "{query:?} {now:?}");
     }
 }
 

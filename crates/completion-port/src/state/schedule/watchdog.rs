@@ -26,9 +26,10 @@ pub(super) struct Watchdog {
     /// The watchdog began with what another thread had seen before, so `seen` is older than its
     /// appointment.
     is_outdated: bool,
-    /// When a thread last looked, and when it also asked the system about threads that do not move.
+    /// When a thread last looked.
     last_look: Moment,
-    last_query: Moment,
+    /// No look asks the system about threads that do not move before this time.
+    next_query: Moment,
     /// When a thread other than the watchdog last polled, if that still matters.
     last_poll: Option<Moment>,
     /// It leaves the port to the threads that run, since they come back by themselves.
@@ -115,15 +116,15 @@ impl Schedule {
         let watchdog = &mut self.watchdog;
         // First: a thread that comes while this one looks without the lock must not look at once.
         watchdog.last_look = now;
-        let asks = now >= watchdog.last_query + TICK;
+        let asks = now >= watchdog.next_query;
         if asks {
-            watchdog.last_query = now;
+            watchdog.next_query = now + self.sleepers.pace.period();
         }
         // At the watchdog's first look most threads that seem stuck have moved since they were
         // seen. The second look tells, and asks the system about those that have not.
         let is_first = std::mem::take(&mut watchdog.is_outdated) && watchdog.is_due(now);
         if is_first {
-            watchdog.last_query = watchdog.last_query.min(now + SOON - TICK);
+            watchdog.next_query = watchdog.next_query.min(now + SOON);
         }
         self.scan(scene);
         for seat in 0..self.loaded.len() {
@@ -143,7 +144,10 @@ impl Schedule {
                 scene.advise(self.advice.room());
             }
             if is_stuck && asks && scene.detects() && scene.presence(seat).is_none() {
-                queries.push(Query { seat, stuck_at: Some(progress) });
+                // Where looks are rare, one that leaves a thread to the next one costs a tick.
+                let hurries = self.sleepers.pace.hurries();
+                let ran = if hurries { self.sleepers.ran(seat, progress) } else { None };
+                queries.push(Query { seat, stuck_at: Some(progress), ran });
             }
         }
         turn.looking = Looking::Stuck { now, is_first, asks };
@@ -163,7 +167,7 @@ impl Schedule {
             }
             match std::mem::replace(&mut turn.looking, Looking::No) {
                 Looking::Stuck { now, is_first, asks } => {
-                    if asks {
+                    if asks && self.may_requery(scene) {
                         self.begin_requery(queries, scene);
                     } else {
                         self.recount(scene);
@@ -179,14 +183,18 @@ impl Schedule {
     /// Ends a look: sets the time of the next one, and whether the watchdog leaves the port to the
     /// threads that run.
     fn end_look(&mut self, now: Moment, is_first: bool, scene: &mut impl Scene) -> Option<Action> {
+        self.sleepers.end_look(now, scene);
         let tick = self.until_next_look(now);
+        // A hurry is about threads that sleep. Those that run are left alone for as long as with
+        // records.
+        let away = tick.max(TICK / 4);
         let mut due = now + if is_first { tick.min(SOON) } else { tick };
         // If a thread polled not long ago and runs, the watchdog leaves it to that thread to poll
         // again. It does not if that poll was nearly a tick ago, since the time left is not worth
         // another look.
         let runs = self.seats.running() > 0;
         let polled = self.watchdog.last_poll;
-        let polled = polled.filter(|polled| runs && now + tick / 4 <= *polled + tick);
+        let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
         self.watchdog.last_poll = polled;
         if runs && polled.is_none() {
             let found = scene.ready() + scene.registered();
@@ -199,9 +207,10 @@ impl Schedule {
         let polls = self.seats.watching().is_some_and(|watching| self.seats.is_in_kernel(watching));
         self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
         if let Some(polled) = polled {
-            due = due.min(polled + tick);
+            due = due.min(polled + away);
             // A thread that has not come back by then is asked about, as after a whole tick.
-            self.watchdog.last_query = self.watchdog.last_query.min(polled);
+            let pause = self.sleepers.pace.period();
+            self.watchdog.next_query = self.watchdog.next_query.min(polled + pause);
         }
         self.watchdog.due = Some(self.no_later_than_overdue(due));
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);

@@ -115,6 +115,10 @@ impl Thread for Current {
         }
     }
 
+    fn processor_time(&self) -> Option<Duration> {
+        clock::processor_time(self.id)
+    }
+
     fn observe(&self) -> bool {
         if self.switches.get().is_none() {
             let Ok(switches) = Switches::of(self.id, self.process) else { return false };
@@ -144,6 +148,10 @@ fn state_of(line: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -152,6 +160,40 @@ mod tests {
         current.unpark();
         current.park(None);
         assert!(!*current.unparked());
+    }
+
+    #[test]
+    fn processor_time_grows_while_a_thread_runs_and_only_then() {
+        let (asks, asked) = mpsc::channel();
+        let (goes_on, goes) = mpsc::channel::<()>();
+        let worker = thread::spawn(move || {
+            let current = Arc::new(Current::new(Process::current()));
+            let begun = current.processor_time().unwrap();
+            let runs = || current.processor_time().unwrap() < begun + Duration::from_millis(2);
+            while runs() {
+                std::hint::spin_loop();
+            }
+            asks.send(Arc::clone(&current)).unwrap();
+            goes.recv().unwrap();
+        });
+        let current = asked.recv().unwrap();
+        while current.asleep() != Some(true) {
+            thread::yield_now();
+        }
+        let slept = current.processor_time();
+        assert!(slept > Some(Duration::from_millis(2)));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(5) {
+            assert_eq!(current.processor_time(), slept, "it sleeps");
+        }
+        goes_on.send(()).unwrap();
+        worker.join().unwrap();
+        // The kernel may take a moment to end it after it was joined.
+        let begun = Instant::now();
+        while current.processor_time().is_some() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it has ended");
+            thread::yield_now();
+        }
     }
 
     #[test]

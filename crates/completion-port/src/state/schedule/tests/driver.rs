@@ -52,7 +52,7 @@ pub(super) enum Does {
     Asks(Wait, Vec<Packet>),
     Returns(Wait, Polled, Vec<Packet>),
     /// The system has answered this about the thread that had the seat in the generation given.
-    Answers(Wait, Query, u32, bool),
+    Answers(Wait, Query, u32, Duration, bool),
     Polls(Wait, Option<Moment>),
     Parks(Wait, Option<Moment>),
 }
@@ -87,6 +87,8 @@ pub(super) struct Thread {
     generation: u32,
     /// Since when the thread sleeps in user code.
     pub(super) asleep: Option<Moment>,
+    /// How long it has slept there before.
+    slept: Duration,
     /// The schedule thinks that it sleeps.
     pub(super) presumed: bool,
     has_records: bool,
@@ -95,6 +97,14 @@ pub(super) struct Thread {
     pub(super) blocks: bool,
     /// When it last came to the list of idle threads.
     listed: u64,
+}
+
+impl Thread {
+    /// How long processors have run it: whenever it did not sleep.
+    fn processor_time(&self, now: Moment) -> Duration {
+        let asleep = self.asleep.map_or(Duration::ZERO, |since| now.since(since));
+        now.since(Moment::ZERO) - self.slept - asleep
+    }
 }
 
 /// What a step has to wake once the lock is given up.
@@ -129,6 +139,8 @@ pub(super) struct Fake {
     /// What the kernel has reported to a thread without a seat: packets, and whether there is a
     /// wake.
     pub(super) peek: Option<(Vec<Packet>, bool)>,
+    /// All questions about threads, and whether the system had to be asked.
+    pub(super) queries: Vec<(Query, bool)>,
     own: Option<SeatNumber>,
     /// How many packets were handed to threads, whether or not they were taken back.
     handed: u64,
@@ -277,6 +289,7 @@ impl Rig {
             observes: false,
             advised: None,
             peek: None,
+            queries: Vec::new(),
             own: None,
             handed: 0,
             found: 0,
@@ -313,6 +326,7 @@ impl Rig {
             progress: u32::MAX,
             generation,
             asleep: None,
+            slept: Duration::ZERO,
             presumed: false,
             has_records: false,
             token: false,
@@ -409,13 +423,14 @@ impl Rig {
                 self.port.queue.extend(ready);
                 Does::Looks(wait)
             }
-            Does::Answers(wait, query, generation, asleep) => {
+            Does::Answers(wait, query, generation, ran, asleep) => {
                 let other = &mut self.port.threads[query.seat];
                 if !matches!(other.does, Does::Gone) && other.generation == generation {
                     let is_observed = query.stuck_at.is_some() && asleep && self.port.observes;
                     other.has_records |= is_observed;
                     self.port.own = None;
-                    self.schedule.answer(query, Some(asleep), is_observed, &mut self.port);
+                    let port = &mut self.port;
+                    self.schedule.answer(query, Some(ran), Some(asleep), is_observed, port);
                 }
                 Does::Looks(wait)
             }
@@ -487,8 +502,11 @@ impl Rig {
             Action::Ask { .. } => Does::Asks(wait, Vec::new()),
             Action::Query(query) => {
                 let other = &self.port.threads[query.seat];
-                let asleep = other.asleep.is_some() || other.does.sleeps();
-                Does::Answers(wait, query, other.generation, asleep)
+                let ran = other.processor_time(self.port.now);
+                let settled = query.is_settled_by(Some(ran));
+                let asleep = settled.unwrap_or(other.asleep.is_some() || other.does.sleeps());
+                self.port.queries.push((query, settled.is_none()));
+                Does::Answers(wait, query, other.generation, ran, asleep)
             }
             Action::Poll(timeout) => {
                 let until = timeout.map(|timeout| self.port.now + timeout);
@@ -554,10 +572,14 @@ impl Rig {
 
     /// The thread of `seat` goes to sleep in user code without saying so, or wakes up again.
     pub(super) fn nod(&mut self, seat: SeatNumber, asleep: bool) {
+        let now = self.port.now;
         let thread = &mut self.port.threads[seat];
+        if let Some(since) = thread.asleep.filter(|_| !asleep) {
+            thread.slept += now.since(since);
+        }
         thread.asleep = match thread.asleep {
             since @ Some(_) if asleep => since,
-            _ => asleep.then_some(self.port.now),
+            _ => asleep.then_some(now),
         };
     }
 
