@@ -20,6 +20,7 @@ use crate::registration::{Id, Owner, Registration};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::stats::{PacketCounts, Stats};
+use crate::sync::yield_now;
 use crate::sys;
 use crate::sys::backend::Backend;
 use crate::sys::fd::{AsFd, AsRawFd};
@@ -112,7 +113,7 @@ impl Drop for Hold {
                 break;
             }
             engine = shared;
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }
@@ -893,18 +894,19 @@ impl<K, M> fmt::Debug for Port<K, M> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::net::UdpSocket;
 
     use super::*;
     use crate::interest::OneShot;
     use crate::state::slot::GENERATIONS;
+    use crate::sys::sim::Kernel;
 
     /// A slot that has given every name it has is not given out again, and everything else goes on.
     #[test]
     fn a_slot_without_a_name_left_is_retired() {
         const NAMES: u32 = 3;
-        let port = Port::<()>::new().unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let kernel = Kernel::new();
+        let port: Port<()> = Port::builder().build_simulated(&kernel).unwrap();
+        let socket = kernel.udp_bound().unwrap();
         let register =
             || port.register(Registration::new(&socket, (), Interest::IN, OneShot::Level)).unwrap();
         let first = register();

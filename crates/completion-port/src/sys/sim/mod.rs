@@ -54,7 +54,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,7 @@ use crate::error::ErrorKind;
 use crate::state::facts::Descriptor;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use crate::sys::fd::{AsRawFd, OwnedFd};
 
