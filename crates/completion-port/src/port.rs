@@ -191,6 +191,11 @@ impl PortBuilder {
         self
     }
 
+    fn sets(&self) -> usize {
+        // `next_power_of_two` of zero is one.
+        self.kernel_sets.min(64).next_power_of_two()
+    }
+
     /// Makes the port.
     ///
     /// # Errors
@@ -199,9 +204,7 @@ impl PortBuilder {
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
     /// the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
-        // `next_power_of_two` of zero is one.
-        let sets = self.kernel_sets.min(64).next_power_of_two();
-        let backend = sys::native(sets, self.one_shot_kernel)
+        let backend = sys::native(self.sets(), self.one_shot_kernel)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend)
     }
@@ -214,7 +217,8 @@ impl PortBuilder {
     /// was told that it has no such records.
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
-        let backend = kernel.backend(self.one_shot_kernel);
+        let sets = if self.one_shot_kernel { 1 } else { self.sets() };
+        let backend = kernel.backend_of(sets, self.one_shot_kernel);
         self.build_on(backend)
     }
 

@@ -319,9 +319,15 @@ impl Kernel {
         }
     }
 
-    /// The back end of one more port.
-    pub(crate) fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
-        Box::new(Simulated::new(self.clone(), is_one_shot))
+    /// The back end of one more port, whose descriptors are spread over `sets`: a power of two, and one if it
+    /// is one-shot.
+    pub(crate) fn backend_of(&self, sets: usize, is_one_shot: bool) -> Box<dyn Backend> {
+        Box::new(Simulated::new(self.clone(), sets, is_one_shot))
+    }
+
+    #[cfg(test)]
+    fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
+        self.backend_of(1, is_one_shot)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
