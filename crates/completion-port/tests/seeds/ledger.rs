@@ -457,7 +457,7 @@ impl Ledger {
     }
 
     /// At the end, when nothing is left that could have a key or a message.
-    pub(crate) fn check_all_is_gone(&self, abandoned: bool) {
+    pub(crate) fn check_all_is_gone(&self, may_leave_messages: bool) {
         let book = self.open();
         let mut left = Vec::new();
         for (number, facts) in &book.keys {
@@ -469,7 +469,7 @@ impl Ledger {
             if letter.alive {
                 left.push(format!("message {number} was leaked"));
             }
-            if letter.fate != Fate::Taken && !abandoned {
+            if letter.fate != Fate::Taken && !may_leave_messages {
                 left.push(format!("message {number} was lost"));
             }
         }

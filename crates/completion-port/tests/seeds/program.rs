@@ -391,6 +391,13 @@ impl Program {
             && self.workers.iter().all(|worker| worker.limits.is_empty())
     }
 
+    /// Messages may be dropped with the port: it is abandoned, or a thread that was the last to give back what
+    /// it had not looked at waits no more.
+    pub(crate) fn may_leave_messages(&self) -> bool {
+        let waits_once = |step| matches!(step, Step::Wait { forgets: true, .. });
+        self.end == End::Abandon || self.ends_early && self.does(waits_once)
+    }
+
     /// One thread alone takes packets.
     pub(crate) fn keeps_order(&self) -> bool {
         self.workers.len() == 1 && !self.does(|step| matches!(step, Step::Wait { .. }))

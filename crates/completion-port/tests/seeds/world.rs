@@ -876,7 +876,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     let World { port, places, .. } = world;
     drop(Arc::into_inner(port).unwrap());
     drop(places);
-    ledger.check_all_is_gone(program.end == End::Abandon);
+    ledger.check_all_is_gone(program.may_leave_messages());
     if kernel.open_descriptors() != 0 || kernel.ports() != 0 {
         fail(&format!("left open: {kernel:?}"));
     }
