@@ -21,6 +21,7 @@ use crate::source::{KernelId, Source, SourceName};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::stats::{PacketCounts, Stats};
+use crate::sync::yield_now;
 use crate::sys;
 use crate::sys::backend::Backend;
 use crate::trigger::{Terms, Trigger};
@@ -114,7 +115,7 @@ impl Drop for Hold {
                 break;
             }
             engine = shared;
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }
@@ -192,6 +193,11 @@ impl PortBuilder {
         self
     }
 
+    fn sets(&self) -> usize {
+        // `next_power_of_two` of zero is one.
+        self.kernel_sets.min(64).next_power_of_two()
+    }
+
     /// Makes the port.
     ///
     /// # Errors
@@ -200,9 +206,7 @@ impl PortBuilder {
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
     /// the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M>> {
-        // `next_power_of_two` of zero is one.
-        let sets = self.kernel_sets.min(64).next_power_of_two();
-        let backend = sys::native(sets, self.one_shot_kernel)
+        let backend = sys::native(self.sets(), self.one_shot_kernel)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend, KernelId::SYSTEM)
     }
@@ -215,7 +219,8 @@ impl PortBuilder {
     /// was told that it has no such records.
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
-        let backend = kernel.backend(self.one_shot_kernel);
+        let sets = if self.one_shot_kernel { 1 } else { self.sets() };
+        let backend = kernel.backend_of(sets, self.one_shot_kernel);
         self.build_on(backend, kernel.id())
     }
 
@@ -905,18 +910,19 @@ impl<K, M> fmt::Debug for Port<K, M> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::net::UdpSocket;
 
     use super::*;
     use crate::interest::OneShot;
     use crate::state::slot::GENERATIONS;
+    use crate::sys::sim::Kernel;
 
     /// A slot that has given every name it has is not given out again, and everything else goes on.
     #[test]
     fn a_slot_without_a_name_left_is_retired() {
         const NAMES: u32 = 3;
-        let port = Port::<()>::new().unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let kernel = Kernel::new();
+        let port: Port<()> = Port::builder().build_simulated(&kernel).unwrap();
+        let socket = kernel.udp_bound().unwrap();
         let register =
             || port.register(Registration::new(&socket, (), Interest::IN, OneShot::Level)).unwrap();
         let first = register();

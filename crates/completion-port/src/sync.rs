@@ -1,8 +1,11 @@
-//! The primitives that the engine synchronises with, in one place so that the model checker can
-//! replace them by its own.
+//! The primitives that the engine and the simulated kernel synchronise with, in one place so that the
+//! model checker and the simulation of threads can replace them by their own.
 
+#[allow(unused_imports, reason = "for the simulated kernel")]
+pub(crate) use std::sync::Condvar;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
+pub(crate) use std::thread::yield_now;
 
 use std::sync::atomic::Ordering::SeqCst;
 

@@ -57,6 +57,8 @@ mod sync {
 
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
+    // Held for writing only while a set is replaced, which no model does.
+    pub(crate) use std::sync::RwLock;
 
     pub(crate) fn barrier(_own: &AtomicU32) {
         fence(Ordering::SeqCst);

@@ -23,7 +23,7 @@ mod threads;
 mod wait;
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
@@ -32,7 +32,7 @@ use crate::state::facts::Descriptor;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::schedule::{Advice, SAMPLED, Schedule};
 use crate::state::slot::{GENERATION, Slot};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
 use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
 use crate::sys::thread::Thread;

@@ -163,9 +163,10 @@ impl Engine {
                 state = self.look(state, seat, scratch, set, None);
             }
         }
-        if in_vain {
+        if in_vain && !state.schedule.is_awaited(seat.number) {
             // Other threads poll the sets that are ready. Until they have, the kernel reports these
-            // sets again.
+            // sets again. A thread that was called meanwhile may have used up its wake in the same
+            // call, and so does not pause.
             state = self.sleep(state, seat, Some(MOMENT));
         }
         state

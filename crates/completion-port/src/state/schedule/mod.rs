@@ -389,6 +389,11 @@ impl Schedule {
         self.seats.status(seat) == Status::Given
     }
 
+    /// Whether the thread of `seat` was woken, and has not been told yet what for.
+    pub(crate) fn is_awaited(&self, seat: SeatNumber) -> bool {
+        self.seats.is_awaited(seat)
+    }
+
     /// What the thread of `seat` was handed and has not come to goes back to the front of the queue.
     #[inline]
     pub(crate) fn take_back(&mut self, seat: SeatNumber, scene: &mut impl Scene) -> bool {

@@ -54,7 +54,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,7 @@ use crate::source::{BorrowedSource, KernelId};
 use crate::state::facts::Descriptor;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use crate::sys::fd::RawFd;
 
@@ -352,9 +353,15 @@ impl Kernel {
         }
     }
 
-    /// The back end of one more port.
-    pub(crate) fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
-        Box::new(Simulated::new(self.clone(), is_one_shot))
+    /// The back end of one more port, whose descriptors are spread over `sets`: a power of two, and one if it
+    /// is one-shot.
+    pub(crate) fn backend_of(&self, sets: usize, is_one_shot: bool) -> Box<dyn Backend> {
+        Box::new(Simulated::new(self.clone(), sets, is_one_shot))
+    }
+
+    #[cfg(test)]
+    fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
+        self.backend_of(1, is_one_shot)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -112,6 +112,13 @@ impl Set {
         self.entries.remove(&place);
     }
 
+    /// Which of `sets` have an entry to look at: bit `n` for those whose number is `n` modulo `sets`.
+    fn listed_in(&self, sets: usize) -> u64 {
+        let listed = |place: &&Place| self.entries.get(place).is_some_and(|entry| entry.listed);
+        let places = self.listed.iter().filter(listed);
+        places.fold(0, |found, (_, descriptor)| found | 1 << part_of(*descriptor, sets))
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         !self.woken && self.listed.is_empty()
     }
@@ -122,11 +129,23 @@ impl Set {
         &mut self,
         room: usize,
         objects: &mut Objects,
+        found: impl FnMut(u64, Conditions),
+    ) -> usize {
+        self.take_part(|_| true, room, objects, found)
+    }
+
+    /// The same for those descriptors alone that are in a `part` of the set.
+    fn take_part(
+        &mut self,
+        part: impl Fn(Descriptor) -> bool,
+        room: usize,
+        objects: &mut Objects,
         mut found: impl FnMut(u64, Conditions),
     ) -> usize {
         let mut count = 0;
         while count < room {
-            let Some(place) = self.listed.pop_front() else { break };
+            let first = self.listed.iter().position(|(_, descriptor)| part(*descriptor));
+            let Some(place) = first.and_then(|first| self.listed.remove(first)) else { break };
             let Some(entry) = self.entries.get_mut(&place) else { continue };
             if !std::mem::replace(&mut entry.listed, false) {
                 continue;
@@ -140,6 +159,11 @@ impl Set {
         }
         count
     }
+}
+
+/// In which of `sets` a descriptor is.
+fn part_of(descriptor: Descriptor, sets: usize) -> usize {
+    descriptor.cast_unsigned() as usize & (sets - 1)
 }
 
 /// What is wanted, in the simulated kernel's words.
@@ -191,14 +215,16 @@ pub(super) enum Cause {
 pub(super) struct Simulated {
     kernel: Kernel,
     is_one_shot: bool,
+    /// All descriptors; a poll of one of several sets looks at a part of it.
     set: u64,
+    sets: usize,
     origin: Origin,
 }
 
 impl Simulated {
-    pub(super) fn new(kernel: Kernel, is_one_shot: bool) -> Self {
+    pub(super) fn new(kernel: Kernel, sets: usize, is_one_shot: bool) -> Self {
         let set = kernel.lock().add_set();
-        Self { kernel, is_one_shot, set, origin: Origin::by_number() }
+        Self { kernel, is_one_shot, set, sets, origin: Origin::by_number() }
     }
 
     fn refused(kind: ErrorKind) -> Fault {
@@ -318,15 +344,28 @@ impl Reactor for Simulated {
     }
 
     fn sets(&self) -> usize {
-        1
+        self.sets
     }
 
-    fn doze(&self, _timeout: Option<Duration>) -> u64 {
-        // Not asked: there is one set.
-        0
+    fn doze(&self, timeout: Option<Duration>) -> u64 {
+        let mut state = self.kernel.lock();
+        state.calls.poll += 1;
+        if timeout != Some(Duration::ZERO) {
+            state.calls.sleeping_poll += 1;
+        }
+        let until = state.deadline(timeout);
+        let mut found = 0;
+        self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
+            let woken = self.with_set(state, |set, _| {
+                found = set.listed_in(self.sets);
+                std::mem::replace(&mut set.woken, false)
+            });
+            found != 0 || woken
+        });
+        found
     }
 
-    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(&self, part: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
         edges.clear();
         let room = edges.capacity();
         let mut state = self.kernel.lock();
@@ -338,8 +377,15 @@ impl Reactor for Simulated {
         let mut woken = false;
         self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
             let count = self.with_set(state, |set, objects| {
-                set.take(room, objects, |name, now| edges.push(Edge { name, facts: facts(now) }))
+                let is_in = |descriptor| part_of(descriptor, self.sets) == part;
+                set.take_part(is_in, room, objects, |name, now| {
+                    edges.push(Edge { name, facts: facts(now) });
+                })
             });
+            if self.sets > 1 {
+                // Only `doze` takes a wake.
+                return count > 0;
+            }
             woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
             count > 0 || woken
         });

@@ -1,0 +1,111 @@
+//! The whole port on the simulated kernel, with threads and a clock that a seed drives: a seed replays a run,
+//! the interleaving of its threads included.
+//!
+//! The sources are the library's own, compiled here once more with primitives of `seeds/turns.rs` in the
+//! place of the standard library's. docs/design/SEEDS.md says what a run is made of, and how to replay one.
+
+#![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
+#![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
+
+#[path = "../src/batch.rs"]
+mod batch;
+#[path = "../src/cells.rs"]
+mod cells;
+#[path = "../src/changes.rs"]
+mod changes;
+#[path = "../src/detection.rs"]
+mod detection;
+#[path = "../src/engine/mod.rs"]
+mod engine;
+#[path = "../src/error.rs"]
+mod error;
+#[path = "../src/interest.rs"]
+mod interest;
+#[path = "../src/membership.rs"]
+mod membership;
+#[path = "../src/packet.rs"]
+mod packet;
+#[path = "../src/port.rs"]
+mod port;
+#[path = "../src/raw.rs"]
+pub mod raw;
+#[path = "../src/registration.rs"]
+mod registration;
+#[path = "../src/source.rs"]
+mod source;
+#[path = "../src/state/mod.rs"]
+mod state;
+#[path = "../src/stats.rs"]
+mod stats;
+#[path = "../src/trace.rs"]
+mod trace;
+#[path = "../src/trigger.rs"]
+mod trigger;
+
+#[path = "seeds/ledger.rs"]
+mod ledger;
+#[path = "seeds/program.rs"]
+mod program;
+#[path = "seeds/search.rs"]
+mod search;
+#[path = "seeds/sync.rs"]
+mod sync;
+#[path = "seeds/turns.rs"]
+mod turns;
+#[path = "seeds/world.rs"]
+mod world;
+
+/// The seam, with the simulated kernel as the one back end.
+#[path = "../src/sys"]
+mod sys {
+    pub(crate) mod backend;
+    pub(crate) mod host;
+    pub(crate) mod reactor;
+    pub mod sim;
+    pub(crate) mod thread;
+
+    pub(crate) use std::os::fd;
+
+    use crate::error::ErrorKind;
+    use crate::state::facts::Fault;
+
+    pub(crate) fn native(
+        _sets: usize,
+        _is_one_shot: bool,
+    ) -> Result<Box<dyn backend::Backend>, Fault> {
+        Err(Fault { kind: ErrorKind::Unsupported, code: None })
+    }
+}
+
+pub use batch::Batch;
+pub use changes::{Changes, RefusedChange};
+pub use detection::BlockDetection;
+pub use error::{Call, Error, ErrorKind, Refused, Result};
+pub use interest::{Events, Interest, OneShot, Persistent};
+pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
+pub use port::{Port, PortBuilder};
+pub use registration::{Id, Registration};
+pub use source::{BorrowedSource, SharedSource, Source};
+pub use stats::{PacketCounts, Stats};
+pub use sys::sim;
+pub use trigger::Trigger;
+
+/// Runs the seeds that were asked for, each in the midst of others in a process of its own, and reduces the
+/// program of the first one that fails.
+#[test]
+fn every_seed_keeps_the_rules() {
+    search::search();
+}
+
+/// Rules that a program has found broken before.
+#[test]
+fn programs_that_found_a_fault_keep_the_rules() {
+    search::replay_what_is_known();
+}
+
+/// What `every_seed_keeps_the_rules` starts.
+#[test]
+#[ignore = "runs seeds in a process of its own"]
+fn one_process() {
+    search::run_as_told();
+}

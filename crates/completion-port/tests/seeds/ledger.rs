@@ -1,0 +1,559 @@
+//! What is known of every key and message, and what must hold of it under any interleaving.
+//!
+//! The ledger is no part of what is simulated: its lock is no point, and no thread waits for it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::interest::Interest;
+use crate::raw::AnyTrigger;
+use crate::registration::Id;
+use crate::sim::{Conditions, Kernel, Socket};
+use crate::source::{BorrowedSource, Source};
+use crate::turns::{fail, point};
+use crate::{OneShot, Persistent};
+
+/// Where a registration stands, as its calls and packets say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Enabled,
+    /// Disabled, parked, or spent without a token.
+    Off,
+    Held,
+    Over,
+}
+
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) id: Option<Id>,
+    /// Of the key: as many as there are clones, itself included.
+    alive: i64,
+    pub(crate) standing: Standing,
+    pub(crate) interest: Interest,
+    pub(crate) trigger: AnyTrigger,
+    /// How often it was armed, or was about to be; tokens and packets of it.
+    arms: u64,
+    tokens: u64,
+    pub(crate) packets: u64,
+    /// A token of it is out.
+    is_out: bool,
+    /// When it was removed, or its last packet came.
+    removing: bool,
+    ended: Option<u64>,
+    /// When a call last changed it, or began to.
+    changed: u64,
+    /// Calls overlapped so that its standing is not known.
+    pub(crate) is_doubtful: bool,
+    pub(crate) socket: Weak<Socket>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Made,
+    Queued,
+    Taken,
+}
+
+#[derive(Debug)]
+struct Letter {
+    poster: usize,
+    fate: Fate,
+    alive: bool,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    time: u64,
+    keys: BTreeMap<u32, Facts>,
+    letters: Vec<Letter>,
+    /// Threads with packets, or with a seat that they do not wait on.
+    at_work: usize,
+    /// Those of them that sleep.
+    asleep: usize,
+    /// The number of the last message that each thread took from each poster.
+    orders: BTreeMap<(usize, usize), usize>,
+    notes: VecDeque<String>,
+}
+
+/// What a run promises besides what always holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Exact {
+    /// At most so many threads are at work.
+    pub(crate) at_work: Option<usize>,
+    /// One thread takes all messages, and leaves none for others.
+    pub(crate) order: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    book: Mutex<Book>,
+    exact: Exact,
+    writes_notes: bool,
+}
+
+pub(crate) fn is_one_shot(trigger: AnyTrigger) -> bool {
+    matches!(trigger, AnyTrigger::OneShot(_))
+}
+
+pub(crate) fn is_level(trigger: AnyTrigger) -> bool {
+    matches!(
+        trigger,
+        AnyTrigger::OneShot(OneShot::Level) | AnyTrigger::Persistent(Persistent::Level)
+    )
+}
+
+impl Ledger {
+    pub(crate) fn new(exact: Exact, writes_notes: bool) -> Arc<Self> {
+        Arc::new(Self { book: Mutex::default(), exact, writes_notes })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Book> {
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        book.time += 1;
+        book
+    }
+
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        if self.writes_notes {
+            let mut book = self.open();
+            if book.notes.len() == 400 {
+                book.notes.pop_front();
+            }
+            let name = std::thread::current().name().unwrap_or("main").to_owned();
+            let name = if name.contains("one_process") { "main".to_owned() } else { name };
+            book.notes.push_back(format!("{name}: {}", text()));
+        }
+    }
+
+    /// A moment, to be compared with later ones.
+    pub(crate) fn now(&self) -> u64 {
+        self.open().time
+    }
+
+    // ---- keys ----
+
+    pub(crate) fn key(
+        self: &Arc<Self>,
+        owned: Option<Arc<Socket>>,
+        socket: &Arc<Socket>,
+        interest: Interest,
+        trigger: AnyTrigger,
+    ) -> Key {
+        let mut book = self.open();
+        let number = u32::try_from(book.keys.len()).unwrap();
+        let facts = Facts {
+            id: None,
+            alive: 1,
+            standing: Standing::Enabled,
+            interest,
+            trigger,
+            arms: 1,
+            tokens: 0,
+            packets: 0,
+            is_out: false,
+            removing: false,
+            ended: None,
+            changed: book.time,
+            is_doubtful: false,
+            socket: Arc::downgrade(socket),
+        };
+        book.keys.insert(number, facts);
+        drop(book);
+        Key { number, owned, ledger: Arc::clone(self) }
+    }
+
+    pub(crate) fn with<R>(&self, key: u32, act: impl FnOnce(&mut Facts) -> R) -> R {
+        act(self.open().keys.get_mut(&key).unwrap())
+    }
+
+    fn count(&self, key: u32, by: i64) {
+        let mut book = self.open();
+        let facts = book.keys.get_mut(&key).unwrap();
+        facts.alive += by;
+        if facts.alive < 0 {
+            drop(book);
+            fail(&format!("key {key} was dropped twice"));
+        }
+    }
+
+    /// A registration has its name; packets may have come before.
+    pub(crate) fn registered(&self, key: u32, id: Id) {
+        let mut book = self.open();
+        let is_new = book.keys.values().all(|facts| facts.id != Some(id));
+        book.keys.get_mut(&key).unwrap().id = Some(id);
+        drop(book);
+        if !is_new {
+            fail(&format!("{id:?} was given out twice"));
+        }
+    }
+
+    /// A packet has come to a call that began at `began`; `token`: the key is out with it.
+    pub(crate) fn packet(&self, key: u32, began: u64, token: bool) {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        let mut broken = None;
+        if facts.ended.is_some_and(|ended| ended < began) {
+            broken = Some("a packet came after the last one");
+        }
+        facts.packets += 1;
+        if token {
+            facts.tokens += 1;
+            if facts.is_out {
+                broken = Some("two tokens are out");
+            }
+            if facts.tokens > facts.arms {
+                broken = Some("more tokens came than it was armed");
+            }
+            facts.is_out = true;
+            facts.standing = Standing::Held;
+            facts.changed = time;
+        }
+        drop(book);
+        if let Some(broken) = broken {
+            fail(&format!("registration of key {key}: {broken}"));
+        }
+    }
+
+    /// A packet without a token has come of what was one-shot: it is spent. The moment, for
+    /// [`Ledger::arming`].
+    pub(crate) fn spent(&self, key: u32, began: u64) -> u64 {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        facts.tokens += 1;
+        if facts.changed > began {
+            facts.is_doubtful = true;
+        }
+        facts.standing = Standing::Off;
+        facts.changed = time;
+        let too_many = facts.tokens > facts.arms && !facts.is_doubtful;
+        drop(book);
+        if too_many {
+            fail(&format!("registration of key {key}: more packets came than it was armed"));
+        }
+        time
+    }
+
+    /// The handler of what was spent at `spent` is about to arm it again.
+    pub(crate) fn arming(&self, key: u32, spent: u64, interest: Interest, trigger: AnyTrigger) {
+        self.with(key, |facts| facts.is_doubtful |= facts.changed != spent);
+        self.giving_back(key, Some((interest, trigger)));
+    }
+
+    /// The token is about to be given back, and the registration to be armed or not.
+    pub(crate) fn giving_back(&self, key: u32, armed: Option<(Interest, AnyTrigger)>) {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        facts.is_out = false;
+        facts.changed = time;
+        facts.standing = Standing::Off;
+        if let Some((interest, trigger)) = armed {
+            facts.arms += 1;
+            facts.standing = Standing::Enabled;
+            facts.interest = interest;
+            facts.trigger = trigger;
+        }
+    }
+
+    /// The registration has ended, or is about to, without a last packet.
+    pub(crate) fn over(&self, key: u32) {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        facts.is_out = false;
+        facts.standing = Standing::Over;
+        facts.changed = time;
+    }
+
+    /// The last packet has come to a call that began at `began`.
+    pub(crate) fn last_packet(&self, key: u32, began: u64) {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        let twice = facts.ended.is_some();
+        let held = facts.is_out;
+        facts.ended = Some(time);
+        facts.standing = Standing::Over;
+        facts.changed = time;
+        drop(book);
+        if twice {
+            fail(&format!("registration of key {key}: two last packets, this one from {began}"));
+        }
+        if held {
+            fail(&format!("registration of key {key}: the last packet came with the key out"));
+        }
+    }
+
+    /// A call changes the registration from outside. The moment, for [`Ledger::changed`].
+    pub(crate) fn changing(&self, key: u32, arms: bool) -> u64 {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        facts.arms += u64::from(arms);
+        // Overlaps with another one: that one sees that this has changed something.
+        facts.changed = time;
+        time
+    }
+
+    /// That call has succeeded.
+    pub(crate) fn changed(&self, key: u32, began: u64, to: Change) {
+        let mut book = self.open();
+        let time = book.time;
+        let facts = book.keys.get_mut(&key).unwrap();
+        if facts.changed != began && !matches!(to, Change::Removed) {
+            facts.is_doubtful = true;
+        }
+        facts.changed = time;
+        match to {
+            Change::Enabled(interest, trigger) => {
+                (facts.interest, facts.trigger) = (interest, trigger);
+                facts.standing = Standing::Enabled;
+            }
+            Change::Disabled if facts.standing == Standing::Enabled => {
+                facts.standing = Standing::Off;
+            }
+            Change::Disabled => {}
+            Change::Removed => facts.removing = true,
+        }
+    }
+
+    /// Nothing is known any more of what `of` says: its descriptor was closed, for instance.
+    pub(crate) fn doubt(&self, of: impl Fn(&Facts) -> bool) {
+        for facts in self.open().keys.values_mut() {
+            if of(facts) {
+                facts.is_doubtful = true;
+            }
+        }
+    }
+
+    // ---- messages ----
+
+    pub(crate) fn letter(self: &Arc<Self>, poster: usize) -> Message {
+        let mut book = self.open();
+        book.letters.push(Letter { poster, fate: Fate::Made, alive: true });
+        let number = book.letters.len() - 1;
+        Message { number, ledger: Arc::clone(self) }
+    }
+
+    /// A message is about to be posted.
+    pub(crate) fn posting(&self, message: usize) {
+        self.open().letters[message].fate = Fate::Queued;
+    }
+
+    pub(crate) fn given_back(&self, message: usize) {
+        let mut book = self.open();
+        let taken = book.letters[message].fate == Fate::Taken;
+        book.letters[message].fate = Fate::Taken;
+        drop(book);
+        if taken {
+            fail(&format!("message {message} was given back, and was taken"));
+        }
+    }
+
+    pub(crate) fn taken(&self, thread: usize, message: usize) {
+        let mut book = self.open();
+        let letter = &mut book.letters[message];
+        let (fate, poster) = (letter.fate, letter.poster);
+        letter.fate = Fate::Taken;
+        let former = book.orders.insert((thread, poster), message);
+        drop(book);
+        if fate != Fate::Queued {
+            fail(&format!("message {message} was taken, though it was {fate:?}"));
+        }
+        if self.exact.order && former.is_some_and(|former| former > message) {
+            fail(&format!("message {message} of poster {poster} came after {former:?}"));
+        }
+    }
+
+    // ---- threads ----
+
+    /// A thread begins to work with packets.
+    pub(crate) fn works(&self, has_packet: bool) {
+        let mut book = self.open();
+        book.at_work += 1;
+        let at_work = book.at_work;
+        drop(book);
+        if has_packet && self.exact.at_work.is_some_and(|most| at_work > most) {
+            fail(&format!("{at_work} threads run with packets"));
+        }
+    }
+
+    pub(crate) fn rests(&self) {
+        self.open().at_work -= 1;
+    }
+
+    /// A thread that works begins to sleep, or ends that.
+    pub(crate) fn sleeps(&self, by: isize) {
+        let mut book = self.open();
+        book.asleep = book.asleep.checked_add_signed(by).unwrap();
+    }
+
+    /// Whether all threads that work sleep.
+    pub(crate) fn all_sleep(&self) -> bool {
+        let book = self.open();
+        book.at_work == book.asleep
+    }
+
+    /// Whether all threads that take packets wait for some.
+    pub(crate) fn all_wait(&self) -> bool {
+        self.open().at_work == 0
+    }
+
+    // ---- what is due ----
+
+    /// The packets that are due and that no thread was given.
+    pub(crate) fn due(&self, kernel: &Kernel) -> Vec<String> {
+        let mut due = Vec::new();
+        let mut waiting = Vec::new();
+        for (number, facts) in &self.open().keys {
+            if facts.is_doubtful || facts.standing == Standing::Held {
+                continue;
+            }
+            if facts.removing && facts.standing != Standing::Over {
+                due.push(format!("key {number} was removed, and its last packet did not come"));
+            } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
+                waiting.push((*number, facts.interest, facts.socket.clone()));
+            }
+        }
+        for (number, interest, socket) in waiting {
+            let Some(socket) = socket.upgrade() else { continue };
+            let now = kernel.facts(&socket);
+            if interest.contains(Interest::IN) && now.contains(Conditions::IN)
+                || interest.contains(Interest::OUT) && now.contains(Conditions::OUT)
+            {
+                due.push(format!(
+                    "key {number} is enabled for {interest:?}, has {now:?}, and is silent"
+                ));
+            }
+        }
+        let book = self.open();
+        for (number, letter) in book.letters.iter().enumerate() {
+            if letter.fate == Fate::Queued {
+                due.push(format!("message {number} is queued, and no thread is woken"));
+            }
+        }
+        due
+    }
+
+    /// Fails if a packet is due, though all threads wait and nothing can happen but that time goes on.
+    pub(crate) fn check_all_was_told(&self, kernel: &Kernel) {
+        let due = self.due(kernel);
+        if !due.is_empty() {
+            fail(&format!("all threads wait, and these packets are due:\n  {}", due.join("\n  ")));
+        }
+    }
+
+    /// Registrations that are enabled for certain: which must tell of what comes now. With their packets.
+    pub(crate) fn attentive(&self) -> Vec<(u32, u64, Weak<Socket>)> {
+        let book = self.open();
+        let enabled = book.keys.iter().filter(|(_, facts)| {
+            facts.standing == Standing::Enabled
+                && !facts.is_doubtful
+                && !facts.removing
+                && facts.interest.contains(Interest::IN)
+        });
+        enabled.map(|(number, facts)| (*number, facts.packets, facts.socket.clone())).collect()
+    }
+
+    /// At the end, when nothing is left that could have a key or a message.
+    pub(crate) fn check_all_is_gone(&self, may_leave_messages: bool) {
+        let book = self.open();
+        let mut left = Vec::new();
+        for (number, facts) in &book.keys {
+            if facts.alive != 0 {
+                left.push(format!("key {number}: {} left", facts.alive));
+            }
+        }
+        for (number, letter) in book.letters.iter().enumerate() {
+            if letter.alive {
+                left.push(format!("message {number} was leaked"));
+            }
+            if letter.fate != Fate::Taken && !may_leave_messages {
+                left.push(format!("message {number} was lost"));
+            }
+        }
+        if book.at_work != 0 {
+            left.push(format!("{} threads at work", book.at_work));
+        }
+        drop(book);
+        if !left.is_empty() {
+            fail(&left.join("\n"));
+        }
+    }
+
+    /// What happened last, and all registrations.
+    pub(crate) fn report(&self) -> String {
+        let Ok(book) = self.book.try_lock() else { return String::new() };
+        let mut text = String::new();
+        for note in &book.notes {
+            text += note;
+            text.push('\n');
+        }
+        for (number, facts) in &book.keys {
+            if facts.alive > 0 {
+                text += &format!("key {number}: {facts:?}\n");
+            }
+        }
+        text
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Enabled(Interest, AnyTrigger),
+    Disabled,
+    Removed,
+}
+
+/// The key of a registration, which may own its socket.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) number: u32,
+    owned: Option<Arc<Socket>>,
+    ledger: Arc<Ledger>,
+}
+
+impl Key {
+    /// The registered socket, unless it was closed.
+    pub(crate) fn socket(&self) -> Option<Arc<Socket>> {
+        self.owned.clone().or_else(|| self.ledger.with(self.number, |facts| facts.socket.upgrade()))
+    }
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        point();
+        self.ledger.count(self.number, 1);
+        Self { number: self.number, owned: self.owned.clone(), ledger: Arc::clone(&self.ledger) }
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        point();
+        self.ledger.count(self.number, -1);
+    }
+}
+
+impl Source for Key {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.owned.as_ref().unwrap().as_source()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) number: usize,
+    ledger: Arc<Ledger>,
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        let twice = !std::mem::replace(&mut self.ledger.open().letters[self.number].alive, false);
+        if twice {
+            fail(&format!("message {} was dropped twice", self.number));
+        }
+    }
+}

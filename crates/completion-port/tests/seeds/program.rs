@@ -1,0 +1,412 @@
+//! What the threads of a run do, drawn from a seed. Each part has a number, so that parts can be left out.
+
+use crate::interest::Interest;
+use crate::raw::AnyTrigger;
+use crate::turns::Lot;
+use crate::{BlockDetection, OneShot, Persistent};
+
+pub(crate) const PLACES: usize = 3;
+
+/// What a thread does that is no handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Registers the socket of a place, or a new one that the key owns.
+    Register {
+        place: usize,
+        owned: bool,
+        by_number: bool,
+        interest: Interest,
+        trigger: AnyTrigger,
+    },
+    /// The peer writes.
+    Write {
+        place: usize,
+        bytes: usize,
+    },
+    /// This thread reads all there is, while handlers may do so, too.
+    Drain {
+        place: usize,
+    },
+    /// The peer ends its writing half.
+    HalfClose {
+        place: usize,
+    },
+    /// Closes both ends, and opens a pair that has their numbers.
+    Reopen {
+        place: usize,
+    },
+    /// A duplicate of the socket comes and goes.
+    Duplicate {
+        place: usize,
+    },
+    Enable {
+        which: usize,
+        interest: Interest,
+        trigger: AnyTrigger,
+    },
+    Disable {
+        which: usize,
+    },
+    Remove {
+        which: usize,
+    },
+    RemoveAndWait {
+        which: usize,
+        microseconds: u64,
+    },
+    Forget {
+        which: usize,
+    },
+    Post {
+        messages: usize,
+    },
+    /// Waits itself, with a limit. May forget the batch.
+    Wait {
+        microseconds: u64,
+        room: usize,
+        forgets: bool,
+    },
+    /// Finishes a token that a handler has passed on.
+    Mail {
+        armed: bool,
+    },
+    HasPackets,
+    Look {
+        which: usize,
+    },
+    Sleep {
+        microseconds: u64,
+    },
+}
+
+/// What a handler does with one packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Habit {
+    ReadAll,
+    ReadAllAndSaySo,
+    ReadOne,
+    ReadNothing,
+    RearmAs(Interest, AnyTrigger),
+    /// Arms by the changes of the next call.
+    Process,
+    Park,
+    ParkAndEnable,
+    Drop,
+    IntoKey,
+    RemoveAndRearm,
+    RemoveAndDrop,
+    PassOn,
+    Blocking(u64),
+    /// Sleeps without a word.
+    Sleep(u64),
+    /// Computes for so long.
+    Busy(u64),
+    Post,
+    /// Leaves what is in the rest of the batch.
+    Leave,
+    /// The same, and forgets the batch, so that only the next wait or the thread's end gives the rest back.
+    Forget,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) number: usize,
+    pub(crate) room: usize,
+    /// The time limits of the first waits, in microseconds; the other waits have none.
+    pub(crate) limits: Vec<u64>,
+    pub(crate) habits: Vec<Habit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Shutdown,
+    Close,
+    Abandon,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) limit: usize,
+    pub(crate) detection: BlockDetection,
+    pub(crate) one_shot_kernel: bool,
+    /// Over how many sets the kernel spreads descriptors.
+    pub(crate) sets: usize,
+    pub(crate) hides_switches: bool,
+    pub(crate) tcp: bool,
+    /// Packets come without tokens.
+    pub(crate) cloned: bool,
+    pub(crate) end: End,
+    /// The end comes while the actors are still at it.
+    pub(crate) ends_early: bool,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) actors: Vec<Vec<Step>>,
+}
+
+fn trigger(lot: &mut Lot) -> AnyTrigger {
+    lot.pick(&[
+        AnyTrigger::OneShot(OneShot::Level),
+        AnyTrigger::OneShot(OneShot::Level),
+        AnyTrigger::OneShot(OneShot::Edge),
+        AnyTrigger::Persistent(Persistent::Level),
+        AnyTrigger::Persistent(Persistent::Edge),
+    ])
+}
+
+fn interest(lot: &mut Lot) -> Interest {
+    match lot.below(10) {
+        0 => Interest::OUT,
+        1 => Interest::HANGUP,
+        2 => Interest::IN | Interest::HANGUP,
+        3 => Interest::IN | Interest::OUT,
+        _ => Interest::IN,
+    }
+}
+
+/// How likely each kind of step is, so that runs differ by more than by the order of steps.
+fn steps_of(lot: &mut Lot, theme: usize) -> Step {
+    let place = lot.below(PLACES);
+    let which = lot.below(8);
+    let kind = match theme {
+        // Messages, and little else.
+        0 => lot.pick(&[1, 3, 11, 11, 11, 11, 11, 12, 14, 16]),
+        // Traffic on registrations that stay.
+        1 => lot.pick(&[0, 1, 1, 1, 1, 1, 2, 3, 11, 13, 16]),
+        // Calls by name.
+        2 => lot.pick(&[0, 0, 1, 1, 1, 6, 6, 7, 8, 9, 10, 13, 16]),
+        // Numbers that are closed.
+        3 => lot.pick(&[0, 0, 1, 1, 4, 4, 5, 6, 8, 13, 15, 16]),
+        // Handlers alone read and arm: level packets and hints are exact.
+        4 | 5 => lot.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 1, 3, 3, 5, 11, 13, 16]),
+        _ => lot.below(17),
+    };
+    match kind {
+        0 => Step::Register {
+            place,
+            owned: lot.once_in(2),
+            by_number: lot.once_in(3),
+            interest: interest(lot),
+            trigger: trigger(lot),
+        },
+        1 => Step::Write { place, bytes: 1 + lot.below(4) },
+        2 => Step::Drain { place },
+        3 => Step::HalfClose { place },
+        4 => Step::Reopen { place },
+        5 => Step::Duplicate { place },
+        6 => Step::Enable { which, interest: interest(lot), trigger: trigger(lot) },
+        7 => Step::Disable { which },
+        8 => Step::Remove { which },
+        9 => Step::RemoveAndWait { which, microseconds: lot.pick(&[0, 20, 3_000]) },
+        10 => Step::Forget { which },
+        11 => Step::Post { messages: lot.pick(&[1, 1, 1, 2, 5]) },
+        12 => Step::Wait {
+            microseconds: lot.pick(&[0, 100, 2_000]),
+            room: lot.pick(&[0, 1, 3, 8]),
+            forgets: lot.once_in(2),
+        },
+        13 => Step::Mail { armed: !lot.once_in(4) },
+        14 => Step::HasPackets,
+        15 => Step::Look { which },
+        _ => Step::Sleep { microseconds: lot.pick(&[10, 300, 2_000, 20_000]) },
+    }
+}
+
+fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
+    if reads && !lot.once_in(6) {
+        return lot.pick(&[
+            Habit::ReadAllAndSaySo,
+            Habit::ReadAllAndSaySo,
+            Habit::ReadAll,
+            Habit::ReadOne,
+        ]);
+    }
+    let time = lot.pick(&[5, 40, 700, 3_000, 12_000]);
+    match lot.below(26) {
+        0 => Habit::ReadOne,
+        1 => Habit::ReadNothing,
+        2 | 3 => Habit::RearmAs(interest(lot), trigger(lot)),
+        4 => Habit::Process,
+        5 => Habit::Park,
+        6 => Habit::ParkAndEnable,
+        7 => Habit::Drop,
+        8 => Habit::IntoKey,
+        9 => Habit::RemoveAndRearm,
+        10 => Habit::RemoveAndDrop,
+        11 => Habit::PassOn,
+        12 | 13 if sleeps => Habit::Blocking(time),
+        14 | 15 if sleeps => Habit::Sleep(time),
+        16 => Habit::Busy(time),
+        17 => Habit::Post,
+        18 => Habit::Leave,
+        19..22 => Habit::ReadAllAndSaySo,
+        _ => Habit::ReadAll,
+    }
+}
+
+/// Programs that have found a fault, under some of so many schedules.
+pub(crate) fn known() -> Vec<(Program, u64)> {
+    let register = |place, trigger| Step::Register {
+        place,
+        owned: true,
+        by_number: false,
+        interest: Interest::IN,
+        trigger,
+    };
+    let level = AnyTrigger::Persistent(Persistent::Level);
+    // A thread finds by `doze` that a set is ready which another thread is just asking, and is given a message
+    // at the same time. It must not pause before it takes that.
+    let busy_set = Program {
+        limit: 1,
+        detection: BlockDetection::Announced,
+        one_shot_kernel: false,
+        sets: 2,
+        hides_switches: false,
+        tcp: false,
+        cloned: false,
+        end: End::Shutdown,
+        ends_early: false,
+        workers: (0..2)
+            .map(|number| Worker { number, room: 1, limits: vec![], habits: vec![Habit::ReadAll] })
+            .collect(),
+        actors: vec![
+            vec![register(0, level), Step::Post { messages: 1 }, Step::Post { messages: 1 }],
+            vec![
+                Step::Write { place: 0, bytes: 1 },
+                Step::HasPackets,
+                Step::Write { place: 0, bytes: 1 },
+                Step::HasPackets,
+            ],
+        ],
+    };
+    vec![(busy_set, 3_000)]
+}
+
+impl Program {
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        let lot = &mut Lot::new(seed, 0);
+        let theme = lot.below(8);
+        let calm = lot.once_in(3);
+        // Most handlers read and go on.
+        let reads = lot.once_in(2);
+        let sleeps = !calm && !lot.once_in(3);
+        let workers = 1 + lot.below(4);
+        let workers = (0..workers)
+            .map(|number| {
+                let limits = if calm { 0 } else { lot.pick(&[0, 0, 1, 4]) };
+                Worker {
+                    number,
+                    room: lot.pick(&[1, 2, 4, 16]),
+                    limits: (0..limits).map(|_| lot.pick(&[0, 50, 1_000, 9_000])).collect(),
+                    habits: (0..1 + lot.below(8)).map(|_| habit(lot, sleeps, reads)).collect(),
+                }
+            })
+            .collect();
+        let longest = if theme == 4 || theme == 5 { 80 } else { lot.pick(&[6, 20, 60]) };
+        let actors = 1 + lot.below(3);
+        let actors = (0..actors)
+            .map(|_| {
+                let length = 1 + lot.below(longest);
+                let mut steps: Vec<Step> = (0..length).map(|_| steps_of(lot, theme)).collect();
+                if calm {
+                    steps.retain(|step| !matches!(step, Step::Wait { .. }));
+                }
+                // Otherwise most runs would have nothing to report.
+                for place in 0..lot.below(PLACES + 1) {
+                    let trigger = trigger(lot);
+                    let (owned, by_number) = (lot.once_in(2), false);
+                    let interest = Interest::IN;
+                    steps.insert(0, Step::Register { place, owned, by_number, interest, trigger });
+                }
+                steps
+            })
+            .collect();
+        Self {
+            limit: 1 + lot.below(4),
+            detection: lot.pick(&[
+                BlockDetection::Automatic,
+                BlockDetection::Automatic,
+                BlockDetection::Tick,
+                BlockDetection::Announced,
+            ]),
+            one_shot_kernel: lot.once_in(5),
+            sets: lot.pick(&[1, 1, 1, 2, 4]),
+            hides_switches: lot.once_in(3),
+            tcp: lot.once_in(2),
+            cloned: lot.once_in(4),
+            end: lot.pick(&[End::Shutdown, End::Shutdown, End::Close, End::Close, End::Abandon]),
+            ends_early: lot.once_in(5),
+            workers,
+            actors,
+        }
+    }
+
+    /// How many parts there are that can be left out.
+    pub(crate) fn parts(&self) -> usize {
+        let habits: usize = self.workers.iter().map(|worker| worker.habits.len() + 1).sum();
+        habits + self.actors.iter().map(Vec::len).sum::<usize>() + self.actors.len()
+    }
+
+    /// The program without some of its parts. Threads come first, so that what can be left out at one stroke
+    /// is tried first.
+    pub(crate) fn without(&self, left_out: &[usize]) -> Self {
+        let mut number = 0;
+        let mut is_in = || {
+            number += 1;
+            !left_out.contains(&(number - 1))
+        };
+        let mut program = self.clone();
+        program.workers.retain(|_| is_in());
+        if program.workers.is_empty() {
+            program.workers.push(self.workers[0].clone());
+        }
+        program.actors.clear();
+        let actors: Vec<bool> = self.actors.iter().map(|_| is_in()).collect();
+        for (steps, all) in self.actors.iter().zip(actors) {
+            let steps = steps.iter().filter(|_| is_in() && all).copied().collect();
+            program.actors.push(steps);
+        }
+        for worker in &self.workers {
+            let habits =
+                worker.habits.iter().map(|habit| if is_in() { *habit } else { Habit::ReadAll });
+            let habits: Vec<Habit> = habits.collect();
+            if let Some(kept) = program.workers.iter_mut().find(|it| it.number == worker.number) {
+                kept.habits = habits;
+            }
+        }
+        program
+    }
+
+    fn has(&self, is_so: impl Fn(Habit) -> bool) -> bool {
+        self.workers.iter().flat_map(|worker| &worker.habits).any(|habit| is_so(*habit))
+    }
+
+    fn does(&self, is_so: impl Fn(Step) -> bool) -> bool {
+        self.actors.iter().flatten().any(|step| is_so(*step))
+    }
+
+    /// How many threads run with packets is exact: none sleeps, be it in `remove_and_wait`, and none waits
+    /// in vain.
+    pub(crate) fn keeps_its_limit(&self) -> bool {
+        !self.has(|habit| matches!(habit, Habit::Blocking(_) | Habit::Sleep(_) | Habit::Drop))
+            && !self.does(|step| matches!(step, Step::Wait { .. }))
+            && self.workers.iter().all(|worker| worker.limits.is_empty())
+    }
+
+    /// Messages may be dropped with the port: it is abandoned, or a thread that was the last to give back what
+    /// it had not looked at waits no more.
+    pub(crate) fn may_leave_messages(&self) -> bool {
+        let waits_once = |step| matches!(step, Step::Wait { forgets: true, .. });
+        self.end == End::Abandon || self.ends_early && self.does(waits_once)
+    }
+
+    /// One thread alone takes packets.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.workers.len() == 1 && !self.does(|step| matches!(step, Step::Wait { .. }))
+    }
+
+    /// Only handlers read, and only they arm: then a level packet is exact, and a hint is true.
+    pub(crate) fn handlers_alone_arm(&self) -> bool {
+        !self.does(|step| {
+            matches!(step, Step::Enable { .. } | Step::Drain { .. } | Step::Reopen { .. })
+        }) && !self.has(|habit| habit == Habit::ParkAndEnable)
+    }
+}

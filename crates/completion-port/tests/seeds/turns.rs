@@ -1,0 +1,475 @@
+//! Threads of which one runs at a time. Which one goes on is drawn from a seed at every point where threads
+//! meet: so a seed replays a run.
+//!
+//! The threads are real ones, so that their local values and the ends of those are real, too. A thread runs
+//! while it has the turn. It passes the turn on at a *point*, or where it blocks. Threads that belong to no
+//! run pass through: for them there are no points.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Numbers by lot, the same for the same seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Lot(u64);
+
+impl Lot {
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        let mut lot = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ stream.rotate_left(32));
+        lot.next();
+        lot
+    }
+
+    /// SplitMix64.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Less than `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).unwrap()
+    }
+
+    /// True once in `times`.
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// How the next thread is drawn.
+#[derive(Clone, Copy, Debug)]
+enum Draw {
+    /// Any thread that can run, once in so many points; otherwise the thread goes on.
+    Any { once_in: usize },
+    /// The thread of the highest rank that can run. Once in so many points the thread that runs becomes the
+    /// lowest. So a thread may be held up for long at one place, while all others run.
+    Rank { once_in: usize },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Ready,
+    /// Waits for the lock or condition at this address.
+    Blocked(usize),
+    /// Until the virtual time.
+    Asleep(Duration),
+    Joins(usize),
+    /// Waits until no other thread can run but the clock.
+    Quiet,
+    /// Waits until no other thread can run: the clock.
+    Idle,
+    Over,
+}
+
+struct Member {
+    name: String,
+    status: Status,
+    rank: u64,
+    /// Where it blocks.
+    place: Option<&'static Location<'static>>,
+}
+
+struct Run {
+    members: Vec<Member>,
+    current: usize,
+    lot: Lot,
+    draw: Draw,
+    /// The clock may go on once in so many points, though threads can run.
+    ticks_once_in: usize,
+    lowest: u64,
+    points: u64,
+    most_points: u64,
+    /// Of all turns so far.
+    hash: u64,
+}
+
+const MOST_THREADS: usize = 16;
+const NONE: usize = usize::MAX;
+const ALL_BLOCK: &str = "all threads block, and no time is awaited";
+
+static RUN: Mutex<Option<Run>> = Mutex::new(None);
+static TURN: [(Mutex<bool>, Condvar); MOST_THREADS] =
+    [const { (Mutex::new(false), Condvar::new()) }; MOST_THREADS];
+/// The run has failed, and one thread reports that.
+static FAILED: AtomicBool = AtomicBool::new(false);
+/// Prints what is reported of a failed run beside the threads.
+static REPORT: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
+
+thread_local! {
+    static ME: Cell<usize> = const { Cell::new(NONE) };
+    /// The first local value of a thread, and so the last one to end.
+    static END: End = const { End };
+}
+
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let me = ME.replace(NONE);
+        if me == NONE {
+            // The process ends.
+            return;
+        }
+        let mut guard = run();
+        let run = guard.as_mut().unwrap();
+        run.members[me].status = Status::Over;
+        for member in &mut run.members {
+            if member.status == Status::Joins(me) {
+                member.status = Status::Ready;
+            }
+        }
+        let next = run.draw_next(None);
+        run.current = next;
+        drop(guard);
+        if next == NONE {
+            fail(ALL_BLOCK);
+        }
+        give_turn(next);
+    }
+}
+
+fn run() -> MutexGuard<'static, Option<Run>> {
+    RUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn give_turn(to: usize) {
+    *TURN[to].0.lock().unwrap() = true;
+    TURN[to].1.notify_one();
+}
+
+fn await_turn(me: usize) {
+    let mut turn = TURN[me].0.lock().unwrap();
+    while !*turn {
+        turn = TURN[me].1.wait(turn).unwrap();
+    }
+    *turn = false;
+}
+
+impl Run {
+    fn ready(&self) -> Vec<usize> {
+        let ready = |member: &Member| member.status == Status::Ready;
+        (0..self.members.len()).filter(|number| ready(&self.members[*number])).collect()
+    }
+
+    /// The thread that runs next: any, or another one than `but`, if there is another.
+    fn draw_next(&mut self, but: Option<usize>) -> usize {
+        let mut ready = self.ready();
+        if let Some(but) = but
+            && ready.len() > 1
+        {
+            ready.retain(|number| *number != but);
+        }
+        if ready.is_empty() {
+            let first = |status| self.members.iter().position(|member| member.status == status);
+            return first(Status::Quiet).or_else(|| first(Status::Idle)).unwrap_or(NONE);
+        }
+        match self.draw {
+            Draw::Any { .. } => ready[self.lot.below(ready.len())],
+            Draw::Rank { .. } => {
+                ready.into_iter().max_by_key(|number| self.members[*number].rank).unwrap()
+            }
+        }
+    }
+
+    fn sink(&mut self, number: usize) {
+        self.lowest -= 1;
+        self.members[number].rank = self.lowest;
+    }
+
+    /// The thread that has the turn after a point of `me`.
+    fn at_point(&mut self, me: usize) -> usize {
+        if self.lot.once_in(self.ticks_once_in) {
+            let idle = |member: &Member| member.status == Status::Idle;
+            if let Some(clock) = self.members.iter().position(idle) {
+                return clock;
+            }
+        }
+        match self.draw {
+            Draw::Any { once_in } if self.lot.once_in(once_in) => self.draw_next(None),
+            Draw::Any { .. } => me,
+            Draw::Rank { once_in } => {
+                if self.lot.once_in(once_in) {
+                    self.sink(me);
+                }
+                self.draw_next(None)
+            }
+        }
+    }
+}
+
+/// Passes the turn from `me` to `next`, and waits for the next one.
+fn pass(mut guard: MutexGuard<'_, Option<Run>>, me: usize, next: usize) {
+    let run = guard.as_mut().unwrap();
+    run.hash = (run.hash.rotate_left(5) ^ next as u64).wrapping_mul(0x0100_0000_01B3);
+    if next == me {
+        run.members[me].status = Status::Ready;
+        return;
+    }
+    run.current = next;
+    drop(guard);
+    if next == NONE {
+        fail(ALL_BLOCK);
+    }
+    give_turn(next);
+    await_turn(me);
+}
+
+/// A place where another thread may go on.
+pub(crate) fn point() {
+    let me = ME.get();
+    if me == NONE || FAILED.load(SeqCst) {
+        return;
+    }
+    let mut guard = run();
+    let run = guard.as_mut().unwrap();
+    run.points += 1;
+    if run.points > run.most_points {
+        drop(guard);
+        fail("the run does not end: a thread spins, or packets come for ever");
+    }
+    let next = run.at_point(me);
+    if next != me {
+        pass(guard, me, next);
+    }
+}
+
+/// Lets another thread go on, if there is one.
+pub(crate) fn yield_now() {
+    let me = ME.get();
+    if me == NONE {
+        return thread::yield_now();
+    }
+    point();
+    let mut guard = run();
+    let run = guard.as_mut().unwrap();
+    run.sink(me);
+    let next = run.draw_next(Some(me));
+    pass(guard, me, next);
+}
+
+/// User code that takes a while: others may do much meanwhile.
+pub(crate) fn linger() {
+    if lot_below(3) == 0 {
+        (0..=lot_below(24)).for_each(|_| yield_now());
+    }
+}
+
+#[track_caller]
+fn suspend(status: Status) {
+    let me = ME.get();
+    if FAILED.load(SeqCst) {
+        // A report that would have to wait for another thread ends here.
+        end_process();
+    }
+    let mut guard = run();
+    let run = guard.as_mut().unwrap();
+    run.members[me].status = status;
+    run.members[me].place = Some(Location::caller());
+    let next = run.draw_next(None);
+    pass(guard, me, next);
+}
+
+/// Whether the calling thread belongs to a run.
+pub(crate) fn is_inside() -> bool {
+    ME.get() != NONE
+}
+
+/// Blocks until [`wake`] is called for `address`.
+#[track_caller]
+pub(crate) fn block(address: usize) {
+    suspend(Status::Blocked(address));
+}
+
+/// Threads that block for `address` can run again: all, or one by lot.
+pub(crate) fn wake(address: usize, all: bool) {
+    if !is_inside() {
+        return;
+    }
+    let mut guard = run();
+    let run = guard.as_mut().unwrap();
+    let blocked = |member: &Member| member.status == Status::Blocked(address);
+    let mut blocked: Vec<usize> =
+        (0..run.members.len()).filter(|number| blocked(&run.members[*number])).collect();
+    if !all && blocked.len() > 1 {
+        blocked = vec![blocked[run.lot.below(blocked.len())]];
+    }
+    for number in blocked {
+        run.members[number].status = Status::Ready;
+    }
+}
+
+/// Sleeps until [`time_is`] is called with `until`, or later.
+pub(crate) fn sleep_until(until: Duration) {
+    suspend(Status::Asleep(until));
+}
+
+/// Threads whose sleep is over can run again.
+pub(crate) fn time_is(now: Duration) {
+    for member in &mut run().as_mut().unwrap().members {
+        if matches!(member.status, Status::Asleep(until) if until <= now) {
+            member.status = Status::Ready;
+        }
+    }
+}
+
+/// Waits until no other thread can run, or until it is time to let the clock go on all the same. True if no
+/// other thread can run.
+pub(crate) fn idle() -> bool {
+    suspend(Status::Idle);
+    let mut guard = run();
+    let run = guard.as_mut().unwrap();
+    run.members[ME.get()].status = Status::Ready;
+    run.ready().len() == 1
+}
+
+/// Waits until no thread can run but the calling one and the clock.
+pub(crate) fn quiet() {
+    suspend(Status::Quiet);
+    run().as_mut().unwrap().members[ME.get()].status = Status::Ready;
+}
+
+/// Whether a thread beside the calling one can run.
+pub(crate) fn another_can_run() -> bool {
+    run().as_ref().unwrap().ready().len() > 1
+}
+
+/// A number by the lot of the run.
+pub(crate) fn lot_below(bound: usize) -> usize {
+    run().as_mut().unwrap().lot.below(bound)
+}
+
+/// How many points there were so far.
+pub(crate) fn points() -> u64 {
+    run().as_ref().map_or(0, |run| run.points)
+}
+
+/// A thread of a run.
+#[must_use]
+pub(crate) struct Joiner {
+    number: usize,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Joiner {
+    pub(crate) fn is_over(&self) -> bool {
+        run().as_ref().unwrap().members[self.number].status == Status::Over
+    }
+
+    pub(crate) fn join(self) {
+        loop {
+            point();
+            let over = run().as_ref().unwrap().members[self.number].status == Status::Over;
+            if over {
+                break;
+            }
+            suspend(Status::Joins(self.number));
+        }
+        self.thread.join().unwrap();
+    }
+}
+
+pub(crate) fn spawn(name: String, act: impl FnOnce() + Send + 'static) -> Joiner {
+    let number = {
+        let mut guard = run();
+        let run = guard.as_mut().unwrap();
+        let rank = u64::from(u32::MAX) + run.lot.next() % 1_000_000;
+        run.members.push(Member { name: name.clone(), status: Status::Ready, rank, place: None });
+        run.members.len() - 1
+    };
+    assert!(number < MOST_THREADS);
+    let begin = move || {
+        ME.set(number);
+        END.with(|_| {});
+        await_turn(number);
+        act();
+    };
+    let thread = thread::Builder::new().name(name).spawn(begin).unwrap();
+    point();
+    Joiner { number, thread }
+}
+
+/// Runs `main` and the threads that it starts, as `seed` says. Returns what tells this run from others.
+pub(crate) fn simulate(seed: u64, most_points: u64, main: impl FnOnce()) -> u64 {
+    let mut lot = Lot::new(seed, 1);
+    let draw = if lot.once_in(2) {
+        Draw::Any { once_in: lot.pick(&[2, 4, 12, 40]) }
+    } else {
+        Draw::Rank { once_in: lot.pick(&[20, 60, 200, 600]) }
+    };
+    let main_member = Member {
+        name: "main".into(),
+        status: Status::Ready,
+        rank: u64::from(u32::MAX),
+        place: None,
+    };
+    *run() = Some(Run {
+        members: vec![main_member],
+        current: 0,
+        draw,
+        ticks_once_in: lot.pick(&[30, 100, 400, 3_000]),
+        lot,
+        lowest: u64::from(u32::MAX),
+        points: 0,
+        most_points,
+        hash: seed,
+    });
+    ME.set(0);
+    main();
+    ME.set(NONE);
+    *REPORT.lock().unwrap() = None;
+    run().take().unwrap().hash
+}
+
+/// What prints the part of a report that comes after the state of the threads.
+pub(crate) fn report_with(report: impl Fn() + Send + 'static) {
+    *REPORT.lock().unwrap() = Some(Box::new(report));
+}
+
+/// The run has failed, and so the process ends: threads that are in the midst of things cannot be ended.
+pub(crate) fn fail(why: &str) -> ! {
+    if FAILED.swap(true, SeqCst) {
+        end_process();
+    }
+    let mut text = format!("FAILED: {why}\n");
+    if let Some(run) = run().as_ref() {
+        for (number, member) in run.members.iter().enumerate() {
+            let Member { name, status, place, .. } = member;
+            let place = match (status, place) {
+                (Status::Ready | Status::Over, _) | (_, None) => String::new(),
+                (_, Some(place)) => format!(" at {place}"),
+            };
+            let current = if number == run.current { " (running)" } else { "" };
+            let _ = writeln!(text, "  {name}: {status:?}{place}{current}");
+        }
+    }
+    crate::search::say_where();
+    println!("{text}");
+    if let Some(report) = REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        report();
+    }
+    end_process();
+}
+
+pub(crate) fn has_failed() -> bool {
+    FAILED.load(SeqCst)
+}
+
+fn end_process() -> ! {
+    use std::io::Write as _;
+    // The local values of this thread end now, and are no part of the run any more.
+    ME.set(NONE);
+    let _ = std::io::stdout().flush();
+    std::process::exit(3);
+}
