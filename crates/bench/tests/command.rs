@@ -48,6 +48,25 @@ fn quantity<'r>(row: &'r Value, name: &str) -> &'r Value {
     all.iter().find(|quantity| quantity["name"] == name).unwrap_or_else(|| panic!("{name}: {row}"))
 }
 
+/// The contender has not failed, and each of these is measured in both rounds.
+fn assert_has(row: &Value, names: &[&str]) {
+    assert_eq!(row["failure"], Value::Null, "{row}");
+    for name in names {
+        let values = quantity(row, name)["values"].as_array().unwrap();
+        assert_eq!(values.len(), 2, "{name}: {row}");
+        assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+    }
+}
+
+/// System calls, where they can be counted.
+fn assert_calls_less_than(row: &Value, most: f64) {
+    let calls = quantity(row, "syscalls");
+    if calls["missing"].is_null() {
+        let calls = calls["values"][0].as_f64().unwrap();
+        assert!(calls > 0.0 && calls < most, "{row}");
+    }
+}
+
 #[test]
 fn every_contender_answers_in_a_run() {
     let (report, output) = short_run("every", &["--scenario", "S2", "--connections", "4"]);
@@ -61,17 +80,8 @@ fn every_contender_answers_in_a_run() {
     assert!(rows.len() >= 9);
     assert_eq!(rows[0]["contender"], "ours");
     for row in rows {
-        assert_eq!(row["failure"], Value::Null, "{row}");
-        for name in ["cpu", "rate", "p50", "p99", "p99.9"] {
-            let values = quantity(row, name)["values"].as_array().unwrap();
-            assert_eq!(values.len(), 2, "{name}: {row}");
-            assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
-        }
-        let syscalls = quantity(row, "syscalls");
-        if syscalls["missing"].is_null() {
-            let calls = syscalls["values"][0].as_f64().unwrap();
-            assert!(calls > 0.0 && calls < 10.0, "{row}");
-        }
+        assert_has(row, &["cpu", "rate", "p50", "p99", "p99.9"]);
+        assert_calls_less_than(row, 10.0);
         assert!(text(&output.stdout).contains(row["contender"].as_str().unwrap()));
     }
     for known in ["kernel", "rustc", "commit", "date"] {
@@ -110,12 +120,7 @@ fn every_contender_is_a_sink_in_a_run() {
         assert_eq!(cell["drain"]["handler"], 5);
         assert_eq!(cell["drain"]["reads"], reads);
         for row in cell["rows"].as_array().unwrap() {
-            assert_eq!(row["failure"], Value::Null, "{row}");
-            for name in ["rate", "read", "cpu", "processors", "clients"] {
-                let values = quantity(row, name)["values"].as_array().unwrap();
-                assert_eq!(values.len(), 2, "{name}: {row}");
-                assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
-            }
+            assert_has(row, &["rate", "read", "cpu", "processors", "clients"]);
             let cpu = quantity(row, "cpu")["values"][0].as_f64().unwrap();
             assert!(cpu > 2500.0, "{row}");
             let read = quantity(row, "read")["values"][0].as_f64().unwrap();
@@ -138,17 +143,8 @@ fn every_contender_serves_short_connections_in_a_run() {
     let rows = cell["rows"].as_array().unwrap();
     assert_eq!(rows.len(), report["contenders"].as_array().unwrap().len() - 1);
     for row in rows {
-        assert_eq!(row["failure"], Value::Null, "{row}");
-        for name in ["cpu", "rate", "p50", "p99"] {
-            let values = quantity(row, name)["values"].as_array().unwrap();
-            assert_eq!(values.len(), 2, "{name}: {row}");
-            assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
-        }
-        let syscalls = quantity(row, "syscalls");
-        if syscalls["missing"].is_null() {
-            let calls = syscalls["values"][0].as_f64().unwrap();
-            assert!(calls > 0.0 && calls < 30.0, "{row}");
-        }
+        assert_has(row, &["cpu", "rate", "p50", "p99"]);
+        assert_calls_less_than(row, 30.0);
     }
     let text = text(&output.stdout);
     assert!(text.contains("reset by the client; 32 clients, 2 threads"), "{text}");
@@ -170,12 +166,7 @@ fn every_contender_echoes_datagrams_in_a_run() {
         let rows = cell["rows"].as_array().unwrap();
         assert_eq!(rows.len(), all);
         for row in rows {
-            assert_eq!(row["failure"], Value::Null, "{row}");
-            for name in ["cpu", "rate", "p50", "p99"] {
-                let values = quantity(row, name)["values"].as_array().unwrap();
-                assert_eq!(values.len(), 2, "{name}: {row}");
-                assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
-            }
+            assert_has(row, &["cpu", "rate", "p50", "p99"]);
         }
     }
     let text = text(&output.stdout);
