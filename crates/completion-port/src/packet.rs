@@ -575,6 +575,13 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         })
     }
 
+    /// Ends the iterator, also if the thread has another packet later.
+    #[inline]
+    fn end(&mut self) -> Option<Packet<'p, K, M>> {
+        self.seat = None;
+        None
+    }
+
     /// Waits for the rest of the time: what the thread was handed brought no packet, since it was
     /// disabled or drained meanwhile.
     #[cold]
@@ -658,7 +665,7 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                         self.settled = true;
                         return Some(self.ready(slot, index, events));
                     }
-                    Err(NIL) if self.settled && seat.is_empty_handed() => return None,
+                    Err(NIL) if self.settled && seat.is_empty_handed() => return self.end(),
                     Err(first) => self.next_other(seat, first),
                 }
             };
@@ -667,7 +674,7 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                     self.settled = true;
                     return Some(packet);
                 }
-                None if self.settled => return None,
+                None if self.settled => return self.end(),
                 // A clone of a key has forked, and this is the child.
                 _ if engine.forked() => return None,
                 Some(None) => {}

@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Seat, Waited, name_parts};
+use crate::engine::{Engine, Posting, Seat, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::Interest;
 use crate::membership::{current_seat, take_seat};
@@ -574,6 +574,12 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        self.begin_post(message).map(Posting::queue)
+    }
+
+    /// Puts `message` into a cell. What it returns is to be used at once: it keeps the port locked.
+    #[inline]
+    fn begin_post(&self, message: M) -> std::result::Result<Posting<'_>, Refused<M>> {
         let posting = match self.store.engine.begin_post(|number| self.messages.reserve(number)) {
             Ok(posting) => posting,
             Err(error) => return Err(Refused::new(error, message)),
@@ -582,8 +588,53 @@ impl<K, M> Port<K, M> {
         // - owned: the cell was reserved just now, and no other thread knows it;
         // - empty: a cell is given up only after its message was moved out.
         unsafe { self.messages.put(posting.cell(), message) };
-        posting.queue();
-        Ok(())
+        Ok(posting)
+    }
+
+    /// Has the calling thread handle `message` next, before what else it has left of its last wait, and
+    /// wakes no other thread for it. It is for a handler that goes on with its own work in another
+    /// packet, as a runtime does with a task that has just become ready: the data is in the cache of
+    /// this processor.
+    ///
+    /// The packet is the next item of the thread's [`Packets`], even if the batch is full by then, or
+    /// the first one of its next wait. Of several such messages the last one comes first. As with the
+    /// rest of a batch, the message goes to another thread if this one announces that it blocks, is
+    /// found asleep, or does not come to it for a millisecond or so while another thread is idle; so an
+    /// idle thread may be woken to keep watch.
+    ///
+    /// So that the other packets have their turn, a message behind the 64th in a row goes to the end of
+    /// the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
+    /// this port, the message is queued as by [`post`](Self::post).
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    ///
+    /// let port: Port<(), &str> = Port::builder().build()?;
+    /// port.post("first")?;
+    /// port.post("second")?;
+    /// let mut batch = Batch::new();
+    /// let mut order = Vec::new();
+    /// while order.len() < 3 {
+    ///     for packet in port.wait(&mut batch, None)? {
+    ///         let Packet::Posted(message) = packet else { continue };
+    ///         if message == "first" {
+    ///             port.post_after("what follows")?;
+    ///         }
+    ///         order.push(message);
+    ///     }
+    /// }
+    /// assert_eq!(order, ["first", "what follows", "second"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post_after(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        let seat = current_seat(&self.store.engine);
+        self.begin_post(message).map(|posting| posting.put_next(seat.as_deref()))
     }
 
     /// Waits for packets.

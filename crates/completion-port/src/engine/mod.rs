@@ -40,6 +40,7 @@ use seat::Tally;
 
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use dispatch::Taken;
+pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
 pub(crate) use seat::Seat;
 

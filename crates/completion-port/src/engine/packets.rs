@@ -1,10 +1,12 @@
 //! How a packet gets into the queue.
 
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
 use super::seat::Seat;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock};
 use crate::error::{Call, Error, ErrorKind};
-use crate::state::queue::{Node, POSTED};
+use crate::state::queue::{Links, Node, POSTED};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -91,5 +93,32 @@ impl Posting<'_> {
         let notice = self.engine.submit_locked(&mut self.state, self.cell | POSTED);
         drop(self.state);
         self.engine.notify(notice);
+    }
+
+    /// Puts the message, which is in its cell, in front of what the calling thread has left, if `seat` is
+    /// that thread's and counts as running; queues it otherwise.
+    pub(crate) fn put_next(mut self, seat: Option<&Seat>) {
+        let Some(seat) = seat.filter(|seat| seat.runs(&self.state.schedule)) else {
+            return self.queue();
+        };
+        let Self { engine, cell, .. } = self;
+        let State { schedule, stock } = &mut *self.state;
+        let node = cell | POSTED;
+        let wake = if seat.may_put_next() {
+            // Other threads take the chain away under the lock only, and this thread takes nothing from
+            // it meanwhile.
+            engine.nodes.link(node).store(seat.chain.load(Relaxed), Relaxed);
+            seat.chain.store(node, Release);
+            schedule.kept(seat.number, &engine.stage(stock, seat))
+        } else {
+            // The thread soon comes back for it, and finds the other packets as well.
+            stock.ready.push(&engine.nodes, node);
+            stock.tell_collectors();
+            schedule.look_after(&engine.stage(stock, seat))
+        };
+        seat.advance();
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(self.state);
+        engine.notify(notice);
     }
 }

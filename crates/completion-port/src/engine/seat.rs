@@ -5,8 +5,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::state::arena::Linked;
 use crate::state::queue::{NIL, Node};
-use crate::state::schedule::SeatNumber;
+use crate::state::schedule::{Schedule, SeatNumber};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
+
+/// How many messages a thread puts in front of what it has left, before the other packets have their turn.
+const MOST_NEXT: u32 = 64;
 
 /// Packets that a seat has taken, by kind.
 #[derive(Debug, Default)]
@@ -100,6 +103,9 @@ pub(crate) struct Seat {
     pub(super) begun: AtomicU64,
     pub(super) quota: AtomicU32,
     pub(super) shares: AtomicU32,
+    /// How many messages the thread has put in front of what it had left, since a wait in which nothing
+    /// was left. Only the thread touches it.
+    pub(super) put_next: AtomicU32,
 }
 
 impl Seat {
@@ -113,6 +119,18 @@ impl Seat {
     /// calls this.
     pub(crate) fn progress(&self) -> u32 {
         self.progress.load(Relaxed)
+    }
+
+    /// Whether the thread, which has the lock, has the seat still and counts as running.
+    pub(super) fn runs(&self, schedule: &Schedule) -> bool {
+        !self.left.load(Relaxed) && schedule.is_running(self.number)
+    }
+
+    /// Whether the thread may put one more message in front of what it has left.
+    pub(super) fn may_put_next(&self) -> bool {
+        let count = self.put_next.load(Relaxed);
+        self.put_next.store((count + 1).min(MOST_NEXT), Relaxed);
+        count < MOST_NEXT
     }
 
     /// The first node of the thread; `NIL` if it has none left, or is thought to be asleep. Only

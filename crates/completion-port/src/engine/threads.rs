@@ -28,6 +28,7 @@ impl Engine {
             begun: AtomicU64::new(0),
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
+            put_next: AtomicU32::new(0),
             emptied: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
             presumed_blocked: AtomicBool::new(false),

@@ -25,7 +25,9 @@ impl Engine {
         let packet = self.end_quota(seat);
         let mut state = self.lock();
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
-        self.take_chain_back(&mut state.stock, seat);
+        if !self.take_chain_back(&mut state.stock, seat) {
+            seat.put_next.store(0, Relaxed);
+        }
         self.give_back_emptied(&mut state.stock, seat);
         let State { schedule, stock } = &mut *state;
         let mut stage = self.stage(stock, seat);

@@ -28,6 +28,7 @@ mod one_shot_reactor;
 mod owned;
 mod ownership;
 mod posting;
+mod posting_after;
 mod reached;
 mod registration;
 mod release;

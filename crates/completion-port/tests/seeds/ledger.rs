@@ -13,6 +13,9 @@ use crate::source::{BorrowedSource, Source};
 use crate::turns::{fail, point};
 use crate::{OneShot, Persistent};
 
+/// The poster of messages that come in any order.
+pub(crate) const NO_ORDER: usize = usize::MAX;
+
 /// Where a registration stands, as its calls and packets say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -330,6 +333,7 @@ impl Ledger {
 
     // ---- messages ----
 
+    /// A new message. Those of one poster keep their order, except where it is [`NO_ORDER`].
     pub(crate) fn letter(self: &Arc<Self>, poster: usize) -> Message {
         let mut book = self.open();
         book.letters.push(Letter { poster, fate: Fate::Made, alive: true });
@@ -362,7 +366,8 @@ impl Ledger {
         if fate != Fate::Queued {
             fail(&format!("message {message} was taken, though it was {fate:?}"));
         }
-        if self.exact.order && former.is_some_and(|former| former > message) {
+        let keeps_order = self.exact.order && poster != NO_ORDER;
+        if keeps_order && former.is_some_and(|former| former > message) {
             fail(&format!("message {message} of poster {poster} came after {former:?}"));
         }
     }

@@ -102,6 +102,8 @@ pub(crate) enum Habit {
     /// Computes for so long.
     Busy(u64),
     Post,
+    /// Posts so many messages to its own thread.
+    PostAfter(usize),
     /// Leaves what is in the rest of the batch.
     Leave,
     /// The same, and forgets the batch, so that only the next wait or the thread's end gives the rest back.
@@ -220,7 +222,7 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
         ]);
     }
     let time = lot.pick(&[5, 40, 700, 3_000, 12_000]);
-    match lot.below(26) {
+    match lot.below(27) {
         0 => Habit::ReadOne,
         1 => Habit::ReadNothing,
         2 | 3 => Habit::RearmAs(interest(lot), trigger(lot)),
@@ -237,7 +239,8 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
         16 => Habit::Busy(time),
         17 => Habit::Post,
         18 => Habit::Leave,
-        19..22 => Habit::ReadAllAndSaySo,
+        19 => Habit::PostAfter(lot.pick(&[1, 1, 2, 5, 70])),
+        20..23 => Habit::ReadAllAndSaySo,
         _ => Habit::ReadAll,
     }
 }

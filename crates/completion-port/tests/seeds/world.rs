@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::ledger::{Change, Exact, Key, Ledger, Message, is_level, is_one_shot};
+use crate::ledger::{Change, Exact, Key, Ledger, Message, NO_ORDER, is_level, is_one_shot};
 use crate::program::{End, Habit, PLACES, Program, Step, Worker};
 use crate::raw::{AnyTrigger, Hints};
 use crate::search;
@@ -14,7 +14,7 @@ use crate::sim::{Kernel, Socket};
 use crate::turns::{self, Joiner, fail, point};
 use crate::{
     Batch, BlockDetection, Changes, ErrorKind, Events, Id, Interest, OneShot, OwnedReady, Packet,
-    Port, Ready, Registration,
+    Port, Ready, Refused, Registration,
 };
 
 type Token = OwnedReady<Key, Message>;
@@ -313,11 +313,19 @@ impl World {
     }
 
     fn post(&self, poster: usize) {
+        self.post_by(poster, |message| self.port.post(message));
+    }
+
+    fn post_after(&self) {
+        self.post_by(NO_ORDER, |message| self.port.post_after(message));
+    }
+
+    fn post_by(&self, poster: usize, post: impl FnOnce(Message) -> Result<(), Refused<Message>>) {
         let message = self.ledger.letter(poster);
         let number = message.number;
         self.ledger.note(|| format!("  posts {number}"));
         self.ledger.posting(number);
-        if let Err(refused) = self.port.post(message) {
+        if let Err(refused) = post(message) {
             expect(refused.kind(), &[ErrorKind::Closed], "post");
             self.ledger.given_back(number);
         }
@@ -474,6 +482,9 @@ impl World {
             }
             // Not for ever, if each handler posts.
             Habit::Post if turns::lot_below(2) == 0 => self.post(10 + worker),
+            Habit::PostAfter(count) if turns::lot_below(2 * count) == 0 => {
+                (0..count).for_each(|_| self.post_after());
+            }
             _ => {}
         }
     }

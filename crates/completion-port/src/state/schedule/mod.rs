@@ -432,6 +432,15 @@ impl Schedule {
         }
     }
 
+    /// The thread of `seat`, which runs, has put a packet in front of what it has left.
+    pub(crate) fn kept(&mut self, seat: SeatNumber, scene: &impl Scene) -> Option<Wake> {
+        self.handed += 1;
+        if !std::mem::replace(&mut self.loaded[seat], true) {
+            self.loads += 1;
+        }
+        self.look_after(scene)
+    }
+
     /// Something that has to be checked was left to the next wait, or packets were left in the
     /// queue that are not worth a wake.
     #[inline]

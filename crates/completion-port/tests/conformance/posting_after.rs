@@ -1,0 +1,205 @@
+//! Rule 48: messages that a handler posts to its own thread.
+
+use std::sync::mpsc;
+use std::thread;
+
+use completion_port::{Batch, ErrorKind, Packet, Port};
+use testkit::on_every_system;
+
+use crate::kit::takers::Takers;
+use crate::kit::threads::{End, Gate, hear, settle, take};
+
+on_every_system! {
+    /// Rule 48: it comes before what the thread has left, the last one first, also behind a full batch.
+    fn a_message_posted_after_comes_next(system: &System) {
+        for room in [1, 2, 64] {
+            let port = system.port::<(), usize>(1);
+            (0..4).for_each(|message| port.post(message).unwrap());
+            let mut batch = Batch::with_capacity(room);
+            let mut taken = Vec::new();
+            while taken.len() < 4 + 4 + 2 {
+                for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                    let message = message(packet);
+                    taken.push(message);
+                    match message {
+                        0 | 2 => (1..3).for_each(|of| port.post_after(10 * (message + 1) + of).unwrap()),
+                        12 => (3..5).for_each(|of| port.post_after(10 * of).unwrap()),
+                        _ => {}
+                    }
+                }
+            }
+            assert_eq!(taken, [0, 12, 40, 30, 11, 1, 2, 32, 31, 3], "room {room}");
+            assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+            assert_eq!(port.stats().packets.posted, 10);
+        }
+    }
+
+    /// Rule 48: it stays with its thread, however many others wait, as long as that one goes on.
+    fn a_message_posted_after_stays_with_its_thread(system: &System) {
+        const ROUNDS: usize = 20;
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(4);
+        let takers = Takers::of(system, &port);
+        let after = &port;
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            takers.start(scope, 3, |message| {
+                if message < 9 {
+                    after.post_after(message + 1).unwrap();
+                }
+            });
+            // A thread that the system does not run for a millisecond gives its messages up.
+            let stays = (0..ROUNDS).any(|_| {
+                let before = port.stats().wakes;
+                port.post(0).unwrap();
+                let taken = [(); 10].map(|()| takers.at_once("the next message is taken"));
+                assert!(taken.iter().map(|(message, _)| *message).eq(0..10), "{taken:?}");
+                settle(system, &port, 3);
+                // One for the first message, and one for a thread that keeps watch.
+                let wakes = port.stats().wakes - before;
+                let by = taken.map(|(_, number)| number);
+                by.iter().all(|number| *number == by[0]) && wakes <= 2
+            });
+            assert!(stays, "in no round");
+        });
+    }
+
+    /// Rule 48: a thread that blocks, whether it says so or not, loses it to one that may run.
+    fn a_message_posted_after_does_not_wait_for_a_handler_that_is_stuck(system: &System) {
+        for announces in [true, false] {
+            system.several_threads_wait();
+            let port = system.port::<(), usize>(2);
+            let gate = Gate::default();
+            let (say, heard) = mpsc::channel();
+            thread::scope(|scope| {
+                let _end = End::of(&port, [&gate]);
+                for count in 1..=2 {
+                    let (say, port, gate) = (say.clone(), &port, &gate);
+                    scope.spawn(move || {
+                        while let Some(message) = take(port) {
+                            if message == 0 {
+                                port.post_after(1).unwrap();
+                                port.post_after(2).unwrap();
+                                if announces {
+                                    port.blocking(|| gate.pass());
+                                } else {
+                                    gate.pass();
+                                }
+                            }
+                            say.send(message).unwrap();
+                        }
+                    });
+                    settle(system, port, count);
+                }
+                port.post(0).unwrap();
+                assert_eq!(hear(system, &heard, "the last goes first"), 2);
+                assert_eq!(hear(system, &heard, "the other follows"), 1);
+                gate.open();
+                assert_eq!(hear(system, &heard, "the handler is done"), 0);
+            });
+        }
+    }
+
+    /// Rule 48: a handler that always goes on lets other packets have their turn, whatever room it gives.
+    fn others_have_their_turn_beside_a_handler_that_goes_on(system: &System) {
+        for room in [1, 64] {
+            let port = system.port::<(), usize>(1);
+            let mut batch = Batch::with_capacity(room);
+            port.post(0).unwrap();
+            let (mut taken, mut others) = (0, 0);
+            let mut gap = 0;
+            while others < 10 {
+                for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                    if message(packet) == 0 {
+                        taken += 1;
+                        gap += 1;
+                        port.post_after(0).unwrap();
+                        if gap == 10 {
+                            port.post(1).unwrap();
+                        }
+                        assert!(gap < 200, "the other message waits for ever");
+                    } else {
+                        others += 1;
+                        gap = 0;
+                    }
+                    if others == 10 {
+                        break;
+                    }
+                }
+            }
+            assert!(taken >= 100, "it went on meanwhile");
+        }
+    }
+
+    /// Rule 48: a thread that has nothing of this port in its hands posts as usual.
+    fn a_thread_that_does_not_run_here_posts_as_usual(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let other = system.port::<(), usize>(1);
+        other.post(0).unwrap();
+        assert_eq!(take(&other), Some(0));
+        (1..4).for_each(|message| port.post_after(message).unwrap());
+        assert_eq!(port.stats().queued, 3);
+        assert_eq!([(); 3].map(|()| take(&port)), [1, 2, 3].map(Some));
+        // A thread that says that it blocks does not run.
+        port.post(4).unwrap();
+        port.blocking(|| port.post_after(5).unwrap());
+        assert_eq!([(); 2].map(|()| take(&port)), [4, 5].map(Some));
+        // From a thread that has never waited.
+        port.post(6).unwrap();
+        thread::scope(|scope| scope.spawn(|| port.post_after(7).unwrap()).join().unwrap());
+        assert_eq!([(); 2].map(|()| take(&port)), [6, 7].map(Some));
+    }
+
+    /// Rule 48: what the thread does not come to is found by its next wait, and lost in no other way.
+    fn what_was_posted_after_a_batch_is_found_by_the_next_wait(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(2);
+        let mut batch = Batch::new();
+        port.post(0).unwrap();
+        port.post(1).unwrap();
+        let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+        assert_eq!(packets.next().map(message), Some(0));
+        port.post_after(2).unwrap();
+        drop(packets);
+        let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+        assert_eq!([(); 2].map(|()| packets.next().map(message)), [2, 1].map(Some));
+        assert!(packets.next().is_none());
+        // An iterator that has ended stays so.
+        port.post_after(3).unwrap();
+        assert!(packets.next().is_none());
+        drop(packets);
+        assert!(port.raw().has_packets(&mut Batch::new()).unwrap());
+        assert_eq!(take(&port), Some(3));
+        // The thread exits, and leaves one behind.
+        thread::scope(|scope| {
+            let leaves = scope.spawn(|| {
+                port.post(4).unwrap();
+                assert_eq!(take(&port), Some(4));
+                port.post_after(5).unwrap();
+            });
+            leaves.join().unwrap();
+        });
+        assert_eq!(take(&port), Some(5));
+    }
+
+    /// Rule 48: a port that takes no more gives it back.
+    fn a_closed_port_gives_back_what_is_posted_after(system: &System) {
+        let port: Port<(), usize> = system.port(1);
+        port.post(0).unwrap();
+        assert_eq!(take(&port), Some(0));
+        port.post_after(1).unwrap();
+        port.close();
+        let refused = port.post_after(2).unwrap_err();
+        assert_eq!((refused.kind(), refused.into_parts().1), (ErrorKind::Closed, 2));
+        assert_eq!(take(&port), Some(1));
+        assert_eq!(take(&port), None);
+    }
+}
+
+fn message(packet: Packet<'_, (), usize>) -> usize {
+    match packet {
+        Packet::Posted(message) => message,
+        other => panic!("{other:?}"),
+    }
+}
