@@ -397,15 +397,18 @@ mod tests {
             let workers = [(); 2].map(|()| heard.recv_timeout(SOON).unwrap());
             let switches = workers.map(records_of);
             let before = workers.map(ThreadNumber::preemptions);
+            let naps = workers.map(ThreadNumber::sleeps_begun);
             eventually("both are preempted", || {
-                for switches in &switches {
-                    assert_eq!(asleep_since(switches), None);
+                for (which, switches) in switches.iter().enumerate() {
+                    // A page that is missing can make it sleep for a moment.
+                    let is_asleep = asleep_since(switches).is_some();
+                    assert!(!is_asleep || workers[which].sleeps_begun() > naps[which]);
                 }
                 let now = workers.map(ThreadNumber::preemptions);
                 now[0] >= before[0] + PREEMPTIONS && now[1] >= before[1] + PREEMPTIONS
             });
             for switches in &switches {
-                assert_eq!(switches.newest(), Some(Presence::Awake));
+                eventually("it is awake", || switches.newest() == Some(Presence::Awake));
                 assert!(written(switches) >= PREEMPTIONS, "they were recorded");
             }
         });
