@@ -1,6 +1,7 @@
 //! Messages between threads: the port against a channel and against an eventfd in `epoll`.
 //!
-//! *nobody asleep*: one thread posts one message (64 messages) and takes it (them) again.
+//! *nobody asleep*: one thread posts one message (64 messages) and takes it (them) again, or the handler of
+//! each message posts the next one, on the port by `post_after`.
 //! *1→1*, *4→1*, *4→4*: so many threads post as fast as they can, so many take. *round trip*: two
 //! threads, each answers what the other sends, so each is woken for each message.
 //!
@@ -54,6 +55,11 @@ trait Queue: Send + Sync {
     /// What the calling thread needs to take messages.
     fn taker(&self) -> io::Result<Box<dyn Take + '_>>;
 
+    /// The calling thread posts a message, and so many more: each one as it handles the one before.
+    fn follow(&self, messages: usize) -> io::Result<()> {
+        alone(self, 1, messages)
+    }
+
     /// Threads woken so far, where that is counted.
     fn wakes(&self) -> Option<u64> {
         None
@@ -85,6 +91,8 @@ const ENTRIES: [Entry; 4] = [
 enum Situation {
     /// One thread posts so many and takes them again.
     Alone(usize),
+    /// One thread, in which the handler of each message posts the next one.
+    Following,
     /// So many threads post, so many take.
     Stream(usize, usize),
     /// Two threads answer each other.
@@ -96,6 +104,7 @@ pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell>
     let situations = [
         (Situation::Alone(1), "nobody asleep: post 1, take 1"),
         (Situation::Alone(64), "nobody asleep: post 64, take 64"),
+        (Situation::Following, "nobody asleep: each handler posts the next"),
         (Situation::Stream(1, 1), "1 thread posts, 1 takes"),
         (Situation::Stream(4, 1), "4 threads post, 1 takes"),
         (Situation::Stream(4, 4), "4 threads post, 4 take"),
@@ -143,7 +152,7 @@ fn cell(situation: Situation, title: &str, options: Options) -> Cell {
         round += 1;
     }
     let threads = match situation {
-        Situation::Alone(_) => 1,
+        Situation::Alone(_) | Situation::Following => 1,
         Situation::Stream(posting, taking) => posting + taking,
         Situation::RoundTrip => 2,
     };
@@ -197,7 +206,7 @@ impl Measured {
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn note(&self, situation: Situation, row: &mut Row) {
         let messages = self.messages as f64;
-        if matches!(situation, Situation::Alone(_)) {
+        if matches!(situation, Situation::Alone(_) | Situation::Following) {
             // It never sleeps: the processor's time is free of what other processes do meanwhile.
             row.push("message", "ns", Some(self.processor.as_nanos() as f64 / messages));
             return;
@@ -221,6 +230,12 @@ fn measure(entry: Entry, situation: Situation, messages: usize) -> io::Result<Me
             alone(&*first, batch, messages)?;
             begin
         }
+        Situation::Following => {
+            first.follow(messages / 10)?;
+            let begin = Usage::now();
+            first.follow(messages)?;
+            begin
+        }
         Situation::Stream(posting, taking) => stream(&*first, posting, taking, messages)?,
         Situation::RoundTrip => round_trips(&*first, &*second, messages)?,
     };
@@ -235,7 +250,7 @@ fn measure(entry: Entry, situation: Situation, messages: usize) -> io::Result<Me
 }
 
 /// One thread posts `batch` messages and takes them again, until it has done so with all.
-fn alone(queue: &dyn Queue, batch: usize, messages: usize) -> io::Result<()> {
+fn alone(queue: &(impl Queue + ?Sized), batch: usize, messages: usize) -> io::Result<()> {
     let mut taker = queue.taker()?;
     let mut taken = Vec::with_capacity(BATCH);
     for _ in 0..messages / batch {
@@ -377,6 +392,7 @@ mod tests {
             let situations = [
                 Situation::Alone(1),
                 Situation::Alone(64),
+                Situation::Following,
                 Situation::Stream(1, 1),
                 Situation::Stream(4, 1),
                 Situation::Stream(4, 4),

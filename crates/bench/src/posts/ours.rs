@@ -42,6 +42,23 @@ impl Queue for Ours {
         Ok(Box::new(Taker { port: &self.port, batch: Batch::with_capacity(BATCH) }))
     }
 
+    fn follow(&self, messages: usize) -> io::Result<()> {
+        let mut batch = Batch::with_capacity(BATCH);
+        let mut left = messages;
+        self.post(0)?;
+        while left > 0 {
+            for packet in self.port.wait(&mut batch, None)? {
+                let Packet::Posted(message) = packet else { continue };
+                left -= 1;
+                if left > 0 {
+                    let next = self.port.post_after(message + 1);
+                    next.map_err(|refused| refused.error())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn wakes(&self) -> Option<u64> {
         Some(self.port.stats().wakes)
     }
