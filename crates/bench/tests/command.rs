@@ -202,7 +202,7 @@ fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
         text(&again.stdout).split_once("Ratios of too few comparable rounds").unwrap();
     assert!(too_few.contains("S1, ") && too_few.contains(": epoll_one_shot "), "{too_few}");
     let svg = fs::read_to_string(&plot).unwrap();
-    assert!(svg.starts_with("<svg ") && svg.contains("epoll_one_shot"), "{svg}");
+    assert!(svg.starts_with("<svg ") && svg.contains(">epoll, one-shot + MOD<"), "{svg}");
 }
 
 /// One thread does everything there, and the processors are as far apart as elsewhere.
