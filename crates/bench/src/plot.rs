@@ -255,7 +255,7 @@ fn draw(report: &Report, rivals: &[&str], panels: &[Panel], scale: Scale) -> Str
 
 /// A rival's name, on two lines if it is long.
 fn label(svg: &mut String, name: &str, middle: f64) {
-    let cut = name.char_indices().filter(|(at, c)| *c == ' ' && *at <= NAME).next_back();
+    let cut = name.char_indices().rfind(|(at, c)| *c == ' ' && *at <= NAME);
     let lines = match cut {
         Some((at, _)) if name.len() > NAME => vec![&name[..at], &name[at + 1..]],
         _ => vec![name],

@@ -28,6 +28,14 @@ impl Failure {
         if is_descriptor_limit(error) { Self::Unusable(line) } else { Self::Wrong(line) }
     }
 
+    /// The same, with what can be done about it.
+    pub(crate) fn and(self, remedy: &str) -> Self {
+        match self {
+            Self::Unusable(line) => Self::Unusable(line + remedy),
+            Self::Wrong(line) => Self::Wrong(line + remedy),
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Unusable(_) => ExitCode::from(2),

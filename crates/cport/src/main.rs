@@ -15,8 +15,10 @@ mod demo;
 mod echo;
 mod failure;
 mod gauge;
+mod quantity;
 mod retry;
 mod signals;
+mod terminal;
 mod text;
 
 #[derive(Parser)]
