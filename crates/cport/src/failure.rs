@@ -57,10 +57,13 @@ fn reason(error: &io::Error) -> String {
         return error.to_string();
     }
     match descriptor_limit() {
-        Some(limit) => format!("{error}; the limit is {limit} descriptors, see `ulimit -n`"),
-        None => error.to_string(),
+        Some(limit) => format!("{error}; the limit is {limit} descriptors, `ulimit -n` raises it"),
+        None => format!("{error}; other processes have them all"),
     }
 }
+
+/// Where faults are reported.
+pub(crate) const ISSUES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/issues");
 
 /// Whether the process, or the system, has no descriptor left.
 pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {

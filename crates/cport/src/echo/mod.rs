@@ -10,7 +10,7 @@ use clap::Args;
 use completion_port::{Interest, OneShot, Port, Registration};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ISSUES};
 use crate::quantity;
 use crate::signals::Signals;
 use crate::terminal;
@@ -135,10 +135,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// What should not happen, and what to do if it does.
 fn fault(what: &str) -> Failure {
-    let repository = env!("CARGO_PKG_REPOSITORY");
-    Failure::Wrong(format!(
-        "{what}, which ended the server. That is a fault of it: please report it, {repository}/issues"
-    ))
+    Failure::Wrong(format!("{what}, and the server ended. Please report this fault: {ISSUES}"))
 }
 
 /// The first lines. Scripts take the address from the end of the first one.
@@ -162,7 +159,8 @@ fn greet(
     }
     show(format_args!(
         "{protocol} echo listening on {address}\n\
-         {}, {concurrency} may run at once; Ctrl-C ends it, `kill -USR1 {process}` prints numbers\n",
+         {}, {concurrency} may run at once\n\
+         Ctrl-C ends it; `kill -USR1 {process}` prints numbers\n",
         counted(threads as u64, "thread"),
     ))
 }
@@ -196,7 +194,8 @@ impl Course<'_> {
         let (mut periodic, mut asked) = (start, start);
         let mut next = self.options.stats.map(|every| (every, self.begin + every));
         while !self.server.is_over() {
-            let looks = drain.as_ref().filter(|drain| !drain.is_cut).map(|drain| drain.look);
+            let looks = drain.as_ref().filter(|drain| !drain.is_cut);
+            let looks = looks.map(|drain| drain.look.min(drain.until));
             let due = [next.map(|(_, at)| at), looks].into_iter().flatten().min();
             let limit = due.map(|due| due.saturating_duration_since(Instant::now()));
             signals.wait(limit).map_err(failed)?;
@@ -214,24 +213,19 @@ impl Course<'_> {
                 }
             }
             let is_asked = signals.end();
-            match &mut drain {
-                None if is_asked => {
-                    self.server.begin_to_end();
-                    let until = now + self.options.drain;
-                    self.announce()?;
-                    drain = Some(Drain { until, look: now, is_cut: false });
-                }
-                Some(drain) if !drain.is_cut && (is_asked || drain.until <= now) => {
-                    drain.is_cut = true;
-                    signals.last_warning();
-                    self.server.cut_off().map_err(ends)?;
-                }
-                _ => {}
+            let is_second = is_asked && drain.is_some();
+            if is_asked && !is_second {
+                self.server.begin_to_end();
+                self.announce()?;
+                let until = now + self.options.drain;
+                drain = Some(Drain { until, look: now, is_cut: false });
             }
-            if let Some(drain) = &mut drain
-                && !drain.is_cut
-                && drain.look <= now
-            {
+            let Some(drain) = drain.as_mut().filter(|drain| !drain.is_cut) else { continue };
+            if is_second || drain.until <= now {
+                drain.is_cut = true;
+                signals.last_warning();
+                self.server.cut_off().map_err(ends)?;
+            } else if drain.look <= now {
                 self.server.look().map_err(ends)?;
                 drain.look = now + LOOK;
             }
