@@ -85,10 +85,13 @@ struct Scale {
 pub(crate) fn svg(report: &Report) -> Result<String, String> {
     let cells = || THREADS.iter().filter_map(|threads| report.cell("S1", *threads, CONNECTIONS));
     if cells().next().is_none() {
-        return Err("no plot: S1 with 64 connections was not measured".to_owned());
+        return Err("no plot: S1 with 64 connections was not measured; `--scenario S1 --connections 64` does so".to_owned());
     }
     if cells().flat_map(|cell| &cell.rows).all(|row| estimate_present(row.values(CPU)).is_none()) {
-        return Err("no plot: there are no values".to_owned());
+        return Err(
+            "no plot: there are no values, since each contender failed; the table says why"
+                .to_owned(),
+        );
     }
     let rivals = rivals(cells());
     let is_noted = cells().flat_map(|cell| &cell.rows).any(|row| row.quantity(APART).is_some());

@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
 
 /// Becomes the benchmark, and returns only if it cannot.
 pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
-    let mut command = if let Some(program) = beside_this_command() {
-        Command::new(program)
+    let (mut command, remedy) = if let Some(program) = beside_this_command() {
+        (Command::new(program), "; `cargo build --release --package cport-bench` makes it anew")
     } else {
         // Help, and what is wrong with the arguments, needs no benchmark.
         let all = [OsString::from("cport bench")].into_iter().chain(passed.arguments.clone());
@@ -53,12 +53,11 @@ pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
             said.exit();
         }
         let Some(manifest) = source_tree() else { return Err(missing()) };
-        built_by_cargo(&manifest)
+        (built_by_cargo(&manifest), "; it builds the benchmark, and comes with https://rustup.rs")
     };
     let error = command.args(&passed.arguments).env(options::CALLED_BY_CPORT, "1").exec();
     let program = Path::new(command.get_program()).display();
-    Err(Failure::to_begin(&format!("cannot run {program}"), &error)
-        .and("; it builds the benchmark, and comes with Rust: https://rustup.rs"))
+    Err(Failure::to_begin(&format!("cannot run {program}"), &error).and(remedy))
 }
 
 /// The benchmark is not in the registry, since its rivals are many.

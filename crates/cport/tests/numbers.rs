@@ -7,7 +7,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use common::{DEADLINE, Running, cport, echo, run, served};
+use common::{DEADLINE, Running, cport, echo, served};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -86,31 +86,5 @@ fn a_port_is_address_enough() {
         talk((std::net::Ipv4Addr::LOCALHOST, address.port()).into(), 1);
         server.signal(Signal::INT);
         assert!(server.ended().status.success());
-    }
-}
-
-#[test]
-fn what_is_wrong_with_an_address_is_said_with_what_to_do() {
-    for (given, words) in [
-        (
-            "nonsense",
-            "cannot listen on \"nonsense\" (tcp): invalid socket address; wanted is an address such as",
-        ),
-        ("70000", "cannot listen on \"70000\" (tcp): no port from 0 to 65535; wanted is"),
-        ("192.0.2.1:0", "`ip address` shows which addresses"),
-    ] {
-        run(cport(&["echo", "--listen", given])).assert_refused(words);
-    }
-    let (server, address) = echo(&[]);
-    run(cport(&["echo", "--listen", &address.to_string()]))
-        .assert_refused("`ss -lnptu` shows which program has it");
-    drop(server);
-    for (option, value) in [("--stats", "0"), ("--stats", "often"), ("--drain", "2h")] {
-        let ended = run(cport(&["echo", "--listen", "0", option, value]));
-        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        assert!(
-            ended.stderr.contains(option) && ended.stderr.contains("is wanted, such as"),
-            "{ended:?}"
-        );
     }
 }

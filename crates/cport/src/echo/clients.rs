@@ -109,7 +109,12 @@ impl Client {
         match self.turn(buffer, traffic) {
             Next::End => None,
             Next::Write => Some(Interest::OUT),
-            Next::Read { drained: true } if self.connection.received() == received => None,
+            // What the peer's system has not taken yet would be lost if the peer sent something after all.
+            Next::Read { drained: true }
+                if self.connection.received() == received && self.cut_off() == 0 =>
+            {
+                None
+            }
             Next::Read { .. } => Some(Interest::IN),
         }
     }
