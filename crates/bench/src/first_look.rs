@@ -20,7 +20,10 @@ fn of_cell(cell: &Cell) -> String {
             Some((median, (low, _))) if low > 1.0 => ahead.push(format!("{name} {median:.2}")),
             Some((median, (_, high))) if high < 1.0 => behind.push(format!("{name} {median:.2}")),
             Some((median, _)) => open.push(format!("{name} {median:.2}")),
-            None => unknown.push(name.clone()),
+            None => unknown.push(match ratio {
+                Some(ratio) => format!("{name} {:.2}?", ratio.median),
+                None => name.clone(),
+            }),
         }
     }
     let rounds = cell.rows.iter().map(|row: &Row| row.values(&cell.compared).len()).max();
@@ -34,7 +37,7 @@ fn of_cell(cell: &Cell) -> String {
         ("the port is ahead of", ahead),
         ("the port is behind", behind),
         ("too close to tell", open),
-        ("too few comparable rounds", unknown),
+        ("too few comparable rounds to tell", unknown),
     ] {
         if !names.is_empty() {
             let _: std::fmt::Result = writeln!(text, "  {what}: {}", names.join(", "));
@@ -58,6 +61,7 @@ mod tests {
             ("uring", vec![950.0; 6]),
             ("mio", noisy),
             ("tokio", vec![1100.0; 2]),
+            ("failed", Vec::new()),
         ];
         let text = summary(&report(vec![cell("S1", 2, 64, CPU, "ns", &values)]));
         for line in [
@@ -65,7 +69,7 @@ mod tests {
             "  the port is ahead of: polling 1.20\n",
             "  the port is behind: uring 0.95\n",
             "  too close to tell: mio 1.00\n",
-            "  too few comparable rounds: tokio\n",
+            "  too few comparable rounds to tell: tokio 1.10?, failed\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

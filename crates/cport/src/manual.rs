@@ -32,7 +32,11 @@ pub(crate) fn complete(options: &Completions, mut command: Command) -> Result<()
 }
 
 /// Prints the page of a command, or writes those of all its commands.
-pub(crate) fn describe(options: &Manual, mut command: Command) -> Result<(), Failure> {
+pub(crate) fn describe(options: &Manual, command: Command) -> Result<(), Failure> {
+    // There is no page for `help`, to which a list of all commands would lead.
+    let mut command = command
+        .disable_help_subcommand(true)
+        .mut_subcommand("bench", |bench| bench.disable_help_subcommand(true));
     command.build();
     match &options.directory {
         None => {
@@ -51,7 +55,7 @@ fn write_all(command: &Command, directory: &Path) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| refused(directory, error))?;
     let mut commands = vec![command.clone()];
     while let Some(command) = commands.pop() {
-        let shown = |it: &&Command| !it.is_hide_set() && it.get_name() != "help";
+        let shown = |it: &&Command| !it.is_hide_set();
         commands.extend(command.get_subcommands().filter(shown).cloned());
         let name = command.get_display_name().unwrap_or(command.get_name());
         let file = directory.join(format!("{}.1", name.replace(' ', "-")));

@@ -45,6 +45,16 @@ fn each_shell_gets_a_script_and_no_other_word_does() {
     assert!(ended.stderr.contains("[possible values: bash"), "{ended:?}");
 }
 
+/// Groff has nothing to complain about.
+fn is_typeset(page: &Path) {
+    match Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(page).output() {
+        Err(_) => println!("SKIPPED the manual as groff reads it: there is no groff"),
+        Ok(output) => {
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        }
+    }
+}
+
 #[test]
 fn the_manual_has_a_page_for_each_command() {
     let ended = run(cport(&["man"]));
@@ -67,6 +77,8 @@ fn the_manual_has_a_page_for_each_command() {
         assert!(ended.stdout.contains(page), "{page}: {ended:?}");
         let text = fs::read_to_string(directory.join(page)).unwrap();
         assert!(text.contains(words), "{words} in {page}: {text}");
+        assert!(!text.contains("help(1)"), "there is no such page: {text}");
+        is_typeset(&directory.join(page));
     }
     run(cport(&["man", "/proc/nowhere"])).assert_refused("cannot write /proc/nowhere: ");
 }

@@ -80,19 +80,19 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) full: bool,
     /// Only these scenarios
-    #[arg(long, value_name = "S1,S4,…", value_delimiter = ',')]
+    #[arg(long, value_name = "S1,S4,...", value_delimiter = ',')]
     pub(crate) scenario: Vec<String>,
     /// Only these contenders, besides `ours`
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) against: Vec<String>,
     /// These numbers of threads instead of each scenario's own
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     pub(crate) threads: Vec<usize>,
     /// These numbers of connections instead of each scenario's own
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     pub(crate) connections: Vec<usize>,
     /// S16: handlers that compute for so many microseconds, instead of the usual ones
-    #[arg(long, value_name = "US,…", value_delimiter = ',', value_parser = microseconds)]
+    #[arg(long, value_name = "US,...", value_delimiter = ',', value_parser = microseconds)]
     pub(crate) handler: Vec<u32>,
     /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
     #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
@@ -143,19 +143,19 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Model {
     /// Numbers of processors, which are also the numbers of threads and the concurrency value
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [2, 8, 32, 64],
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 8, 32, 64],
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) cores: Vec<u16>,
     /// How long handlers run, in microseconds
-    #[arg(long, value_name = "US,…", value_delimiter = ',', default_values_t = [1, 5, 10, 20],
+    #[arg(long, value_name = "US,...", value_delimiter = ',', default_values_t = [1, 5, 10, 20],
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) handler: Vec<u16>,
     /// Numbers of kernel sets
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4],
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2, 4],
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) sets: Vec<u16>,
     /// Connections for each processor, the column `each`
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [16],
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [16],
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) connections: Vec<u16>,
     /// From an answer to the next request, on the average, in microseconds
