@@ -158,7 +158,7 @@ impl Panel {
             if most == 0 && word.is_empty() {
                 remarks.push(format!("{name}: nothing to compare"));
             } else if most == 0 {
-                remarks.push(format!("{name}: no turns with the processors {word}"));
+                remarks.push(format!("{name}: no rounds with the processors {word}"));
             } else if most < FEWEST {
                 remarks.push(format!("{name}: {most} such rounds or fewer, too few"));
             } else if rounds().any(|rounds| rounds < FEWEST) {
@@ -188,7 +188,8 @@ impl Scale {
             let (low, high) = ratio.interval.unwrap_or((ratio.median, ratio.median));
             (least, most) = (least.min(low), most.max(high));
         }
-        let step = step((most - least).max(0.2));
+        // The marks have one decimal place.
+        let step = step(most - least).max(0.1);
         // Room for a mark on either side.
         let begin = ((least - step / 4.0) / step).floor() * step;
         let end = ((most + step / 4.0) / step).ceil() * step;
@@ -491,7 +492,7 @@ pub(crate) mod tests {
         for text in [">Processors near", ">Processors far", ">mio, a Poll per thread<", ">fresh<"] {
             assert!(svg.contains(text), "{text} in {svg}");
         }
-        assert!(!svg.contains("in_c") && !svg.contains("no turns"), "{svg}");
+        assert!(!svg.contains("in_c") && !svg.contains("no rounds"), "{svg}");
         // A line at 1.0 in each panel, and in words what it means.
         assert_eq!(svg.matches("font-weight=\"bold\">1.0<").count(), 2);
         assert!(svg.contains("Above 1: the port needs less."), "{svg}");
@@ -501,8 +502,11 @@ pub(crate) mod tests {
     fn a_panel_says_which_turns_are_missing() {
         let svg = |near, far| svg(&measured(near, far)).unwrap();
         let no_far = svg(6, 0);
-        assert!(no_far.contains(">1 thread: no turns with the processors far apart<"), "{no_far}");
-        assert!(no_far.contains(">2 threads: no turns with the processors far apart<"), "{no_far}");
+        assert!(no_far.contains(">1 thread: no rounds with the processors far apart<"), "{no_far}");
+        assert!(
+            no_far.contains(">2 threads: no rounds with the processors far apart<"),
+            "{no_far}"
+        );
         assert!(!no_far.contains("processors near<"), "{no_far}");
         assert_eq!(marks(&no_far), 4);
         let two_far = svg(6, 2);
@@ -542,6 +546,9 @@ pub(crate) mod tests {
         assert!((scale.place(f64::midpoint(scale.begin, scale.end), 200.0) - 100.0).abs() < 0.01);
         assert!(scale.marks().any(|mark| (mark - 1.0).abs() < 0.001), "{scale:?}");
         assert!((Scale::of([].iter()).place(1.0, 1.0)).is_finite());
+        let close = Scale::of([of(0.99, 1.04)].iter());
+        let marks: Vec<String> = close.marks().map(|mark| format!("{mark:.1}")).collect();
+        assert_eq!(marks, ["0.9", "1.0", "1.1"]);
     }
 
     #[test]
