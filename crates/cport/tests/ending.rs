@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{DEADLINE, Running, content, cport, echo, served, uninterrupted};
 use rustix::process::Signal;
@@ -148,7 +148,9 @@ fn a_second_signal_cuts_off_and_says_how_much() {
         let ending = said(&mut server);
         assert!(ending.starts_with("ending: 1 connection may take"), "{ending}");
         // The listener is closed first.
+        let begun = Instant::now();
         while TcpStream::connect(address).is_ok() {
+            assert!(begun.elapsed() < DEADLINE, "the listener stays open");
             thread::yield_now();
         }
         if again {
@@ -201,7 +203,9 @@ fn clients_that_go_on_are_served_until_the_end() {
     server.signal(Signal::TERM);
     // The end of the idle one shows that the server ends, and has looked several times.
     idle.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let begun = Instant::now();
     while uninterrupted(|| idle.read(&mut [0])).is_err() {
+        assert!(begun.elapsed() < DEADLINE, "the idle client is not let go");
         talk(1);
     }
     talk(100);

@@ -54,9 +54,7 @@ fn the_server_fits_the_terminal() {
         server.wait_for("wakes 0/s");
         server.signal(Signal::USR1);
         let lines = server.text().matches("parked").count();
-        while server.text().matches("parked").count() < lines + 2 {
-            std::thread::yield_now();
-        }
+        server.wait_until("two more lines", |text| text.matches("parked").count() >= lines + 2);
         server.signal(Signal::TERM);
         let (status, text) = server.ended();
         assert!(status.success(), "{text}");

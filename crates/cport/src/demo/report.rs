@@ -7,12 +7,20 @@ use serde_json::{Value, json};
 use super::progress::{Progress, shown};
 use super::{Check, Outcome, Scenario, Title};
 use crate::failure::{Failure, ISSUES};
-use crate::terminal::{can_redraw, output_width};
+use crate::terminal::{can_redraw, fitted, output_width};
 use crate::text::{bytes, counted, grouped, say, show};
 
 /// What a table of all scenarios needs in columns of the terminal: names, and a cell for each.
 const NAMES: usize = 31;
 const CELL: usize = 16;
+
+/// Lines of prose are not longer, however much room there is.
+const PROSE: usize = 96;
+/// The footnote of the summary.
+const NOTE: &str = "   * Threads that had packets at the same time, counted in the handlers. More than the \
+                    concurrency value is possible: a thread that falls asleep in the kernel meanwhile \
+                    (on a lock, on a page fault) is replaced, and runs beside its substitute once it \
+                    wakes.\n";
 
 /// For whom it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,11 +136,8 @@ impl Report {
                 }
             }
         }
-        text.push_str(
-            "\n   * Threads that had packets at the same time, counted in the handlers. More than the\n     \
-             concurrency value is possible: a thread that falls asleep in the kernel meanwhile\n     \
-             (on a lock, on a page fault) is replaced, and runs beside its substitute once it wakes.\n",
-        );
+        text.push_str("\n");
+        text.push_str(&fitted(NOTE, Some(width.unwrap_or(PROSE).min(PROSE))));
         let outcome = match self.fault() {
             None => "All checks passed".into(),
             Some(fault) => format!("FAILED: {fault}"),

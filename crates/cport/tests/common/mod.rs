@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -217,9 +217,14 @@ impl Terminal {
 
     /// Waits until all of this was written.
     pub(crate) fn wait_for(&self, words: &str) {
-        let begun = std::time::Instant::now();
-        while !self.text().contains(words) {
-            assert!(begun.elapsed() < DEADLINE, "{words:?} is not in {}", self.text());
+        self.wait_until(words, |text| text.contains(words));
+    }
+
+    /// Waits until what was written is as it is wanted.
+    pub(crate) fn wait_until(&self, wanted: &str, is_so: impl Fn(&str) -> bool) {
+        let begun = Instant::now();
+        while !is_so(&self.text()) {
+            assert!(begun.elapsed() < DEADLINE, "{wanted:?} is not in {}", self.text());
             thread::yield_now();
         }
     }
@@ -230,7 +235,7 @@ impl Terminal {
 
     /// Waits for the end. No line was wider than the terminal, whatever was written over.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
