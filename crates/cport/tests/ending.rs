@@ -86,14 +86,19 @@ fn ten_megabytes_that_are_on_their_way_come_back_whole() {
 
 #[test]
 fn a_client_that_reads_only_after_the_signal_gets_all_of_it() {
-    let (server, address) = echo(&[]);
-    let mut stream = connect(address);
-    let sent = filled(&mut stream);
-    server.signal(Signal::TERM);
-    stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(rest(&mut stream), sent);
-    let ended = server.ended();
-    assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), ""), "{ended:?}");
+    for ends_its_half in [true, false] {
+        let (mut server, address) = echo(&[]);
+        let mut stream = connect(address);
+        let sent = filled(&mut stream);
+        server.signal(Signal::TERM);
+        if ends_its_half {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        assert!((0..5).any(|_| said(&mut server).starts_with("ending: 1 connection")));
+        assert_eq!(rest(&mut stream), sent);
+        let ended = server.ended();
+        assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), ""), "{ended:?}");
+    }
 }
 
 /// The process is stopped while they come, so that the signal is there before it can look at them.
