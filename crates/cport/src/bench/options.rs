@@ -48,9 +48,9 @@ pub(crate) fn help() -> String {
         SCENARIOS.iter().map(|(name, about)| format!("  {name:<14}{about}\n")).collect();
     format!(
         "Scenarios:\n{}\nEach contender's figures are medians of the rounds. Intervals (95 %) are \
-         order statistics of the\nrounds; ratios are made within a round. A server's `sleeps` are \
-         its voluntary context switches for\neach request: each is a thread that had to be woken. \
-         `own wakes` is its own count, `syscalls` the\nkernel's, in a round apart.\n\n\
+         order statistics of the rounds; ratios are made within a round. A server's `sleeps` are \
+         its voluntary context switches for each request: each is a thread that had to be woken. \
+         `own wakes` is its own count, `syscalls` the kernel's, in a round apart.\n\n\
          Exit codes:\n  0  the run came to its end\n  1  it broke down\n  \
          2  it could not begin: a bad argument, a file that cannot be read or written",
         lines.concat()

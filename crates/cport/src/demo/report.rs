@@ -136,7 +136,7 @@ impl Report {
                 }
             }
         }
-        text.push_str("\n");
+        text.push('\n');
         text.push_str(&fitted(NOTE, Some(width.unwrap_or(PROSE).min(PROSE))));
         let outcome = match self.fault() {
             None => "All checks passed".into(),
