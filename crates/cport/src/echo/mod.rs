@@ -32,9 +32,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What `cport echo` can be told.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to listen: 127.0.0.1:7000, [::1]:7000, a name and a port; 7000 or :7000
+    /// Where to listen, such as 127.0.0.1:7000, localhost:7000, 7000 or :7000
     ///
-    /// A port alone is one of this machine (127.0.0.1), which no other machine reaches. With a colon before it, it is
+    /// An address (one of IPv6 in brackets) or a name, and a port. A port alone is one of this machine (127.0.0.1), which no other machine reaches. With a colon before it, it is
     /// one of all addresses of this machine. Port 0 lets the system choose one.
     #[arg(long, value_name = "ADDR")]
     listen: String,
