@@ -12,14 +12,13 @@ mod plot;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration, Source, sim};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
+use crate::options::Crowd as Options;
 use crate::processor_time::Clock;
 use crate::statistics::{Estimate, estimate_present};
 use crate::{Failure, table};
@@ -35,20 +34,6 @@ const SIZES: [usize; 10] =
     [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 /// Descriptors that the process needs besides the counters.
 const SPARE: usize = 64;
-
-/// Options of `cport-bench crowd`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
-    /// The most registrations
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
-    most: u64,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Write the plot
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-}
 
 /// What is measured: a line of the plot, a column of the table.
 struct Line {

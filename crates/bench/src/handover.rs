@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use crate::options::Handover as Options;
 use completion_port::{Batch, BlockDetection, Packet, Port};
 
 use crate::processor_time::Clock;
@@ -28,14 +28,6 @@ const NAPS: u32 = 4_000;
 const NAP_ROUNDS: usize = 15;
 /// How long a short packet takes.
 const SHORT: Duration = Duration::from_micros(30);
-
-/// Options of `cport-bench handover`.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Options {
-    /// How often each way is tried in each situation
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Message {

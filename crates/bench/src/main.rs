@@ -12,12 +12,16 @@ mod crowd;
 mod datagrams;
 mod distance;
 mod enough;
+mod first_look;
 mod flood;
 mod handover;
 mod histogram;
 mod load;
 mod machine;
 mod model;
+// The command `cport` shows the same help, and this package is not in the registry, as that one is.
+#[path = "../../cport/src/bench/options.rs"]
+mod options;
 mod plot;
 mod posts;
 mod processor_time;
@@ -37,58 +41,54 @@ mod targets;
 mod traffic;
 mod work;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::report::Report;
 
 #[derive(Debug, Parser)]
 #[command(
-    name = "cport-bench",
     version,
-    about = "The completion port side by side with its rivals",
-    after_help = run::help(),
+    about = options::ABOUT,
+    after_help = options::help(),
     args_conflicts_with_subcommands = true
 )]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: run::Options,
+    run: options::Run,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print tables and plot anew from the raw JSON of a run
-    Report {
-        /// The raw JSON
-        file: PathBuf,
-        /// Write the plot
-        #[arg(long, value_name = "FILE.svg")]
-        plot: Option<PathBuf>,
-        /// Only turns in which the processors were nearer to each other than so many nanoseconds
-        #[arg(long, value_name = "NS", conflicts_with = "farther")]
-        nearer: Option<f64>,
-        /// Only turns in which they were farther apart
-        #[arg(long, value_name = "NS")]
-        farther: Option<f64>,
-    },
+    #[command(flatten)]
+    Shown(options::Command),
     #[command(hide = true)]
     Server(server::Options),
-    /// Calculate what the port would do on a machine with many processors
-    Model(model::Options),
-    /// Measure how soon another thread takes over from one that blocks
-    Handover(handover::Options),
-    /// Measure what an event costs with a thousand to a million registrations
-    Crowd(crowd::Options),
     /// A piece of work whose instructions are counted
     #[command(hide = true)]
     Perform { bench: String, contender: String, size: usize, amount: usize },
     /// Prints the memory that so many registrations take
     #[command(hide = true)]
     Memory { contender: String, sockets: usize },
+}
+
+impl Arguments {
+    fn of_the_process() -> Arguments {
+        let command = Arguments::command().name(called()).bin_name(called());
+        let matches = command.get_matches();
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The name under which it was started.
+fn called() -> &'static str {
+    match std::env::var_os(options::CALLED_BY_CPORT) {
+        Some(_) => "cport bench",
+        None => "cport-bench",
+    }
 }
 
 /// Why the command ends without success.
@@ -101,28 +101,17 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::of_the_process();
     // A server needs a descriptor for each connection; the harness as many for all of them.
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limits.maximum, ..limits };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
-        eprintln!("cport-bench: the limit of descriptors stays as it is: {error}");
+        eprintln!("{}: the limit of descriptors stays as it is: {error}", called());
     }
     let outcome = match arguments.command {
         None => run::run(&arguments.run),
-        Some(Command::Report { file, plot, nearer, farther }) => {
-            report(&file, plot.as_deref(), nearer, farther)
-        }
+        Some(Command::Shown(command)) => shown(command),
         Some(Command::Server(options)) => server::run(&options).map_err(Failure::Broken),
-        Some(Command::Model(options)) => {
-            model::run(&options);
-            Ok(())
-        }
-        Some(Command::Handover(options)) => {
-            handover::run(options);
-            Ok(())
-        }
-        Some(Command::Crowd(options)) => crowd::run(&options),
         Some(Command::Perform { bench, contender, size, amount }) => {
             let work = callgrind::Work { bench, contender, size, amount };
             work.perform().map_err(|error| Failure::Broken(error.to_string()))
@@ -132,30 +121,35 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Unusable(reason)) => {
-            eprintln!("cport-bench: {reason}");
+            eprintln!("{}: {reason}", called());
             ExitCode::from(2)
         }
         Err(Failure::Broken(reason)) => {
-            eprintln!("cport-bench: {reason}");
+            eprintln!("{}: {reason}", called());
             ExitCode::from(1)
         }
     }
 }
 
-fn report(
-    file: &std::path::Path,
-    plot: Option<&std::path::Path>,
-    nearer: Option<f64>,
-    farther: Option<f64>,
-) -> Result<(), Failure> {
-    let mut report = Report::read(file).map_err(Failure::Unusable)?;
-    if let Some(limit) = nearer {
+fn shown(command: options::Command) -> Result<(), Failure> {
+    match command {
+        options::Command::Report(options) => return report(&options),
+        options::Command::Model(options) => model::run(&options),
+        options::Command::Handover(options) => handover::run(options),
+        options::Command::Crowd(options) => return crowd::run(&options),
+    }
+    Ok(())
+}
+
+fn report(options: &options::Report) -> Result<(), Failure> {
+    let mut report = Report::read(&options.file).map_err(Failure::Unusable)?;
+    if let Some(limit) = options.nearer {
         report.keep(|apart| apart < limit);
     }
-    if let Some(limit) = farther {
+    if let Some(limit) = options.farther {
         report.keep(|apart| apart > limit);
     }
-    run::show(&report, plot)
+    run::show(&report, options.plot.as_deref())
 }
 
 fn memory(contender: &str, sockets: usize) -> Result<(), Failure> {

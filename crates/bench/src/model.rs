@@ -28,57 +28,10 @@ mod moment;
 mod schedule;
 mod simulation;
 
-use clap::Args;
-
 use self::costs::Costs;
 use self::simulation::{Outcome, Setup, simulate};
+use crate::options::Model as Options;
 use crate::table::align;
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
-    /// Numbers of processors, which are also the numbers of threads and the concurrency value
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [2, 8, 32, 64],
-        value_parser = clap::value_parser!(u16).range(1..=1024))]
-    cores: Vec<u16>,
-    /// How long handlers run, in microseconds
-    #[arg(long, value_name = "US,…", value_delimiter = ',', default_values_t = [1, 5, 10, 20],
-        value_parser = clap::value_parser!(u16).range(1..))]
-    handler: Vec<u16>,
-    /// Numbers of kernel sets
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4],
-        value_parser = clap::value_parser!(u16).range(1..=64))]
-    sets: Vec<u16>,
-    /// Connections for each processor, the column `each`
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [16],
-        value_parser = clap::value_parser!(u16).range(1..))]
-    connections: Vec<u16>,
-    /// From an answer to the next request, on the average, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 10)]
-    think: u16,
-    /// What it costs to fetch a cache line from another processor of the socket, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = Costs::default().near)]
-    near: u64,
-    /// The same from another socket
-    #[arg(long, value_name = "NS", default_value_t = Costs::default().far)]
-    far: u64,
-    /// Processors of a socket
-    #[arg(long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u16).range(1..))]
-    socket: u16,
-    /// What a wake costs the thread that wakes another, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = Costs::default().wake)]
-    wake: u64,
-    /// From a wake until the thread runs, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = Costs::default().latency)]
-    latency: u64,
-    /// How much time is simulated for each line, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 40,
-        value_parser = clap::value_parser!(u16).range(1..))]
-    time: u16,
-    /// Look for the number of processors that a port can feed, instead
-    #[arg(long)]
-    saturation: bool,
-}
 
 /// The load at which delays are compared, in percent of what the handlers alone would allow.
 const LIGHT: u64 = 70;

@@ -114,7 +114,7 @@ impl Row {
     }
 
     /// In how many rounds both rows have the quantity, and are comparable.
-    fn comparable(&self, other: &Row, name: &str) -> usize {
+    pub(crate) fn comparable(&self, other: &Row, name: &str) -> usize {
         let both = self.values(name).iter().zip(other.values(name)).enumerate();
         let counts = |(round, (ours, theirs)): &(usize, (&Option<f64>, &Option<f64>))| {
             ours.is_some() && theirs.is_some() && self.is_comparable(other, *round)

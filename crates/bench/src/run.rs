@@ -2,99 +2,18 @@
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::Args;
-
-use crate::Failure;
 use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
+use crate::options::{Run as Options, SCENARIOS};
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds::{self, Limits};
-use crate::scenario::{Extent, SCENARIOS, Selection};
-use crate::sink::Reads;
-use crate::{callgrind, plot, posts, registration, single, table, targets};
-
-/// What `--help` says after the options.
-pub(crate) fn help() -> String {
-    let lines: Vec<String> =
-        SCENARIOS.iter().map(|(name, about)| format!("  {name:<14}{about}\n")).collect();
-    format!(
-        "Scenarios:\n{}\nEach contender's figures are medians of the rounds. Intervals (95 %) are \
-         order statistics of the\nrounds; ratios are made within a round. A server's `sleeps` are \
-         its voluntary context switches for\neach request: each is a thread that had to be woken. \
-         `own wakes` is its own count, `syscalls` the\nkernel's, in a round apart.\n\n\
-         Exit codes:\n  0  the run came to its end\n  1  it broke down\n  \
-         2  it could not begin: a bad argument, a file that cannot be read or written",
-        lines.concat()
-    )
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
-    /// One situation only (S1, 64 connections, 2 threads), in half a minute
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// Every number of threads with every number of connections, in an hour or two
-    #[arg(long)]
-    full: bool,
-    /// Only these scenarios
-    #[arg(long, value_name = "S1,S4,…", value_delimiter = ',')]
-    scenario: Vec<String>,
-    /// Only these contenders, besides `ours`
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    against: Vec<String>,
-    /// These numbers of threads instead of each scenario's own
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count)]
-    threads: Vec<usize>,
-    /// These numbers of connections instead of each scenario's own
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count)]
-    connections: Vec<usize>,
-    /// S16: handlers that compute for so many microseconds, instead of the usual ones
-    #[arg(long, value_name = "US,…", value_delimiter = ',', value_parser = microseconds)]
-    handler: Vec<u32>,
-    /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
-    #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
-    reads: Vec<Reads>,
-    /// Exactly so many rounds for each situation; intervals need six
-    #[arg(long, value_name = "N", value_parser = count)]
-    rounds: Option<usize>,
-    /// Take more rounds than usual, where too few are comparable, only until so many minutes of the run are over
-    #[arg(long, value_name = "MINUTES", default_value_t = 30, conflicts_with = "rounds")]
-    limit: u32,
-    /// How long each round lasts
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: Option<Duration>,
-    /// Write the raw JSON into this directory
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Write the plot of S1 with 64 connections
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-}
-
-fn count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..=100_000) => Ok(count),
-        _ => Err("a number from 1 to 100000 is wanted".to_owned()),
-    }
-}
-
-fn microseconds(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(microseconds @ 0..=100) => Ok(microseconds),
-        _ => Err("a number from 0 to 100 is wanted".to_owned()),
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number from 0.01 to 60 is wanted".to_owned()),
-    }
-}
+use crate::scenario::{Extent, Selection};
+use crate::{Failure, called};
+use crate::{callgrind, first_look, plot, posts, registration, single, table, targets};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
@@ -114,7 +33,7 @@ impl Options {
             threads: self.threads.clone(),
             connections: self.connections.clone(),
             handlers: self.handler.clone(),
-            reads: self.reads.clone(),
+            reads: self.reads.iter().map(|reads| (*reads).into()).collect(),
             rounds: self.rounds,
             round: self.seconds,
             descriptors,
@@ -159,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         fs::write(file, "").map_err(|error| unusable(file, &error))?;
     }
     if cfg!(debug_assertions) {
-        eprintln!("cport-bench: this is a debug build, its figures are worth nothing");
+        eprintln!("{}: this is a debug build, its figures are worth nothing", called());
     }
 
     let begin = Instant::now();
@@ -271,7 +190,9 @@ pub(crate) fn show(report: &Report, plot: Option<&Path>) -> Result<(), Failure> 
 
 /// The summary, and the plot if it is wanted.
 fn finish(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
-    say(&targets::summary(report))?;
+    // One situation is no matter for targets, which are about many.
+    let is_quick = report.arguments.iter().any(|argument| argument == "--quick");
+    say(&if is_quick { first_look::summary(report) } else { targets::summary(report) })?;
     say(&table::too_few_comparable(report))?;
     let Some(file) = file else { return Ok(()) };
     let svg = plot::svg(report).map_err(Failure::Unusable)?;

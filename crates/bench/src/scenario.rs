@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
+pub(crate) use crate::options::{DATAGRAMS, OFTEN, SINK};
+use crate::options::{INSTRUCTIONS, SCENARIOS, SHORT};
 use crate::sink::{Drain, Reads, Service, Sink};
 use crate::traffic::Traffic;
 use crate::work::{Work, turns_per_microsecond};
@@ -17,38 +19,10 @@ const MOST_CONNECTIONS: usize = 100_000;
 /// each client address with ports enough.
 const TOGETHER: usize = 20_000;
 
-/// The scenarios, with what they are about.
-pub(crate) const SCENARIOS: [(&str, &str); 15] = [
-    ("S1", "echo of 64 bytes, request and response"),
-    ("S2", "echo, bursts of 8 requests"),
-    ("S3", "handlers of 20 us on 4 connections"),
-    ("S4", "handlers that sleep 5 ms, one in 1,000"),
-    (OFTEN, "handlers that sleep 5 ms, one in 50"),
-    ("S5", "handlers that want one lock for 3 us"),
-    ("S6", "posts, within the process"),
-    ("S7", "registration and removal of 10,000 sockets, within the process"),
-    ("S8", "echo on 64 of as many sockets as there may be"),
-    ("S9", "one handler that spins, 63 quick connections"),
-    (SHORT, "short connections: accepted, one request of 64 bytes answered, reset by the client"),
-    (DATAGRAMS, "echo of datagrams (UDP) of 64 bytes"),
-    (SINK, "the sink: sockets that are always full, nothing is sent back"),
-    ("single", "the price of an event: one thread, no wakes, within the process"),
-    (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
-];
-
-const INSTRUCTIONS: &str = "instructions";
-/// The scenario whose servers accept by their own means.
-const SHORT: &str = "S10";
 /// Clients with short connections.
 const SHORT_CLIENTS: usize = 32;
-/// The scenario without connections.
-pub(crate) const DATAGRAMS: &str = "S11";
 /// Datagrams under way on the socket, where there is only one: this many, too.
 const SEVERAL: usize = 8;
-/// The scenario S4 with sleeps so frequent that how soon each of them is found decides the throughput.
-pub(crate) const OFTEN: &str = "S4b";
-/// The scenario whose servers are sinks.
-pub(crate) const SINK: &str = "S16";
 
 /// How much of the matrix is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

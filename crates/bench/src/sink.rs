@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::options;
 use crate::work::{BUFFER, compute};
 
 /// Reads of a handler for each time it is told that its connection is ready, in
@@ -23,13 +24,22 @@ pub(crate) const MOST_READS: usize = 16;
 const SMALL_BUFFER: usize = 1024;
 
 /// How long a handler goes on with a connection of which it was told once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reads {
     /// One read for each packet
     One,
     /// Reads until it would block, or until a budget of reads is used up
     All,
+}
+
+impl From<options::Reads> for Reads {
+    fn from(reads: options::Reads) -> Self {
+        match reads {
+            options::Reads::One => Self::One,
+            options::Reads::All => Self::All,
+        }
+    }
 }
 
 impl Reads {

@@ -15,7 +15,7 @@ pub(crate) fn head(report: &Report) -> String {
         format!("{}, {} processors{guest}, {memory} MiB", machine.processor, machine.processors),
         format!("Linux {}, {}, {} build", machine.kernel, machine.rustc, machine.profile),
         format!("commit {}, {}", machine.commit, machine.date),
-        format!("cport-bench {}", report.arguments.join(" ")),
+        format!("cport bench {}", report.arguments.join(" ")),
     ];
     for line in lines {
         text.push_str(line.trim_end());
@@ -309,7 +309,7 @@ mod tests {
     fn the_head_names_machine_and_options() {
         let text = head(&report(Vec::new()));
         assert!(text.contains("processors") && text.contains("commit "), "{text}");
-        assert!(text.contains("cport-bench --quick\n"), "{text}");
+        assert!(text.contains("cport bench --quick\n"), "{text}");
     }
 
     #[test]

@@ -183,9 +183,7 @@ fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
     assert!(again.status.success(), "{again:?}");
     let table = |output: &Output| {
         let text = text(&output.stdout).to_owned();
-        // Without a pair of rounds with the processors as far apart there are no ratios.
-        let end = text.find("floors met").unwrap_or(text.len());
-        text[text.find("S1:").unwrap()..end].to_owned()
+        text[text.find("S1:").unwrap()..].to_owned()
     };
     let without_path = |table: String| -> Vec<String> {
         let is_path = |line: &&str| line.starts_with("raw values") || line.starts_with("plot:");
@@ -197,12 +195,18 @@ fn a_report_and_its_plot_are_made_anew_from_the_raw_values() {
         lines
     };
     assert_eq!(lines(&again), lines(&output));
+    // One situation is compared with its rivals, and with no floor.
+    for output in [&again, &output] {
+        let text = text(&output.stdout);
+        assert!(text.contains("A first look: one situation (S1), 2 rounds."), "{text}");
+        assert!(!text.contains("floor") && !text.contains("missed"), "{text}");
+    }
     // Two rounds are too few for any ratio, however many of them are comparable.
     let (_, too_few) =
         text(&again.stdout).split_once("Ratios of too few comparable rounds").unwrap();
     assert!(too_few.contains("S1, ") && too_few.contains(": epoll_one_shot "), "{too_few}");
     let svg = fs::read_to_string(&plot).unwrap();
-    assert!(svg.starts_with("<svg ") && svg.contains("epoll_one_shot"), "{svg}");
+    assert!(svg.starts_with("<svg ") && svg.contains(">epoll, one-shot + MOD<"), "{svg}");
 }
 
 /// One thread does everything there, and the processors are as far apart as elsewhere.
@@ -257,6 +261,28 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     ] {
         let output = bench(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    }
+}
+
+/// `cport bench` says by a variable that it was started by that name.
+#[test]
+fn usage_has_the_name_by_which_it_was_called() {
+    for (arguments, usage) in [
+        (&["--help"][..], "Usage: @ [OPTIONS]"),
+        (&["report", "--help"], "Usage: @ report [OPTIONS] <FILE>"),
+        (&["model", "--help"], "Usage: @ model [OPTIONS]"),
+        (&["--nonsense"], "Usage: @ "),
+        (&["report", "/no/such/file"], "@: /no/such/file: No such file"),
+    ] {
+        let said = |command: &mut Command| {
+            let output = command.output().unwrap();
+            format!("{}{}", text(&output.stdout), text(&output.stderr))
+        };
+        let alone = said(&mut bench(arguments));
+        assert!(alone.contains(&usage.replace('@', "cport-bench")), "{alone}");
+        let by_cport = said(bench(arguments).env("CPORT_BENCH_CALLED_BY_CPORT", "1"));
+        assert!(by_cport.contains(&usage.replace('@', "cport bench")), "{by_cport}");
+        assert!(!by_cport.contains("cport-bench"), "{by_cport}");
     }
 }
 

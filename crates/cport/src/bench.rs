@@ -6,36 +6,67 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::Args;
+use clap::{Args, Parser};
 
 use crate::failure::Failure;
+
+// This command reads no field: it parses the options in order to show help, and to refuse what makes no sense.
+#[allow(dead_code, reason = "the benchmark, which compiles this file too, reads the fields")]
+mod options;
 
 const BENCHMARK: &str = "cport-bench";
 
 /// Everything after `bench` is the benchmark's, `--help` too.
 #[derive(Clone, Debug, Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Options {
+pub(crate) struct Passed {
     /// Options of the benchmark; `cport bench --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
+/// The benchmark's own command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cport bench",
+    version,
+    about = options::ABOUT,
+    after_help = options::help(),
+    args_conflicts_with_subcommands = true
+)]
+#[allow(dead_code, reason = "it is parsed to be checked")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<options::Command>,
+    #[command(flatten)]
+    run: options::Run,
+}
+
 /// Becomes the benchmark, and returns only if it cannot.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let mut command = if let Some(program) = beside_this_command() {
-        Command::new(program)
-    } else if let Some(manifest) = source_tree() {
-        built_by_cargo(&manifest)
+pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
+    let (mut command, remedy) = if let Some(program) = beside_this_command() {
+        (Command::new(program), "; `cargo build --release --package cport-bench` makes it anew")
     } else {
-        return Err(Failure::Unusable(format!(
-            "there is no `{BENCHMARK}` beside this command, and no source tree here: in that of \
-             completion-port, `cargo build --release --package {BENCHMARK}` makes it"
-        )));
+        // Help, and what is wrong with the arguments, needs no benchmark.
+        let all = [OsString::from("cport bench")].into_iter().chain(passed.arguments.clone());
+        if let Err(said) = Arguments::try_parse_from(all) {
+            said.exit();
+        }
+        let Some(manifest) = source_tree() else { return Err(missing()) };
+        (built_by_cargo(&manifest), "; it builds the benchmark, and comes with https://rustup.rs")
     };
-    let error = command.args(&options.arguments).exec();
+    let error = command.args(&passed.arguments).env(options::CALLED_BY_CPORT, "1").exec();
     let program = Path::new(command.get_program()).display();
-    Err(Failure::to_begin(&program.to_string(), &error))
+    Err(Failure::to_begin(&format!("cannot run {program}"), &error).and(remedy))
+}
+
+/// The benchmark is not in the registry, since its rivals are many.
+fn missing() -> Failure {
+    let repository = env!("CARGO_PKG_REPOSITORY");
+    Failure::Unusable(format!(
+        "there is no `{BENCHMARK}` beside this command, and the current directory is in no source tree of \
+         completion-port: `git clone {repository}`, and in it `cargo run --release -- bench`"
+    ))
 }
 
 fn beside_this_command() -> Option<PathBuf> {

@@ -1,7 +1,7 @@
 //! One TCP connection that sends back what it receives.
 //!
-//! A registration has one packet out at a time, so the connection needs no lock: whoever has the
-//! packet has `&mut Connection`.
+//! A registration has one packet out at a time, so the connection needs no lock: the thread that
+//! has the packet has `&mut Connection`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,16 +13,19 @@ use completion_port::{Interest, OneShot, Ready, Refused};
 
 use crate::retry::uninterrupted;
 
-/// Bytes that went through all connections of a server.
+/// What went through all connections of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
+    /// Reads that brought something.
+    requests: AtomicU64,
 }
 
 impl Traffic {
     pub(crate) fn add_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
+        self.requests.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn add_sent(&self, bytes: usize) {
@@ -35,6 +38,11 @@ impl Traffic {
 
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
+    }
+
+    /// Reads that brought something: as many as requests, if each is shorter than a buffer.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
     }
 }
 
@@ -86,6 +94,7 @@ pub(crate) struct Connection {
     /// At most one buffer full, since nothing is read while there is something in it. That is the
     /// backpressure: a peer that does not read what comes back soon cannot send either.
     pending: Vec<u8>,
+    received: u64,
 }
 
 impl Connection {
@@ -94,7 +103,17 @@ impl Connection {
         stream.set_nonblocking(true)?;
         // What is echoed goes out at once, also when the last segment is not acknowledged yet.
         stream.set_nodelay(true)?;
-        Ok(Self { stream, pending: Vec::new() })
+        Ok(Self { stream, pending: Vec::new(), received: 0 })
+    }
+
+    /// How much was read.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// How much was read and is not sent back yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// Does what can be done without blocking, but no more than [`READS`] reads, so that the connections
@@ -120,6 +139,7 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             traffic.add_received(read);
+            self.received += read as u64;
             let sent = write_some(&mut self.stream, &buffer[..read])?;
             traffic.add_sent(sent);
             if sent < read {

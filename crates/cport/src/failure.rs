@@ -28,6 +28,14 @@ impl Failure {
         if is_descriptor_limit(error) { Self::Unusable(line) } else { Self::Wrong(line) }
     }
 
+    /// The same, with what can be done about it.
+    pub(crate) fn and(self, remedy: &str) -> Self {
+        match self {
+            Self::Unusable(line) => Self::Unusable(line + remedy),
+            Self::Wrong(line) => Self::Wrong(line + remedy),
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Unusable(_) => ExitCode::from(2),
@@ -49,10 +57,13 @@ fn reason(error: &io::Error) -> String {
         return error.to_string();
     }
     match descriptor_limit() {
-        Some(limit) => format!("{error}; the limit is {limit} descriptors, see `ulimit -n`"),
-        None => error.to_string(),
+        Some(limit) => format!("{error}; the limit is {limit} descriptors, `ulimit -n` raises it"),
+        None => format!("{error}; other processes have them all"),
     }
 }
+
+/// Where faults are reported.
+pub(crate) const ISSUES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/issues");
 
 /// Whether the process, or the system, has no descriptor left.
 pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {

@@ -1,13 +1,13 @@
 //! `cport`: demonstrations of the I/O completion port of the crate `completion-port`, and an echo
 //! server on it.
 //!
-//! Exit codes: 0 if all went well, 1 if the demo's check of its own result failed or a server
-//! thread broke down, 2 if the command could not begin (a bad argument, an address in use, too few
+//! Exit codes: 0 if all went well, 1 if the demo's check of its own result failed, a server thread broke
+//! down or clients were cut off, 2 if the command could not begin (a bad argument, an address in use, too few
 //! descriptors). The reason is one line on standard error.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod bench;
 mod connection;
@@ -15,8 +15,11 @@ mod demo;
 mod echo;
 mod failure;
 mod gauge;
+mod manual;
+mod quantity;
 mod retry;
 mod signals;
+mod terminal;
 mod text;
 
 #[derive(Parser)]
@@ -25,7 +28,7 @@ mod text;
     about = "Demonstrations of an I/O completion port, and an echo server on it",
     after_help = "Without a command it runs the demo.\n\n\
         Exit codes:\n  0  all went well\n  \
-        1  the demo found its own result wrong, or a server thread broke down\n  \
+        1  the demo found its own result wrong, a server thread broke down, or clients were cut off\n  \
         2  the command could not begin: a bad argument, an address in use, too few descriptors",
     args_conflicts_with_subcommands = true
 )]
@@ -45,14 +48,35 @@ enum Command {
     Demo(demo::Options),
     /// Echo what comes in, over TCP or UDP, until Ctrl-C
     ///
-    /// The first line of the output ends with the address. Ctrl-C or SIGTERM ends the server in
-    /// order, and it prints its statistics; a second one ends it at once.
+    /// The first line of the output ends with the address. Ctrl-C or SIGTERM ends the server once its
+    /// clients have back what was received, and it prints its statistics; a second one cuts them off.
     Echo(echo::Options),
     /// Compare the port with its rivals, side by side
     ///
     /// Runs the command `cport-bench` beside this one, or builds and runs it if the current
     /// directory is in a source tree of completion-port. All arguments are passed on.
-    Bench(bench::Options),
+    Bench(bench::Passed),
+    /// Print what a shell needs to complete commands and options
+    ///
+    /// bash: source <(cport completions bash); zsh: cport completions zsh > DIR/_cport, with DIR in $fpath; fish:
+    /// cport completions fish > ~/.config/fish/completions/cport.fish
+    Completions(manual::Completions),
+    /// Print the manual page, or write those of all commands into a directory
+    ///
+    /// cport man | man -l - shows it; cport man /usr/local/share/man/man1 makes it known to man.
+    Man(manual::Manual),
+}
+
+/// The whole command line, that of the benchmark too, which is passed on unread.
+fn command() -> clap::Command {
+    let bench = |passed: clap::Command| {
+        let mut bench = bench::Arguments::command().name("bench");
+        if let Some(about) = passed.get_about() {
+            bench = bench.about(about.clone());
+        }
+        bench
+    };
+    Arguments::command().mut_subcommand("bench", bench)
 }
 
 fn main() -> ExitCode {
@@ -60,12 +84,15 @@ fn main() -> ExitCode {
     let outcome = match arguments.command.unwrap_or(Command::Demo(arguments.demo)) {
         Command::Demo(options) => demo::run(&options),
         Command::Echo(options) => echo::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Bench(passed) => bench::run(&passed),
+        Command::Completions(options) => manual::complete(&options, command()),
+        Command::Man(options) => manual::describe(&options, command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("cport: {failure}");
+            let line = format!("cport: {failure}");
+            eprintln!("{}", terminal::fitted(&line, terminal::width(std::io::stderr())));
             failure.exit_code()
         }
     }

@@ -1,24 +1,84 @@
-//! Ctrl-C as something that a port can watch.
+//! Signals as something that a thread can wait for, with a limit.
 
-use std::io;
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level::pipe};
 
-/// From now on the first SIGINT or SIGTERM makes what is returned readable, and does nothing else.
-/// The second one ends the process at once, with the shell's code for it.
-pub(crate) fn termination() -> io::Result<UnixStream> {
-    let (watched, written) = UnixStream::pair()?;
-    watched.set_nonblocking(true)?;
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the flag of the first signal is seen by the second one only.
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
-        flag::register(signal, Arc::clone(&asked))?;
-        pipe::register(signal, written.try_clone()?)?;
+/// What the process was asked by signals, and has not looked at yet.
+pub(crate) struct Signals {
+    watched: UnixStream,
+    written: Arc<UnixStream>,
+    end: Arc<AtomicBool>,
+    numbers: Arc<AtomicBool>,
+    impatient: Arc<AtomicBool>,
+}
+
+/// Ends a wait for signals.
+pub(crate) struct Waker(Arc<UnixStream>);
+
+impl Signals {
+    /// From now on SIGINT and SIGTERM ask for the end, and SIGUSR1 for numbers. None of them does anything else.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (watched, written) = UnixStream::pair()?;
+        // A full pipe holds wakes enough.
+        written.set_nonblocking(true)?;
+        let [end, numbers, impatient] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&impatient))?;
+        }
+        for (signal, flag) in [(SIGINT, &end), (SIGTERM, &end), (SIGUSR1, &numbers)] {
+            // The flag first: the wake leads to it.
+            flag::register(signal, Arc::clone(flag))?;
+            pipe::register(signal, written.try_clone()?)?;
+        }
+        Ok(Self { watched, written: Arc::new(written), end, numbers, impatient })
     }
-    Ok(watched)
+
+    pub(crate) fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.written))
+    }
+
+    /// Waits for a signal or a wake, or until the time is over.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> io::Result<()> {
+        // A limit of zero would be refused.
+        let limit = limit.map(|limit| limit.max(Duration::from_millis(1)));
+        self.watched.set_read_timeout(limit)?;
+        match (&self.watched).read(&mut [0; 64]) {
+            Ok(_) => Ok(()),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the end was asked for since the last time.
+    pub(crate) fn end(&self) -> bool {
+        self.end.swap(false, SeqCst)
+    }
+
+    /// Whether numbers were asked for since the last time.
+    pub(crate) fn numbers(&self) -> bool {
+        self.numbers.swap(false, SeqCst)
+    }
+
+    /// From now on one more SIGINT or SIGTERM ends the process at once, with the shell's code for it.
+    pub(crate) fn last_warning(&self) {
+        self.impatient.store(true, SeqCst);
+    }
+}
+
+impl Waker {
+    pub(crate) fn wake(&self) {
+        // A pipe that is full wakes, too.
+        let _ = (&*self.0).write(&[0]);
+    }
 }

@@ -6,16 +6,22 @@ use std::io::{self, Write};
 use completion_port::PacketCounts;
 
 use crate::failure::Failure;
+use crate::terminal;
 
 /// Writes to standard output, at once. A reader that has gone away is no failure.
 pub(crate) fn say(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Wrong(format!("writing to standard output: {error}")))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Wrong(format!(
+            "cannot write to standard output: {error}; redirect it to where there is room"
+        ))),
         _ => Ok(()),
     }
+}
+
+/// The same for text whose lines are made to fit the terminal.
+pub(crate) fn show(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    say(format_args!("{}", terminal::fitted(&text.to_string(), terminal::output_width())))
 }
 
 /// A number with its thousands set apart: `1,048,576`.

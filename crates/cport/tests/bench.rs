@@ -63,12 +63,53 @@ fn in_a_source_tree_it_is_built_and_run() {
     }
     let mut command = bench(&directory, &[]);
     command.current_dir(&directory).env("CARGO", "/no/such/cargo");
-    run(command).assert_refused("/no/such/cargo: No such file or directory");
+    run(command).assert_refused("cannot run /no/such/cargo: No such file or directory");
+}
+
+/// Neither in a source tree nor elsewhere.
+#[test]
+fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
+    let directory = installed("help");
+    fs::create_dir_all(directory.join("crates/bench")).unwrap();
+    for manifest in ["Cargo.toml", "crates/bench/Cargo.toml"] {
+        fs::write(directory.join(manifest), "").unwrap();
+    }
+    for here in [&*directory, Path::new("/")] {
+        let said = |arguments: &[&str]| {
+            let mut command = bench(&directory, arguments);
+            // It would say so.
+            command.current_dir(here).env("CARGO", "/no/such/cargo");
+            run(command)
+        };
+        for (arguments, words) in [
+            (&["--help"][..], "Usage: cport bench [OPTIONS]"),
+            (&["--help"], "--quick"),
+            (&["--help"], "S16 "),
+            (&["report", "--help"], "Usage: cport bench report [OPTIONS] <FILE>"),
+            (&["help", "model"], "Usage: cport bench model [OPTIONS]"),
+            (&["--version"], env!("CARGO_PKG_VERSION")),
+        ] {
+            let ended = said(arguments);
+            assert!(ended.status.success(), "{ended:?}");
+            assert!(ended.stdout.contains(words), "{words} in {ended:?}");
+            assert!(!ended.stdout.contains("cport-bench"), "{ended:?}");
+            assert_eq!(ended.stderr, "");
+        }
+        for (arguments, words) in [
+            (&["--nonsense"][..], "unexpected argument '--nonsense'"),
+            (&["--rounds", "0"], "a number from 1 to 100000 is wanted"),
+            (&["report"], "Usage: cport bench report"),
+        ] {
+            let ended = said(arguments);
+            assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+            assert!(ended.stderr.contains(words), "{words} in {ended:?}");
+        }
+    }
 }
 
 #[test]
 fn without_either_it_says_how_to_get_the_benchmark() {
     let directory = installed("nowhere");
     run(bench(&directory, &["--quick"]))
-        .assert_refused("`cargo build --release --package cport-bench` makes it");
+        .assert_refused("`git clone https://github.com/completion-port/completion-port`, and in it `cargo run --release -- bench`");
 }

@@ -1,7 +1,7 @@
 //! The plot: a line for each way to be told, over the number of registrations, as SVG.
 
 use super::{LINES, Row};
-use crate::plot::{TEXT, float, put, step};
+use crate::plot::{BACKGROUND, GRID, TEXT, float, put, step};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 440.0;
@@ -49,6 +49,7 @@ pub(super) fn svg(rows: &[Row]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\" fill=\"{TEXT}\" role=\"img\">\n\
          <title>Processor time for each event, by the number of registrations</title>\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n\
          <text x=\"{LEFT}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">Processor time for each \
          event, in nanoseconds</text>\n"
     );
@@ -69,7 +70,7 @@ fn grid(svg: &mut String, rows: &[Row], scale: &Scale, distance: f64) {
         put(
             svg,
             format_args!(
-                "<path d=\"M{left} {y:.1}H{right}\" stroke=\"{TEXT}\" stroke-opacity=\".35\"/>\n\
+                "<path d=\"M{left} {y:.1}H{right}\" stroke=\"{GRID}\"/>\n\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>\n",
                 left - 8.0,
                 y + 4.0,

@@ -5,6 +5,8 @@
 //! than two processors; what the model says about more rests on the assumption that a line of the
 //! cache costs the same to fetch however many want it.
 
+use crate::options;
+
 /// The prices of everything that is not a handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Costs {
@@ -60,8 +62,8 @@ pub(crate) struct Costs {
 impl Default for Costs {
     fn default() -> Self {
         Self {
-            near: 80,
-            far: 150,
+            near: options::NEAR,
+            far: options::FAR,
             socket: 32,
             section: 40,
             section_lines: 3,
@@ -79,10 +81,10 @@ impl Default for Costs {
             arm: 25,
             nested: 210,
             nested_lines: 3,
-            wake: 8_000,
+            wake: options::WAKE,
             wake_kernel: 7_000,
             tell: 160,
-            latency: 20_000,
+            latency: options::LATENCY,
         }
     }
 }

@@ -6,12 +6,15 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::terminal::output_width;
 use crate::text::{bytes, say};
 
 /// How often the line is drawn again.
 const REDRAW: Duration = Duration::from_millis(80);
-/// The bar's width in characters.
+/// The bar's width in characters, where there is room for it.
 const WIDTH: usize = 32;
+/// What stands beside the bar: `   [] 100 %  1023.9 MiB`, and the cursor behind it.
+const BESIDE: usize = 25;
 
 /// How many bytes of how many are done.
 #[derive(Debug, Default)]
@@ -29,11 +32,12 @@ impl Progress {
         self.done.fetch_add(bytes as u64, Relaxed);
     }
 
-    fn line(&self) -> String {
+    fn line(&self, columns: Option<usize>) -> String {
+        let width = columns.map_or(WIDTH, |columns| WIDTH.min(columns.saturating_sub(BESIDE)));
         let goal = self.goal.load(Relaxed).max(1);
         let done = self.done.load(Relaxed).min(goal);
-        let full = usize::try_from(done * WIDTH as u64 / goal).unwrap_or_default();
-        let (filled, empty) = ("#".repeat(full), ".".repeat(WIDTH - full));
+        let full = usize::try_from(done * width as u64 / goal).unwrap_or_default();
+        let (filled, empty) = ("#".repeat(full), ".".repeat(width - full));
         format!("   [{filled}{empty}] {:3} %  {}", done * 100 / goal, bytes(done))
     }
 }
@@ -45,7 +49,7 @@ pub(crate) fn shown<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
         scope.spawn(move || {
             while over.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
                 // Only decoration: what matters is written, and checked, by others.
-                let _ = say(format_args!("\r{}\x1b[K", progress.line()));
+                let _ = say(format_args!("\r{}\x1b[K", progress.line(output_width())));
             }
             let _ = say(format_args!("\r\x1b[K"));
         });
@@ -62,11 +66,15 @@ mod tests {
     #[test]
     fn the_bar_is_as_full_as_the_work_is_done() {
         let progress = Progress::default();
-        assert!(progress.line().contains("[................................]   0 %"));
+        assert!(progress.line(None).contains("[................................]   0 %"));
         progress.set_goal(200);
         progress.advance(100);
-        assert!(progress.line().contains("[################................]  50 %  100 bytes"));
+        assert!(
+            progress.line(None).contains("[################................]  50 %  100 bytes")
+        );
         progress.advance(500);
-        assert!(progress.line().contains("[################################] 100 %"));
+        assert!(progress.line(None).contains("[################################] 100 %"));
+        assert!(progress.line(Some(35)).contains("[##########] 100 %"));
+        assert!(progress.line(Some(10)).contains("[] 100 %"));
     }
 }

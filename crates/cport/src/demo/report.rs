@@ -1,19 +1,31 @@
 //! What the demo shows: to people line by line, to machines as one JSON document.
 
-use std::io::{IsTerminal, stdout};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::progress::{Progress, shown};
 use super::{Check, Outcome, Scenario, Title};
-use crate::failure::Failure;
-use crate::text::{bytes, counted, grouped, say};
+use crate::failure::{Failure, ISSUES};
+use crate::terminal::{can_redraw, fitted, output_width};
+use crate::text::{bytes, counted, grouped, say, show};
 
-/// Who reads it.
+/// What a table of all scenarios needs in columns of the terminal: names, and a cell for each.
+const NAMES: usize = 31;
+const CELL: usize = 16;
+
+/// Lines of prose are not longer, however much room there is.
+const PROSE: usize = 96;
+/// The footnote of the summary.
+const NOTE: &str = "   * Threads that had packets at the same time, counted in the handlers. More than the \
+                    concurrency value is possible: a thread that falls asleep in the kernel meanwhile \
+                    (on a lock, on a page fault) is replaced, and runs beside its substitute once it \
+                    wakes.\n";
+
+/// For whom it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// Somebody at a terminal, who sees the work go on.
+    /// A person at a terminal, who sees the work go on.
     Terminal,
     /// A file or a pipe: lines, no more.
     Lines,
@@ -30,14 +42,14 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn begin(json: bool) -> Result<Self, Failure> {
-        let reader = match (json, stdout().is_terminal()) {
+        let reader = match (json, can_redraw()) {
             (true, _) => Reader::Json,
             (false, true) => Reader::Terminal,
             (false, false) => Reader::Lines,
         };
         if reader != Reader::Json {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            say(format_args!(
+            show(format_args!(
                 "Three servers on an I/O completion port, with real clients on loopback ({}).\n",
                 counted(processors as u64, "processor")
             ))?;
@@ -53,7 +65,7 @@ impl Report {
     ) -> Result<(), Failure> {
         if self.reader != Reader::Json {
             let number = self.scenarios.len() + 1;
-            say(format_args!("\n{number}. {}\n   {}\n", title.title, title.about))?;
+            show(format_args!("\n{number}. {}\n   {}\n", title.title, title.about))?;
         }
         let progress = Progress::default();
         let ran = match self.reader {
@@ -67,7 +79,7 @@ impl Report {
         };
         let scenario = Scenario { title, result };
         if self.reader != Reader::Json {
-            say(format_args!("{}", verdicts(&scenario)))?;
+            show(format_args!("{}", verdicts(&scenario)))?;
         }
         self.scenarios.push(scenario);
         Ok(())
@@ -78,14 +90,16 @@ impl Report {
         if self.reader == Reader::Json {
             say(format_args!("{:#}\n", self.document()))?;
         } else {
-            say(format_args!("{}", self.summary()))?;
+            show(format_args!("{}", self.summary(output_width())))?;
         }
         self.verdict()
     }
 
     fn verdict(&self) -> Result<(), Failure> {
         match self.fault() {
-            Some(fault) => Err(Failure::Wrong(format!("the demo failed: {fault}"))),
+            Some(fault) => Err(Failure::Wrong(format!(
+                "the demo failed: {fault}; if it does so again while nothing else runs, please report it: {ISSUES}"
+            ))),
             None => Ok(()),
         }
     }
@@ -96,48 +110,34 @@ impl Report {
         })
     }
 
-    fn summary(&self) -> String {
+    fn summary(&self, width: Option<usize>) -> String {
         let ran = self.scenarios.iter().filter_map(|scenario| {
             scenario.result.as_ref().ok().map(|outcome| (scenario.title.name, outcome))
         });
         let columns = ran.collect::<Vec<_>>();
         let mut text = String::from("\nSummary\n");
-        let mut row = |name: &str, cell: &dyn Fn(&'static str, &Outcome) -> String| {
-            let cells = columns.iter().map(|(name, outcome)| cell(name, outcome));
-            let cells = cells.map(|cell| format!("{cell:>16}")).collect::<String>();
-            text.push_str(&format!("   {name:<28}{cells}\n"));
-        };
-        row("", &|name, _| name.into());
-        row("connections", &|_, outcome| grouped(outcome.connections));
-        row("received", &|_, outcome| bytes(outcome.received));
-        row("sent", &|_, outcome| bytes(outcome.sent));
-        row("packets: notified", &|_, outcome| grouped(outcome.stats.packets.notified));
-        row("         ready", &|_, outcome| grouped(outcome.stats.packets.ready));
-        row("         posted", &|_, outcome| grouped(outcome.stats.packets.posted));
-        row("         removed", &|_, outcome| grouped(outcome.stats.packets.removed));
-        row("threads", &|_, outcome| grouped(outcome.by_thread.len() as u64));
-        row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
-        row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
-        row("threads woken", &|_, outcome| grouped(outcome.stats.wakes));
-        row("  of them in vain", &|_, outcome| grouped(outcome.stats.spurious_wakes));
-        row("kernel asked for events", &|_, outcome| grouped(outcome.stats.polls));
-        row("time", &|_, outcome| format!("{:.3} s", outcome.elapsed.as_secs_f64()));
+        // Where there is no room for all beside one another, each has a table of its own.
+        let all = NAMES + CELL * columns.len();
+        if width.is_none_or(|width| all <= width) {
+            text.push_str(&table(&columns));
+        } else {
+            let tables = columns.chunks(1).map(table).collect::<Vec<_>>();
+            text.push_str(&tables.join("\n"));
+        }
         for (name, outcome) in &columns {
             if outcome.by_thread.len() > 1 {
                 text.push_str(&format!(
                     "\n   packets by thread ({name}; the thread that waited last goes first)\n"
                 ));
-                for line in outcome.by_thread.chunks(8) {
+                let room = width.map_or(8, |width| (width.saturating_sub(3) / 9).clamp(1, 8));
+                for line in outcome.by_thread.chunks(room) {
                     let cells = line.iter().map(|count| format!("{:>9}", grouped(*count)));
                     text.push_str(&format!("   {}\n", cells.collect::<String>()));
                 }
             }
         }
-        text.push_str(
-            "\n   * Threads that had packets at the same time, counted in the handlers. More than the\n     \
-             concurrency value is possible: a thread that falls asleep in the kernel meanwhile\n     \
-             (on a lock, on a page fault) is replaced, and runs beside its substitute once it wakes.\n",
-        );
+        text.push('\n');
+        text.push_str(&fitted(NOTE, Some(width.unwrap_or(PROSE).min(PROSE))));
         let outcome = match self.fault() {
             None => "All checks passed".into(),
             Some(fault) => format!("FAILED: {fault}"),
@@ -154,6 +154,32 @@ impl Report {
             "scenarios": self.scenarios.iter().map(scenario_document).collect::<Vec<_>>(),
         })
     }
+}
+
+/// A column for each scenario.
+fn table(columns: &[(&'static str, &Outcome)]) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, cell: &dyn Fn(&'static str, &Outcome) -> String| {
+        let cells = columns.iter().map(|(name, outcome)| cell(name, outcome));
+        let cells = cells.map(|cell| format!("{cell:>CELL$}")).collect::<String>();
+        text.push_str(&format!("   {name:<0$}{cells}\n", NAMES - 3));
+    };
+    row("", &|name, _| name.into());
+    row("connections", &|_, outcome| grouped(outcome.connections));
+    row("received", &|_, outcome| bytes(outcome.received));
+    row("sent", &|_, outcome| bytes(outcome.sent));
+    row("packets: notified", &|_, outcome| grouped(outcome.stats.packets.notified));
+    row("         ready", &|_, outcome| grouped(outcome.stats.packets.ready));
+    row("         posted", &|_, outcome| grouped(outcome.stats.packets.posted));
+    row("         removed", &|_, outcome| grouped(outcome.stats.packets.removed));
+    row("threads", &|_, outcome| grouped(outcome.by_thread.len() as u64));
+    row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
+    row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
+    row("threads woken", &|_, outcome| grouped(outcome.stats.wakes));
+    row("  of them in vain", &|_, outcome| grouped(outcome.stats.spurious_wakes));
+    row("kernel asked for events", &|_, outcome| grouped(outcome.stats.polls));
+    row("time", &|_, outcome| format!("{:.3} s", outcome.elapsed.as_secs_f64()));
+    text
 }
 
 /// What was checked, line by line.
@@ -250,7 +276,7 @@ mod tests {
         assert_eq!(document["passed"], false);
         assert_eq!(document["scenarios"][0]["checks"][0]["passed"], true);
         assert_eq!(document["scenarios"][0]["edges"], 5);
-        assert!(report.summary().contains("FAILED: some: keys came back: 100 of 101"));
+        assert!(report.summary(None).contains("FAILED: some: keys came back: 100 of 101"));
         match report.verdict() {
             Err(Failure::Wrong(reason)) => assert!(reason.contains("100 of 101"), "{reason}"),
             other => panic!("{other:?}"),

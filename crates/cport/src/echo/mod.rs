@@ -1,32 +1,41 @@
 //! `cport echo`: a server that sends back what it receives, until it is told to end.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use completion_port::{Interest, OneShot, Port, Registration};
+use serde_json::{Value, json};
 
-use crate::connection::Connection;
-use crate::failure::Failure;
-use crate::signals;
-use crate::text::{bytes, counted, grouped, list, packets, say};
+use crate::failure::{Failure, ISSUES};
+use crate::quantity;
+use crate::signals::Signals;
+use crate::terminal;
+use crate::text::{bytes, counted, grouped, list, packets, say, show};
 
+mod clients;
 mod datagrams;
+mod numbers;
 mod serve;
 
+use clients::Client;
 use datagrams::Datagrams;
+use numbers::{Numbers, thousandths};
 use serve::Server;
+
+/// How often a server that ends looks which clients are done.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What `cport echo` can be told.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to listen, such as 127.0.0.1:7000
+    /// Where to listen, such as 127.0.0.1:7000, localhost:7000, 7000 or :7000
     ///
-    /// An address or a name, and a port. Port 0 lets the system choose one.
+    /// An address (one of IPv6 in brackets) or a name, and a port. A port alone is one of this machine (127.0.0.1), which no other machine reaches. With a colon before it, it is
+    /// one of all addresses of this machine. Port 0 lets the system choose one.
     #[arg(long, value_name = "ADDR")]
     listen: String,
     /// UDP instead of TCP
@@ -40,24 +49,36 @@ pub(crate) struct Options {
     /// Threads that may run with packets at once (0: as many as processors)
     #[arg(long, value_name = "N", default_value_t = 0)]
     concurrency: u16,
+    /// Print what happens, as rates, so often (1s, 500ms)
+    ///
+    /// SIGUSR1 prints the same once, with or without this option: rates since the last time that it did so.
+    #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
+    stats: Option<Duration>,
+    /// Print one JSON object a line, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// How long clients may take in the end to get back what was received
+    ///
+    /// The first Ctrl-C (SIGINT) or SIGTERM closes the listener. A connection is closed once all that was received
+    /// has gone back and nothing more has come for a fifth of a second. When this time is over, or with a second signal,
+    /// those that are left are cut off; what they have not got back is said, and the exit code is 1.
+    #[arg(long, value_name = "TIME", value_parser = quantity::limit, default_value = "10s")]
+    drain: Duration,
 }
 
 /// What the port watches: each packet comes with one of these, which says what it is about.
 pub(crate) enum Peer {
     Listener(TcpListener),
-    Connection(Connection),
+    Client(Client),
     Datagrams(Datagrams),
-    /// Readable once the process is asked to end.
-    Termination(UnixStream),
 }
 
 impl AsFd for Peer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Listener(listener) => listener.as_fd(),
-            Self::Connection(connection) => connection.as_fd(),
+            Self::Client(client) => client.as_fd(),
             Self::Datagrams(datagrams) => datagrams.as_fd(),
-            Self::Termination(pipe) => pipe.as_fd(),
         }
     }
 }
@@ -66,53 +87,185 @@ impl AsFd for Peer {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let protocol = if options.udp { "udp" } else { "tcp" };
     let (peer, address) = listen(&options.listen, options.udp).map_err(|error| {
-        Failure::to_begin(&format!("cannot listen on {} ({protocol})", options.listen), &error)
+        let remedy = remedy(&error);
+        let refused = format!("cannot listen on {:?} ({protocol})", options.listen);
+        Failure::to_begin(&refused, &error).and(remedy)
     })?;
     let refused = |error: io::Error| Failure::to_begin("cannot set up the server", &error);
     let port: Port<Peer> = Port::builder()
         .concurrency(options.concurrency.into())
         .build()
         .map_err(|error| refused(error.into()))?;
-    let termination = Peer::Termination(signals::termination().map_err(refused)?);
-    for key in [termination, peer] {
-        let registration = Registration::owned(key, Interest::IN, OneShot::Level);
-        port.register(registration).map_err(|error| refused(error.into()))?;
-    }
+    let signals = Signals::new().map_err(refused)?;
+    let entrance = port
+        .register(Registration::owned(peer, Interest::IN, OneShot::Level))
+        .map_err(|error| refused(error.into()))?;
 
     let threads = options.threads.map_or(2 * port.concurrency(), usize::from);
-    let server = Server::new(&port);
+    let server = Server::new(&port, entrance, signals.waker());
     let begin = Instant::now();
     let by_thread = thread::scope(|scope| {
         let workers = (0..threads)
             .map(|_| thread::Builder::new().spawn_scoped(scope, || server.serve()))
             .collect::<io::Result<Vec<_>>>();
-        let greeting = match &workers {
-            Ok(_) => say(format_args!(
-                "{protocol} echo listening on {address}\n\
-                 {}, {} may run at once; Ctrl-C ends it\n",
-                counted(threads as u64, "thread"),
-                port.concurrency(),
-            )),
-            Err(error) => Err(Failure::to_begin("cannot start the threads", error)),
+        let served = match &workers {
+            Ok(_) => greet(options, address, threads, port.concurrency())
+                .and_then(|()| Course { options, server: &server, begin }.run(&signals)),
+            Err(error) => {
+                let what = format!("cannot start {}", counted(threads as u64, "thread"));
+                Err(Failure::to_begin(&what, error).and("; fewer may do: `--threads`"))
+            }
         };
-        if greeting.is_err() {
+        if served.is_err() {
             // Those that run are sent home before the scope waits for them.
             port.close();
         }
-        greeting?;
+        served?;
         let mut by_thread = Vec::with_capacity(threads);
         for worker in workers.into_iter().flatten() {
-            let served = worker.join().map_err(|_| Failure::Wrong("a thread panicked".into()))?;
-            by_thread.push(served.map_err(|error| Failure::Wrong(error.to_string()))?);
+            let served = worker.join().map_err(|_| fault("a thread of the server panicked"))?;
+            by_thread
+                .push(served.map_err(|error| fault(&format!("a server thread failed: {error}")))?);
         }
         Ok(by_thread)
     })?;
-    report(&server, options.udp, &by_thread, begin.elapsed())
+    signals.last_warning();
+    report(&server, options, &by_thread, begin.elapsed())
+}
+
+/// What should not happen, and what to do if it does.
+fn fault(what: &str) -> Failure {
+    Failure::Wrong(format!("{what}, and the server ended. Please report this fault: {ISSUES}"))
+}
+
+/// The first lines. Scripts take the address from the end of the first one.
+fn greet(
+    options: &Options,
+    address: SocketAddr,
+    threads: usize,
+    concurrency: usize,
+) -> Result<(), Failure> {
+    let protocol = if options.udp { "udp" } else { "tcp" };
+    let process = std::process::id();
+    if options.json {
+        return line_of(&json!({
+            "event": "listening",
+            "protocol": protocol,
+            "address": address.to_string(),
+            "threads": threads,
+            "concurrency": concurrency,
+            "process": process,
+        }));
+    }
+    show(format_args!(
+        "{protocol} echo listening on {address}\n\
+         {}, {concurrency} may run at once\n\
+         Ctrl-C ends it; `kill -USR1 {process}` prints numbers\n",
+        counted(threads as u64, "thread"),
+    ))
+}
+
+/// A JSON object on a line of its own.
+fn line_of(object: &Value) -> Result<(), Failure> {
+    say(format_args!("{object}\n"))
+}
+
+/// A server from its beginning to its end, as the main thread sees it.
+struct Course<'s> {
+    options: &'s Options,
+    server: &'s Server<'s>,
+    begin: Instant,
+}
+
+/// What is left of the time for the end.
+struct Drain {
+    until: Instant,
+    look: Instant,
+    is_cut: bool,
+}
+
+impl Course<'_> {
+    /// Waits for signals and for the times at which something is to be done, until the threads end.
+    fn run(&self, signals: &Signals) -> Result<(), Failure> {
+        let failed = |error: io::Error| fault(&format!("waiting for signals failed: {error}"));
+        let ends = |error: completion_port::Error| fault(&format!("ending it failed: {error}"));
+        let mut drain: Option<Drain> = None;
+        let start = Numbers::now(self.server);
+        let (mut periodic, mut asked) = (start, start);
+        let mut next = self.options.stats.map(|every| (every, self.begin + every));
+        while !self.server.is_over() {
+            let looks = drain.as_ref().filter(|drain| !drain.is_cut);
+            let looks = looks.map(|drain| drain.look.min(drain.until));
+            let due = [next.map(|(_, at)| at), looks].into_iter().flatten().min();
+            let limit = due.map(|due| due.saturating_duration_since(Instant::now()));
+            signals.wait(limit).map_err(failed)?;
+            if signals.numbers() {
+                self.print(&mut asked)?;
+            }
+            let now = Instant::now();
+            if let Some((every, at)) = &mut next
+                && *at <= now
+            {
+                self.print(&mut periodic)?;
+                // After a stop nothing is made up for.
+                while *at <= now {
+                    *at += *every;
+                }
+            }
+            let is_asked = signals.end();
+            let is_second = is_asked && drain.is_some();
+            if is_asked && !is_second {
+                self.server.begin_to_end();
+                self.announce()?;
+                let until = now + self.options.drain;
+                drain = Some(Drain { until, look: now, is_cut: false });
+            }
+            let Some(drain) = drain.as_mut().filter(|drain| !drain.is_cut) else { continue };
+            if is_second || drain.until <= now {
+                drain.is_cut = true;
+                signals.last_warning();
+                self.server.cut_off().map_err(ends)?;
+            } else if drain.look <= now {
+                self.server.look().map_err(ends)?;
+                drain.look = now + LOOK;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, earlier: &mut Numbers) -> Result<(), Failure> {
+        let now = Numbers::now(self.server);
+        let rates = now.since(earlier, self.begin);
+        if self.options.json {
+            line_of(&rates.document())?;
+        } else {
+            let line = rates.line(self.options.udp, terminal::output_width());
+            say(format_args!("{line}"))?;
+        }
+        *earlier = now;
+        Ok(())
+    }
+
+    /// Says that the end has begun, if it may take a while.
+    fn announce(&self) -> Result<(), Failure> {
+        let (open, limit) = (self.server.served().open, self.options.drain.as_secs_f64());
+        if self.options.json {
+            line_of(&json!({ "event": "ending", "connections": open, "limit": limit }))
+        } else if open > 0 {
+            show(format_args!(
+                "\nending: {} may take {limit} s to get back what was received; a second Ctrl-C \
+                 cuts off what is left\n",
+                counted(open, "connection"),
+            ))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// The socket that the clients find, and the address it has got.
 fn listen(address: &str, udp: bool) -> io::Result<(Peer, SocketAddr)> {
-    let addresses = address.to_socket_addrs()?.collect::<Vec<_>>();
+    let addresses = addresses(address)?;
     if udp {
         let socket = UdpSocket::bind(&addresses[..])?;
         socket.set_nonblocking(true)?;
@@ -126,36 +279,123 @@ fn listen(address: &str, udp: bool) -> io::Result<(Peer, SocketAddr)> {
     }
 }
 
+/// What an address that was given stands for; the first one that can be bound is meant.
+fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
+    let number = |text: &str| -> io::Result<u16> {
+        text.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from 0 to 65535"))
+    };
+    if let Some(port) = text.strip_prefix(':')
+        && !port.starts_with(':')
+    {
+        let port = number(port)?;
+        // Where there is IPv6, its socket takes connections of either kind.
+        Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()])
+    } else if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        Ok(vec![(Ipv4Addr::LOCALHOST, number(text)?).into()])
+    } else {
+        Ok(text.to_socket_addrs()?.collect())
+    }
+}
+
+/// What can be done about an address that is refused.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::InvalidInput => "; wanted is an address such as 127.0.0.1:7000, :7000 or 7000",
+        ErrorKind::AddrInUse => "; `ss -lnptu` shows which program has it; port 0 takes a free one",
+        ErrorKind::AddrNotAvailable => "; `ip address` shows which addresses this machine has",
+        ErrorKind::PermissionDenied => "; ports below 1024 are root's, take a higher one",
+        // Names that are not known have no kind of their own.
+        _ if error.raw_os_error().is_none() => "; is the name right? an address will do, too",
+        _ => "",
+    }
+}
+
 fn report(
     server: &Server<'_>,
-    udp: bool,
+    options: &Options,
     by_thread: &[u64],
     elapsed: Duration,
 ) -> Result<(), Failure> {
     let stats = server.port().stats();
-    let clients = server.clients();
-    let served = if udp {
-        let lost = grouped(clients.lost);
-        format!("{} ({lost} lost)", counted(clients.datagrams, "datagram"))
+    let served = server.served();
+    let ended = server.open_at_end();
+    if options.json {
+        line_of(&json!({
+            "event": "ended",
+            "seconds": thousandths(elapsed.as_secs_f64()),
+            "accepted": served.accepted,
+            "open_at_end": ended,
+            "datagrams": served.datagrams,
+            "lost": served.lost,
+            "received": served.received,
+            "sent": served.sent,
+            "cut_connections": served.cut_clients,
+            "cut_bytes": served.cut_bytes,
+            "packets": {
+                "ready": stats.packets.ready,
+                "notified": stats.packets.notified,
+                "posted": stats.packets.posted,
+                "removed": stats.packets.removed,
+            },
+            "packets_by_thread": by_thread,
+            "threads_at_work_peak": server.peak(),
+            "concurrency": stats.concurrency,
+            "wakes": stats.wakes,
+            "spurious_wakes": stats.spurious_wakes,
+            "polls": stats.polls,
+        }))?;
     } else {
-        let open = grouped(clients.open_at_end);
-        format!("{} ({open} still open)", counted(clients.accepted, "connection"))
-    };
-    say(format_args!(
-        "\nended after {:.1} s: {served}, {} received, {} sent\n\
-         packets: {}\n\
-         packets by thread: {}\n\
-         threads at work at once: {} at most, concurrency value {}\n\
-         threads woken: {}, {} of them in vain; the kernel was asked for events {}\n",
-        elapsed.as_secs_f64(),
-        bytes(clients.received),
-        bytes(clients.sent),
-        packets(stats.packets),
-        list(by_thread),
-        server.peak(),
-        stats.concurrency,
-        grouped(stats.wakes),
-        grouped(stats.spurious_wakes),
-        counted(stats.polls, "time"),
-    ))
+        let clients = if options.udp {
+            let lost = grouped(served.lost);
+            format!("{} ({lost} lost)", counted(served.datagrams, "datagram"))
+        } else {
+            let open = grouped(ended);
+            format!("{} ({open} still open)", counted(served.accepted, "connection"))
+        };
+        show(format_args!(
+            "\nended after {:.1} s: {clients}, {} received, {} sent\n\
+             packets: {}\n\
+             packets by thread: {}\n\
+             threads at work at once: {} at most, concurrency value {}\n\
+             threads woken: {}, {} of them in vain; the kernel was asked for events {}\n",
+            elapsed.as_secs_f64(),
+            bytes(served.received),
+            bytes(served.sent),
+            packets(stats.packets),
+            list(by_thread),
+            server.peak(),
+            stats.concurrency,
+            grouped(stats.wakes),
+            grouped(stats.spurious_wakes),
+            counted(stats.polls, "time"),
+        ))?;
+    }
+    if served.cut_bytes == 0 {
+        return Ok(());
+    }
+    Err(Failure::Wrong(format!(
+        "cut off {}: {} were received and did not get back; `--drain` gives them longer than {} s",
+        counted(served.cut_clients, "connection"),
+        bytes(served.cut_bytes),
+        options.drain.as_secs_f64(),
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+
+    #[test]
+    fn a_port_alone_is_of_this_machine_and_one_behind_a_colon_of_all_addresses() {
+        let shown = |text: &str| -> Vec<String> {
+            addresses(text).unwrap().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(shown("7000"), ["127.0.0.1:7000"]);
+        assert_eq!(shown(":7000"), ["[::]:7000", "0.0.0.0:7000"]);
+        assert_eq!(shown("[::1]:7000"), ["[::1]:7000"]);
+        assert_eq!(shown("10.0.0.1:0"), ["10.0.0.1:0"]);
+        for bad in ["", ":", "70000", ":x", "::", "127.0.0.1", "7000:"] {
+            assert!(addresses(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use completion_port::{
@@ -13,9 +14,11 @@ use completion_port::{
 use rustix::io::Errno;
 
 use super::Peer;
-use super::datagrams::Datagram;
+use super::clients::{Client, Clients};
+use super::datagrams::{Datagram, Datagrams};
 use crate::connection::{Connection, Next, Traffic};
 use crate::gauge::Gauge;
+use crate::signals::Waker;
 
 /// Room for the largest datagram, and for a good part of a stream.
 const BUFFER: usize = 64 * 1024;
@@ -23,27 +26,49 @@ const BUFFER: usize = 64 * 1024;
 const ACCEPTED_AT_ONCE: usize = 64;
 /// How long a listener rests that could not accept for lack of descriptors.
 const REST: Duration = Duration::from_millis(50);
+/// A client that had no turn for so many looks in succession has sent all that it wanted to send.
+const QUIET_LOOKS: u32 = 4;
+
+/// The phases of a server; it never goes back to a former one.
+const SERVING: u8 = 0;
+/// No new clients; the others get back what was received.
+const ENDING: u8 = 1;
+/// All clients are cut off.
+const CUTTING: u8 = 2;
 
 /// What the threads share.
 pub(crate) struct Server<'p> {
     port: &'p Port<Peer>,
+    waker: Waker,
     gauge: Gauge,
     traffic: Traffic,
     datagrams: Datagram,
+    clients: Arc<Clients>,
     accepted: AtomicU64,
+    /// Clients that were there when the end began.
     open_at_end: AtomicU64,
+    cut_clients: AtomicU64,
+    cut_bytes: AtomicU64,
     complained: AtomicBool,
+    phase: AtomicU8,
+    /// The listener, or the socket for datagrams, until it is closed.
+    entrance: Mutex<Option<Id>>,
+    over: AtomicBool,
 }
 
 /// What a server has done.
-pub(crate) struct Clients {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Served {
     pub(crate) accepted: u64,
-    /// Connections that the end of the server cut off.
-    pub(crate) open_at_end: u64,
-    pub(crate) datagrams: u64,
-    pub(crate) lost: u64,
+    pub(crate) open: u64,
+    pub(crate) requests: u64,
     pub(crate) received: u64,
     pub(crate) sent: u64,
+    pub(crate) datagrams: u64,
+    pub(crate) lost: u64,
+    /// Clients that were cut off before they had all of it back, and how much they did not get.
+    pub(crate) cut_clients: u64,
+    pub(crate) cut_bytes: u64,
 }
 
 /// A listener that is parked, and when the thread that parked it arms it again.
@@ -54,24 +79,34 @@ struct Resting {
 
 /// The end of a thread is the end of the server: usually the port is closed by then, but an error or
 /// a panic must not leave the others serving without it.
-struct Ending<'p>(&'p Port<Peer>);
+struct Ending<'s>(&'s Server<'s>);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.port.close();
+        self.0.over.store(true, Release);
+        self.0.waker.wake();
     }
 }
 
 impl<'p> Server<'p> {
-    pub(crate) fn new(port: &'p Port<Peer>) -> Self {
+    /// `entrance` is the registration of what the clients come to.
+    pub(crate) fn new(port: &'p Port<Peer>, entrance: Id, waker: Waker) -> Self {
         Self {
             port,
+            waker,
             gauge: Gauge::default(),
             traffic: Traffic::default(),
             datagrams: Datagram::default(),
+            clients: Arc::default(),
             accepted: AtomicU64::new(0),
             open_at_end: AtomicU64::new(0),
+            cut_clients: AtomicU64::new(0),
+            cut_bytes: AtomicU64::new(0),
             complained: AtomicBool::new(false),
+            phase: AtomicU8::new(SERVING),
+            entrance: Mutex::new(Some(entrance)),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -83,20 +118,75 @@ impl<'p> Server<'p> {
         self.gauge.peak()
     }
 
-    pub(crate) fn clients(&self) -> Clients {
-        Clients {
+    pub(crate) fn served(&self) -> Served {
+        Served {
             accepted: self.accepted.load(Relaxed),
-            open_at_end: self.open_at_end.load(Relaxed),
-            datagrams: self.datagrams.received.load(Relaxed),
-            lost: self.datagrams.lost.load(Relaxed),
+            open: self.clients.count() as u64,
+            requests: self.traffic.requests(),
             received: self.traffic.received(),
             sent: self.traffic.sent(),
+            datagrams: self.datagrams.received.load(Relaxed),
+            lost: self.datagrams.lost.load(Relaxed),
+            cut_clients: self.cut_clients.load(Relaxed),
+            cut_bytes: self.cut_bytes.load(Relaxed),
         }
+    }
+
+    /// How many clients were there when the end began.
+    pub(crate) fn open_at_end(&self) -> u64 {
+        self.open_at_end.load(Relaxed)
+    }
+
+    /// Whether a thread has ended, which ends all of them.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Acquire)
+    }
+
+    /// Begins the end: clients get back what was received, but new ones are not let in.
+    pub(crate) fn begin_to_end(&self) {
+        self.open_at_end.store(self.clients.count() as u64, Relaxed);
+        self.phase.fetch_max(ENDING, Release);
+    }
+
+    /// Looks for what has nothing left to do, and closes it; in the end that is the port. To be called again and
+    /// again, once the end has begun.
+    pub(crate) fn look(&self) -> Result<()> {
+        // It is removed again where datagrams came meanwhile; a removal that is under way stays as it is.
+        let entrance = *self.entrance();
+        if let Some(id) = entrance {
+            return self.remove(id);
+        }
+        if self.clients.count() == 0 {
+            return self.port.shutdown();
+        }
+        self.clients.quiet(QUIET_LOOKS).into_iter().try_for_each(|id| self.remove(id))
+    }
+
+    /// Ends at once. All keys come back.
+    pub(crate) fn cut_off(&self) -> Result<()> {
+        self.phase.fetch_max(CUTTING, Release);
+        self.port.shutdown()
+    }
+
+    /// What is gone already need not be removed.
+    fn remove(&self, id: Id) -> Result<()> {
+        match self.port.remove(id) {
+            Err(error) if !is_end(error.kind()) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn entrance(&self) -> MutexGuard<'_, Option<Id>> {
+        self.entrance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn phase(&self) -> u8 {
+        self.phase.load(Acquire)
     }
 
     /// Handles packets until the port is closed; returns how many.
     pub(crate) fn serve(&self) -> Result<u64> {
-        let _ending = Ending(self.port);
+        let _ending = Ending(self);
         let mut batch = Batch::new();
         let mut buffer = vec![0; BUFFER];
         let mut resting: Option<Resting> = None;
@@ -119,10 +209,7 @@ impl<'p> Server<'p> {
                             resting = Some(parked);
                         }
                     }
-                    // The server ends: each key comes back once more, and is dropped.
-                    Packet::Removed(_, Peer::Connection(_)) => {
-                        self.open_at_end.fetch_add(1, Relaxed);
-                    }
+                    Packet::Removed(_, peer) => self.take_back(peer, &mut buffer)?,
                     _ => {}
                 }
             }
@@ -136,25 +223,18 @@ impl<'p> Server<'p> {
     /// had to be parked instead.
     fn handle(&self, mut ready: Ready<'_, Peer>, buffer: &mut [u8]) -> Result<Option<Resting>> {
         let next = match ready.key_mut() {
-            Peer::Connection(connection) => {
-                // A connection that broke is as good as one that ended: it is dropped.
-                connection.turn(buffer, &self.traffic).unwrap_or(Next::End)
-            }
+            Peer::Client(client) => client.turn(buffer, &self.traffic),
             Peer::Datagrams(datagrams) => datagrams.turn(buffer, &self.traffic, &self.datagrams),
             Peer::Listener(listener) => match accept(listener, |stream| self.welcome(stream)) {
                 Ok(next) => next,
                 Err(error) => {
                     self.complain(&error);
-                    return self.rest(ready);
+                    return self.rest(ready, buffer);
                 }
             },
-            Peer::Termination(_) => {
-                drop(ready);
-                self.port.shutdown()?;
-                return Ok(None);
-            }
         };
-        self.settled(next.arm(ready))?;
+        let armed = next.arm(ready);
+        self.settle(armed, buffer)?;
         Ok(None)
     }
 
@@ -163,23 +243,37 @@ impl<'p> Server<'p> {
         // One that is broken before it is served is none.
         let Ok(connection) = Connection::new(stream) else { return };
         self.accepted.fetch_add(1, Relaxed);
-        let key = Peer::Connection(connection);
-        match self.port.register(Registration::owned(key, Interest::IN, OneShot::Level)) {
-            Ok(_) => {}
-            Err(refused) if refused.kind() == PortErrorKind::Closed => {
-                self.open_at_end.fetch_add(1, Relaxed);
+        let client = Client::new(connection, &self.clients);
+        if let Err(refused) = self.register(client, Interest::IN) {
+            let kind = refused.kind();
+            let (error, peer) = refused.into_parts();
+            if let (PortErrorKind::Closed, Peer::Client(client)) = (kind, peer) {
+                self.count_cut(&client);
+            } else {
+                // The connection is closed, since it was dropped.
+                self.complain(&error.into());
             }
-            // The connection is closed by dropping it.
-            Err(refused) => self.complain(&refused.into()),
         }
     }
 
+    fn register(
+        &self,
+        client: Client,
+        interest: Interest,
+    ) -> std::result::Result<(), Refused<Peer>> {
+        let number = client.number();
+        let key = Peer::Client(client);
+        let id = self.port.register(Registration::owned(key, interest, OneShot::Level))?;
+        self.clients.registered(number, id);
+        Ok(())
+    }
+
     /// Parks the listener: armed again at once, it would report the same connection for ever.
-    fn rest(&self, ready: Ready<'_, Peer>) -> Result<Option<Resting>> {
+    fn rest(&self, ready: Ready<'_, Peer>, buffer: &mut [u8]) -> Result<Option<Resting>> {
         let until = Instant::now() + REST;
         match ready.park() {
             Ok(listener) => Ok(Some(Resting { listener, until })),
-            Err(refused) => self.settled(Err(refused)).map(|()| None),
+            Err(refused) => self.settle(Err(refused), buffer).map(|()| None),
         }
     }
 
@@ -191,24 +285,102 @@ impl<'p> Server<'p> {
     }
 
     /// A registration that cannot be armed because the server ends gives its key back here.
-    fn settled(&self, armed: std::result::Result<(), Refused<Peer>>) -> Result<()> {
+    fn settle(
+        &self,
+        armed: std::result::Result<(), Refused<Peer>>,
+        buffer: &mut [u8],
+    ) -> Result<()> {
         match armed {
             Ok(()) => Ok(()),
             Err(refused) if is_end(refused.kind()) => {
-                if matches!(refused.value(), Peer::Connection(_)) {
-                    self.open_at_end.fetch_add(1, Relaxed);
+                self.take_back(refused.into_parts().1, buffer)
+            }
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
+    /// A key has come back: the server ends, or looks whether this client is done.
+    fn take_back(&self, peer: Peer, buffer: &mut [u8]) -> Result<()> {
+        match (self.phase(), peer) {
+            (ENDING, Peer::Client(mut client)) => {
+                // If nothing is left to be read or sent, closing it resets nothing.
+                let Some(interest) = client.last_turn(buffer, &self.traffic) else { return Ok(()) };
+                let Err(refused) = self.register(client, interest) else { return Ok(()) };
+                let kind = refused.kind();
+                match refused.into_parts() {
+                    // Meanwhile all clients are cut off.
+                    (_, Peer::Client(client)) if is_end(kind) => self.count_cut(&client),
+                    (error, _) => return Err(error),
                 }
                 Ok(())
             }
-            Err(refused) => Err(refused.into()),
+            (ENDING, Peer::Datagrams(datagrams)) => self.last_datagrams(datagrams, buffer),
+            (ENDING, Peer::Listener(listener)) => {
+                // Those that are in its queue have connected already.
+                loop {
+                    match accept(&listener, |stream| self.welcome(stream)) {
+                        Ok(Next::Read { drained: false }) => {}
+                        Ok(_) => break,
+                        Err(error) => {
+                            self.complain(&error);
+                            break;
+                        }
+                    }
+                }
+                *self.entrance() = None;
+                Ok(())
+            }
+            (phase, Peer::Client(client)) => {
+                if phase == CUTTING {
+                    self.count_cut(&client);
+                }
+                Ok(())
+            }
+            (_, Peer::Listener(_) | Peer::Datagrams(_)) => {
+                *self.entrance() = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers what has come, and closes the socket if nothing is left.
+    fn last_datagrams(&self, mut datagrams: Datagrams, buffer: &mut [u8]) -> Result<()> {
+        let interest = match datagrams.turn(buffer, &self.traffic, &self.datagrams) {
+            Next::Read { drained: true } | Next::End => {
+                *self.entrance() = None;
+                return Ok(());
+            }
+            Next::Read { drained: false } => Interest::IN,
+            Next::Write => Interest::OUT,
+        };
+        let key = Peer::Datagrams(datagrams);
+        match self.port.register(Registration::owned(key, interest, OneShot::Level)) {
+            Ok(id) => *self.entrance() = Some(id),
+            Err(refused) if is_end(refused.kind()) => *self.entrance() = None,
+            Err(refused) => return Err(refused.into()),
+        }
+        Ok(())
+    }
+
+    fn count_cut(&self, client: &Client) {
+        let bytes = client.cut_off();
+        if bytes > 0 {
+            self.cut_clients.fetch_add(1, Relaxed);
+            self.cut_bytes.fetch_add(bytes, Relaxed);
         }
     }
 
     /// Says once that connections could not be served.
     fn complain(&self, error: &io::Error) {
         if !self.complained.swap(true, Relaxed) {
+            let remedy = if crate::failure::is_descriptor_limit(error) {
+                "; `ulimit -n` shows the limit, and raises it before the next start"
+            } else {
+                ""
+            };
             eprintln!(
-                "cport: {error}: new connections wait until that has passed (this is said once)"
+                "cport: cannot accept connections: {error}: new ones wait until that has passed{remedy} \
+                 (this is said once)"
             );
         }
     }
@@ -217,7 +389,6 @@ impl<'p> Server<'p> {
 fn is_end(kind: PortErrorKind) -> bool {
     matches!(kind, PortErrorKind::Closed | PortErrorKind::Removing | PortErrorKind::NotRegistered)
 }
-
 /// Accepts what is there, up to a limit. An error means that nothing can be accepted for now,
 /// though connections wait.
 fn accept(listener: &TcpListener, mut welcome: impl FnMut(TcpStream)) -> io::Result<Next> {

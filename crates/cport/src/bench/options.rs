@@ -1,0 +1,236 @@
+//! What `cport bench` can be told.
+//!
+//! The benchmark is a package of its own, and compiles this file, too. So the help of `cport bench` is that of the
+//! benchmark, and nothing needs to be built for it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+pub(crate) const ABOUT: &str = "The completion port side by side with its rivals";
+
+/// Tells the benchmark that it was started by `cport bench`.
+pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
+
+/// The scenarios, with what they are about.
+pub(crate) const SCENARIOS: [(&str, &str); 15] = [
+    ("S1", "echo of 64 bytes, request and response"),
+    ("S2", "echo, bursts of 8 requests"),
+    ("S3", "handlers of 20 us on 4 connections"),
+    ("S4", "handlers that sleep 5 ms, one in 1,000"),
+    (OFTEN, "handlers that sleep 5 ms, one in 50"),
+    ("S5", "handlers that want one lock for 3 us"),
+    ("S6", "posts, within the process"),
+    ("S7", "registration and removal of 10,000 sockets, within the process"),
+    ("S8", "echo on 64 of as many sockets as there may be"),
+    ("S9", "one handler that spins, 63 quick connections"),
+    (SHORT, "short connections: accepted, one request of 64 bytes answered, reset by the client"),
+    (DATAGRAMS, "echo of datagrams (UDP) of 64 bytes"),
+    (SINK, "the sink: sockets that are always full, nothing is sent back"),
+    ("single", "the price of an event: one thread, no wakes, within the process"),
+    (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
+];
+
+pub(crate) const INSTRUCTIONS: &str = "instructions";
+/// The scenario whose servers accept by their own means.
+pub(crate) const SHORT: &str = "S10";
+/// The scenario without connections.
+pub(crate) const DATAGRAMS: &str = "S11";
+/// The scenario S4 with sleeps so frequent that how soon each of them is found decides the throughput.
+pub(crate) const OFTEN: &str = "S4b";
+/// The scenario whose servers are sinks.
+pub(crate) const SINK: &str = "S16";
+
+/// What `--help` says after the options.
+pub(crate) fn help() -> String {
+    let lines: Vec<String> =
+        SCENARIOS.iter().map(|(name, about)| format!("  {name:<14}{about}\n")).collect();
+    format!(
+        "Scenarios:\n{}\nEach contender's figures are medians of the rounds. Intervals (95 %) are \
+         order statistics of the rounds; ratios are made within a round. A server's `sleeps` are \
+         its voluntary context switches for each request: each is a thread that had to be woken. \
+         `own wakes` is its own count, `syscalls` the kernel's, in a round apart.\n\n\
+         Exit codes:\n  0  the run came to its end\n  1  it broke down\n  \
+         2  it could not begin: a bad argument, a file that cannot be read or written",
+        lines.concat()
+    )
+}
+
+/// The commands of the benchmark besides a run.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print tables and plot anew from the raw JSON of a run
+    Report(Report),
+    /// Calculate what the port would do on a machine with many processors
+    Model(Model),
+    /// Measure how soon another thread takes over from one that blocks
+    Handover(Handover),
+    /// Measure what an event costs with a thousand to a million registrations
+    Crowd(Crowd),
+}
+
+/// A run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Run {
+    /// One situation only (S1, 64 connections, 2 threads), in half a minute
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// Every number of threads with every number of connections, in an hour or two
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Only these scenarios
+    #[arg(long, value_name = "S1,S4,...", value_delimiter = ',')]
+    pub(crate) scenario: Vec<String>,
+    /// Only these contenders, besides `ours`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) against: Vec<String>,
+    /// These numbers of threads instead of each scenario's own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
+    pub(crate) threads: Vec<usize>,
+    /// These numbers of connections instead of each scenario's own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
+    pub(crate) connections: Vec<usize>,
+    /// S16: handlers that compute for so many microseconds, instead of the usual ones
+    #[arg(long, value_name = "US,...", value_delimiter = ',', value_parser = microseconds)]
+    pub(crate) handler: Vec<u32>,
+    /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
+    #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) reads: Vec<Reads>,
+    /// Exactly so many rounds for each situation; intervals need six
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) rounds: Option<usize>,
+    /// Take more rounds than usual, where too few are comparable, only until so many minutes of the run are over
+    #[arg(long, value_name = "MINUTES", default_value_t = 30, conflicts_with = "rounds")]
+    pub(crate) limit: u32,
+    /// How long each round lasts
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// Write the raw JSON into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the plot of S1 with 64 connections
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// How long a handler of a sink goes on with a connection of which it was told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reads {
+    /// One read for each packet
+    One,
+    /// Reads until it would block, or until a budget of reads is used up
+    All,
+}
+
+/// `bench report`
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Report {
+    /// The raw JSON
+    pub(crate) file: PathBuf,
+    /// Write the plot
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Only turns in which the processors were nearer to each other than so many nanoseconds
+    #[arg(long, value_name = "NS", conflicts_with = "farther")]
+    pub(crate) nearer: Option<f64>,
+    /// Only turns in which they were farther apart
+    #[arg(long, value_name = "NS")]
+    pub(crate) farther: Option<f64>,
+}
+
+/// `bench model`
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Model {
+    /// Numbers of processors, which are also the numbers of threads and the concurrency value
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 8, 32, 64],
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) cores: Vec<u16>,
+    /// How long handlers run, in microseconds
+    #[arg(long, value_name = "US,...", value_delimiter = ',', default_values_t = [1, 5, 10, 20],
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) handler: Vec<u16>,
+    /// Numbers of kernel sets
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2, 4],
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) sets: Vec<u16>,
+    /// Connections for each processor, the column `each`
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [16],
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) connections: Vec<u16>,
+    /// From an answer to the next request, on the average, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 10)]
+    pub(crate) think: u16,
+    /// What it costs to fetch a cache line from another processor of the socket, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = NEAR)]
+    pub(crate) near: u64,
+    /// The same from another socket
+    #[arg(long, value_name = "NS", default_value_t = FAR)]
+    pub(crate) far: u64,
+    /// Processors of a socket
+    #[arg(long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) socket: u16,
+    /// What a wake costs the thread that wakes another, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = WAKE)]
+    pub(crate) wake: u64,
+    /// From a wake until the thread runs, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = LATENCY)]
+    pub(crate) latency: u64,
+    /// How much time is simulated for each line, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 40,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) time: u16,
+    /// Look for the number of processors that a port can feed, instead
+    #[arg(long)]
+    pub(crate) saturation: bool,
+}
+
+/// What the model takes things to cost unless it is told, in nanoseconds.
+pub(crate) const NEAR: u64 = 80;
+pub(crate) const FAR: u64 = 150;
+pub(crate) const WAKE: u64 = 8_000;
+pub(crate) const LATENCY: u64 = 20_000;
+
+/// `bench handover`
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Handover {
+    /// How often each way is tried in each situation
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+}
+
+/// `bench crowd`
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Crowd {
+    /// The most registrations
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    pub(crate) most: u64,
+    /// How often everything is measured
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Write the plot
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=100_000) => Ok(count),
+        _ => Err("a number from 1 to 100000 is wanted".to_owned()),
+    }
+}
+
+fn microseconds(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(microseconds @ 0..=100) => Ok(microseconds),
+        _ => Err("a number from 0 to 100 is wanted".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number from 0.01 to 60 is wanted".to_owned()),
+    }
+}

@@ -1,0 +1,205 @@
+//! The connections of a server: which there are, and which of them are quiet while it ends.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use completion_port::{Id, Interest};
+use rustix::io::ioctl_fionread;
+
+use crate::connection::{Connection, Next, Traffic};
+
+/// All connections that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// None until it is registered.
+    id: Option<Id>,
+    account: Arc<Account>,
+    /// The turns at the last look, and how many looks have found nothing new.
+    turns: u64,
+    quiet: u32,
+}
+
+/// What can be seen of a connection while another thread has it.
+#[derive(Debug, Default)]
+struct Account {
+    turns: AtomicU64,
+    pending: AtomicU64,
+}
+
+/// A connection that is among those of the server until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Client {
+    connection: Connection,
+    number: u64,
+    account: Arc<Account>,
+    all: Arc<Clients>,
+}
+
+impl Clients {
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Notes by what name the port knows a client.
+    pub(crate) fn registered(&self, number: u64, id: Id) {
+        // It may have come and gone already.
+        if let Some(entry) = self.lock().get_mut(&number) {
+            entry.id = Some(id);
+        }
+    }
+
+    /// Those that have had no turn for so many looks, of which this is one, and have nothing to be sent.
+    pub(crate) fn quiet(&self, looks: u32) -> Vec<Id> {
+        let mut quiet = Vec::new();
+        for entry in self.lock().values_mut() {
+            let turns = entry.account.turns.load(Relaxed);
+            if turns != entry.turns || entry.account.pending.load(Relaxed) > 0 {
+                (entry.turns, entry.quiet) = (turns, 0);
+                continue;
+            }
+            entry.quiet += 1;
+            if entry.quiet >= looks {
+                entry.quiet = 0;
+                quiet.extend(entry.id);
+            }
+        }
+        quiet
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    pub(crate) fn new(connection: Connection, all: &Arc<Clients>) -> Self {
+        let number = all.next.fetch_add(1, Relaxed);
+        let account = Arc::<Account>::default();
+        let entry = Entry { id: None, account: Arc::clone(&account), turns: 0, quiet: 0 };
+        all.lock().insert(number, entry);
+        Self { connection, number, account, all: Arc::clone(all) }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The connection's turn. One that broke is as good as one that ended.
+    pub(crate) fn turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> Next {
+        let next = self.connection.turn(buffer, traffic).unwrap_or(Next::End);
+        self.account.pending.store(self.connection.pending() as u64, Relaxed);
+        self.account.turns.fetch_add(1, Relaxed);
+        next
+    }
+
+    /// A turn that is the last one, unless there turns out to be something to do. Then it returns what to wait
+    /// for next.
+    pub(crate) fn last_turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> Option<Interest> {
+        let received = self.connection.received();
+        match self.turn(buffer, traffic) {
+            Next::End => None,
+            Next::Write => Some(Interest::OUT),
+            // What the peer's system has not taken yet would be lost if the peer sent something after all.
+            Next::Read { drained: true }
+                if self.connection.received() == received && self.cut_off() == 0 =>
+            {
+                None
+            }
+            Next::Read { .. } => Some(Interest::IN),
+        }
+    }
+
+    /// How many bytes would not come back to the peer if it were closed now: they were received, but not read;
+    /// or read, but not sent; or sent, but not taken by the peer's system.
+    pub(crate) fn cut_off(&self) -> u64 {
+        let unread = ioctl_fionread(&self.connection).unwrap_or(0);
+        let untaken = untaken(self.connection.as_fd()).unwrap_or(0);
+        self.connection.pending() as u64 + unread + untaken
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.number);
+    }
+}
+
+/// What the system has of a stream that the peer's has not acknowledged (`SIOCOUTQ` of tcp(7), which has the number
+/// of `TIOCOUTQ`).
+fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this request of ioctl(2) writes one `int` through its argument.
+    // - valid for writes: `bytes` is an `int` of this function;
+    // - not shared: nothing else refers to it during the call.
+    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use completion_port::{OneShot, Port, Registration};
+
+    use super::*;
+
+    #[test]
+    fn what_was_received_and_not_sent_back_would_be_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let all = Arc::<Clients>::default();
+        let connection = Connection::new(listener.accept().unwrap().0).unwrap();
+        let mut client = Client::new(connection, &all);
+        assert_eq!((all.count(), client.cut_off()), (1, 0));
+        peer.write_all(&[7; 1000]).unwrap();
+        // On loopback it is there when the write returns.
+        assert_eq!(client.cut_off(), 1000);
+        let next = client.turn(&mut [0; 4096], &Traffic::default());
+        assert_eq!(next, Next::Read { drained: true });
+        peer.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(client.cut_off(), 0);
+        drop(client);
+        assert_eq!(all.count(), 0);
+    }
+
+    #[test]
+    fn a_client_is_quiet_after_so_many_looks_without_a_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = Port::<()>::new().unwrap();
+        let other = Registration::new(&listener, (), Interest::IN, OneShot::Level);
+        let id = port.register(other).unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let all = Arc::<Clients>::default();
+        let mut client = Client::new(Connection::new(listener.accept().unwrap().0).unwrap(), &all);
+        all.registered(client.number(), id);
+        assert_eq!(all.quiet(2), []);
+        client.turn(&mut [0; 10], &Traffic::default());
+        assert_eq!(all.quiet(2), []);
+        assert_eq!(all.quiet(2), []);
+        assert_eq!(all.quiet(2), [id]);
+        assert_eq!(all.quiet(2), []);
+        client.account.pending.store(1, Relaxed);
+        assert_eq!(all.quiet(1), []);
+    }
+}

@@ -1,0 +1,104 @@
+//! Lines that fit a terminal.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+
+/// How wide the terminal is; `None` if there is none, or if it does not say.
+pub(crate) fn width(stream: impl AsFd + IsTerminal) -> Option<usize> {
+    let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok())??;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// The width of standard output.
+pub(crate) fn output_width() -> Option<usize> {
+    width(io::stdout())
+}
+
+/// Whether standard output is a terminal that can draw a line again.
+pub(crate) fn can_redraw() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The same text, with line breaks in the place of spaces where a line would be too long. What is carried over
+/// stands further right than the line that it belongs to.
+pub(crate) fn fitted(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let mut all = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        if line.chars().count() <= width {
+            all.push_str(line);
+        } else {
+            fit(&mut all, line, width);
+        }
+        all.push_str(end);
+    }
+    all
+}
+
+fn fit(all: &mut String, line: &str, width: usize) {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let next = if indent + 2 < width / 2 { indent + 2 } else { 0 };
+    all.push_str(&line[..indent]);
+    let mut column = indent;
+    for (index, word) in line[indent..].split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 {
+            if column + 1 + length > width {
+                all.push('\n');
+                all.push_str(&" ".repeat(next));
+                column = next;
+            } else {
+                all.push(' ');
+                column += 1;
+            }
+        }
+        all.push_str(word);
+        column += length;
+    }
+}
+
+/// Fields two spaces apart, on as many lines as they need; none is broken.
+pub(crate) fn fields(fields: &[String], width: Option<usize>) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for field in fields {
+        let length = field.chars().count();
+        if column > 0 {
+            if width.is_some_and(|width| column + 2 + length > width) {
+                text.push_str("\n  ");
+                column = 2;
+            } else {
+                text.push_str("  ");
+                column += 2;
+            }
+        }
+        text.push_str(field);
+        column += length;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fields, fitted};
+
+    #[test]
+    fn a_line_that_is_too_long_is_broken_at_spaces_and_carried_over_to_the_right() {
+        let text = "short\n   one two three four\nlast";
+        assert_eq!(fitted(text, None), text);
+        assert_eq!(fitted(text, Some(22)), "short\n   one two three four\nlast");
+        assert_eq!(fitted(text, Some(14)), "short\n   one two\n     three\n     four\nlast");
+        assert_eq!(fitted("a-word-that-is-longer is", Some(8)), "a-word-that-is-longer\n  is");
+        assert_eq!(fitted("", Some(8)), "");
+    }
+
+    #[test]
+    fn fields_are_not_broken() {
+        let all = ["1.0 s", "5 open", "20 requests/s"].map(str::to_owned);
+        assert_eq!(fields(&all, None), "1.0 s  5 open  20 requests/s\n");
+        assert_eq!(fields(&all, Some(20)), "1.0 s  5 open\n  20 requests/s\n");
+        assert_eq!(fields(&all, Some(3)), "1.0 s\n  5 open\n  20 requests/s\n");
+    }
+}

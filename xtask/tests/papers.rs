@@ -1,0 +1,78 @@
+//! The README, as it is read on the page of a registry: there is no file beside it.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+use std::fs;
+use std::path::Path;
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// What stands in parentheses behind brackets, and what is defined by a line that begins with brackets.
+fn targets(text: &str) -> Vec<&str> {
+    let inline = text.match_indices("](").map(|(at, _)| text[at + 2..].split(')').next().unwrap());
+    let is_definition = |line: &&str| line.starts_with('[');
+    let defined = text.lines().filter(is_definition).filter_map(|line| line.split_once("]: "));
+    inline.chain(defined.map(|(_, target)| target)).collect()
+}
+
+/// The file of the workspace to which an absolute link leads, if it leads there.
+fn file_of<'t>(target: &'t str, repository: &str) -> Option<&'t str> {
+    let path = target.strip_prefix(repository)?;
+    let path = ["/blob/main/", "/tree/main/"].iter().find_map(|kind| path.strip_prefix(kind))?;
+    path.split('#').next()
+}
+
+fn value<'m>(manifest: &'m str, key: &str) -> &'m str {
+    let line = manifest.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));
+    line.unwrap().trim().trim_matches('"')
+}
+
+#[test]
+fn every_link_of_the_readme_is_absolute_and_leads_to_a_file() {
+    let read = |file: &str| fs::read_to_string(workspace().join(file)).unwrap();
+    let (readme, manifest) = (read("README.md"), read("Cargo.toml"));
+    let repository = value(&manifest, "repository");
+    let raw = repository.replace("https://github.com/", "https://raw.githubusercontent.com/");
+    let raw = format!("{raw}/main/");
+    let all = targets(&readme);
+    assert!(all.len() > 10, "{all:?}");
+    for target in &all {
+        assert!(target.starts_with("https://"), "{target} leads nowhere on the page of a registry");
+        let file = target.strip_prefix(&raw).or_else(|| file_of(target, repository));
+        if let Some(file) = file {
+            assert!(workspace().join(file).exists(), "{target}: there is no such file");
+        } else {
+            assert!(!target.starts_with(repository), "{target} is of no known form");
+        }
+    }
+    // A reference without its definition is shown with its brackets.
+    let is_defined = |name: &str| readme.contains(&format!("\n[{name}]: "));
+    let prose = readme.split("```").step_by(2).collect::<String>();
+    for part in prose.split('[').skip(1) {
+        let (name, rest) = part.split_once(']').unwrap();
+        assert!(rest.starts_with(['(', ':']) || is_defined(name), "[{name}] is not defined");
+    }
+}
+
+/// As long as the version that the README names is not in the registry, it names the repository.
+#[test]
+fn the_readme_has_the_dependency_that_can_be_had() {
+    let read = |file: &str| fs::read_to_string(workspace().join(file)).unwrap();
+    let (readme, manifest) = (read("README.md"), read("Cargo.toml"));
+    let line = readme.lines().find(|line| line.starts_with("completion-port = "));
+    let version = value(&manifest, "version");
+    let released = read("CHANGELOG.md").lines().any(|line| {
+        line.strip_prefix("## ")
+            .is_some_and(|line| line.trim_matches(['[', ']']).starts_with(version))
+            && !line.contains("nreleased")
+    });
+    let git = format!("completion-port = {{ git = \"{}\" }}", value(&manifest, "repository"));
+    if released {
+        let minor = version.rsplit_once('.').unwrap().0;
+        assert_eq!(line.unwrap(), format!("completion-port = \"{minor}\""));
+    } else {
+        assert_eq!(line.unwrap(), git);
+    }
+}
