@@ -71,6 +71,7 @@ impl Engine {
             self.take_back_all(&mut state);
             // This closes the descriptors by which threads are queried.
             state.stock.members.fill_with(|| None);
+            remains.messages.extend(state.stock.timers.cells());
             let mut queued = std::mem::replace(&mut state.stock.ready, Fifo::new());
             drop(state);
             while let Some(node) = queued.pop(&self.nodes) {

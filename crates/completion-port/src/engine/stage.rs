@@ -78,7 +78,17 @@ impl Scene for Stage<'_> {
 
     #[inline]
     fn posts(&self) -> usize {
-        self.stock.posts.in_use()
+        self.stock.posts.in_use() - self.stock.timers.len()
+    }
+
+    #[inline]
+    fn due(&self) -> Moment {
+        self.stock.due()
+    }
+
+    fn queue_due(&mut self, now: Moment) {
+        self.stock.queue_due(&self.engine.nodes, now);
+        self.stock.tell_collectors();
     }
 
     #[inline]

@@ -54,6 +54,12 @@ impl Scene for Stage<'_> {
         0
     }
 
+    fn due(&self) -> Moment {
+        Moment::NEVER
+    }
+
+    fn queue_due(&mut self, _: Moment) {}
+
     fn registered(&self) -> usize {
         self.setup.connections
     }

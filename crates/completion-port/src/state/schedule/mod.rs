@@ -43,8 +43,14 @@ pub(crate) trait Scene {
     /// Registrations that the kernel has to be asked about before they can be queued.
     fn unchecked(&self) -> usize;
 
-    /// Cells that hold a posted message, or have not been given back yet.
+    /// Cells that hold a posted message whose time has come, or have not been given back yet.
     fn posts(&self) -> usize;
+
+    /// When the first of those messages is due whose time has not come; [`Moment::NEVER`] if there is none.
+    fn due(&self) -> Moment;
+
+    /// Queues the messages that are due at `now`.
+    fn queue_due(&mut self, now: Moment);
 
     /// Registrations.
     fn registered(&self) -> usize;
@@ -181,6 +187,8 @@ pub(crate) struct Turn {
     /// How often it asked once more for what there was no room for.
     further: usize,
     looking: Looking,
+    /// It has not asked yet whether a timer is due, since it came or last slept.
+    asks_time: bool,
 }
 
 impl Turn {
@@ -197,6 +205,7 @@ impl Turn {
             asked: 0,
             further: 0,
             looking: Looking::No,
+            asks_time: true,
         }
     }
 }
@@ -228,6 +237,8 @@ pub(crate) struct Schedule {
     advice: Advice,
     watchdog: Watchdog,
     sleepers: Sleepers,
+    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
+    carrier: Option<(SeatNumber, Moment)>,
     /// Seats whose threads were handed several packets, and may still have some.
     loaded: Vec<bool>,
     loads: usize,
@@ -261,6 +272,7 @@ impl Schedule {
             advice: Advice::new(),
             watchdog: Watchdog::default(),
             sleepers: Sleepers::default(),
+            carrier: None,
             loaded: Vec::new(),
             loads: 0,
             asked: begin,
@@ -441,11 +453,43 @@ impl Schedule {
         self.look_after(scene)
     }
 
+    /// A timer was set for the moment `at`, before all others.
+    pub(crate) fn timer_set(&mut self, at: Moment, scene: &impl Scene) -> Option<Wake> {
+        if self.seats.idle() == 0 || scene.due() > at || self.is_carried(scene) {
+            return None;
+        }
+        let seat = match (self.seats.watching(), self.carrier) {
+            (Some(_), _) if self.watchdog.comes_by(at) => return None,
+            // It sleeps for too long, and goes to sleep anew.
+            (Some(seat), _) | (None, Some((seat, _)))
+                if self.seats.status(seat) == Status::Idle =>
+            {
+                seat
+            }
+            // It is about to come, and goes to sleep anew.
+            (Some(_), _) => return None,
+            _ => {
+                let seat = self.seats.appoint()?;
+                self.watchdog.is_appointed(true);
+                seat
+            }
+        };
+        Some(self.wake(seat))
+    }
+
+    /// Whether a thread sleeps no longer than until the next timer is due.
+    #[inline]
+    fn is_carried(&self, scene: &impl Scene) -> bool {
+        let due = scene.due();
+        due == Moment::NEVER || self.carrier.is_some_and(|(_, until)| until <= due)
+    }
+
     /// Something that has to be checked was left to the next wait, or packets were left in the
     /// queue that are not worth a wake.
     #[inline]
     pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
-        if self.seats.idle() == 0 || self.is_attended(scene) || self.seats.watching().is_some() {
+        let is_attended = self.is_attended(scene) && self.is_carried(scene);
+        if self.seats.idle() == 0 || is_attended || self.seats.watching().is_some() {
             return None;
         }
         let seat = self.seats.appoint()?;
@@ -522,6 +566,9 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Action {
         let me = turn.me;
+        if scene.due() != Moment::NEVER || self.carrier.is_some() {
+            self.mind_timers(turn, scene);
+        }
         loop {
             if turn.is_new || turn.looking != Looking::No {
                 if let Some(action) = self.go_on_looking(turn, queries, scene) {
@@ -593,7 +640,9 @@ impl Schedule {
                 self.watchdog.is_appointed(turn.rests || !can_poll);
             }
             let watches = self.seats.watching() == Some(me);
-            let now = if turn.deadline.is_some() || watches { scene.now() } else { Moment::ZERO };
+            let due = self.due_before_others(scene);
+            let times = turn.deadline.is_some() || watches || due != Moment::NEVER;
+            let now = if times { scene.now() } else { Moment::ZERO };
             let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
@@ -622,6 +671,12 @@ impl Schedule {
                 let look = self.next_look(now, scene).since(now);
                 timeout = Some(left.map_or(look, |left| left.min(look)));
             }
+            if due != Moment::NEVER {
+                let sleep = due.since(now);
+                timeout = Some(timeout.map_or(sleep, |timeout| timeout.min(sleep)));
+                self.carrier = Some((me, due));
+            }
+            turn.asks_time = true;
             self.seats.rest(me);
             self.crew.rest(me);
             if can_poll && !leaves {
@@ -636,6 +691,34 @@ impl Schedule {
             turn.rests = false;
             return Action::Park(timeout);
         }
+    }
+
+    /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
+    #[inline(never)]
+    fn mind_timers(&mut self, turn: &mut Turn, scene: &mut impl Scene) {
+        if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
+            self.carrier = None;
+        }
+        let due = scene.due();
+        if due == Moment::NEVER || !std::mem::take(&mut turn.asks_time) {
+            return;
+        }
+        let now = scene.now();
+        if due <= now {
+            scene.queue_due(now);
+            // A message is not left to the threads that run.
+            turn.rests = false;
+            if self.seats.watching() == Some(turn.me) {
+                self.watchdog.defers = false;
+            }
+        }
+    }
+
+    /// When the next timer is due, if no sleeping thread wakes by then. A thread that goes to sleep wakes by
+    /// then itself.
+    #[inline]
+    fn due_before_others(&self, scene: &impl Scene) -> Moment {
+        if self.is_carried(scene) { Moment::NEVER } else { scene.due() }
     }
 
     /// The thread takes its quota of what is queued. Returns which other thread it wakes.
