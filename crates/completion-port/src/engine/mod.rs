@@ -161,18 +161,13 @@ impl Stock {
 }
 
 impl Stock {
-    /// When the next timer is due, if the port still waits for any.
-    #[inline]
-    fn due(&self) -> Moment {
-        let next = self.timers.next();
-        if next != Moment::NEVER && self.phase != Phase::Open { Moment::NEVER } else { next }
-    }
-
-    /// Queues the messages that are due at `now`.
-    fn queue_due(&mut self, nodes: &Nodes, now: Moment) {
+    /// Queues the messages that are due at `now`. Returns when the next one is due.
+    fn queue_due(&mut self, nodes: &Nodes, now: Moment) -> Moment {
         while let Some(cell) = self.timers.take_due(now) {
             self.ready.push(nodes, cell | POSTED);
         }
+        self.tell_collectors();
+        self.timers.next()
     }
 }
 

@@ -70,9 +70,13 @@ impl Engine {
             return None;
         }
         let mut state = self.lock();
-        let cell = state.stock.timers.cancel(timer)?;
+        let State { schedule, stock } = &mut *state;
+        let cell = stock.timers.cancel(timer)?;
         let message = take(cell);
-        state.stock.posts.give_back(&self.nodes, POSTED, cell);
+        stock.posts.give_back(&self.nodes, POSTED, cell);
+        if stock.phase == Phase::Open {
+            schedule.timers_ended(stock.timers.next());
+        }
         Some(message)
     }
 
@@ -118,12 +122,9 @@ impl Posting<'_> {
     /// The message, which is in its cell, is to be queued at the moment `at`. There is room for the timer.
     pub(crate) fn queue_at(mut self, at: Moment) -> TimerName {
         let State { schedule, stock } = &mut *self.state;
+        let before = stock.timers.next();
         let timer = stock.timers.set(self.cell, at);
-        let wake = if stock.timers.next() == at {
-            schedule.timer_set(at, &self.engine.stage(stock, None))
-        } else {
-            None
-        };
+        let wake = if at < before { schedule.timer_set(at) } else { None };
         let notice = wake.map(|wake| stock.notice(wake));
         drop(self.state);
         self.engine.notify(notice);

@@ -7,7 +7,6 @@ use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, Phase, State, Stock};
 use crate::error::{Call, Error, ErrorKind};
-use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
@@ -33,8 +32,9 @@ impl Engine {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
         // If a thread is idle, one wakes in time for what is due.
-        if state.stock.due() != Moment::NEVER {
-            state.stock.queue_due(&self.nodes, self.backend.now());
+        if state.schedule.has_timers() {
+            let State { schedule, stock } = &mut *state;
+            schedule.timers_ended(stock.queue_due(&self.nodes, self.backend.now()));
         }
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);

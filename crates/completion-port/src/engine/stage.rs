@@ -81,14 +81,8 @@ impl Scene for Stage<'_> {
         self.stock.posts.in_use() - self.stock.timers.len()
     }
 
-    #[inline]
-    fn due(&self) -> Moment {
-        self.stock.due()
-    }
-
-    fn queue_due(&mut self, now: Moment) {
-        self.stock.queue_due(&self.engine.nodes, now);
-        self.stock.tell_collectors();
+    fn queue_due(&mut self, now: Moment) -> Moment {
+        self.stock.queue_due(&self.engine.nodes, now)
     }
 
     #[inline]

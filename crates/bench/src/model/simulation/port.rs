@@ -54,11 +54,9 @@ impl Scene for Stage<'_> {
         0
     }
 
-    fn due(&self) -> Moment {
+    fn queue_due(&mut self, _: Moment) -> Moment {
         Moment::NEVER
     }
-
-    fn queue_due(&mut self, _: Moment) {}
 
     fn registered(&self) -> usize {
         self.setup.connections

@@ -46,11 +46,9 @@ pub(crate) trait Scene {
     /// Cells that hold a posted message whose time has come, or have not been given back yet.
     fn posts(&self) -> usize;
 
-    /// When the first of those messages is due whose time has not come; [`Moment::NEVER`] if there is none.
-    fn due(&self) -> Moment;
-
-    /// Queues the messages that are due at `now`.
-    fn queue_due(&mut self, now: Moment);
+    /// Queues the messages that are due at `now`. Returns when the next one is due; [`Moment::NEVER`] if there
+    /// is none.
+    fn queue_due(&mut self, now: Moment) -> Moment;
 
     /// Registrations.
     fn registered(&self) -> usize;
@@ -237,7 +235,10 @@ pub(crate) struct Schedule {
     advice: Advice,
     watchdog: Watchdog,
     sleepers: Sleepers,
-    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
+    /// When the next timer is due; [`Moment::NEVER`] if there is none.
+    due: Moment,
+    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep. None
+    /// if there is no timer.
     carrier: Option<(SeatNumber, Moment)>,
     /// Seats whose threads were handed several packets, and may still have some.
     loaded: Vec<bool>,
@@ -272,6 +273,7 @@ impl Schedule {
             advice: Advice::new(),
             watchdog: Watchdog::default(),
             sleepers: Sleepers::default(),
+            due: Moment::NEVER,
             carrier: None,
             loaded: Vec::new(),
             loads: 0,
@@ -454,8 +456,9 @@ impl Schedule {
     }
 
     /// A timer was set for the moment `at`, before all others.
-    pub(crate) fn timer_set(&mut self, at: Moment, scene: &impl Scene) -> Option<Wake> {
-        if self.seats.idle() == 0 || scene.due() > at || self.is_carried(scene) {
+    pub(crate) fn timer_set(&mut self, at: Moment) -> Option<Wake> {
+        self.due = at;
+        if self.seats.idle() == 0 || self.is_carried() {
             return None;
         }
         let seat = match (self.seats.watching(), self.carrier) {
@@ -477,18 +480,30 @@ impl Schedule {
         Some(self.wake(seat))
     }
 
+    /// The next timer is due at the moment `due`, which is no earlier than before.
+    pub(crate) fn timers_ended(&mut self, due: Moment) {
+        self.due = due;
+        if due == Moment::NEVER {
+            self.carrier = None;
+        }
+    }
+
+    /// Whether the port waits for a time to come.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.due != Moment::NEVER
+    }
+
     /// Whether a thread sleeps no longer than until the next timer is due.
     #[inline]
-    fn is_carried(&self, scene: &impl Scene) -> bool {
-        let due = scene.due();
-        due == Moment::NEVER || self.carrier.is_some_and(|(_, until)| until <= due)
+    fn is_carried(&self) -> bool {
+        self.due == Moment::NEVER || self.carrier.is_some_and(|(_, until)| until <= self.due)
     }
 
     /// Something that has to be checked was left to the next wait, or packets were left in the
     /// queue that are not worth a wake.
     #[inline]
     pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
-        let is_attended = self.is_attended(scene) && self.is_carried(scene);
+        let is_attended = self.is_attended(scene) && self.is_carried();
         if self.seats.idle() == 0 || is_attended || self.seats.watching().is_some() {
             return None;
         }
@@ -566,7 +581,7 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Action {
         let me = turn.me;
-        if scene.due() != Moment::NEVER || self.carrier.is_some() {
+        if self.due != Moment::NEVER {
             self.mind_timers(turn, scene);
         }
         loop {
@@ -640,7 +655,7 @@ impl Schedule {
                 self.watchdog.is_appointed(turn.rests || !can_poll);
             }
             let watches = self.seats.watching() == Some(me);
-            let due = self.due_before_others(scene);
+            let due = if self.is_carried() { Moment::NEVER } else { self.due };
             let times = turn.deadline.is_some() || watches || due != Moment::NEVER;
             let now = if times { scene.now() } else { Moment::ZERO };
             let left = turn.deadline.map(|deadline| deadline.since(now));
@@ -699,26 +714,19 @@ impl Schedule {
         if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
             self.carrier = None;
         }
-        let due = scene.due();
-        if due == Moment::NEVER || !std::mem::take(&mut turn.asks_time) {
+        if !std::mem::take(&mut turn.asks_time) {
             return;
         }
         let now = scene.now();
-        if due <= now {
-            scene.queue_due(now);
+        if self.due <= now {
+            let due = scene.queue_due(now);
+            self.timers_ended(due);
             // A message is not left to the threads that run.
             turn.rests = false;
             if self.seats.watching() == Some(turn.me) {
                 self.watchdog.defers = false;
             }
         }
-    }
-
-    /// When the next timer is due, if no sleeping thread wakes by then. A thread that goes to sleep wakes by
-    /// then itself.
-    #[inline]
-    fn due_before_others(&self, scene: &impl Scene) -> Moment {
-        if self.is_carried(scene) { Moment::NEVER } else { scene.due() }
     }
 
     /// The thread takes its quota of what is queued. Returns which other thread it wakes.

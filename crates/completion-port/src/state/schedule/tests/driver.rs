@@ -176,14 +176,10 @@ impl Scene for Fake {
         self.queue.iter().chain(hands).filter(|packet| packet.posted).count()
     }
 
-    fn due(&self) -> Moment {
-        let first = self.timers.first().filter(|_| !self.closed);
-        first.map_or(Moment::NEVER, |(at, _)| *at)
-    }
-
-    fn queue_due(&mut self, now: Moment) {
+    fn queue_due(&mut self, now: Moment) -> Moment {
         let due = self.timers.iter().take_while(|(at, _)| *at <= now).count();
         self.queue.extend(self.timers.drain(..due).map(|(_, packet)| packet));
+        self.due()
     }
 
     fn registered(&self) -> usize {
@@ -262,6 +258,13 @@ impl Scene for Fake {
         assert_ne!(own, from);
         assert!(self.threads[own].hand.is_empty(), "a thread that was not meant has nothing");
         self.threads[own].hand = hand;
+    }
+}
+
+impl Fake {
+    /// When the next message is due whose time has not come.
+    pub(super) fn due(&self) -> Moment {
+        self.timers.first().map_or(Moment::NEVER, |(at, _)| *at)
     }
 }
 
@@ -637,7 +640,7 @@ impl Rig {
         let place = timers.partition_point(|(other, _)| *other <= at);
         timers.insert(place, (at, packet));
         if place == 0 {
-            self.event(|schedule, port| schedule.timer_set(at, port));
+            self.event(|schedule, _| schedule.timer_set(at));
         } else {
             self.check();
         }
@@ -704,6 +707,7 @@ impl Rig {
         self.port.closed = true;
         // The kernel is not asked any more, and what it has is not a packet.
         let mut lost: Vec<_> = self.port.kernel.drain(..).collect();
+        self.schedule.timers_ended(Moment::NEVER);
         // Nor are messages handed out whose time has not come.
         lost.extend(self.port.timers.drain(..).map(|(_, packet)| packet));
         self.port.taken.extend(&lost);
@@ -988,6 +992,7 @@ impl Rig {
     #[track_caller]
     fn check_timers(&self) {
         let due = self.port.due();
+        assert_eq!(self.schedule.due, due);
         let threads = &self.port.threads;
         let is_cared_for = self.schedule.seats.idle() == 0
             || (0..threads.len()).any(|seat| self.is_on_its_way(seat));

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::Status;
 use super::super::Waited;
 use super::super::watchdog::TICK;
-use super::super::{Scene, Status};
 use super::driver::{Does, Rig};
 
 /// What happens next. Threads are counted anew after each of them; what cannot happen does not.
@@ -128,7 +128,7 @@ fn everything_is_taken(rig: &mut Rig) {
     (0..12).for_each(|_| rig.pass(TICK));
     let idle = rig.schedule.seats.idle();
     let is_left = !rig.port.queue.is_empty() || !rig.port.kernel.is_empty();
-    let is_left = is_left || Scene::due(&rig.port) <= rig.port.now;
+    let is_left = is_left || rig.port.due() <= rig.port.now;
     if idle > 0 && rig.schedule.seats.has_room() {
         assert!(!is_left && rig.port.unchecked.is_empty(), "something is left: {rig:#?}");
         assert_eq!(
