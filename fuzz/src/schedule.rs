@@ -57,7 +57,8 @@ fn event(bytes: &mut Reader<'_>) -> Event {
         25 => Event::EndPeek,
         26 => Event::Replace(bytes.choice()),
         27 | 28 => Event::Deliver,
-        29 => Event::Pass(1 + u64::from(bytes.word() % 3_000)),
+        29 if bytes.choice() => Event::Pass(1 + u64::from(bytes.word() % 3_000)),
+        29 => Event::PostIn(u64::from(bytes.word() % 3_000)),
         30 => Event::Settle,
         _ => Event::Tick,
     }

@@ -153,6 +153,7 @@
 mod batch;
 mod cells;
 mod changes;
+mod deadline;
 mod detection;
 mod engine;
 mod error;
@@ -172,6 +173,7 @@ mod trigger;
 
 pub use batch::Batch;
 pub use changes::{Changes, RefusedChange};
+pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
+use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Posting, Seat, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
@@ -635,6 +636,88 @@ impl<K, M> Port<K, M> {
     pub fn post_after(&self, message: M) -> std::result::Result<(), Refused<M>> {
         let seat = current_seat(&self.store.engine);
         self.begin_post(message).map(|posting| posting.put_next(seat.as_deref()))
+    }
+
+    /// Posts a message at a time to come: it is queued then, as by [`post`](Self::post), and never earlier.
+    /// While a thread waits at the port, or comes to wait within a millisecond, the message is at most that
+    /// late. If all threads are in their handlers, the first one that comes back finds it.
+    ///
+    /// Messages for the same moment are queued in the order in which they were posted. A port with timers
+    /// costs nothing until one is due, but for a look at the clock in each wait; to set and to cancel one
+    /// takes a number of steps that grows with the logarithm of how many there are.
+    ///
+    /// When the port is closed, messages whose time has not come are not handed out any more:
+    /// [`cancel_post`](Self::cancel_post) still gives them back, and what is left is dropped with the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let port: Port<(), &str> = Port::builder().build()?;
+    /// let begun = Instant::now();
+    /// port.post_at(Duration::from_millis(20), "later")?;
+    /// port.post_at(begun + Duration::from_millis(10), "soon")?;
+    /// let never = port.post_at(Duration::from_secs(3600), "in an hour")?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let mut seen = Vec::new();
+    /// while seen.len() < 2 {
+    ///     for packet in port.wait(&mut batch, None)? {
+    ///         let Packet::Posted(message) = packet else { continue };
+    ///         seen.push(message);
+    ///     }
+    /// }
+    /// assert_eq!(seen, ["soon", "later"]);
+    /// assert!(begun.elapsed() >= Duration::from_millis(20));
+    /// assert_eq!(port.cancel_post(never), Some("in an hour"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post_at(
+        &self,
+        deadline: impl Into<Deadline>,
+        message: M,
+    ) -> std::result::Result<TimerId, Refused<M>> {
+        let at = deadline.into().moment(|| self.store.engine.backend().now());
+        let reserve = |number| self.messages.reserve(number);
+        let posting = match self.store.engine.begin_post(reserve).and_then(Posting::for_timer) {
+            Ok(posting) => posting,
+            Err(error) => return Err(Refused::new(error, message)),
+        };
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the cell was reserved just now, and no other thread knows it;
+        // - empty: a cell is given up only after its message was moved out.
+        unsafe { self.messages.put(posting.cell(), message) };
+        Ok(TimerId(posting.queue_at(at)))
+    }
+
+    /// Takes back a message whose time has not come. `None` if it is queued or was handed out already, if it
+    /// was taken back before, or in a forked child.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Port;
+    /// use std::time::Duration;
+    ///
+    /// let port: Port<(), u32> = Port::builder().build()?;
+    /// let timer = port.post_at(Duration::from_secs(60), 7)?;
+    /// assert_eq!(port.cancel_post(timer), Some(7));
+    /// assert_eq!(port.cancel_post(timer), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_post(&self, timer: TimerId) -> Option<M> {
+        self.store.engine.cancel_post(timer.0, |cell| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: the timer was the only one that knew the cell, and is there no more;
+            // - a value: the message was put there before the timer was set.
+            unsafe { self.messages.take(cell) }
+        })
     }
 
     /// Waits for packets.

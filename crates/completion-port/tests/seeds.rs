@@ -13,6 +13,8 @@ mod batch;
 mod cells;
 #[path = "../src/changes.rs"]
 mod changes;
+#[path = "../src/deadline.rs"]
+mod deadline;
 #[path = "../src/detection.rs"]
 mod detection;
 #[path = "../src/engine/mod.rs"]
@@ -79,6 +81,7 @@ mod sys {
 
 pub use batch::Batch;
 pub use changes::{Changes, RefusedChange};
+pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::{Engine, Phase, name_of};
 use crate::error::{Call, Error};
+use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, POSTED};
 use crate::sync::fence;
 
@@ -31,6 +32,7 @@ impl Engine {
         }
         state.stock.phase = phase;
         self.phase.store(phase as u8, SeqCst);
+        state.schedule.timers_ended(Moment::NEVER);
         drop(self.end_if_over(state));
     }
 
@@ -41,6 +43,7 @@ impl Engine {
         if state.stock.phase == Phase::Open {
             state.stock.phase = Phase::ShuttingDown;
             self.phase.store(Phase::ShuttingDown as u8, SeqCst);
+            state.schedule.timers_ended(Moment::NEVER);
         }
         let highest = state.stock.slots.highest();
         drop(state);
@@ -71,6 +74,7 @@ impl Engine {
             self.take_back_all(&mut state);
             // This closes the descriptors by which threads are queried.
             state.stock.members.fill_with(|| None);
+            remains.messages.extend(state.stock.timers.cells());
             let mut queued = std::mem::replace(&mut state.stock.ready, Fifo::new());
             drop(state);
             while let Some(node) = queued.pop(&self.nodes) {

@@ -29,9 +29,12 @@ use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
+use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
 use crate::state::schedule::{Advice, SAMPLED, Schedule};
 use crate::state::slot::{GENERATION, Slot};
+pub(crate) use crate::state::timers::Name as TimerName;
+use crate::state::timers::Timers;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
 use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
@@ -102,6 +105,8 @@ struct Stock {
     phase: Phase,
     slots: Spares,
     posts: Spares,
+    /// Posted messages whose time has not come.
+    timers: Timers,
     /// Which of the back end's sets are being polled, and which is asked next.
     polling: Vec<bool>,
     next_set: usize,
@@ -152,6 +157,17 @@ impl Stock {
         for collector in &self.collectors {
             collector.unpark();
         }
+    }
+}
+
+impl Stock {
+    /// Queues the messages that are due at `now`. Returns when the next one is due.
+    fn queue_due(&mut self, nodes: &Nodes, now: Moment) -> Moment {
+        while let Some(cell) = self.timers.take_due(now) {
+            self.ready.push(nodes, cell | POSTED);
+        }
+        self.tell_collectors();
+        self.timers.next()
     }
 }
 
@@ -238,6 +254,7 @@ impl Engine {
                     phase: Phase::Open,
                     slots: Spares::new(),
                     posts: Spares::new(),
+                    timers: Timers::new(),
                     polling: vec![false; sets],
                     next_set: 0,
                     stale: 0,

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::seat::Seat;
 use super::sleep::Notice;
-use super::{Engine, Phase, State, Stock};
+use super::{Engine, Phase, State, Stock, TimerName};
 use crate::error::{Call, Error, ErrorKind};
+use crate::state::moment::Moment;
 use crate::state::queue::{Links, Node, POSTED};
 use crate::sync::MutexGuard;
 
@@ -58,6 +59,27 @@ impl Engine {
         }
     }
 
+    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if the timer is
+    /// due, or was cancelled before.
+    pub(crate) fn cancel_post<M>(
+        &self,
+        timer: TimerName,
+        take: impl FnOnce(u32) -> M,
+    ) -> Option<M> {
+        if self.forked() {
+            return None;
+        }
+        let mut state = self.lock();
+        let State { schedule, stock } = &mut *state;
+        let cell = stock.timers.cancel(timer)?;
+        let message = take(cell);
+        stock.posts.give_back(&self.nodes, POSTED, cell);
+        if stock.phase == Phase::Open {
+            schedule.timers_ended(stock.timers.next());
+        }
+        Some(message)
+    }
+
     /// The message of `cell` has been moved out by the thread of `seat`, which calls this. The cell
     /// is given back when that thread next has the lock.
     #[inline]
@@ -86,6 +108,27 @@ impl Posting<'_> {
     /// Where the message is to be put.
     pub(crate) fn cell(&self) -> u32 {
         self.cell
+    }
+
+    /// Makes sure that there is room for a timer. If there is no memory, nothing is left of the posting.
+    pub(crate) fn for_timer(mut self) -> Result<Self, Error> {
+        if self.state.stock.timers.reserve(self.cell) {
+            return Ok(self);
+        }
+        self.state.stock.posts.give_back(&self.engine.nodes, POSTED, self.cell);
+        Err(Error::new(Call::Post, ErrorKind::OutOfMemory))
+    }
+
+    /// The message, which is in its cell, is to be queued at the moment `at`. There is room for the timer.
+    pub(crate) fn queue_at(mut self, at: Moment) -> TimerName {
+        let State { schedule, stock } = &mut *self.state;
+        let before = stock.timers.next();
+        let timer = stock.timers.set(self.cell, at);
+        let wake = if at < before { schedule.timer_set(at) } else { None };
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(self.state);
+        self.engine.notify(notice);
+        timer
     }
 
     /// Queues the message, which is in its cell.

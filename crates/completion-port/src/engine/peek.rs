@@ -31,6 +31,11 @@ impl Engine {
         if state.stock.is_over() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
+        // If a thread is idle, one wakes in time for what is due.
+        if state.schedule.has_timers() {
+            let State { schedule, stock } = &mut *state;
+            schedule.timers_ended(stock.queue_due(&self.nodes, self.backend.now()));
+        }
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);
         }

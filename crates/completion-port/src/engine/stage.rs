@@ -78,7 +78,11 @@ impl Scene for Stage<'_> {
 
     #[inline]
     fn posts(&self) -> usize {
-        self.stock.posts.in_use()
+        self.stock.posts.in_use() - self.stock.timers.len()
+    }
+
+    fn queue_due(&mut self, now: Moment) -> Moment {
+        self.stock.queue_due(&self.engine.nodes, now)
     }
 
     #[inline]

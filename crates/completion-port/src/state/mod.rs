@@ -10,3 +10,4 @@ pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod slot;
 pub(crate) mod table;
+pub(crate) mod timers;

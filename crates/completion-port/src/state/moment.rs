@@ -14,6 +14,9 @@ impl Moment {
     /// The fixed moment. No clock shows an earlier one.
     pub(crate) const ZERO: Self = Self(0);
 
+    /// Later than any other moment.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
     /// The moment this many nanoseconds after the fixed one.
     #[inline]
     pub(crate) const fn from_nanoseconds(nanoseconds: u64) -> Self {

@@ -1,6 +1,7 @@
 //! Rules 3 and 32: a forked child of a process that has a port. A simulated kernel has no processes.
 
 use std::thread;
+use std::time::Duration;
 
 use completion_port::{
     Batch, Call, Changes, Error, ErrorKind, Events, Id, Interest, OneShot, Packet, Port, Ready,
@@ -202,6 +203,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
         let mut batch = Batch::new();
         let (fresh, _fresh_peer) = system.tcp_pair();
         let mut changes = Changes::new();
+        let timer = port.post_at(Duration::from_secs(3600), 11).unwrap();
         changes.remove(id);
         let findings = in_forked_child(|| {
             let mut checks = Checks::new();
@@ -215,6 +217,11 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
             checks.check(kind(port.remove(id)) == Some(forked));
             checks.check(kind(port.remove_and_wait(id, None).map(drop)) == Some(forked));
             checks.check(port.post(8).is_err_and(|it| it.kind() == forked && *it.value() == 8));
+            let after = port.post_after(9);
+            checks.check(after.is_err_and(|it| it.kind() == forked && *it.value() == 9));
+            let later = port.post_at(Duration::ZERO, 10);
+            checks.check(later.is_err_and(|it| it.kind() == forked && *it.value() == 10));
+            checks.check(port.cancel_post(timer).is_none());
             checks.check(kind(port.wait(&mut batch, None).map(drop)) == Some(forked));
             checks.check(
                 kind(port.process(&mut changes, &mut batch, None).map(drop)) == Some(forked),

@@ -29,6 +29,7 @@ mod owned;
 mod ownership;
 mod posting;
 mod posting_after;
+mod posting_at;
 mod reached;
 mod registration;
 mod release;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use crate::interest::Interest;
 use crate::raw::AnyTrigger;
@@ -36,7 +37,7 @@ pub(crate) struct Facts {
     pub(crate) trigger: AnyTrigger,
     /// How often it was armed, or was about to be; tokens and packets of it.
     arms: u64,
-    tokens: u64,
+    pub(crate) tokens: u64,
     pub(crate) packets: u64,
     /// A token of it is out.
     is_out: bool,
@@ -62,6 +63,9 @@ struct Letter {
     poster: usize,
     fate: Fate,
     alive: bool,
+    /// If it was posted for a time to come: it comes no earlier, and is due by then at the latest, once that
+    /// is known.
+    time: Option<(Duration, Option<Duration>)>,
 }
 
 #[derive(Debug, Default)]
@@ -336,7 +340,7 @@ impl Ledger {
     /// A new message. Those of one poster keep their order, except where it is [`NO_ORDER`].
     pub(crate) fn letter(self: &Arc<Self>, poster: usize) -> Message {
         let mut book = self.open();
-        book.letters.push(Letter { poster, fate: Fate::Made, alive: true });
+        book.letters.push(Letter { poster, fate: Fate::Made, alive: true, time: None });
         let number = book.letters.len() - 1;
         Message { number, ledger: Arc::clone(self) }
     }
@@ -344,6 +348,19 @@ impl Ledger {
     /// A message is about to be posted.
     pub(crate) fn posting(&self, message: usize) {
         self.open().letters[message].fate = Fate::Queued;
+    }
+
+    /// A message is about to be posted for a `time`.
+    pub(crate) fn posting_at(&self, message: usize, time: Duration) {
+        let mut book = self.open();
+        book.letters[message].fate = Fate::Queued;
+        book.letters[message].time = Some((time, None));
+    }
+
+    /// It was posted, for that time at the latest, and may be a look of the watchdog late.
+    pub(crate) fn posted_at(&self, message: usize, time: Duration) {
+        let latest = Some(time + Duration::from_millis(1));
+        self.open().letters[message].time.as_mut().expect("it was posted for a time").1 = latest;
     }
 
     pub(crate) fn given_back(&self, message: usize) {
@@ -356,13 +373,16 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn taken(&self, thread: usize, message: usize) {
+    pub(crate) fn taken(&self, thread: usize, message: usize, now: Duration) {
         let mut book = self.open();
         let letter = &mut book.letters[message];
-        let (fate, poster) = (letter.fate, letter.poster);
+        let (fate, poster, time) = (letter.fate, letter.poster, letter.time);
         letter.fate = Fate::Taken;
         let former = book.orders.insert((thread, poster), message);
         drop(book);
+        if let Some((time, _)) = time.filter(|(time, _)| now < *time) {
+            fail(&format!("message {message} came at {now:?}, and was for {time:?}"));
+        }
         if fate != Fate::Queued {
             fail(&format!("message {message} was taken, though it was {fate:?}"));
         }
@@ -435,7 +455,9 @@ impl Ledger {
         }
         let book = self.open();
         for (number, letter) in book.letters.iter().enumerate() {
-            if letter.fate == Fate::Queued {
+            let is_due =
+                letter.time.is_none_or(|(_, latest)| latest.is_some_and(|it| it <= kernel.now()));
+            if letter.fate == Fate::Queued && is_due {
                 due.push(format!("message {number} is queued, and no thread is woken"));
             }
         }
@@ -475,7 +497,8 @@ impl Ledger {
             if letter.alive {
                 left.push(format!("message {number} was leaked"));
             }
-            if letter.fate != Fate::Taken && !may_leave_messages {
+            // A port that ends does not wait for a time to come.
+            if letter.fate != Fate::Taken && letter.time.is_none() && !may_leave_messages {
                 left.push(format!("message {number} was lost"));
             }
         }

@@ -60,6 +60,13 @@ pub(crate) enum Step {
     Post {
         messages: usize,
     },
+    PostAt {
+        microseconds: u64,
+    },
+    /// Takes a message back whose time has not come.
+    Cancel {
+        which: usize,
+    },
     /// Waits itself, with a limit. May forget the batch.
     Wait {
         microseconds: u64,
@@ -170,16 +177,16 @@ fn steps_of(lot: &mut Lot, theme: usize) -> Step {
     let which = lot.below(8);
     let kind = match theme {
         // Messages, and little else.
-        0 => lot.pick(&[1, 3, 11, 11, 11, 11, 11, 12, 14, 16]),
+        0 => lot.pick(&[1, 3, 11, 11, 11, 11, 11, 12, 14, 16, 17, 17, 18]),
         // Traffic on registrations that stay.
-        1 => lot.pick(&[0, 1, 1, 1, 1, 1, 2, 3, 11, 13, 16]),
+        1 => lot.pick(&[0, 1, 1, 1, 1, 1, 2, 3, 11, 13, 16, 17]),
         // Calls by name.
         2 => lot.pick(&[0, 0, 1, 1, 1, 6, 6, 7, 8, 9, 10, 13, 16]),
         // Numbers that are closed.
         3 => lot.pick(&[0, 0, 1, 1, 4, 4, 5, 6, 8, 13, 15, 16]),
         // Handlers alone read and arm: level packets and hints are exact.
         4 | 5 => lot.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 1, 3, 3, 5, 11, 13, 16]),
-        _ => lot.below(17),
+        _ => lot.below(19),
     };
     match kind {
         0 => Step::Register {
@@ -208,6 +215,8 @@ fn steps_of(lot: &mut Lot, theme: usize) -> Step {
         13 => Step::Mail { armed: !lot.once_in(4) },
         14 => Step::HasPackets,
         15 => Step::Look { which },
+        17 => Step::PostAt { microseconds: lot.pick(&[0, 10, 300, 2_000, 20_000]) },
+        18 => Step::Cancel { which },
         _ => Step::Sleep { microseconds: lot.pick(&[10, 300, 2_000, 20_000]) },
     }
 }

@@ -14,7 +14,7 @@ use crate::sim::{Kernel, Socket};
 use crate::turns::{self, Joiner, fail, point};
 use crate::{
     Batch, BlockDetection, Changes, ErrorKind, Events, Id, Interest, OneShot, OwnedReady, Packet,
-    Port, Ready, Refused, Registration,
+    Port, Ready, Refused, Registration, TimerId,
 };
 
 type Token = OwnedReady<Key, Message>;
@@ -44,6 +44,7 @@ struct World {
     /// All that were ever registered.
     known: Mutex<Vec<(u32, Id)>>,
     mail: Mutex<VecDeque<Token>>,
+    timers: Mutex<Vec<TimerId>>,
     /// The port is about to be closed.
     ends: AtomicBool,
     /// No thread is left but the one that ends the run.
@@ -200,6 +201,8 @@ impl World {
                 self.ledger.with(key, |facts| facts.is_doubtful |= forgotten.is_ok());
             }
             Step::Post { messages } => (0..messages).for_each(|_| self.post(actor)),
+            Step::PostAt { microseconds } => self.post_at(microseconds),
+            Step::Cancel { which } => self.cancel(which),
             Step::Wait { microseconds, room, forgets } => {
                 let mut batch = Batch::with_capacity(room);
                 let limit = Some(Duration::from_micros(microseconds));
@@ -316,6 +319,39 @@ impl World {
         self.post_by(poster, |message| self.port.post(message));
     }
 
+    fn post_at(&self, microseconds: u64) {
+        let message = self.ledger.letter(NO_ORDER);
+        let number = message.number;
+        let later = Duration::from_micros(microseconds);
+        let time = self.kernel.now() + later;
+        self.ledger.note(|| format!("  posts {number} for {time:?}"));
+        self.ledger.posting_at(number, time);
+        match self.port.post_at(later, message) {
+            Ok(timer) => {
+                self.ledger.posted_at(number, self.kernel.now() + later);
+                self.timers.lock().unwrap().push(timer);
+            }
+            Err(refused) => {
+                expect(refused.kind(), &[ErrorKind::Closed], "post_at");
+                self.ledger.given_back(number);
+            }
+        }
+    }
+
+    fn cancel(&self, which: usize) {
+        let mut timers = self.timers.lock().unwrap();
+        if timers.is_empty() {
+            return;
+        }
+        let which = which % timers.len();
+        let timer = timers.swap_remove(which);
+        drop(timers);
+        if let Some(message) = self.port.cancel_post(timer) {
+            self.ledger.note(|| format!("  has back {}", message.number));
+            self.ledger.given_back(message.number);
+        }
+    }
+
     fn post_after(&self) {
         self.post_by(NO_ORDER, |message| self.port.post_after(message));
     }
@@ -429,7 +465,7 @@ impl World {
         match packet {
             Packet::Posted(message) => {
                 self.ledger.note(|| format!("takes message {}", message.number));
-                self.ledger.taken(worker, message.number);
+                self.ledger.taken(worker, message.number, self.kernel.now());
                 self.before(worker, habit);
             }
             Packet::Ready(ready) => {
@@ -579,12 +615,14 @@ impl World {
         }
     }
 
-    /// What a level packet says was true since the registration was armed; and only its handlers read.
+    /// What a level packet says was true since the registration was armed; and only its handlers read. One that
+    /// was persistent before may have a handler still, which has a clone of the key and reads.
     fn check_is_exact(&self, key: u32, found: Read, events: Events, trigger: AnyTrigger) {
         if found == Read::Nothing
             && events.is_in()
             && trigger == AnyTrigger::OneShot(OneShot::Level)
             && self.program.handlers_alone_arm()
+            && self.ledger.with(key, |facts| facts.packets == facts.tokens)
         {
             fail(&format!("key {key}: a level packet for {events:?} without anything to read"));
         }
@@ -807,6 +845,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
         program: program.clone(),
         places: Default::default(),
         known: Mutex::default(),
+        timers: Mutex::default(),
         mail: Mutex::default(),
         ends: AtomicBool::new(false),
         over: AtomicBool::new(false),

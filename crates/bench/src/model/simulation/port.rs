@@ -54,6 +54,10 @@ impl Scene for Stage<'_> {
         0
     }
 
+    fn queue_due(&mut self, _: Moment) -> Moment {
+        Moment::NEVER
+    }
+
     fn registered(&self) -> usize {
         self.setup.connections
     }

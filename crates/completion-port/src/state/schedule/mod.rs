@@ -43,8 +43,12 @@ pub(crate) trait Scene {
     /// Registrations that the kernel has to be asked about before they can be queued.
     fn unchecked(&self) -> usize;
 
-    /// Cells that hold a posted message, or have not been given back yet.
+    /// Cells that hold a posted message whose time has come, or have not been given back yet.
     fn posts(&self) -> usize;
+
+    /// Queues the messages that are due at `now`. Returns when the next one is due; [`Moment::NEVER`] if there
+    /// is none.
+    fn queue_due(&mut self, now: Moment) -> Moment;
 
     /// Registrations.
     fn registered(&self) -> usize;
@@ -181,6 +185,8 @@ pub(crate) struct Turn {
     /// How often it asked once more for what there was no room for.
     further: usize,
     looking: Looking,
+    /// It has not asked yet whether a timer is due, since it came or last slept.
+    asks_time: bool,
 }
 
 impl Turn {
@@ -197,6 +203,7 @@ impl Turn {
             asked: 0,
             further: 0,
             looking: Looking::No,
+            asks_time: true,
         }
     }
 }
@@ -228,6 +235,11 @@ pub(crate) struct Schedule {
     advice: Advice,
     watchdog: Watchdog,
     sleepers: Sleepers,
+    /// When the next timer is due; [`Moment::NEVER`] if there is none.
+    due: Moment,
+    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep. None
+    /// if there is no timer.
+    carrier: Option<(SeatNumber, Moment)>,
     /// Seats whose threads were handed several packets, and may still have some.
     loaded: Vec<bool>,
     loads: usize,
@@ -261,6 +273,8 @@ impl Schedule {
             advice: Advice::new(),
             watchdog: Watchdog::default(),
             sleepers: Sleepers::default(),
+            due: Moment::NEVER,
+            carrier: None,
             loaded: Vec::new(),
             loads: 0,
             asked: begin,
@@ -441,11 +455,56 @@ impl Schedule {
         self.look_after(scene)
     }
 
+    /// A timer was set for the moment `at`, before all others.
+    pub(crate) fn timer_set(&mut self, at: Moment) -> Option<Wake> {
+        self.due = at;
+        if self.seats.idle() == 0 || self.is_carried() {
+            return None;
+        }
+        let seat = match (self.seats.watching(), self.carrier) {
+            (Some(_), _) if self.watchdog.comes_by(at) => return None,
+            // It sleeps for too long, and goes to sleep anew.
+            (Some(seat), _) | (None, Some((seat, _)))
+                if self.seats.status(seat) == Status::Idle =>
+            {
+                seat
+            }
+            // It is about to come, and goes to sleep anew.
+            (Some(_), _) => return None,
+            _ => {
+                let seat = self.seats.appoint()?;
+                self.watchdog.is_appointed(true);
+                seat
+            }
+        };
+        Some(self.wake(seat))
+    }
+
+    /// The next timer is due at the moment `due`, which is no earlier than before.
+    pub(crate) fn timers_ended(&mut self, due: Moment) {
+        self.due = due;
+        if due == Moment::NEVER {
+            self.carrier = None;
+        }
+    }
+
+    /// Whether the port waits for a time to come.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.due != Moment::NEVER
+    }
+
+    /// Whether a thread sleeps no longer than until the next timer is due.
+    #[inline]
+    fn is_carried(&self) -> bool {
+        self.due == Moment::NEVER || self.carrier.is_some_and(|(_, until)| until <= self.due)
+    }
+
     /// Something that has to be checked was left to the next wait, or packets were left in the
     /// queue that are not worth a wake.
     #[inline]
     pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
-        if self.seats.idle() == 0 || self.is_attended(scene) || self.seats.watching().is_some() {
+        let is_attended = self.is_attended(scene) && self.is_carried();
+        if self.seats.idle() == 0 || is_attended || self.seats.watching().is_some() {
             return None;
         }
         let seat = self.seats.appoint()?;
@@ -522,6 +581,9 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Action {
         let me = turn.me;
+        if self.due != Moment::NEVER {
+            self.mind_timers(turn, scene);
+        }
         loop {
             if turn.is_new || turn.looking != Looking::No {
                 if let Some(action) = self.go_on_looking(turn, queries, scene) {
@@ -593,7 +655,9 @@ impl Schedule {
                 self.watchdog.is_appointed(turn.rests || !can_poll);
             }
             let watches = self.seats.watching() == Some(me);
-            let now = if turn.deadline.is_some() || watches { scene.now() } else { Moment::ZERO };
+            let due = if self.is_carried() { Moment::NEVER } else { self.due };
+            let times = turn.deadline.is_some() || watches || due != Moment::NEVER;
+            let now = if times { scene.now() } else { Moment::ZERO };
             let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
@@ -622,6 +686,12 @@ impl Schedule {
                 let look = self.next_look(now, scene).since(now);
                 timeout = Some(left.map_or(look, |left| left.min(look)));
             }
+            if due != Moment::NEVER {
+                let sleep = due.since(now);
+                timeout = Some(timeout.map_or(sleep, |timeout| timeout.min(sleep)));
+                self.carrier = Some((me, due));
+            }
+            turn.asks_time = true;
             self.seats.rest(me);
             self.crew.rest(me);
             if can_poll && !leaves {
@@ -635,6 +705,27 @@ impl Schedule {
             }
             turn.rests = false;
             return Action::Park(timeout);
+        }
+    }
+
+    /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
+    #[inline(never)]
+    fn mind_timers(&mut self, turn: &mut Turn, scene: &mut impl Scene) {
+        if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
+            self.carrier = None;
+        }
+        if !std::mem::take(&mut turn.asks_time) {
+            return;
+        }
+        let now = scene.now();
+        if self.due <= now {
+            let due = scene.queue_due(now);
+            self.timers_ended(due);
+            // A message is not left to the threads that run.
+            turn.rests = false;
+            if self.seats.watching() == Some(turn.me) {
+                self.watchdog.defers = false;
+            }
         }
     }
 

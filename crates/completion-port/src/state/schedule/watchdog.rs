@@ -59,6 +59,11 @@ impl Watchdog {
         self.due.is_some()
     }
 
+    /// Whether the watchdog looks by the moment `at`.
+    pub(super) fn comes_by(&self, at: Moment) -> bool {
+        self.due.is_some_and(|due| due <= at)
+    }
+
     pub(super) fn is_due(&self, now: Moment) -> bool {
         self.due.is_some_and(|due| due <= now)
     }

@@ -120,6 +120,8 @@ pub(super) struct Fake {
     pub(super) now: Moment,
     pub(super) queue: VecDeque<Packet>,
     pub(super) unchecked: Vec<Packet>,
+    /// Messages whose time has not come, the first one first.
+    pub(super) timers: Vec<(Moment, Packet)>,
     /// What the kernel has to report, in order, and how much of it at once.
     pub(super) kernel: VecDeque<Packet>,
     pub(super) edges: usize,
@@ -172,6 +174,12 @@ impl Scene for Fake {
     fn posts(&self) -> usize {
         let hands = self.threads.iter().flat_map(|thread| &thread.hand);
         self.queue.iter().chain(hands).filter(|packet| packet.posted).count()
+    }
+
+    fn queue_due(&mut self, now: Moment) -> Moment {
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now).count();
+        self.queue.extend(self.timers.drain(..due).map(|(_, packet)| packet));
+        self.due()
     }
 
     fn registered(&self) -> usize {
@@ -253,6 +261,13 @@ impl Scene for Fake {
     }
 }
 
+impl Fake {
+    /// When the next message is due whose time has not come.
+    pub(super) fn due(&self) -> Moment {
+        self.timers.first().map_or(Moment::NEVER, |(at, _)| *at)
+    }
+}
+
 /// A port: the schedule, and what the engine does with it.
 #[derive(Debug)]
 pub(super) struct Rig {
@@ -275,6 +290,7 @@ impl Rig {
             now: Moment::ZERO + Duration::from_secs(10),
             queue: VecDeque::new(),
             unchecked: Vec::new(),
+            timers: Vec::new(),
             kernel: VecDeque::new(),
             edges: 64,
             eventfd: false,
@@ -613,6 +629,23 @@ impl Rig {
         self.event(|schedule, port| schedule.queued(port))
     }
 
+    /// A message is posted for the time when so much has gone by.
+    pub(super) fn post_in(&mut self, time: Duration) {
+        if self.port.closed {
+            return;
+        }
+        let packet = self.packet(true);
+        let at = self.port.now + time;
+        let timers = &mut self.port.timers;
+        let place = timers.partition_point(|(other, _)| *other <= at);
+        timers.insert(place, (at, packet));
+        if place == 0 {
+            self.event(|schedule, _| schedule.timer_set(at));
+        } else {
+            self.check();
+        }
+    }
+
     /// Packets that no thread was woken for are found in the queue.
     pub(super) fn put(&mut self, packets: usize) {
         for _ in 0..packets {
@@ -673,10 +706,11 @@ impl Rig {
     pub(super) fn close(&mut self) {
         self.port.closed = true;
         // The kernel is not asked any more, and what it has is not a packet.
-        self.put_in -= u32::try_from(self.port.kernel.len()).unwrap();
-        let lost: Vec<_> = self.port.kernel.drain(..).collect();
+        let mut lost: Vec<_> = self.port.kernel.drain(..).collect();
+        self.schedule.timers_ended(Moment::NEVER);
+        // Nor are messages handed out whose time has not come.
+        lost.extend(self.port.timers.drain(..).map(|(_, packet)| packet));
         self.port.taken.extend(&lost);
-        self.put_in += u32::try_from(lost.len()).unwrap();
         self.end_if_over();
         self.check();
     }
@@ -839,6 +873,7 @@ impl Rig {
         self.check_threads();
         self.check_figures();
         self.check_attendance();
+        self.check_timers();
     }
 
     #[track_caller]
@@ -849,6 +884,7 @@ impl Rig {
             all.extend(packets.map(|packet| packet.number));
         };
         add(&mut queue.iter().chain(unchecked).chain(kernel).chain(taken));
+        add(&mut self.port.timers.iter().map(|(_, packet)| packet));
         if let Some((edges, _)) = &self.port.peek {
             add(&mut edges.iter());
         }
@@ -950,5 +986,21 @@ impl Rig {
         let until =
             self.port.threads[watchdog].does.until().expect("the watchdog sleeps for a time");
         assert!(until <= self.port.now + TICK, "the watchdog sleeps too long: {self:#?}");
+    }
+
+    /// While threads are idle, one of them wakes when a timer is due, or a millisecond later.
+    #[track_caller]
+    fn check_timers(&self) {
+        let due = self.port.due();
+        assert_eq!(self.schedule.due, due);
+        let threads = &self.port.threads;
+        let is_cared_for = self.schedule.seats.idle() == 0
+            || (0..threads.len()).any(|seat| self.is_on_its_way(seat));
+        if due == Moment::NEVER || is_cared_for {
+            return;
+        }
+        let latest = due.max(self.port.now + TICK);
+        let comes = threads.iter().any(|it| it.does.until().is_some_and(|until| until <= latest));
+        assert!(comes, "no thread wakes for the timer at {due:?}: {self:#?}");
     }
 }

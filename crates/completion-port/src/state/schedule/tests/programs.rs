@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Rise(usize),
     Leave(usize),
     Post,
+    /// A message is posted for so many microseconds later.
+    PostIn(u64),
     Edge(usize),
     Remember(usize),
     BeginPeek,
@@ -103,6 +105,7 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
         Event::Post => {
             rig.post();
         }
+        Event::PostIn(time) => rig.post_in(Duration::from_micros(time)),
         Event::Edge(packets) => rig.edge(packets),
         Event::Remember(seat) if acts(rig, seat) && rig.status(seat) == Status::Running => {
             rig.remember();
@@ -125,6 +128,7 @@ fn everything_is_taken(rig: &mut Rig) {
     (0..12).for_each(|_| rig.pass(TICK));
     let idle = rig.schedule.seats.idle();
     let is_left = !rig.port.queue.is_empty() || !rig.port.kernel.is_empty();
+    let is_left = is_left || rig.port.due() <= rig.port.now;
     if idle > 0 && rig.schedule.seats.has_room() {
         assert!(!is_left && rig.port.unchecked.is_empty(), "something is left: {rig:#?}");
         assert_eq!(
@@ -213,6 +217,7 @@ mod random {
             2 => thread.clone().prop_map(Event::Rise),
             1 => thread.clone().prop_map(Event::Leave),
             4 => Just(Event::Post),
+            3 => time.clone().prop_map(Event::PostIn),
             4 => (1_usize..5).prop_map(Event::Edge),
             1 => thread.prop_map(Event::Remember),
             1 => Just(Event::BeginPeek),

@@ -1,0 +1,225 @@
+//! Posted messages whose time has not come: a heap, earliest first.
+//!
+//! A message is named by its cell. The heap knows where each stands, so that one is taken out without a
+//! search and nothing is left behind.
+
+use super::moment::Moment;
+
+/// A timer of this heap. No other one ever has the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Name {
+    cell: u32,
+    /// How many timers there were before it.
+    number: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Moment,
+    name: Name,
+}
+
+impl Entry {
+    /// Of several for the same moment the one goes first that was set first.
+    fn rank(&self) -> (Moment, u64) {
+        (self.at, self.name.number)
+    }
+}
+
+/// Timers, by when they are due.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    heap: Vec<Entry>,
+    /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
+    places: Vec<u32>,
+    made: u64,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Timers {
+    pub(crate) const fn new() -> Self {
+        Self { heap: Vec::new(), places: Vec::new(), made: 0 }
+    }
+
+    /// When the first one is due; [`Moment::NEVER`] if there is none.
+    #[inline]
+    pub(crate) fn next(&self) -> Moment {
+        self.heap.first().map_or(Moment::NEVER, |first| first.at)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Makes sure that a timer can be set for `cell`. False if there is no memory.
+    pub(crate) fn reserve(&mut self, cell: u32) -> bool {
+        let wanted = cell as usize + 1;
+        let more = wanted.saturating_sub(self.places.len());
+        if self.heap.try_reserve(1).is_err() || self.places.try_reserve(more).is_err() {
+            return false;
+        }
+        if more > 0 {
+            self.places.resize(wanted, NOWHERE);
+        }
+        true
+    }
+
+    /// Sets a timer for `cell`, which has none, and for which there is room.
+    pub(crate) fn set(&mut self, cell: u32, at: Moment) -> Name {
+        let name = Name { cell, number: self.made };
+        self.made += 1;
+        self.heap.push(Entry { at, name });
+        self.rise(self.heap.len() - 1);
+        name
+    }
+
+    /// Takes the cell of the first timer, if that is due at `now`.
+    pub(crate) fn take_due(&mut self, now: Moment) -> Option<u32> {
+        let first =
+            self.heap.first().filter(|first| first.at <= now && first.at != Moment::NEVER)?;
+        let cell = first.name.cell;
+        self.take_out(0);
+        Some(cell)
+    }
+
+    /// Takes a timer out before it is due. `None` if it is not there any more; otherwise its cell.
+    pub(crate) fn cancel(&mut self, name: Name) -> Option<u32> {
+        let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
+        if self.heap[place as usize].name != name {
+            return None;
+        }
+        self.take_out(place as usize);
+        Some(name.cell)
+    }
+
+    /// The cells of all timers, in no order.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = u32> + '_ {
+        self.heap.iter().map(|entry| entry.name.cell)
+    }
+
+    fn take_out(&mut self, place: usize) {
+        let entry = self.heap.swap_remove(place);
+        self.places[entry.name.cell as usize] = NOWHERE;
+        if place < self.heap.len() {
+            self.rise(place);
+            self.sink(place);
+        }
+    }
+
+    /// Moves the entry at `place` to the front as far as it belongs.
+    fn rise(&mut self, mut place: usize) {
+        while place > 0 {
+            let above = (place - 1) / 2;
+            if self.heap[above].rank() <= self.heap[place].rank() {
+                break;
+            }
+            self.heap.swap(above, place);
+            self.note(place);
+            place = above;
+        }
+        self.note(place);
+    }
+
+    /// Moves the entry at `place` to the back as far as it belongs.
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let below = 2 * place + 1..(2 * place + 3).min(self.heap.len());
+            let Some(least) = below.min_by_key(|below| self.heap[*below].rank()) else { break };
+            if self.heap[place].rank() <= self.heap[least].rank() {
+                break;
+            }
+            self.heap.swap(least, place);
+            self.note(place);
+            place = least;
+        }
+        self.note(place);
+    }
+
+    /// The entry at `place` stands there.
+    #[allow(clippy::cast_possible_truncation, reason = "there are fewer entries than cells")]
+    fn note(&mut self, place: usize) {
+        self.places[self.heap[place].name.cell as usize] = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn moment(number: u64) -> Moment {
+        Moment::from_nanoseconds(number)
+    }
+
+    #[test]
+    fn of_several_for_one_moment_the_first_goes_first() {
+        let mut timers = Timers::new();
+        for cell in [3, 1, 2] {
+            assert!(timers.reserve(cell));
+            timers.set(cell, moment(5));
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(5))).collect();
+        assert_eq!(taken, [3, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_never_due_does_not_come_and_can_be_cancelled() {
+        let mut timers = Timers::new();
+        assert!(timers.reserve(0));
+        let name = timers.set(0, Moment::NEVER);
+        assert_eq!(timers.take_due(Moment::NEVER), None);
+        assert_eq!(timers.cancel(name), Some(0));
+        assert_eq!(timers.cancel(name), None);
+        // Another one in the same cell is not the first one.
+        timers.set(0, moment(1));
+        assert_eq!(timers.cancel(name), None);
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_sorted_list_does(steps in vec((0..4_u8, 0..40_u32, 0..50_u64), 1..200)) {
+            let mut timers = Timers::new();
+            // When, number, cell.
+            let mut plain: Vec<(u64, Name)> = Vec::new();
+            let mut ended = Vec::new();
+            for (step, cell, at) in steps {
+                let there = plain.iter().position(|(_, name)| name.cell == cell);
+                match (step, there) {
+                    (0 | 1, None) => {
+                        prop_assert!(timers.reserve(cell));
+                        plain.push((at, timers.set(cell, moment(at))));
+                    }
+                    (2, Some(there)) => {
+                        let (_, name) = plain.remove(there);
+                        prop_assert_eq!(timers.cancel(name), Some(cell));
+                        ended.push(name);
+                    }
+                    (3, _) => {
+                        plain.sort_by_key(|(at, name)| (*at, name.number));
+                        while plain.first().is_some_and(|(first, _)| *first <= at) {
+                            let (_, name) = plain.remove(0);
+                            prop_assert_eq!(timers.take_due(moment(at)), Some(name.cell));
+                            ended.push(name);
+                        }
+                        prop_assert_eq!(timers.take_due(moment(at)), None);
+                    }
+                    _ => {}
+                }
+                for name in &ended {
+                    prop_assert_eq!(timers.cancel(*name), None);
+                }
+                let next = plain.iter().map(|(at, _)| moment(*at)).min();
+                prop_assert_eq!(timers.next(), next.unwrap_or(Moment::NEVER));
+                prop_assert_eq!(timers.len(), plain.len());
+                let mut cells: Vec<_> = timers.cells().collect();
+                let mut expected: Vec<_> = plain.iter().map(|(_, name)| name.cell).collect();
+                cells.sort_unstable();
+                expected.sort_unstable();
+                prop_assert_eq!(cells, expected);
+            }
+        }
+    }
+}
