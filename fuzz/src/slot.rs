@@ -201,7 +201,7 @@ impl Model {
         if self.node == Node::Held || interest.is_empty() {
             assert_eq!(next, Next::Nothing);
         }
-        self.also = self.also | interest;
+        self.also |= interest;
         self.enabled |= self.node != Node::Held && !interest.is_empty();
         self.follow(next);
     }

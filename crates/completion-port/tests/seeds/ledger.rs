@@ -308,7 +308,7 @@ impl Ledger {
     pub(crate) fn asking_also(&self, key: u32, interest: Interest) {
         self.with(key, |facts| {
             facts.arms += 1;
-            facts.also = facts.also | interest;
+            facts.also |= interest;
             facts.has_another_filter |= facts.standing == Standing::Off;
         });
     }
