@@ -10,6 +10,8 @@
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet
 //!   moves the key out to the handler, as a [`Ready`] token: the handler has `&mut` access without
 //!   a lock. Rearming moves it back. Removal and refusal give it back, dropping the port drops it.
+//! - **Connections that write to each other.** [`Port::enable_also`] has another connection's handler
+//!   called as soon as there is room, whatever that connection is doing.
 //! - **Removal that says when it is over.** [`Port::remove`] makes one last packet,
 //!   [`Packet::Removed`].
 //! - **Messages.** [`Port::post`] puts a value of any type into the same queue, and wakes at most one
