@@ -9,10 +9,11 @@ mod common;
 
 use std::error::Error;
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use common::{Found, accept, listen, receive, send};
 use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
@@ -21,6 +22,8 @@ use signal_hook::iterator::Signals;
 
 /// A pipe takes no more than this.
 const HIGH_WATER: usize = 64 * 1024;
+/// How long the server behind has to accept.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 enum Peer {
     Listener(TcpListener),
@@ -60,13 +63,14 @@ impl AsFd for Peer {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let target = std::env::args().nth(2).ok_or("usage: proxy <listen> <connect>")?;
+    let target = std::env::args().nth(2).ok_or("usage: proxy <listen> <connect>")?.parse()?;
     let port = Port::new()?;
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
     thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| serve(&port, &target));
+        // More than run at once: some of them sleep while they connect.
+        for _ in 0..16 {
+            scope.spawn(|| serve(&port, target));
         }
         signals.forever().next();
         port.shutdown()
@@ -74,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn serve(port: &Port<Peer>, target: &str) {
+fn serve(port: &Port<Peer>, target: SocketAddr) {
     let mut batch = Batch::new();
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
@@ -102,10 +106,11 @@ fn serve(port: &Port<Peer>, target: &str) {
 }
 
 /// Makes the connection behind a client's.
-fn connect(port: &Port<Peer>, client: TcpStream, target: &str) {
+fn connect(port: &Port<Peer>, client: TcpStream, target: SocketAddr) {
     // This sleeps, so the port is told, and another thread takes this one's place.
-    let Ok(server) = port.blocking(|| TcpStream::connect(target)) else { return };
-    if server.set_nonblocking(true).is_err() {
+    let connected = port.blocking(|| TcpStream::connect_timeout(&target, PATIENCE));
+    let Ok(server) = connected else { return };
+    if server.set_nonblocking(true).and_then(|()| server.set_nodelay(true)).is_err() {
         return;
     }
     let pair = Arc::<Pair>::default();
@@ -190,6 +195,6 @@ impl Side {
 }
 
 /// A handler that panics spoils its own pair only.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
