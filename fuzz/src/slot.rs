@@ -36,6 +36,8 @@ struct Model {
     /// Of the newest poll.
     poll: u32,
     enabled: bool,
+    /// What was asked for besides the filter, and not reported yet; nothing unless it is enabled or held.
+    also: Interest,
     removing: bool,
     closed: bool,
     /// A thread waits for the key.
@@ -51,6 +53,7 @@ pub fn run(data: &[u8]) {
         generation: 0,
         poll: u32::MAX - 3,
         enabled: false,
+        also: Interest::NONE,
         removing: false,
         closed: false,
         collected: false,
@@ -84,7 +87,7 @@ fn drained(bytes: &mut Reader<'_>) -> Drained {
 
 impl Model {
     fn step(&mut self, bytes: &mut Reader<'_>) {
-        match bytes.byte() % 16 {
+        match bytes.byte() % 18 {
             // Anything may happen at any time,
             0 | 1 => self.deliver(bytes),
             2 => self.poll = self.poll.wrapping_add(1 + u32::from(bytes.byte() % 140)),
@@ -94,6 +97,7 @@ impl Model {
             6 => self.retire(bytes),
             7 => self.collect(bytes),
             8 => self.stop_collecting(bytes),
+            9 => self.enable_also(bytes),
             // but for what the owner of the node does.
             _ => match self.node {
                 Node::Free => self.register(bytes),
@@ -127,6 +131,7 @@ impl Model {
         self.slot.free();
         self.generation += 1;
         self.node = Node::Free;
+        self.also = Interest::NONE;
         [self.enabled, self.removing, self.closed, self.collected] = [false; 4];
     }
 
@@ -184,11 +189,36 @@ impl Model {
         }
     }
 
+    fn enable_also(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let interest = Interest::from_bits(bytes.byte() & 0b111);
+        let done = self.slot.enable_also(generation, interest, self.poll);
+        if let Err(refusal) = self.admits(is_named) {
+            assert_eq!(done, Err(refusal));
+            return;
+        }
+        let next = done.expect("nothing is against it");
+        if self.node == Node::Held || interest.is_empty() {
+            assert_eq!(next, Next::Nothing);
+        }
+        self.also |= interest;
+        self.enabled |= self.node != Node::Held && !interest.is_empty();
+        self.follow(next);
+    }
+
+    /// A packet has reported `events`.
+    fn report(&mut self, events: Events) {
+        self.also = self.also - Interest::from_bits(events.bits() & 0b111);
+    }
+
     fn disable(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
         let admitted = self.admits(is_named);
         assert_eq!(self.slot.disable(generation), admitted);
         self.enabled &= admitted.is_err();
+        if admitted.is_ok() && self.node != Node::Held {
+            self.also = Interest::NONE;
+        }
     }
 
     fn remove(&mut self, bytes: &mut Reader<'_>) {
@@ -272,7 +302,7 @@ impl Model {
         let way = bytes.byte() % 3;
         let word = self.slot.word();
         if way == 0 && self.slot.hand().is_some() {
-            assert!(word.mode().one_shot);
+            assert!(word.mode().one_shot && self.also.is_empty());
             return self.hand_out();
         }
         let is_due = word.is_due();
@@ -301,15 +331,27 @@ impl Model {
             Turn::Held(events) => {
                 assert!(word.mode().one_shot && !events.is_empty());
                 self.hand_out();
+                self.report(events);
                 if way == 1 {
                     self.node = Node::Rests;
+                    self.park();
                 }
             }
             Turn::Cloned(events) => {
-                assert!(!word.mode().one_shot && !events.is_empty());
+                assert!(!events.is_empty());
                 self.node = Node::Cloning;
+                self.report(events);
+                if word.mode().one_shot {
+                    assert!(way == 1 && !self.also.is_empty());
+                    self.park();
+                }
             }
         }
+    }
+
+    /// A key that comes back to be parked is armed for what was asked for besides.
+    fn park(&mut self) {
+        self.enabled = !self.also.is_empty();
     }
 
     fn hand_out(&mut self) {
@@ -349,7 +391,7 @@ impl Model {
             // The token is dropped.
             0 => return self.free(),
             1 if self.slot.rearm(mode, drained, self.poll) => {
-                assert!(!self.removing && !self.closed);
+                assert!(!self.removing && !self.closed && self.also.is_empty());
                 self.enabled = true;
                 self.node = Node::Rests;
                 return;
@@ -368,7 +410,11 @@ impl Model {
             assert_eq!(next, Next::Queue);
             self.follow(next);
         } else {
-            self.enabled = mode.is_some();
+            if mode.is_some() {
+                self.enabled = true;
+            } else {
+                self.park();
+            }
             assert!(self.enabled || next == Next::Nothing, "it is parked");
             self.follow(next);
         }
@@ -390,6 +436,14 @@ impl Model {
         assert_eq!(says("removing"), self.removing, "{dump}, {self:?}");
         assert_eq!(says("closed"), self.closed, "{dump}, {self:?}");
         assert_eq!(says("collected"), self.collected, "{dump}, {self:?}");
+        for (interest, name) in [
+            (Interest::IN, "also-in"),
+            (Interest::OUT, "also-out"),
+            (Interest::HANGUP, "also-hangup"),
+        ] {
+            let is_asked = self.also.contains(interest) && !self.removing && !self.closed;
+            assert!(self.removing || self.closed || says(name) == is_asked, "{dump}, {self:?}");
+        }
         let is_open = says("pending") || says("unchecked");
         assert!(!(self.enabled && (self.removing || self.closed)), "{dump}");
         assert!(!(says("held") && (says("queued") || is_open)), "{dump}");

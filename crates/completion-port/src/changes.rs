@@ -53,6 +53,7 @@ enum Change<'c, K> {
     Register(Registration<'c, K>),
     Rearm(Ready<'c, K>, Option<Terms<K>>),
     Enable(Id, Terms<K>),
+    EnableAlso(Id, Interest),
     Disable(Id),
     Remove(Id),
 }
@@ -82,6 +83,11 @@ impl<'c, K> Changes<'c, K> {
     /// Adds the enabling of a registration by its name; as [`Port::enable`].
     pub fn enable(&mut self, id: Id, interest: Interest, trigger: impl Trigger<K>) {
         self.list.push(Change::Enable(id, trigger.terms(interest)));
+    }
+
+    /// Adds a request for one more report; as [`Port::enable_also`].
+    pub fn enable_also(&mut self, id: Id, interest: Interest) {
+        self.list.push(Change::EnableAlso(id, interest));
     }
 
     /// Adds a disabling; as [`Port::disable`].
@@ -145,6 +151,9 @@ impl<'c, K> Changes<'c, K> {
                 Change::Enable(id, terms) => {
                     let enabled = port.enable_with(id, terms, || Drained::NONE);
                     enabled.map(|()| id).map_err(|error| (error, None))
+                }
+                Change::EnableAlso(id, interest) => {
+                    port.enable_also(id, interest).map(|()| id).map_err(|error| (error, None))
                 }
                 Change::Disable(id) => port.disable(id).map(|()| id).map_err(|error| (error, None)),
                 Change::Remove(id) => port.remove(id).map(|()| id).map_err(|error| (error, None)),

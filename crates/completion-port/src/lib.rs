@@ -10,6 +10,8 @@
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet
 //!   moves the key out to the handler, as a [`Ready`] token: the handler has `&mut` access without
 //!   a lock. Rearming moves it back. Removal and refusal give it back, dropping the port drops it.
+//! - **Connections that write to each other.** [`Port::enable_also`] has another connection's handler
+//!   called as soon as there is room, whatever that connection is doing.
 //! - **Removal that says when it is over.** [`Port::remove`] makes one last packet,
 //!   [`Packet::Removed`].
 //! - **Messages.** [`Port::post`] puts a value of any type into the same queue, and wakes at most one
@@ -21,19 +23,23 @@
 //!
 //! # Examples
 //!
-//! A server whose state needs no lock, on as many threads as one likes:
+//! An echo server whose state needs no lock, on as many threads as one likes. A client that resets its
+//! connection ends that connection only, and one that does not read keeps no thread:
 //!
 //! ```
 //! use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
-//! use std::io::{ErrorKind::WouldBlock, Read, Write};
-//! use std::net::{TcpListener, TcpStream};
+//! use std::error::Error;
+//! use std::io::{self, ErrorKind::WouldBlock, Read, Write};
+//! use std::net::{SocketAddr, TcpListener, TcpStream};
 //! use std::os::fd::{AsFd, BorrowedFd};
 //! use std::thread;
+//! use std::time::Duration;
 //!
 //! enum Peer {
 //!     Listener(TcpListener),
-//!     Client { stream: TcpStream, seen: usize },
+//!     Client { stream: TcpStream, unsent: Vec<u8> },
 //! }
+//!
 //! impl AsFd for Peer {
 //!     fn as_fd(&self) -> BorrowedFd<'_> {
 //!         match self {
@@ -42,64 +48,96 @@
 //!         }
 //!     }
 //! }
-//! struct Shutdown;
 //!
-//! let port: Port<Peer, Shutdown> = Port::builder().build()?;
-//! let listener = TcpListener::bind("127.0.0.1:0")?;
-//! let address = listener.local_addr()?;
-//! listener.set_nonblocking(true)?;
-//! port.register(Registration::owned(Peer::Listener(listener), Interest::IN, OneShot::Level))?;
-//!
-//! let serve = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! /// Every thread does this.
+//! fn serve(port: &Port<Peer>) {
 //!     let mut batch = Batch::new();
-//!     let mut buffer = [0; 4096];
-//!     loop {
-//!         for packet in port.wait(&mut batch, None)? {
-//!             match packet {
-//!                 Packet::Ready(mut ready) => match ready.key_mut() {
-//!                     Peer::Listener(listener) => {
-//!                         let (stream, _) = listener.accept()?;
-//!                         stream.set_nonblocking(true)?;
-//!                         let client = Peer::Client { stream, seen: 0 };
-//!                         port.register(Registration::owned(client, Interest::IN, OneShot::Level))?;
-//!                         ready.rearm()?;
-//!                     }
-//!                     Peer::Client { stream, seen } => match stream.read(&mut buffer) {
-//!                         Ok(0) => drop(ready), // deregisters the socket and closes it
-//!                         Ok(read) => {
-//!                             *seen += read; // `&mut Peer`: ours alone until it is rearmed
-//!                             stream.write_all(&buffer[..read])?;
-//!                             if read < buffer.len() {
-//!                                 ready.read_drained(); // rearming then costs no system call
-//!                             }
-//!                             ready.rearm()?;
-//!                         }
-//!                         Err(error) if error.kind() == WouldBlock => ready.rearm()?,
-//!                         Err(error) => return Err(error.into()),
-//!                     },
-//!                 },
-//!                 Packet::Posted(Shutdown) => {
-//!                     port.post(Shutdown)?; // the next thread
-//!                     return Ok(());
-//!                 }
-//!                 _ => {}
+//!     // A wait fails once the port has shut down.
+//!     while let Ok(packets) = port.wait(&mut batch, None) {
+//!         for packet in packets {
+//!             let Packet::Ready(mut ready) = packet else { continue };
+//!             // `&mut Peer`: this thread's alone until it is rearmed.
+//!             let next = match ready.key_mut() {
+//!                 Peer::Listener(listener) => accept(port, listener),
+//!                 Peer::Client { stream, unsent } => echo(stream, unsent),
+//!             };
+//!             match next {
+//!                 Ok(interest) => drop(ready.rearm_as(interest, OneShot::Level)),
+//!                 // The client is gone. This closes its socket, and concerns no other one.
+//!                 Err(_) => drop(ready),
 //!             }
 //!         }
 //!     }
-//! };
+//! }
 //!
-//! thread::scope(|scope| {
-//!     let threads: Vec<_> = (0..4).map(|_| scope.spawn(serve)).collect();
-//!     let mut client = TcpStream::connect(address)?;
-//!     client.write_all(b"hello")?;
+//! fn accept(port: &Port<Peer>, listener: &TcpListener) -> io::Result<Interest> {
+//!     match listener.accept() {
+//!         Ok((stream, _)) => {
+//!             stream.set_nonblocking(true)?;
+//!             let client = Peer::Client { stream, unsent: Vec::new() };
+//!             // If it is refused, the client is closed.
+//!             drop(port.register(Registration::owned(client, Interest::IN, OneShot::Level)));
+//!         }
+//!         // The client has gone again, or no descriptor is left: not at once again.
+//!         Err(_) => thread::park_timeout(Duration::from_millis(1)),
+//!     }
+//!     Ok(Interest::IN)
+//! }
+//!
+//! /// Sends back what comes. What the handler says is what it waits for next.
+//! fn echo(stream: &mut TcpStream, unsent: &mut Vec<u8>) -> io::Result<Interest> {
+//!     let mut buffer = [0; 4096];
+//!     // Then the other clients have their turn.
+//!     for _ in 0..16 {
+//!         while !unsent.is_empty() {
+//!             match stream.write(unsent) {
+//!                 Ok(sent) => drop(unsent.drain(..sent)),
+//!                 // It reads too slowly: until there is room, nothing is read of it either.
+//!                 Err(error) if error.kind() == WouldBlock => return Ok(Interest::OUT),
+//!                 Err(error) => return Err(error),
+//!             }
+//!         }
+//!         match stream.read(&mut buffer) {
+//!             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+//!             Ok(read) => unsent.extend_from_slice(&buffer[..read]),
+//!             Err(error) if error.kind() == WouldBlock => return Ok(Interest::IN),
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//!     Ok(Interest::OUT)
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn Error>> {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     listener.set_nonblocking(true)?;
+//!     let port = Port::new()?; // as many threads may run at once as there are processors
+//!     port.register(Registration::owned(Peer::Listener(listener), Interest::IN, OneShot::Level))?;
+//!
+//!     thread::scope(|scope| {
+//!         for _ in 0..4 {
+//!             scope.spawn(|| serve(&port));
+//!         }
+//!         let answered = talk(address);
+//!         port.shutdown()?; // each key comes back in a packet, then every wait ends
+//!         answered?;
+//!         Ok(())
+//!     })
+//! }
+//!
+//! /// A client.
+//! fn talk(server: SocketAddr) -> io::Result<()> {
+//!     let mut stream = TcpStream::connect(server)?;
+//!     stream.write_all(b"hello")?;
 //!     let mut answer = [0; 5];
-//!     client.read_exact(&mut answer)?;
+//!     stream.read_exact(&mut answer)?;
 //!     assert_eq!(&answer, b"hello");
-//!     port.post(Shutdown)?;
-//!     threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
-//! })?;
-//! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//!     Ok(())
+//! }
 //! ```
+//!
+//! The [guide] leads there step by step, and further: connections that write to each other, queues,
+//! time-outs, the end. `examples/` has servers to begin with.
 //!
 //! # What must not be written
 //!
@@ -141,11 +179,11 @@
 //! - `tracing`: events at debug level, target `completion_port`, for registrations that begin and
 //!   end and for replaced kernel sets. They are compiled out when it is off. A subscriber may call
 //!   the port.
-//! - `sim`: [`sim::Kernel`], a simulated kernel with virtual time, to test a server without sockets.
+//! - `sim`: the module `sim` with a simulated kernel and virtual time, to test a server without sockets.
 //!
 //! # Further reading
 //!
-//! `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources are shown below as
+//! The [guide] says how to write a server. `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources are shown below as
 //! modules. They give the contract rule by rule, say what holds on which system, and compare the
 //! port with what else there is. `docs/STALLS.md` says what to look at when a server stalls, and
 //! what each line of a port's dump means.
@@ -185,6 +223,10 @@ pub use stats::{PacketCounts, Stats};
 #[cfg(feature = "sim")]
 pub use sys::sim;
 pub use trigger::Trigger;
+
+pub mod guide {
+    #![doc = include_str!("../docs/GUIDE.md")]
+}
 
 #[cfg(doc)]
 pub mod _semantics {

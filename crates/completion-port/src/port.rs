@@ -405,7 +405,8 @@ impl<K, M> Port<K, M> {
     /// may be parked, disabled or enabled already. Its key must be with the port; a handler that
     /// has the key rearms its token instead, by [`Ready::rearm`](crate::Ready::rearm). If a
     /// condition holds, a packet follows at once, whatever the trigger. A packet that is queued
-    /// already is checked against the new filter.
+    /// already is checked against the new filter. To add to what a registration reports, whatever state
+    /// it is in, call [`Port::enable_also`].
     ///
     /// # Errors
     ///
@@ -430,6 +431,60 @@ impl<K, M> Port<K, M> {
     /// ```
     pub fn enable(&self, id: Id, interest: Interest, trigger: impl Trigger<K>) -> Result<()> {
         self.enable_with(id, trigger.terms(interest), || Drained::NONE)
+    }
+
+    /// Asks for one more report of a registration: as soon as something of `interest` holds, one packet
+    /// tells so, whatever the registration's filter is. It is how the handler of one connection has the
+    /// handler of another one called, when that connection can be written to, say.
+    ///
+    /// The call merges into whatever state the registration is in, and neither waits nor fails for
+    /// it:
+    ///
+    /// - It is enabled: its next packets report `interest` as well, beside its filter.
+    /// - A packet of it is queued: that packet reports what holds of `interest` by then.
+    /// - Its key is out with a handler: whatever filter that handler rearms it with, `interest`
+    ///   is added. So a request that comes while the handler is just finishing is not lost.
+    /// - It is parked or disabled: it is enabled with `interest` as its filter, and the trigger that
+    ///   it has. A handler that rearms it later says by [`Ready::rearm_as`](crate::Ready::rearm_as) for what.
+    ///
+    /// What was asked for is forgotten when a packet has reported it, and by [`Port::disable`].
+    /// [`Port::enable`], rearming and parking do not forget it. If several threads ask for
+    /// the same before that packet, there is one packet. Nothing is asked for by [`Interest::NONE`].
+    ///
+    /// What a thread did before the call is visible to the handler of that packet: a thread that first
+    /// puts data into a queue, and then asks for OUT, can be sure that a handler sees the data.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`]: there is nothing left to
+    /// be told. [`ErrorKind::Forked`]. A refused call has changed nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::io::Write;
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, mut far) = UnixStream::pair()?;
+    /// let id = port.register(Registration::owned(near, Interest::IN, OneShot::Level))?;
+    /// let mut batch = Batch::new();
+    ///
+    /// far.write_all(b"x")?;
+    /// let mut packets = port.wait(&mut batch, None)?;
+    /// let Some(Packet::Ready(mut ready)) = packets.next() else { unreachable!() };
+    /// port.enable_also(id, Interest::OUT)?; // another thread may do so, while the key is out
+    /// std::io::Read::read(ready.key_mut(), &mut [0; 16])?;
+    /// ready.rearm()?; // for IN, and once for OUT
+    /// drop(packets);
+    ///
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { unreachable!() };
+    /// assert!(ready.events().is_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enable_also(&self, id: Id, interest: Interest) -> Result<()> {
+        self.store.engine.enable_also(id.0, interest, || current_seat(&self.store.engine))
     }
 
     #[inline]

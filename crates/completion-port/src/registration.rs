@@ -36,7 +36,7 @@ impl fmt::Debug for Id {
 /// A [`Source`], the key that stands for it, what to report of it and how: everything that
 /// [`Port::register`](crate::Port::register) needs.
 ///
-/// The source is a descriptor, or a [simulated](crate::sim) one. The descriptor may be a socket of any
+/// The source is a descriptor, or a simulated one. The descriptor may be a socket of any
 /// family and state, a pipe, an eventfd, timerfd or pidfd, a terminal: whatever the system can watch.
 /// It may be blocking or not.
 ///

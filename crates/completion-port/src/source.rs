@@ -10,7 +10,7 @@ use crate::state::facts::Descriptor;
 /// What can be registered on a port: a socket, or whatever else the system can watch.
 ///
 /// Every type that is [`AsFd`](std::os::fd::AsFd) is a source: sockets, files, pipes, and references
-/// and `Arc`s of them. A [`sim::Socket`](crate::sim::Socket) is one, for ports on its own simulated
+/// and `Arc`s of them. With the feature `sim` a `sim::Socket` is one, for ports on its own simulated
 /// kernel.
 ///
 /// A type that has a source becomes one by handing it out. So a server can have the same key for real

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind};
-use crate::interest::Events;
+use crate::interest::{Events, Interest};
 use crate::state::facts::Descriptor;
 use crate::state::queue::Node;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
@@ -187,7 +187,7 @@ impl Engine {
             }
         }
         if let Some(mode) = mode
-            && !self.watch(slot, name, mode)
+            && !self.watch(slot, name, mode.interest)
         {
             slot.retire(name_parts(name).1);
         }
@@ -208,22 +208,22 @@ impl Engine {
     /// before the arming, which cannot be refused afterwards. False if the registration has ended,
     /// or its number names what the kernel does not watch for it.
     #[inline]
-    fn watch(&self, slot: &Slot, name: Name, mode: Mode) -> bool {
+    fn watch(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
         // A one-shot reactor is asked after the arming, since its answer may come at once.
         self.is_one_shot
-            || slot.word().unwatched(mode.interest).is_none()
-            || self.widen(slot, name, mode)
+            || slot.word().unwatched(interest).is_none()
+            || self.widen(slot, name, interest)
     }
 
     /// The kernel does not watch yet all that a registration is about to be armed for.
     #[inline(never)]
-    fn widen(&self, slot: &Slot, name: Name, mode: Mode) -> bool {
+    fn widen(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
         // Called under the number's lock, so that of two threads the later one adds to what the
         // other has asked for.
         let widen = || {
-            let Some(wanted) = slot.word().unwatched(mode.interest) else { return true };
+            let Some(wanted) = slot.word().unwatched(interest) else { return true };
             let wants = self.backend.want(descriptor, name, wanted, Until::Detached);
             let is_watched = wants.is_ok();
             if is_watched {
@@ -316,7 +316,7 @@ impl Engine {
         // Refused if it is held now, even if the token comes back at once: the kernel is not asked to watch for
         // what no registration is armed with.
         slot.may_enable(generation).map_err(refused)?;
-        if !self.watch(slot, name, mode) {
+        if !self.watch(slot, name, mode.interest) {
             self.retire(name);
         }
         // See `poll`: the caller may have read from the descriptor, and only then takes the number.
@@ -324,6 +324,32 @@ impl Engine {
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.poll_of(slot.descriptor());
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
+            Next::Nothing => {}
+            next => self.follow(next, name_parts(name).0, seat().as_deref()),
+        }
+        Ok(())
+    }
+
+    /// Has a registration report more than its filter says, once, whatever state it is in.
+    pub(crate) fn enable_also(
+        &self,
+        name: Name,
+        interest: Interest,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
+        self.check_open(Call::Enable)?;
+        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.admits(generation).map_err(refused)?;
+        // Also for a token that is out: its return may be the short way to the handler's own filter, and asks
+        // the kernel for nothing else.
+        if !self.watch(slot, name, interest) {
+            self.retire(name);
+        }
+        // See `enable`.
+        barrier(std::hint::black_box(&AtomicU32::new(0)));
+        let poll = self.poll_of(slot.descriptor());
+        match slot.enable_also(generation, interest, poll).map_err(refused)? {
             Next::Nothing => {}
             next => self.follow(next, name_parts(name).0, seat().as_deref()),
         }

@@ -154,6 +154,7 @@ fn in_the_child(
             error.kind() == ErrorKind::Forked && socket.write(b"y").is_ok() && peers[1].drain() == 1
         }),
         is_forked(port.enable(id, Interest::IN, OneShot::Level)),
+        is_forked(port.enable_also(id, Interest::OUT)),
         is_forked(port.disable(id)),
         is_forked(port.remove(id)),
         is_forked(port.remove_and_wait(id, None)),
@@ -213,6 +214,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
             checks.check((refused.0.kind(), refused.1) == (forked, "fresh"));
             let kind = |done: completion_port::Result<()>| done.err().map(|error| error.kind());
             checks.check(kind(port.enable(id, Interest::IN, OneShot::Level)) == Some(forked));
+            checks.check(kind(port.enable_also(id, Interest::OUT)) == Some(forked));
             checks.check(kind(port.disable(id)) == Some(forked));
             checks.check(kind(port.remove(id)) == Some(forked));
             checks.check(kind(port.remove_and_wait(id, None).map(drop)) == Some(forked));

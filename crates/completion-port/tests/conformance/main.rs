@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod besides;
 mod by_number;
 mod call;
 mod children;

@@ -20,8 +20,9 @@ struct Cell {
     key: UnsafeCell<Option<u32>>,
     /// Nodes won and not yet dealt with: what the queue would have.
     won: AtomicUsize,
-    /// Whether the kernel would say that a read does not block.
+    /// Whether the kernel would say that a read (a write) does not block.
     readable: AtomicBool,
+    writable: AtomicBool,
 }
 
 impl Cell {
@@ -35,6 +36,7 @@ impl Cell {
             key: UnsafeCell::new(Some(7)),
             won: AtomicUsize::new(0),
             readable: AtomicBool::new(false),
+            writable: AtomicBool::new(false),
         }
     }
 
@@ -57,6 +59,12 @@ impl Cell {
 
     fn deliver(&self, facts: Facts) -> Next {
         self.deliver_at(facts, 9)
+    }
+
+    /// What the kernel would say.
+    fn facts(&self) -> Facts {
+        let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
+        if self.writable.load(SeqCst) { facts | Facts::OUT } else { facts }
     }
 
     /// There is something to read, and the kernel says so.
@@ -140,8 +148,7 @@ impl Cell {
             match take() {
                 Turn::Check => {
                     self.slot.begin_check();
-                    let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
-                    if self.slot.check(facts.into()) == Checked::Nothing {
+                    if self.slot.check(self.facts().into()) == Checked::Nothing {
                         return Turn::Nothing;
                     }
                 }
@@ -402,6 +409,85 @@ fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), Turn::Held(Events::IN));
     });
+}
+
+/// Another connection's handler has queued something for this one, and has room reported, while the handler
+/// of this one has just found the queue empty.
+#[test]
+fn a_request_for_room_that_meets_arming_is_not_lost() {
+    for mode in [Some(LEVEL), Some(EDGE), None] {
+        for is_full in [false, true] {
+            explore(move || {
+                let cell = Arc::new(Cell::held(LEVEL));
+                cell.slot.watch(Facts::IN | Facts::OUT);
+                cell.writable.store(!is_full, SeqCst);
+                if !is_full {
+                    assert_eq!(cell.deliver(Facts::OUT), Next::Nothing);
+                }
+                let queue = Arc::new(AtomicUsize::new(0));
+                let other = {
+                    let (cell, queue) = (Arc::clone(&cell), Arc::clone(&queue));
+                    thread::spawn(move || {
+                        queue.fetch_add(1, SeqCst);
+                        cell.note(cell.slot.enable_also(0, Interest::OUT, 5).unwrap());
+                    })
+                };
+                let kernel = is_full.then(|| {
+                    spawn(&cell, |cell| {
+                        cell.writable.store(true, SeqCst);
+                        cell.deliver(Facts::OUT);
+                    })
+                });
+                // It is empty, says the handler, perhaps too soon.
+                let seen = queue.load(SeqCst);
+                cell.put_back(mode, READ);
+                other.join().unwrap();
+                if let Some(kernel) = kernel {
+                    kernel.join().unwrap();
+                }
+                assert_eq!(cell.won.load(SeqCst), 1, "nobody looks at the queue, {seen}");
+                assert_eq!(cell.turn(), Turn::Held(Events::OUT));
+                assert_eq!(cell.take_key(), 7);
+                assert!(!cell.slot.word().interest().contains(Interest::OUT) || mode.is_none());
+            });
+        }
+    }
+}
+
+#[test]
+fn a_request_for_room_that_meets_a_packet_without_a_token_is_not_lost() {
+    for mode in [LEVEL, EDGE, PERSISTENT, PERSISTENT_EDGE] {
+        explore(move || {
+            let cell = Arc::new(Cell::registered(mode));
+            cell.slot.watch(Facts::IN | Facts::OUT);
+            cell.writable.store(true, SeqCst);
+            assert_eq!(cell.deliver(Facts::OUT), Next::Nothing);
+            cell.readable.store(true, SeqCst);
+            assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+            let other = spawn(&cell, |cell| {
+                cell.note(cell.slot.enable_also(0, Interest::OUT, 5).unwrap());
+            });
+            cell.won.store(1, SeqCst);
+            let mut told = Events::NONE;
+            let first = cell.turn_without_token(|| {});
+            if let Turn::Cloned(events) = first {
+                told |= events;
+                cell.note(cell.slot.cloned(Events::NONE));
+            } else if let Turn::Held(events) = first {
+                told |= events;
+            }
+            other.join().unwrap();
+            if !told.is_out() {
+                assert_eq!(cell.won.load(SeqCst), 1, "room is not told");
+                cell.readable.store(false, SeqCst);
+                match cell.turn_without_token(|| {}) {
+                    Turn::Held(events) | Turn::Cloned(events) => told |= events,
+                    turn => panic!("{turn:?}"),
+                }
+            }
+            assert!(told.is_in() && told.is_out(), "{told:?}");
+        });
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::interest::Interest;
+use crate::interest::{Events, Interest};
 use crate::raw::AnyTrigger;
 use crate::registration::Id;
 use crate::sim::{Conditions, Kernel, Socket};
@@ -35,9 +35,15 @@ pub(crate) struct Facts {
     pub(crate) standing: Standing,
     pub(crate) interest: Interest,
     pub(crate) trigger: AnyTrigger,
+    /// What was asked for besides, and was not reported since.
+    also: Interest,
+    /// It was armed by its name, perhaps while the handler of another packet had yet to read.
+    pub(crate) is_armed_by_name: bool,
+    /// It was asked for something besides while it may have been off: its filter is another one then.
+    pub(crate) has_another_filter: bool,
     /// How often it was armed, or was about to be; tokens and packets of it.
     arms: u64,
-    pub(crate) tokens: u64,
+    tokens: u64,
     pub(crate) packets: u64,
     /// A token of it is out.
     is_out: bool,
@@ -154,6 +160,9 @@ impl Ledger {
             standing: Standing::Enabled,
             interest,
             trigger,
+            also: Interest::NONE,
+            is_armed_by_name: false,
+            has_another_filter: false,
             arms: 1,
             tokens: 0,
             packets: 0,
@@ -195,7 +204,7 @@ impl Ledger {
     }
 
     /// A packet has come to a call that began at `began`; `token`: the key is out with it.
-    pub(crate) fn packet(&self, key: u32, began: u64, token: bool) {
+    pub(crate) fn packet(&self, key: u32, events: Events, began: u64, token: bool) {
         let mut book = self.open();
         let time = book.time;
         let facts = book.keys.get_mut(&key).unwrap();
@@ -204,6 +213,13 @@ impl Ledger {
             broken = Some("a packet came after the last one");
         }
         facts.packets += 1;
+        for (interest, is_told) in
+            [(Interest::IN, events.is_in()), (Interest::OUT, events.is_out())]
+        {
+            if is_told {
+                facts.also = facts.also - interest;
+            }
+        }
         if token {
             facts.tokens += 1;
             if facts.is_out {
@@ -233,6 +249,7 @@ impl Ledger {
             facts.is_doubtful = true;
         }
         facts.standing = Standing::Off;
+        facts.has_another_filter |= !facts.also.is_empty();
         facts.changed = time;
         let too_many = facts.tokens > facts.arms && !facts.is_doubtful;
         drop(book);
@@ -256,6 +273,7 @@ impl Ledger {
         facts.is_out = false;
         facts.changed = time;
         facts.standing = Standing::Off;
+        facts.has_another_filter = armed.is_none() && !facts.also.is_empty();
         if let Some((interest, trigger)) = armed {
             facts.arms += 1;
             facts.standing = Standing::Enabled;
@@ -293,12 +311,27 @@ impl Ledger {
         }
     }
 
+    /// One more report is about to be asked for.
+    pub(crate) fn asking_also(&self, key: u32, interest: Interest) {
+        self.with(key, |facts| {
+            facts.arms += 1;
+            facts.also |= interest;
+            facts.has_another_filter |= facts.standing == Standing::Off;
+        });
+    }
+
+    /// It was refused.
+    pub(crate) fn asked_in_vain(&self, key: u32) {
+        self.with(key, |facts| facts.also = Interest::NONE);
+    }
+
     /// A call changes the registration from outside. The moment, for [`Ledger::changed`].
     pub(crate) fn changing(&self, key: u32, arms: bool) -> u64 {
         let mut book = self.open();
         let time = book.time;
         let facts = book.keys.get_mut(&key).unwrap();
         facts.arms += u64::from(arms);
+        facts.is_armed_by_name |= arms;
         // Overlaps with another one: that one sees that this has changed something.
         facts.changed = time;
         time
@@ -317,11 +350,16 @@ impl Ledger {
             Change::Enabled(interest, trigger) => {
                 (facts.interest, facts.trigger) = (interest, trigger);
                 facts.standing = Standing::Enabled;
+                facts.has_another_filter = false;
             }
-            Change::Disabled if facts.standing == Standing::Enabled => {
-                facts.standing = Standing::Off;
+            Change::Disabled => {
+                facts.has_another_filter |= !facts.also.is_empty();
+                // A token that is out keeps it. A thread may have asked just before or after.
+                facts.also = Interest::NONE;
+                if facts.standing == Standing::Enabled {
+                    facts.standing = Standing::Off;
+                }
             }
-            Change::Disabled => {}
             Change::Removed => facts.removing = true,
         }
     }
@@ -439,7 +477,9 @@ impl Ledger {
             if facts.removing && facts.standing != Standing::Over {
                 due.push(format!("key {number} was removed, and its last packet did not come"));
             } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
-                waiting.push((*number, facts.interest, facts.socket.clone()));
+                waiting.push((*number, facts.interest | facts.also, facts.socket.clone()));
+            } else if facts.standing != Standing::Over && !facts.also.is_empty() {
+                waiting.push((*number, facts.also, facts.socket.clone()));
             }
         }
         for (number, interest, socket) in waiting {

@@ -44,6 +44,10 @@ pub(crate) enum Step {
         interest: Interest,
         trigger: AnyTrigger,
     },
+    EnableAlso {
+        which: usize,
+        interest: Interest,
+    },
     Disable {
         which: usize,
     },
@@ -111,6 +115,8 @@ pub(crate) enum Habit {
     Post,
     /// Posts so many messages to its own thread.
     PostAfter(usize),
+    /// Has a registration report room, this one or another, and rearms as it was.
+    Wake(usize),
     /// Leaves what is in the rest of the batch.
     Leave,
     /// The same, and forgets the batch, so that only the next wait or the thread's end gives the rest back.
@@ -181,12 +187,12 @@ fn steps_of(lot: &mut Lot, theme: usize) -> Step {
         // Traffic on registrations that stay.
         1 => lot.pick(&[0, 1, 1, 1, 1, 1, 2, 3, 11, 13, 16, 17]),
         // Calls by name.
-        2 => lot.pick(&[0, 0, 1, 1, 1, 6, 6, 7, 8, 9, 10, 13, 16]),
+        2 => lot.pick(&[0, 0, 1, 1, 1, 6, 6, 7, 8, 9, 10, 13, 16, 19, 19]),
         // Numbers that are closed.
         3 => lot.pick(&[0, 0, 1, 1, 4, 4, 5, 6, 8, 13, 15, 16]),
         // Handlers alone read and arm: level packets and hints are exact.
-        4 | 5 => lot.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 1, 3, 3, 5, 11, 13, 16]),
-        _ => lot.below(19),
+        4 | 5 => lot.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 1, 3, 3, 5, 11, 13, 16, 19]),
+        _ => lot.below(20),
     };
     match kind {
         0 => Step::Register {
@@ -217,6 +223,7 @@ fn steps_of(lot: &mut Lot, theme: usize) -> Step {
         15 => Step::Look { which },
         17 => Step::PostAt { microseconds: lot.pick(&[0, 10, 300, 2_000, 20_000]) },
         18 => Step::Cancel { which },
+        19 => Step::EnableAlso { which, interest: interest(lot) },
         _ => Step::Sleep { microseconds: lot.pick(&[10, 300, 2_000, 20_000]) },
     }
 }
@@ -231,7 +238,7 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
         ]);
     }
     let time = lot.pick(&[5, 40, 700, 3_000, 12_000]);
-    match lot.below(27) {
+    match lot.below(29) {
         0 => Habit::ReadOne,
         1 => Habit::ReadNothing,
         2 | 3 => Habit::RearmAs(interest(lot), trigger(lot)),
@@ -250,6 +257,7 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
         18 => Habit::Leave,
         19 => Habit::PostAfter(lot.pick(&[1, 1, 2, 5, 70])),
         20..23 => Habit::ReadAllAndSaySo,
+        23 | 24 => Habit::Wake(lot.below(8)),
         _ => Habit::ReadAll,
     }
 }
@@ -417,8 +425,12 @@ impl Program {
 
     /// Only handlers read, and only they arm: then a level packet is exact, and a hint is true.
     pub(crate) fn handlers_alone_arm(&self) -> bool {
+        // A request for one more report waits for the token, but where there is none it arms.
+        let arms = |step| self.cloned && matches!(step, Step::EnableAlso { .. });
+        let wakes = |habit| self.cloned && matches!(habit, Habit::Wake(_));
         !self.does(|step| {
             matches!(step, Step::Enable { .. } | Step::Drain { .. } | Step::Reopen { .. })
-        }) && !self.has(|habit| habit == Habit::ParkAndEnable)
+                || arms(step)
+        }) && !self.has(|habit| habit == Habit::ParkAndEnable || wakes(habit))
     }
 }

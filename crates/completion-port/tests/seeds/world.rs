@@ -182,6 +182,7 @@ impl World {
                 let Some((key, id)) = self.which(which) else { return };
                 self.enable(key, id, interest, trigger);
             }
+            Step::EnableAlso { which, interest } => self.enable_also(which, interest),
             Step::Disable { which } => {
                 let Some((key, id)) = self.which(which) else { return };
                 self.disable(key, id);
@@ -280,6 +281,16 @@ impl World {
         match self.port.enable(id, interest, trigger) {
             Ok(()) => self.ledger.changed(key, began, Change::Enabled(interest, trigger)),
             Err(error) => expect(error.kind(), &REFUSALS, "enable"),
+        }
+    }
+
+    fn enable_also(&self, which: usize, interest: Interest) {
+        let Some((key, id)) = self.which(which) else { return };
+        self.ledger.asking_also(key, interest);
+        if let Err(error) = self.port.enable_also(id, interest) {
+            let among = [ErrorKind::Closed, ErrorKind::NotRegistered, ErrorKind::Removing];
+            expect(error.kind(), &among, "enable_also");
+            self.ledger.asked_in_vain(key);
         }
     }
 
@@ -471,7 +482,7 @@ impl World {
             Packet::Ready(ready) => {
                 let (key, events) = (ready.key().number, ready.events());
                 self.ledger.note(|| format!("takes token of key {key}, {events:?}, {habit:?}"));
-                self.ledger.packet(key, began, true);
+                self.ledger.packet(key, events, began, true);
                 self.before(worker, habit);
                 self.handle_token(ready, habit, hands);
             }
@@ -480,7 +491,7 @@ impl World {
                 let key = notified.into_key();
                 self.ledger
                     .note(|| format!("takes clone of key {}, {events:?}, {habit:?}", key.number));
-                self.ledger.packet(key.number, began, false);
+                self.ledger.packet(key.number, events, began, false);
                 let trigger = self.ledger.with(key.number, |facts| facts.trigger);
                 let spent = is_one_shot(trigger).then(|| self.ledger.spent(key.number, began));
                 self.before(worker, habit);
@@ -521,14 +532,18 @@ impl World {
             Habit::PostAfter(count) if turns::lot_below(2 * count) == 0 => {
                 (0..count).for_each(|_| self.post_after());
             }
+            Habit::Wake(which) if turns::lot_below(2) == 0 => {
+                self.enable_also(which, Interest::OUT);
+            }
             _ => {}
         }
     }
 
     fn handle_token<'p>(&'p self, mut ready: Ready<'p, Key>, habit: Habit, hands: &mut Hands<'p>) {
         let (key, id, events) = (ready.key().number, ready.id(), ready.events());
-        let (packets, interest, trigger) =
-            self.ledger.with(key, |facts| (facts.packets, facts.interest, facts.trigger));
+        let (packets, interest, trigger, has_another_filter) = self.ledger.with(key, |facts| {
+            (facts.packets, facts.interest, facts.trigger, facts.has_another_filter)
+        });
         let room = match habit {
             Habit::ReadOne => 1,
             Habit::ReadNothing => 0,
@@ -541,6 +556,8 @@ impl World {
         // What is always ready would be reported for ever.
         let goes_on = if interest.contains(Interest::OUT) || events.is_hangup() {
             Some((Interest::IN, AnyTrigger::OneShot(OneShot::Level)))
+        } else if has_another_filter {
+            Some((interest, trigger))
         } else {
             None
         };
@@ -622,7 +639,7 @@ impl World {
             && events.is_in()
             && trigger == AnyTrigger::OneShot(OneShot::Level)
             && self.program.handlers_alone_arm()
-            && self.ledger.with(key, |facts| facts.packets == facts.tokens)
+            && !self.ledger.with(key, |facts| facts.is_armed_by_name)
         {
             fail(&format!("key {key}: a level packet for {events:?} without anything to read"));
         }

@@ -99,6 +99,13 @@ const WATCHED_SHIFT: u32 = 33;
 /// A one-shot reactor watches the descriptor until it is detached, since the last edge was nothing to report.
 const LASTING: u64 = 1 << 35;
 
+// What was asked for besides.
+
+/// What the registration is to report besides its filter, until a packet has reported it: one bit each for IN,
+/// OUT and HANGUP. Only together with `ENABLED` or `HELD`, or where the registration is about to end.
+const ALSO: u64 = FILTER << ALSO_SHIFT;
+const ALSO_SHIFT: u32 = 36;
+
 /// What a registration asks for: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
@@ -151,12 +158,21 @@ impl Word {
         self.is_live() && self.generation() == generation
     }
 
+    /// What packets report: the filter, and what was asked for besides.
+    #[inline]
     pub(crate) fn interest(self) -> Interest {
-        Interest::from_bits((self.0 & FILTER) as u8)
+        Interest::from_bits(((self.0 | self.0 >> ALSO_SHIFT) & FILTER) as u8)
+    }
+
+    /// What was asked for besides the filter.
+    #[inline]
+    fn besides(self) -> Interest {
+        Interest::from_bits((self.0 >> ALSO_SHIFT & FILTER) as u8)
     }
 
     pub(crate) fn mode(self) -> Mode {
-        Mode { interest: self.interest(), edge: self.has(EDGE), one_shot: self.has(ONE_SHOT) }
+        let interest = Interest::from_bits((self.0 & FILTER) as u8);
+        Mode { interest, edge: self.has(EDGE), one_shot: self.has(ONE_SHOT) }
     }
 
     #[inline]
@@ -174,7 +190,7 @@ impl fmt::Debug for Word {
         if !self.is_live() {
             return f.write_str(" free");
         }
-        write!(f, " {:?}", self.interest())?;
+        write!(f, " {:?}", self.mode().interest)?;
         let names = [
             (EDGE, "edge"),
             (ONE_SHOT, "one-shot"),
@@ -197,6 +213,9 @@ impl fmt::Debug for Word {
             (1 << WATCHED_SHIFT, "watched-in"),
             (2 << WATCHED_SHIFT, "watched-out"),
             (LASTING, "lasting"),
+            (1 << ALSO_SHIFT, "also-in"),
+            (2 << ALSO_SHIFT, "also-out"),
+            (4 << ALSO_SHIFT, "also-hangup"),
         ];
         for (bit, name) in names {
             if self.has(bit) {
@@ -327,6 +346,11 @@ impl Slot {
         self.change_if(|word| Some((word.queued(generation, facts, poll, &newest)?, ()))).is_some()
     }
 
+    /// Whether a request about the registration that `generation` names would not be refused now.
+    pub(crate) fn admits(&self, generation: u32) -> Result<(), Refusal> {
+        self.word().admits(generation)
+    }
+
     /// Whether [`Slot::enable`] would not be refused now.
     pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
         let word = self.word();
@@ -349,9 +373,20 @@ impl Slot {
         })
     }
 
+    /// Asks for more than the filter says, until a packet has reported it. A held slot is armed for it when its
+    /// key comes back.
+    pub(crate) fn enable_also(
+        &self,
+        generation: u32,
+        interest: Interest,
+        poll: u32,
+    ) -> Result<Next, Refusal> {
+        self.request(generation, |word| Ok(word.enabled_also(interest, poll)))
+    }
+
     /// Disables a registration; a queued packet of it is dropped when its turn comes.
     pub(crate) fn disable(&self, generation: u32) -> Result<(), Refusal> {
-        self.request(generation, |word| Ok((word.without(ENABLED), ())))
+        self.request(generation, |word| Ok((word.disabled(), ())))
     }
 
     /// Marks a registration for removal; `collects` if the caller waits for the key itself. A caller that
@@ -431,7 +466,8 @@ impl Slot {
     }
 
     /// The node's turn has come. Only the owner of the node calls it, after it has cloned the key: after
-    /// [`Turn::Held`] node and key are the caller's no longer.
+    /// [`Turn::Held`] node and key are the caller's no longer. A one-shot packet is [`Turn::Cloned`] if what was
+    /// asked for besides has to be checked next.
     #[inline]
     pub(crate) fn take_and_park(&self) -> Turn {
         self.change(Word::taken_and_parked)

@@ -14,11 +14,11 @@
 use super::readiness::Drained;
 use super::report::Answer;
 use super::{
-    BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION, GENERATIONS,
-    HALF_CLOSED, HELD, LASTING, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED,
-    RECHECK, REMOVING, UNCHECKED, Word,
+    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION,
+    GENERATIONS, HALF_CLOSED, HELD, LASTING, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR,
+    PENDING_SHIFT, QUEUED, RECHECK, REMOVING, UNCHECKED, Word,
 };
-use crate::interest::Events;
+use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
 
 /// What a transition leaves to be done.
@@ -195,9 +195,10 @@ impl Word {
         poll: u32,
         newest: impl Fn() -> u32,
     ) -> Option<Self> {
-        const STATE: u64 = LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING;
+        const STATE: u64 =
+            LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING | ALSO;
         let state = self.0 & (u64::MAX << GENERATION | STATE);
-        let wanted = self.wanted(facts);
+        let wanted = self.filtered(facts);
         if state != Self::free(generation).with(LIVE | ENABLED).0
             || wanted.is_empty()
             || facts.any(Facts::RARE)
@@ -211,6 +212,31 @@ impl Word {
     /// The slot is enabled with `mode`; its key is in its cell.
     pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, Next) {
         self.with(ENABLED).with_mode(mode).recalling(poll).roused()
+    }
+
+    /// More than the filter is asked for, until a packet has reported it.
+    pub(super) fn enabled_also(self, interest: Interest, poll: u32) -> (Self, Next) {
+        let also = u64::from(interest.bits()) << ALSO_SHIFT;
+        if interest.is_empty() {
+            (self, Next::Nothing)
+        } else if self.has(HELD) {
+            // The key's return arms the slot for it.
+            (self.with(also), Next::Nothing)
+        } else if self.has(ENABLED) {
+            self.with(also).recalling(poll).roused()
+        } else {
+            self.with(also).enabled_for_that_alone(poll)
+        }
+    }
+
+    /// The slot, whose key is in its cell, is enabled for nothing but what was asked for besides its filter.
+    fn enabled_for_that_alone(self, poll: u32) -> (Self, Next) {
+        self.enabled(Mode { interest: self.besides(), ..self.mode() }, poll)
+    }
+
+    /// Packets are made no more. A held slot stays as it is.
+    pub(super) fn disabled(self) -> Self {
+        if self.has(HELD) { self } else { self.without(ENABLED | ALSO) }
     }
 
     /// The registration ends for the reason that `bit` says. The caller becomes the owner of the node if it
@@ -237,6 +263,7 @@ impl Word {
         let word = word.dried(drained);
         match mode {
             Some(mode) => word.enabled(mode, poll),
+            None if word.has(ALSO) => word.enabled_for_that_alone(poll),
             None => (word, Next::Nothing),
         }
     }
@@ -245,7 +272,7 @@ impl Word {
     /// nothing that it remembers must be checked. `None` in any other case.
     #[inline]
     pub(super) fn rearmed(self, mode: Option<Mode>, drained: Drained, poll: u32) -> Option<Self> {
-        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED;
+        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED | ALSO;
         let word = self.dried(drained);
         let word = mode.map_or(word, |mode| word.with_mode(mode));
         if self.has(SPECIAL) || word.is_ready_or_unwatched() {
@@ -319,7 +346,7 @@ impl Word {
     #[inline]
     pub(super) fn handed(self) -> Option<(Self, Events)> {
         const SPECIAL: u64 =
-            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR;
+            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR | ALSO;
         let pending = (self.0 & PENDING) >> PENDING_SHIFT;
         if self.0 & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
             || pending & self.0 & FILTER == 0
@@ -334,7 +361,14 @@ impl Word {
     /// its handler had parked it at once.
     pub(super) fn taken_and_parked(self) -> (Self, Turn) {
         match self.taken() {
-            (word, turn @ Turn::Held(_)) => (word.returned(None, Drained::NONE, 0).0, turn),
+            (word, Turn::Held(events)) => {
+                // Armed again only for what was asked for besides: as of the moment when that was done.
+                match word.returned(None, Drained::NONE, self.armed_at()) {
+                    (word, Next::Nothing) => (word, Turn::Held(events)),
+                    // The caller still owns the node, and `cloned` queues it.
+                    (word, _) => (word, Turn::Cloned(events)),
+                }
+            }
             other => other,
         }
     }
@@ -385,6 +419,9 @@ mod tests {
         if word.has(CLOSED) {
             word = word.without(REMOVING);
         }
+        if !word.has(ENABLED | HELD | REMOVING | CLOSED) {
+            word = word.without(ALSO);
+        }
         if word.has(REMOVING) { word } else { word.without(COLLECTED) }
     }
 
@@ -428,12 +465,13 @@ mod tests {
             let mut reached = vec![
                 word.registered(mode, choice),
                 word.delivered(word.generation(), facts, poll, newest).0,
-                word.without(ENABLED),
+                word.disabled(),
             ];
             reached.extend(word.queued(word.generation(), facts, poll, newest));
             if !word.has(REMOVING | CLOSED) {
                 reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
                 reached.push(word.ending(CLOSED, 0).0);
+                reached.push(word.enabled_also(mode.interest, poll).0);
                 if !word.has(HELD) {
                     reached.push(word.dried(drained).enabled(mode, poll).0);
                 }
@@ -536,6 +574,43 @@ mod tests {
         assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
         assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
         assert!(word.with(RECHECK).rearmed(None, hint, 3).is_none());
+    }
+
+    #[test]
+    fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
+        let both = Facts::IN | Facts::OUT;
+        let also_out = |word: Word| word.enabled_also(Interest::OUT, 4);
+        let armed = Word(LIVE | ENABLED | ONE_SHOT | 1).watching(both).armed(3);
+        let (asked, next) = also_out(armed);
+        assert_eq!((next, asked.interest()), (Next::Nothing, Interest::IN | Interest::OUT));
+        assert!(asked.queued(0, Facts::OUT, 5, || 5).is_none(), "it takes the long way");
+        let (queued, delivery) = asked.delivered(0, Facts::OUT, 5, || 5);
+        assert_eq!(delivery, Delivery::Noted(Next::Queue));
+        assert!(queued.handed().is_none(), "it takes the long way");
+        let (held, turn) = queued.taken();
+        assert_eq!(turn, Turn::Held(Events::OUT));
+        assert_eq!((held.interest(), held.mode().interest), (Interest::IN, Interest::IN));
+
+        // A packet that reports something else leaves it, through the arming with whatever filter.
+        let (queued, _) = asked.delivered(0, Facts::IN, 5, || 5);
+        let (held, turn) = queued.taken();
+        assert_eq!((turn, held.besides()), (Turn::Held(Events::IN), Interest::OUT));
+        assert!(held.rearmed(None, Drained::READ, 6).is_none(), "it takes the long way");
+        let hangup = Mode { interest: Interest::HANGUP, ..held.mode() };
+        let (armed, next) = held.returned(Some(hangup), Drained::READ, 6);
+        assert_eq!((next, armed.interest()), (Next::Nothing, Interest::HANGUP | Interest::OUT));
+
+        // A key that comes back to be parked is armed for that alone.
+        let (asked, next) = also_out(held.without(ALSO));
+        assert_eq!((next, asked.has(ENABLED)), (Next::Nothing, false));
+        let (armed, next) = asked.returned(None, Drained::READ, 6);
+        assert_eq!((next, armed.mode().interest), (Next::Nothing, Interest::OUT));
+        assert!(armed.has(ENABLED) && armed.besides() == Interest::OUT);
+        let (other, _) = armed.enabled(held.mode(), 7);
+        assert_eq!(other.interest(), Interest::IN | Interest::OUT, "it is still to be reported");
+        assert!(!armed.disabled().has(ENABLED | ALSO));
+        let ready = held.with(2 << READY_SHIFT).returned(None, Drained::READ, 6);
+        assert_eq!(ready.1, Next::Recheck, "what is remembered is checked");
     }
 
     #[test]

@@ -7,8 +7,8 @@
 
 use super::report::Answer;
 use super::{
-    ALIVE, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, LASTING, PENDING,
-    PENDING_SHIFT, POLL, POLLS, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED,
+    ALIVE, ALSO, ALSO_SHIFT, ARMED_AT, DIRECTIONS, EDGE, EDGES, EDGES_SHIFT, HALF_CLOSED, LASTING,
+    PENDING, PENDING_SHIFT, POLL, POLLS, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED,
     WATCHED_SHIFT, Word,
 };
 use crate::interest::{Events, Interest};
@@ -61,16 +61,23 @@ impl Word {
         self.with((bits & 0b1111 | bits >> ERR_SHIFT & 0b1_0000) << PENDING_SHIFT)
     }
 
-    /// What the filter asks for of that which is ready.
+    /// What was asked for of that which is ready.
     #[inline]
     pub(super) fn wanted(self, facts: Facts) -> Events {
+        let asked = self.0 | self.0 >> ALSO_SHIFT;
+        Events::from_bits((u64::from(facts.directions()) & asked & DIRECTIONS) as u8)
+    }
+
+    /// The same for a slot of which no more was asked for than the filter says.
+    #[inline]
+    pub(super) fn filtered(self, facts: Facts) -> Events {
         Events::from_bits((u64::from(facts.directions()) & self.0 & DIRECTIONS) as u8)
     }
 
-    /// Whether a direction that the filter asks for is ready, as far as is known.
+    /// Whether a direction that was asked for is ready, as far as is known.
     #[inline]
     pub(super) fn is_ready(self) -> bool {
-        self.0 >> READY_SHIFT & self.0 & DIRECTIONS != 0
+        self.0 >> READY_SHIFT & u64::from(self.interest().bits()) & DIRECTIONS != 0
     }
 
     /// Whether the filter asks for a direction that is ready, as far as is known, or that the kernel has not
@@ -89,8 +96,14 @@ impl Word {
         if self.has(EDGE) {
             return false;
         }
-        let (armed_at, newest) = (((self.0 & POLL) >> ARMED_AT) as u32, newest());
+        let (armed_at, newest) = (self.armed_at(), newest());
         newest.wrapping_sub(armed_at) % POLLS <= newest.wrapping_sub(poll)
+    }
+
+    /// The number of the poll at which the slot was armed, modulo [`POLLS`].
+    #[inline]
+    pub(super) fn armed_at(self) -> u32 {
+        ((self.0 & POLL) >> ARMED_AT) as u32
     }
 
     /// What the kernel has been asked for.
@@ -108,9 +121,9 @@ impl Word {
         if watched.has(wanted) { None } else { Some(wanted | watched) }
     }
 
-    /// The directions that the filter asks for.
+    /// The directions that were asked for.
     pub(crate) fn wanted_directions(self) -> Facts {
-        Facts::of_directions(self.0 & DIRECTIONS)
+        Facts::of_directions(u64::from(self.interest().bits()) & DIRECTIONS)
     }
 
     /// The kernel has been asked for these directions as well.
@@ -257,9 +270,11 @@ impl Word {
     pub(super) fn having_reported(self, events: Events) -> Self {
         // The edges of a level registration only prove whether a hint is true of this packet; those of
         // an edge registration are news until a packet reports them.
-        let news = if self.has(EDGE) { self.0 & DIRECTIONS } else { DIRECTIONS };
-        let mut word = self.without(PENDING | news << EDGES_SHIFT);
-        if !events.intersects(Events::from_bits(word.interest().bits())) {
+        let asked = u64::from(self.interest().bits());
+        let news = if self.has(EDGE) { asked & DIRECTIONS } else { DIRECTIONS };
+        let reported = u64::from(events.bits());
+        let mut word = self.without(PENDING | news << EDGES_SHIFT | reported << ALSO_SHIFT & ALSO);
+        if reported & asked == 0 {
             word = word.with(REPORTED);
         }
         if word.has(RECHECK) { word.having_reported_rare(events) } else { word }

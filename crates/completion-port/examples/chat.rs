@@ -1,0 +1,166 @@
+//! A chat: what one client writes, all others read. A client that reads too slowly is cut off.
+//!
+//! `cargo run --example chat 127.0.0.1:7002`, some `nc 127.0.0.1 7002`, and SIGTERM or Ctrl-C to end it.
+//!
+//! A handler writes to its own connection only. For the others it puts the line into their outboxes, and asks
+//! by `enable_also` that their handlers be called when there is room.
+
+mod common;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use common::{Found, accept, listen, receive, send};
+use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// A client for which more than this waits to be sent is cut off.
+const HIGH_WATER: usize = 256 * 1024;
+/// So is one that sends a longer line.
+const LONGEST_LINE: usize = 4096;
+
+enum Peer {
+    Listener(TcpListener),
+    Client(Client),
+}
+
+struct Client {
+    stream: TcpStream,
+    /// The beginning of a line.
+    line: Vec<u8>,
+    outbox: Outbox,
+    has_joined: bool,
+    /// The client sends nothing more, and leaves when its outbox is empty.
+    has_ended: bool,
+}
+
+type Outbox = Arc<Mutex<Vec<u8>>>;
+
+/// The outboxes of all who have joined.
+type Room = Mutex<HashMap<Id, Outbox>>;
+
+impl AsFd for Peer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(listener) => listener.as_fd(),
+            Self::Client(client) => client.stream.as_fd(),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (port, room) = (Port::new()?, Room::default());
+    let listener = Peer::Listener(listen()?);
+    port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| serve(&port, &room));
+        }
+        signals.forever().next();
+        port.shutdown()
+    })?;
+    Ok(())
+}
+
+fn serve(port: &Port<Peer>, room: &Room) {
+    let mut batch = Batch::new();
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            match packet {
+                Packet::Ready(mut ready) => {
+                    let id = ready.id();
+                    let next = match ready.key_mut() {
+                        Peer::Listener(listener) => {
+                            if let Some(stream) = accept(listener) {
+                                welcome(port, stream);
+                            }
+                            Some(Interest::IN)
+                        }
+                        Peer::Client(client) => client.talk(id, port, room).ok().flatten(),
+                    };
+                    if let Some(interest) = next {
+                        let _ = ready.rearm_as(interest, OneShot::Level);
+                    } else {
+                        lock(room).remove(&id);
+                    }
+                }
+                // A client that was cut off, or the end of the server. The key is dropped, which hangs up.
+                Packet::Removed(id, _) => drop(lock(room).remove(&id)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A new connection has room, so its handler is called at once. That is where it gets to know its name, and
+/// joins.
+fn welcome(port: &Port<Peer>, stream: TcpStream) {
+    let outbox = Outbox::new(Mutex::new(b"welcome\n".to_vec()));
+    let (line, has_joined, has_ended) = (Vec::new(), false, false);
+    let client = Peer::Client(Client { stream, line, outbox, has_joined, has_ended });
+    let _ = port.register(Registration::owned(client, Interest::OUT, OneShot::Level));
+}
+
+impl Client {
+    /// Reads lines, and writes what others have put into the outbox. Returns what to wait for, or nothing if
+    /// the connection is over.
+    fn talk(&mut self, id: Id, port: &Port<Peer>, room: &Room) -> io::Result<Option<Interest>> {
+        if !self.has_joined {
+            lock(room).insert(id, Arc::clone(&self.outbox));
+            self.has_joined = true;
+        }
+        if !self.has_ended {
+            self.has_ended = receive(&mut self.stream, &mut self.line)? == Found::End;
+            let ends = self.line.iter().rposition(|byte| *byte == b'\n');
+            let rest = self.line.split_off(ends.map_or(0, |end| end + 1));
+            let lines = std::mem::replace(&mut self.line, rest);
+            if self.line.len() > LONGEST_LINE {
+                return Ok(None);
+            }
+            broadcast(&lines, id, port, room);
+        }
+        if self.has_ended {
+            lock(room).remove(&id);
+        }
+
+        let mut outbox = lock(&self.outbox);
+        send(&mut self.stream, &mut outbox)?;
+        let mut next = Interest::NONE;
+        if !self.has_ended {
+            next |= Interest::IN;
+        }
+        // If a line is put there after this look, its `enable_also` adds OUT to what this handler rearms for.
+        if !outbox.is_empty() {
+            next |= Interest::OUT;
+        }
+        Ok((next != Interest::NONE).then_some(next))
+    }
+}
+
+fn broadcast(lines: &[u8], from: Id, port: &Port<Peer>, room: &Room) {
+    if lines.is_empty() {
+        return;
+    }
+    for (id, outbox) in lock(room).iter().filter(|(id, _)| **id != from) {
+        let mut outbox = lock(outbox);
+        if outbox.len() > HIGH_WATER {
+            let _ = port.remove(*id);
+        } else {
+            outbox.extend_from_slice(lines);
+            // Refused if the client is just leaving.
+            let _ = port.enable_also(*id, Interest::OUT);
+        }
+    }
+}
+
+/// A handler that panics spoils nothing here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,72 @@
+//! What the servers among the examples share: where they listen, and reading and writing that never block.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+/// Listens where the first argument of the program says, or at a free port, and says so.
+pub(crate) fn listen() -> io::Result<TcpListener> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    println!("listening on {}", listener.local_addr()?);
+    Ok(listener)
+}
+
+/// The next connection, if there is one.
+pub(crate) fn accept(listener: &TcpListener) -> Option<TcpStream> {
+    match listener.accept() {
+        Ok((stream, _)) => {
+            // A short answer does not wait for the acknowledgement of the one before.
+            let is_set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+            is_set.is_ok().then_some(stream)
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        // No descriptor is left, say. The listener stays ready, so the next try would come at once.
+        Err(_) => {
+            thread::park_timeout(Duration::from_millis(10));
+            None
+        }
+    }
+}
+
+/// What a read has found.
+#[derive(PartialEq)]
+pub(crate) enum Found {
+    Bytes,
+    Nothing,
+    End,
+}
+
+/// Reads what there is, up to some thousand bytes, to the end of `bytes`.
+pub(crate) fn receive(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Found> {
+    let mut buffer = [0; 4096];
+    match stream.read(&mut buffer) {
+        Ok(0) => Ok(Found::End),
+        Ok(read) => {
+            bytes.extend_from_slice(&buffer[..read]);
+            Ok(Found::Bytes)
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Found::Nothing),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes as much of `bytes` as there is room for, and takes it off.
+pub(crate) fn send(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut sent = 0;
+    let outcome = loop {
+        if sent == bytes.len() {
+            break Ok(());
+        }
+        match stream.write(&bytes[sent..]) {
+            Ok(0) => break Err(ErrorKind::WriteZero.into()),
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    bytes.drain(..sent);
+    outcome
+}

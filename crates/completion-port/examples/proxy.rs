@@ -1,0 +1,200 @@
+//! A proxy that copies both ways, between two connections that may be in the hands of two threads.
+//!
+//! `cargo run --example proxy 127.0.0.1:7001 127.0.0.1:7000`, and SIGTERM or Ctrl-C to end it.
+//!
+//! Each way is a pipe in memory that one connection fills and the other one empties. What makes the other
+//! connection's handler run is `enable_also`: it does not matter what that connection is doing.
+
+mod common;
+
+use std::error::Error;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use common::{Found, accept, listen, receive, send};
+use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// A pipe takes no more than this.
+const HIGH_WATER: usize = 64 * 1024;
+/// How long the server behind has to accept.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+enum Peer {
+    Listener(TcpListener),
+    Side(Side),
+}
+
+/// One of two connections.
+struct Side {
+    stream: TcpStream,
+    /// Which of the pair's it is.
+    number: usize,
+    pair: Arc<Pair>,
+    has_shut: bool,
+}
+
+#[derive(Default)]
+struct Pair {
+    names: [OnceLock<Id>; 2],
+    /// What each side has received, for the other one.
+    received: [Mutex<Pipe>; 2],
+}
+
+#[derive(Default)]
+struct Pipe {
+    bytes: Vec<u8>,
+    has_ended: bool,
+}
+
+impl AsFd for Peer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(listener) => listener.as_fd(),
+            Self::Side(side) => side.stream.as_fd(),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let target = std::env::args().nth(2).ok_or("usage: proxy <listen> <connect>")?.parse()?;
+    let port = Port::new()?;
+    let listener = Peer::Listener(listen()?);
+    port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
+    thread::scope(|scope| {
+        // More than run at once: some of them sleep while they connect.
+        for _ in 0..16 {
+            scope.spawn(|| serve(&port, target));
+        }
+        signals.forever().next();
+        port.shutdown()
+    })?;
+    Ok(())
+}
+
+fn serve(port: &Port<Peer>, target: SocketAddr) {
+    let mut batch = Batch::new();
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            let Packet::Ready(mut ready) = packet else { continue };
+            match ready.key_mut() {
+                Peer::Listener(listener) => {
+                    let accepted = accept(listener);
+                    // Another thread may accept the next one, while this one connects.
+                    let _ = ready.rearm();
+                    if let Some(client) = accepted {
+                        connect(port, client, target);
+                    }
+                }
+                Peer::Side(side) => match side.copy(port) {
+                    Ok(Some(interest)) => drop(ready.rearm_as(interest, OneShot::Level)),
+                    Ok(None) => drop(ready),
+                    Err(_) => {
+                        side.end_the_other(port);
+                        drop(ready);
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Makes the connection behind a client's.
+fn connect(port: &Port<Peer>, client: TcpStream, target: SocketAddr) {
+    // This sleeps, so the port is told, and another thread takes this one's place.
+    let connected = port.blocking(|| TcpStream::connect_timeout(&target, PATIENCE));
+    let Ok(server) = connected else { return };
+    if server.set_nonblocking(true).and_then(|()| server.set_nodelay(true)).is_err() {
+        return;
+    }
+    let pair = Arc::<Pair>::default();
+    for (number, stream) in [client, server].into_iter().enumerate() {
+        let side = Side { stream, number, pair: Arc::clone(&pair), has_shut: false };
+        // Nothing is asked for before each side knows the other one's name.
+        match port.register(Registration::owned(Peer::Side(side), Interest::NONE, OneShot::Level)) {
+            Ok(id) => drop(pair.names[number].set(id)),
+            Err(_) => break,
+        }
+    }
+    let begins = |name: &OnceLock<Id>| {
+        name.get().is_some_and(|id| port.enable_also(*id, Interest::IN).is_ok())
+    };
+    // A side may have ended already, by a reset.
+    if !pair.names.iter().all(begins) {
+        for id in pair.names.iter().filter_map(OnceLock::get) {
+            let _ = port.remove(*id);
+        }
+    }
+}
+
+impl Side {
+    fn other(&self) -> usize {
+        1 - self.number
+    }
+
+    /// Has the other side's handler run, as soon as `interest` holds of its connection.
+    fn wake_the_other(&self, port: &Port<Peer>, interest: Interest) {
+        if let Some(id) = self.pair.names[self.other()].get() {
+            // Refused if that side has ended: then there is nothing to be woken.
+            let _ = port.enable_also(*id, interest);
+        }
+    }
+
+    fn end_the_other(&self, port: &Port<Peer>) {
+        if let Some(id) = self.pair.names[self.other()].get() {
+            let _ = port.remove(*id);
+        }
+    }
+
+    /// Moves bytes between the connection and both pipes. Returns what to wait for, or nothing if both ways
+    /// are over.
+    fn copy(&mut self, port: &Port<Peer>) -> io::Result<Option<Interest>> {
+        let mut next = Interest::NONE;
+
+        let mut outgoing = lock(&self.pair.received[self.other()]);
+        let was_full = outgoing.bytes.len() >= HIGH_WATER;
+        send(&mut self.stream, &mut outgoing.bytes)?;
+        if !outgoing.bytes.is_empty() {
+            next |= Interest::OUT;
+        } else if outgoing.has_ended && !self.has_shut {
+            self.stream.shutdown(Shutdown::Write)?;
+            self.has_shut = true;
+        }
+        let has_room = was_full && outgoing.bytes.len() < HIGH_WATER;
+        drop(outgoing);
+        if has_room {
+            self.wake_the_other(port, Interest::IN);
+        }
+
+        let mut incoming = lock(&self.pair.received[self.number]);
+        let mut has_more = false;
+        while !incoming.has_ended && incoming.bytes.len() < HIGH_WATER {
+            match receive(&mut self.stream, &mut incoming.bytes)? {
+                Found::Bytes => {}
+                Found::Nothing => {
+                    next |= Interest::IN;
+                    break;
+                }
+                Found::End => incoming.has_ended = true,
+            }
+            has_more = true;
+        }
+        let is_over = incoming.has_ended && self.has_shut;
+        drop(incoming);
+        if has_more {
+            self.wake_the_other(port, Interest::OUT);
+        }
+        Ok((!is_over).then_some(next))
+    }
+}
+
+/// A handler that panics spoils its own pair only.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,6 @@
+//! Servers as programs of their own, and clients that behave badly towards them.
+
+pub mod build;
+pub mod clients;
+pub mod page;
+pub mod server;

@@ -1,0 +1,244 @@
+//! The servers among the examples, as programs, with rude clients.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use users::build::example;
+use users::clients::{
+    Slow, be_polite, be_rude_to_an_echo, connect, content, ends, exchange, half_close, reset,
+    reset_at_several_points,
+};
+use users::server::Server;
+
+/// Ends a server, which takes no long.
+fn end(mut server: Server) {
+    server.assert_runs();
+    assert!(server.terminate() < Duration::from_secs(5), "it takes long");
+}
+
+/// With nothing to do a server does nothing.
+fn assert_rests(server: &Server) {
+    thread::park_timeout(Duration::from_millis(200));
+    let before = server.processor_time();
+    thread::park_timeout(Duration::from_secs(1));
+    let used = server.processor_time() - before;
+    assert!(used < Duration::from_millis(300), "{used:?} in a second without work");
+}
+
+#[test]
+fn echo() {
+    let server = Server::start(&example("echo"), &[]);
+    let slow: Vec<_> = (0..6).map(|seed| Slow::begin(server.address, seed)).collect();
+    assert_rests(&server);
+    be_rude_to_an_echo(server.address);
+    slow.into_iter().for_each(Slow::read_all);
+    end(server);
+}
+
+#[test]
+fn proxy() {
+    let behind = Server::start(&example("echo"), &[]);
+    let target = behind.address.to_string();
+    let front = Server::start(&example("proxy"), &["127.0.0.1:0", &target]);
+    let slow: Vec<_> = (0..6).map(|seed| Slow::begin(front.address, seed)).collect();
+    assert_rests(&front);
+    be_rude_to_an_echo(front.address);
+    slow.into_iter().for_each(Slow::read_all);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                half_close(front.address, 1 << 20);
+                reset_at_several_points(front.address);
+                be_polite(front.address);
+            });
+        }
+    });
+    // The server behind goes: its clients are told, and new ones are turned away.
+    let mut stream = connect(front.address);
+    exchange(&mut stream, b"hello");
+    end(behind);
+    assert_eq!(ends(&mut stream).unwrap(), b"");
+    assert_eq!(ends(&mut connect(front.address)).unwrap(), b"");
+    end(front);
+}
+
+/// One who has joined the chat.
+struct Guest(BufReader<TcpStream>);
+
+impl Guest {
+    fn join(server: &Server) -> Self {
+        let mut guest = Self(BufReader::new(connect(server.address)));
+        assert_eq!(guest.hear(), "welcome");
+        guest
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.0.get_mut(), "{line}").unwrap();
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert_eq!(line.pop(), Some('\n'), "the line has no end");
+        line
+    }
+}
+
+#[test]
+fn chat() {
+    let server = Server::start(&example("chat"), &[]);
+    let mut guests: Vec<_> = (0..10).map(|_| Guest::join(&server)).collect();
+    // Those who vanish, and one who never reads.
+    for number in 0..20 {
+        let mut stream = connect(server.address);
+        let _ = stream.write_all(b"half a line");
+        if number % 2 == 0 { reset(stream) } else { drop(stream) }
+    }
+    let mut deaf = connect(server.address);
+    for round in 0..20 {
+        let speaker = round % guests.len();
+        guests[speaker].say(&format!("round {round}"));
+        for (number, guest) in guests.iter_mut().enumerate() {
+            if number != speaker {
+                assert_eq!(guest.hear(), format!("round {round}"), "{number}");
+            }
+        }
+    }
+    // All at once: each hears from each other one everything, in its order.
+    const LINES: usize = 300;
+    thread::scope(|scope| {
+        for (number, guest) in guests.iter_mut().enumerate() {
+            let mut writer = guest.0.get_ref().try_clone().unwrap();
+            scope.spawn(move || {
+                for line in 0..LINES {
+                    writeln!(writer, "{number} {line}").unwrap();
+                }
+            });
+            scope.spawn(move || {
+                let mut next = [0; 10];
+                for _ in 0..9 * LINES {
+                    let line = guest.hear();
+                    let (from, line) = line.split_once(' ').expect("two numbers");
+                    let from: usize = from.parse().unwrap();
+                    assert_eq!(line.parse(), Ok(next[from]), "of {from}");
+                    next[from] += 1;
+                }
+                assert!(
+                    next.iter()
+                        .enumerate()
+                        .all(|(from, next)| { *next == if from == number { 0 } else { LINES } })
+                );
+            });
+        }
+    });
+    assert_rests(&server);
+    // Who says good-bye by ending its half has what came before, and then the end.
+    let mut leaver = Guest::join(&server);
+    guests[0].say("before");
+    assert_eq!(leaver.hear(), "before");
+    leaver.0.get_ref().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(ends(leaver.0.get_mut()).unwrap(), b"");
+    guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), "before"));
+    // The one who does not read is cut off in the end, and keeps no other one waiting.
+    let line = "x".repeat(4000);
+    let end_of_patience = Instant::now() + Duration::from_secs(60);
+    deaf.set_nonblocking(true).unwrap();
+    let mut is_cut_off = false;
+    for round in 0.. {
+        guests[0].say(&line);
+        guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), line));
+        // What the kernel has for it must not be read: a write tells.
+        if round % 100 == 99 && deaf.write(b"?").is_err() {
+            is_cut_off = true;
+            break;
+        }
+        assert!(Instant::now() < end_of_patience, "it is not cut off");
+    }
+    assert!(is_cut_off);
+    // A line without end.
+    let mut endless = connect(server.address);
+    let _ = endless.write_all(&[b'y'; 100_000]);
+    let said = ends(&mut endless).unwrap();
+    assert!(said.is_empty() || said.starts_with(b"welcome"));
+    guests[1].say("still here");
+    assert_eq!(guests[2].hear(), "still here");
+    end(server);
+}
+
+#[test]
+fn idle() {
+    let mut server = Server::start(&example("idle"), &[]);
+    let began = Instant::now();
+    let mut silent = connect(server.address);
+    let mut busy = connect(server.address);
+    let mut deaf = Slow::begin(server.address, 3);
+    reset_at_several_points(server.address);
+    // Not ended while something is heard of it.
+    while began.elapsed() < Duration::from_millis(3500) {
+        exchange(&mut busy, b"still here");
+        thread::park_timeout(Duration::from_millis(50));
+    }
+    let mut said = String::new();
+    silent.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "idle\n");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    // Not all of what it sent comes back, since it is idle as well.
+    assert!(deaf.is_cut_off(Duration::from_secs(20)));
+    half_close(server.address, 10);
+    be_polite(server.address);
+    exchange(&mut busy, b"and now no more");
+    assert_eq!(ends(&mut busy).unwrap(), b"idle\n");
+    server.assert_runs();
+    end(server);
+}
+
+#[test]
+fn graceful() {
+    let mut server = Server::start(&example("graceful"), &[]);
+    let ask = |stream: &mut TcpStream, line: &[u8]| {
+        stream.write_all(line).unwrap();
+        let mut answer = vec![0; line.len()];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, line.to_ascii_uppercase());
+    };
+    let mut clients: Vec<_> = (0..50).map(|_| connect(server.address)).collect();
+    for client in &mut clients {
+        ask(client, b"some question\n");
+    }
+    for _ in 0..5 {
+        reset(connect(server.address));
+        let mut stream = connect(server.address);
+        stream.write_all(&content(1, 50_000)).unwrap();
+        reset(stream);
+    }
+    let mut half = connect(server.address);
+    half.write_all(b"the last one\n").unwrap();
+    half.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(ends(&mut half).unwrap(), b"THE LAST ONE\n");
+    // Those who do not read have their time, and no more; more of them than the server has threads.
+    let deaf: Vec<_> = (0..20).map(|seed| Slow::begin(server.address, seed)).collect();
+    for client in &mut clients {
+        ask(client, b"another one\n");
+    }
+    for client in &mut clients {
+        client.write_all(b"under way\n").unwrap();
+    }
+    server.assert_runs();
+    let address = server.address;
+    let answers = thread::scope(|scope| {
+        let reading = scope
+            .spawn(|| clients.iter_mut().map(|client| ends(client).unwrap()).collect::<Vec<_>>());
+        let took = server.terminate();
+        assert!(took < Duration::from_secs(6), "{took:?}");
+        reading.join().unwrap()
+    });
+    for answer in answers {
+        assert_eq!(String::from_utf8_lossy(&answer), "UNDER WAY\nbye\n");
+    }
+    assert!(TcpStream::connect(address).is_err(), "it still listens");
+    drop(deaf);
+}
