@@ -118,7 +118,31 @@ const COMPAT_FLAGS: &str = "-D_DEFAULT_SOURCE -fms-extensions -Wno-unknown-pragm
 /// What the library needs of the system if it is linked statically.
 const SYSTEM_LIBRARIES: &str = "-lutil -lrt -lpthread -lm -ldl";
 
-fn pkg_config(places: &Places) -> [(&'static str, String); 3] {
+/// The name under which [`unwinder`] is installed.
+const UNWINDER: &str = "completion_port_unwind";
+
+/// What finds a function's caller, where the Rust toolchain brings its own and puts it into programs only: for musl,
+/// whose compiler may have none that goes with it.
+fn unwinder(triple: Option<&str>) -> io::Result<Option<PathBuf>> {
+    let Some(triple) = triple else { return Ok(None) };
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()));
+    let told = rustc.args(["--print", "target-libdir", "--target", triple]).output()?;
+    let folder = String::from_utf8_lossy(&told.stdout);
+    let library = Path::new(folder.trim()).join("self-contained/libunwind.a");
+    Ok(library.exists().then_some(library))
+}
+
+/// What a program is linked with besides the library, if that is in it.
+fn private_libraries(has_unwinder: bool) -> String {
+    if has_unwinder {
+        format!("-l{UNWINDER} {SYSTEM_LIBRARIES}")
+    } else {
+        SYSTEM_LIBRARIES.to_owned()
+    }
+}
+
+fn pkg_config(places: &Places, has_unwinder: bool) -> [(&'static str, String); 3] {
+    let private = private_libraries(has_unwinder);
     let (prefix, libdir) = (places.prefix.display(), &places.libdir);
     let variables =
         format!("prefix={prefix}\nlibdir=${{prefix}}/{libdir}\nincludedir=${{prefix}}/include\n\n");
@@ -128,7 +152,7 @@ fn pkg_config(places: &Places) -> [(&'static str, String); 3] {
          Version: {VERSION}\n\
          Cflags: -I${{includedir}}\n\
          Libs: -L${{libdir}} -lcompletion_port\n\
-         Libs.private: {SYSTEM_LIBRARIES}\n"
+         Libs.private: {private}\n"
     );
     // Before GCC 13 a header cannot turn off the warning about `#pragma comment` in C++; and in plain
     // C11 the system's headers hide `struct addrinfo` and much else that Winsock's have. A struct without a name in
@@ -157,7 +181,7 @@ fn pkg_config(places: &Places) -> [(&'static str, String); 3] {
 
 /// What `find_package(completion_port)` reads. Where it stands tells where the rest is, so that the whole may be
 /// moved.
-fn cmake(libdir: &str, has_shared: bool) -> [(&'static str, String); 2] {
+fn cmake(libdir: &str, has_shared: bool, has_unwinder: bool) -> [(&'static str, String); 2] {
     let up = "../".repeat(2 + libdir.split('/').filter(|part| !part.is_empty()).count());
     let up = up.trim_end_matches('/');
     let kinds: &[&str] = if has_shared { &["shared", "static"] } else { &["static"] };
@@ -177,7 +201,11 @@ fn cmake(libdir: &str, has_shared: bool) -> [(&'static str, String); 2] {
         let (name, place, more) = match *kind {
             "shared" => ("", file.as_str(), format!("    IMPORTED_SONAME {SONAME}\n")),
             _ => {
-                let libraries = SYSTEM_LIBRARIES.replace("-l", "").replace(' ', ";");
+                let mut libraries = SYSTEM_LIBRARIES.replace("-l", "").replace(' ', ";");
+                if has_unwinder {
+                    let file = format!("${{_completion_port_libdir}}/lib{UNWINDER}.a");
+                    libraries = format!("{file};{libraries}");
+                }
                 let more =
                     format!("    INTERFACE_LINK_LIBRARIES \"Threads::Threads;{libraries}\"\n");
                 ("_static", "libcompletion_port.a", more)
@@ -287,6 +315,10 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
         link(SONAME, &library.join("libcompletion_port.so"))?;
     }
     copy(&built.join("libcompletion_port.a"), &library.join("libcompletion_port.a"))?;
+    let unwinder = unwinder(places.target.as_deref())?;
+    if let Some(from) = &unwinder {
+        copy(from, &library.join(format!("lib{UNWINDER}.a")))?;
+    }
     copy(&compile_object(&built)?, &library.join("completion_port_close.o"))?;
 
     let headers = workspace().join("crates/capi");
@@ -301,8 +333,10 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
             link(name, &compat.join(spelling))?;
         }
     }
-    let cmake = cmake(&places.libdir, has_shared).map(|(name, text)| (cmakes.join(name), text));
-    let pkg_config = pkg_config(places).map(|(name, text)| (pkg_configs.join(name), text));
+    let cmake = cmake(&places.libdir, has_shared, unwinder.is_some())
+        .map(|(name, text)| (cmakes.join(name), text));
+    let pkg_config =
+        pkg_config(places, unwinder.is_some()).map(|(name, text)| (pkg_configs.join(name), text));
     for (path, text) in cmake.into_iter().chain(pkg_config) {
         fs::write(&path, text)?;
         println!("{}", path.display());
