@@ -116,8 +116,8 @@ fn each_header_stands_alone() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let text = format!("#include <{name}>\n#include <{name}>\nint unit;\n");
             let test = format!("alone-{name}");
-            // Programs do not include the parts of others themselves.
-            let most = if name.starts_with("cp_") { 1 } else { usize::MAX };
+            // Programs do not include the parts of others themselves. The other tests have all standards.
+            let most = if name.starts_with("cp_") { 1 } else { 2 };
             compiles_under(most, &test, &text, PLAIN);
         }
     }
@@ -162,6 +162,31 @@ fn the_plain_header_leaves_fortified_calls_as_they_are() {
                 succeed(command.arg(&source)).contains("__recv_chk")
             });
             assert_eq!(plain, with_ours, "{compiler}");
+        }
+    }
+}
+
+/// As a program of an older standard reads them, with what pkg-config says.
+#[test]
+fn older_standards_do_too() {
+    let directory = scratch("older");
+    let flags = ["-D_DEFAULT_SOURCE", "-fms-extensions", "-Wno-unknown-pragmas"];
+    for (language, name, standards) in [
+        (Language::C11, "unit.c", ["gnu89", "c99", "gnu99"]),
+        (Language::Cxx17, "unit.cpp", ["c++98", "c++11", "c++14"]),
+    ] {
+        let source = directory.join(name);
+        fs::write(
+            &source,
+            format!("{OURS}#include <process.h>\n#include <ws2tcpip.h>\nint unit;\n"),
+        )
+        .unwrap();
+        for compiler in compilers(language) {
+            for standard in standards {
+                let mut command = Command::new(&compiler);
+                command.arg(format!("-std={standard}")).args(include_flags()).args(flags);
+                succeed(command.args(["-c", "-o", "/dev/null"]).arg(&source));
+            }
         }
     }
 }

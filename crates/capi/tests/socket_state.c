@@ -76,6 +76,9 @@ static void what_cannot_be_polled_is_refused(void)
     CHECK_SOCKET_ERROR(WSAPoll(&one, 0, 0), WSAEINVAL);
     CHECK_SOCKET_ERROR(WSAPoll(NULL, 1, 0), WSAEFAULT);
     CHECK_IS(closesocket(s), 0);
+    one = asked(s, POLLIN); /* closed, and the only one */
+    CHECK_SOCKET_ERROR(WSAPoll(&one, 1, -1), WSAEINVAL);
+    CHECK_IS(one.revents, POLLNVAL);
 }
 
 static void a_refused_connect_is_an_error_and_a_hang_up(void)

@@ -80,6 +80,14 @@ CP_INLINE LONG64 WINAPI InterlockedCompareExchange64(volatile LONG64 *Destinatio
     return Comperand;
 }
 
+CP_INLINE char WINAPI InterlockedExchange8(volatile char *Target, char Value) {
+    return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
+}
+
+CP_INLINE SHORT WINAPI InterlockedExchange16(volatile SHORT *Target, SHORT Value) {
+    return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
+}
+
 CP_INLINE PVOID WINAPI InterlockedExchangePointer(PVOID volatile *Target, PVOID Value) {
     return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
 }

@@ -2,6 +2,8 @@
 #ifndef CP_BASE_H
 #define CP_BASE_H
 
+#include <ctype.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -135,7 +137,12 @@ struct cp_nothing;
 #define CP_DECLSPEC_novtable
 #define CP_DECLSPEC_restrict
 #define CP_DECLSPEC_selectany __attribute__((__weak__))
-#define CP_DECLSPEC_thread __thread
+/* It may stand before `static`, where __thread may not. */
+#ifdef __cplusplus
+#define CP_DECLSPEC_thread thread_local
+#else
+#define CP_DECLSPEC_thread _Thread_local
+#endif
 #define DECLSPEC_ALIGN(bytes) CP_DECLSPEC_align(bytes)
 #define DECLSPEC_NOINLINE CP_DECLSPEC_noinline
 #define DECLSPEC_NORETURN CP_DECLSPEC_noreturn
@@ -231,6 +238,7 @@ typedef union _ULARGE_INTEGER {
 
 #define MAX_PATH 260
 #define MAXDWORD 0xFFFFFFFFU
+#define DWORD_MAX 0xFFFFFFFFU
 
 /* In C++ the standard library has functions of these names. */
 #if !defined NOMINMAX && !defined __cplusplus
@@ -267,6 +275,9 @@ typedef union _ULARGE_INTEGER {
 #ifndef ARRAYSIZE
 #define ARRAYSIZE(array) (sizeof(array) / sizeof((array)[0]))
 #endif
+#ifndef RTL_NUMBER_OF
+#define RTL_NUMBER_OF(array) (sizeof(array) / sizeof((array)[0]))
+#endif
 #ifndef CONTAINING_RECORD
 #define CONTAINING_RECORD(address, type, field) ((type *)((char *)(address) - offsetof(type, field)))
 #endif
@@ -287,12 +298,12 @@ typedef union _ULARGE_INTEGER {
 #define MoveMemory(to, from, size) ((void)memmove((to), (from), (size)))
 
 #if defined UNICODE || defined _UNICODE
-typedef WCHAR TCHAR, *LPTSTR;
-typedef LPCWSTR LPCTSTR;
+typedef WCHAR TCHAR, *PTSTR, *LPTSTR;
+typedef LPCWSTR PCTSTR, LPCTSTR;
 #define TEXT(literal) L##literal
 #else
-typedef CHAR TCHAR, *LPTSTR;
-typedef LPCSTR LPCTSTR;
+typedef CHAR TCHAR, *PTSTR, *LPTSTR;
+typedef LPCSTR PCTSTR, LPCTSTR;
 #define TEXT(literal) literal
 #endif
 

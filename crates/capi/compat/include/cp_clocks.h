@@ -46,13 +46,23 @@ typedef struct _SYSTEMTIME {
     WORD wMilliseconds;
 } SYSTEMTIME, *PSYSTEMTIME, *LPSYSTEMTIME;
 
+/* The time of the day: C11 has a call for it, and before that the system. */
+CP_INLINE struct timespec cp_now(void) {
+    struct timespec now = {0, 0};
+#ifdef TIME_UTC
+    timespec_get(&now, TIME_UTC);
+#else
+    clock_gettime(CLOCK_REALTIME, &now);
+#endif
+    return now;
+}
+
 #define CP_TICKS_A_SECOND 10000000
 #define CP_SECONDS_FROM_1601_TO_1970 11644473600
 
 CP_INLINE VOID WINAPI GetSystemTimePreciseAsFileTime(LPFILETIME lpSystemTimeAsFileTime) {
-    struct timespec now = {0, 0};
+    struct timespec now = cp_now();
     uint64_t ticks;
-    timespec_get(&now, TIME_UTC);
     ticks = (uint64_t)(now.tv_sec + CP_SECONDS_FROM_1601_TO_1970) * CP_TICKS_A_SECOND +
             (uint64_t)now.tv_nsec / 100;
     lpSystemTimeAsFileTime->dwLowDateTime = (DWORD)ticks;
@@ -81,18 +91,16 @@ CP_INLINE void cp_system_time_of(LPSYSTEMTIME to, const struct tm *from, long na
 }
 
 CP_INLINE VOID WINAPI GetSystemTime(LPSYSTEMTIME lpSystemTime) {
-    struct timespec now = {0, 0};
+    struct timespec now = cp_now();
     struct tm parts;
-    timespec_get(&now, TIME_UTC);
     memset(&parts, 0, sizeof parts);
     gmtime_r(&now.tv_sec, &parts);
     cp_system_time_of(lpSystemTime, &parts, now.tv_nsec);
 }
 
 CP_INLINE VOID WINAPI GetLocalTime(LPSYSTEMTIME lpSystemTime) {
-    struct timespec now = {0, 0};
+    struct timespec now = cp_now();
     struct tm parts;
-    timespec_get(&now, TIME_UTC);
     memset(&parts, 0, sizeof parts);
     localtime_r(&now.tv_sec, &parts);
     cp_system_time_of(lpSystemTime, &parts, now.tv_nsec);

@@ -34,7 +34,7 @@ __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int _vsnprintf(char *buf
                                                                        const char *format, va_list arguments) {
     va_list again;
     int length;
-    va_copy(again, arguments);
+    __builtin_va_copy(again, arguments);
     length = vsnprintf(NULL, 0, format, again);
     va_end(again);
     if (length < 0)
@@ -177,6 +177,15 @@ __attribute__((__format__(__printf__, 2, 3))) inline int sprintf_s(char (&buffer
 #define fprintf_s fprintf
 #define vprintf_s vprintf
 #define wprintf_s wprintf
+
+/* ---- Claims ---------------------------------------------------------------------------------------------- */
+
+#ifdef _DEBUG
+#define _ASSERT(claim) ((claim) ? (void)0 : abort())
+#else
+#define _ASSERT(claim) ((void)0)
+#endif
+#define _ASSERTE(claim) _ASSERT(claim)
 
 /* ---- The rest -------------------------------------------------------------------------------------------- */
 

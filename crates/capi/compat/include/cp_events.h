@@ -24,7 +24,7 @@ CP_INLINE HANDLE cp_new_event(int stays, int is_set, int has_name) {
     if (!event)
         return NULL;
     event->resets = !stays;
-    event->signalled = is_set;
+    event->signalled = (uint32_t)is_set;
     return cp_waitable_open(event);
 }
 

@@ -81,13 +81,14 @@ extern INT WSAAPI WSAStringToAddressA(LPSTR AddressString, INT AddressFamily,
 #endif
 
 #if defined UNICODE || defined _UNICODE
+#define WSAConnectByName WSAConnectByNameW
 #define WSADuplicateSocket WSADuplicateSocketW
 #define WSAAddressToString WSAAddressToStringW
 #else
+#define WSAConnectByName WSAConnectByNameA
 #define WSADuplicateSocket WSADuplicateSocketA
 #define WSAAddressToString WSAAddressToStringA
 #define WSAStringToAddress WSAStringToAddressA
 #endif
-#define WSAConnectByName WSAConnectByNameA
 
 #endif

@@ -34,25 +34,22 @@ typedef struct cp_wsa_pollfd {
 CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pollfd *polled) {
     uint64_t began = cp_clock();
     INT left = timeout < 0 ? -1 : timeout;
-    ULONG at, valid = 0;
+    ULONG at, invalid = 0;
     int found;
     for (at = 0; at < count; at++) {
         polled[at].fd = cp_descriptor(asked[at].fd);
         polled[at].revents = 0;
         /* The end of the peer's stream is told by POLLHUP, whether it was asked for or not. */
         polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP);
-        if (polled[at].fd >= 0) {
-            if (asked[at].events & ~CP_POLL_KNOWN) {
-                cp_set_last_error(WSAEINVAL);
-                return SOCKET_ERROR;
-            }
-            valid++;
+        if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN)) {
+            cp_set_last_error(WSAEINVAL);
+            return SOCKET_ERROR;
         }
+        invalid += polled[at].fd < 0;
     }
-    if (valid == 0) {
-        cp_set_last_error(WSAEINVAL);
-        return SOCKET_ERROR;
-    }
+    /* Without one that is valid there is nothing to wait for. */
+    if (invalid == count)
+        left = 0;
     while ((found = poll(polled, count, left)) < 0 && errno == EINTR) {
         uint64_t gone = (cp_clock() - began) / 1000000U;
         if (timeout >= 0)
@@ -66,9 +63,15 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pol
         SHORT told = polled[at].revents;
         if (polled[at].fd < 0)
             told = POLLNVAL;
+        else if (told & POLLNVAL)
+            invalid++;
         else if (told & CP_POLLRDHUP)
             told = (SHORT)((told & ~CP_POLLRDHUP) | POLLHUP);
         asked[at].revents = told;
+    }
+    if (invalid == count) {
+        cp_set_last_error(WSAEINVAL);
+        return SOCKET_ERROR;
     }
     return found;
 }

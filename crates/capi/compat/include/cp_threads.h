@@ -150,6 +150,15 @@ __attribute__((__noreturn__)) CP_INLINE VOID WINAPI ExitProcess(UINT uExitCode) 
     exit((int)uExitCode);
 }
 
+/* The program ends by SIGABRT; what is said of the exception is not. */
+__attribute__((__noreturn__)) CP_INLINE VOID WINAPI RaiseFailFastException(LPVOID pExceptionRecord,
+                                                                           LPVOID pContextRecord, DWORD dwFlags) {
+    (void)pExceptionRecord;
+    (void)pContextRecord;
+    (void)dwFlags;
+    abort();
+}
+
 CP_INLINE BOOL WINAPI SwitchToThread(void) {
     return sched_yield() == 0;
 }

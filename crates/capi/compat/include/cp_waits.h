@@ -12,8 +12,8 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include <cp_clocks.h>
 #include <cp_ports.h>
 
 #define WAIT_OBJECT_0 0
@@ -106,8 +106,7 @@ CP_INLINE void cp_timer_unlock(cp_timer *timer) {
 
 /* Nanoseconds since 1970. */
 CP_INLINE uint64_t cp_time_of_day(void) {
-    struct timespec now = {0, 0};
-    timespec_get(&now, TIME_UTC);
+    struct timespec now = cp_now();
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 

@@ -75,6 +75,9 @@ typedef USHORT ADDRESS_FAMILY;
 #define INVALID_SOCKET ((SOCKET)(~(SOCKET)0))
 #define SOCKET_ERROR (-1)
 
+/* As long a queue as the system allows: it cuts what is asked for. */
+#define SOMAXCONN_HINT(backlog) (backlog)
+
 #define SD_RECEIVE 0x00
 #define SD_SEND 0x01
 #define SD_BOTH 0x02
