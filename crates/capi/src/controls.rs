@@ -11,7 +11,7 @@ use crate::errors::{code, succeeds};
 /// `PHANDLER_ROUTINE`.
 pub type Routine = unsafe extern "C" fn(u32) -> c_int;
 
-/// Each signal, and the event that it stands for.
+/// Each signal, and the event that it stands for; Ctrl+C is the first.
 const SIGNALS: [(c_int, u32); 4] =
     [(libc::SIGINT, 0), (libc::SIGQUIT, 1), (libc::SIGHUP, 2), (libc::SIGTERM, 6)];
 
@@ -127,9 +127,9 @@ impl Set {
         Ok(())
     }
 
-    /// What each signal does from now on.
-    fn apply(&self) {
-        for (signal, _) in SIGNALS {
+    /// What each of these signals does from now on.
+    fn apply(&self, signals: &[(c_int, u32)]) {
+        for &(signal, _) in signals {
             if self.ignores && signal == libc::SIGINT {
                 act(signal, libc::SIG_IGN);
             } else if self.routines.is_empty() {
@@ -152,7 +152,8 @@ pub unsafe extern "C" fn cp_set_control_handler(routine: Option<Routine>, add: c
         let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(routine) = routine else {
             set.ignores = add != 0;
-            set.apply();
+            // The others are the program's own still, if it has set no routine.
+            set.apply(&SIGNALS[..1]);
             return Ok(());
         };
         if add != 0 {
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn cp_set_control_handler(routine: Option<Routine>, add: c
             let place = set.routines.iter().rposition(is_it).ok_or(code::INVALID_PARAMETER)?;
             set.routines.remove(place);
         }
-        set.apply();
+        set.apply(&SIGNALS);
         Ok(())
     })
 }

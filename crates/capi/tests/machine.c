@@ -132,6 +132,27 @@ static BOOL WINAPI comes_first(DWORD event)
     return event == CTRL_BREAK_EVENT ? (SetEvent(told), TRUE) : FALSE;
 }
 
+static volatile sig_atomic_t own_signals;
+
+static void counts_its_own(int signal)
+{
+    (void)signal;
+    own_signals++;
+}
+
+/* To ignore Ctrl+C changes nothing of the other signals. */
+static void other_signals_stay_the_programs(void)
+{
+    CHECK(signal(SIGTERM, counts_its_own) != SIG_ERR);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(raise(SIGTERM), 0);
+    CHECK_IS(own_signals, 1);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(raise(SIGTERM), 0);
+    CHECK_IS(own_signals, 2);
+}
+
 static void signals_are_control_events(void)
 {
     static const struct {
@@ -176,6 +197,7 @@ int _tmain(int count, _TCHAR *words[])
     times_of_the_day_have_parts();
     memory_is_the_heaps();
     streams_are_written_and_read();
+    other_signals_stay_the_programs();
     signals_are_control_events();
     return finish();
 }
