@@ -63,6 +63,10 @@ uint64_t cp_clock(void);
 /* The number of the calling thread. */
 uint32_t cp_thread_id(void);
 
+/* What the calling thread has told of itself; NULL at first. */
+void *cp_own_thread(void);
+void cp_set_own_thread(void *object);
+
 /* Waits while `*word` is `expected`, at most so long; may return early. CP_ERROR_TIMEOUT if the time is
  * over, else CP_SUCCESS. */
 uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t milliseconds);
@@ -73,6 +77,32 @@ void cp_wake_word(const uint32_t *word, int count);
 /* A word of the process that cp_signal changes, waking all threads that wait for it. */
 const uint32_t *cp_signals(void);
 void cp_signal(void);
+
+/* ---- What stops a program --------------------------------------------------------------------- */
+
+/* Adds a routine that a thread of its own calls when a signal says that the program shall stop, or takes it
+ * away. Without a routine Ctrl+C is ignored, or not. */
+cp_bool cp_set_control_handler(int (*routine)(uint32_t), int add);
+
+/* ---- Messages --------------------------------------------------------------------------------- */
+
+/* What a code means, in one line; NULL if it has no message. */
+const char *cp_message(uint32_t code);
+
+/* ---- Calls on several buffers ------------------------------------------------------------------ */
+
+typedef struct cp_buffer {
+    uint32_t size;
+    char *bytes;
+} cp_buffer;
+
+/* As cp_recvfrom and cp_sendto, to and from several buffers. 0, or -1. `flags` also brings what is told of the
+ * datagram: CP_PARTIAL if it was cut, and then the call has failed with 10040. */
+#define CP_PARTIAL 0x8000
+int cp_receive_buffers(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *received,
+                       uint32_t *flags, struct sockaddr *address, socklen_t *address_size);
+int cp_send_buffers(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *sent, uint32_t flags,
+                    const struct sockaddr *address, socklen_t address_size);
 
 #ifdef __cplusplus
 }

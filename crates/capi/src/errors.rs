@@ -24,6 +24,9 @@ pub mod code {
     pub const WSAEINVAL: u32 = 10022;
     pub const WSAEWOULDBLOCK: u32 = 10035;
     pub const WSAENOTSOCK: u32 = 10038;
+    pub const WSAEMSGSIZE: u32 = 10040;
+    pub const WSAEOPNOTSUPP: u32 = 10045;
+    pub const WSAENOBUFS: u32 = 10055;
     pub const WSAETIMEDOUT: u32 = 10060;
     pub const WSASYSCALLFAILURE: u32 = 10107;
     pub const WSANOTINITIALISED: u32 = 10093;

@@ -12,7 +12,8 @@
 //!
 //! ```text
 //!  look-up by name         modules
-//!  the C functions         closing  objects  queue  notifications  sockets
+//!  several buffers         buffers
+//!  the C functions         closing  objects  queue  notifications  sockets  controls  messages
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     handles            from a handle to a port or a foreign object
 //!  a port                  port               packets become entries in the caller's array
@@ -31,11 +32,14 @@
 //! of [`closing`].
 
 pub mod abi;
+pub mod buffers;
 pub mod closing;
+pub mod controls;
 mod descriptors;
 pub mod errors;
 mod foreign;
 mod handles;
+pub mod messages;
 pub mod modules;
 pub mod notifications;
 mod numbers;

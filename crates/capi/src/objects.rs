@@ -1,6 +1,7 @@
 //! Handles for what headers of this library make (threads, for instance), and the two things that such
 //! headers cannot have from strict C alone: a clock, and a wait for a word in memory.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -67,6 +68,24 @@ pub extern "C" fn cp_clock() -> u64 {
 pub extern "C" fn cp_thread_id() -> u32 {
     // SAFETY: gettid(2) demands nothing of memory.
     u32::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+}
+
+thread_local! {
+    /// What a header has told of the calling thread. Has no destructor, so that it can be used at any time in a
+    /// thread's life.
+    static OWN_THREAD: Cell<*mut c_void> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// What `cp_set_own_thread` was last told by the calling thread; null at first.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_own_thread() -> *mut c_void {
+    OWN_THREAD.get()
+}
+
+/// Remembers an object for the calling thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_own_thread(object: *mut c_void) {
+    OWN_THREAD.set(object);
 }
 
 /// Waits while the word is `expected`, at most so many milliseconds; it may also return early. 0 if it

@@ -39,7 +39,7 @@ fn note_failure() {
 }
 
 /// Calls the system; a result of -1 is a failure.
-fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -> R {
+pub(crate) fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -> R {
     let failed = R::from(-1);
     guarded(failed, || {
         let result = call();
@@ -51,19 +51,19 @@ fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -> R {
 }
 
 /// Fails with a code.
-fn refused(code: u32) -> c_int {
+pub(crate) fn refused(code: u32) -> c_int {
     set_last(code);
     FAILED
 }
 
 /// What the caller of a read or write may have found out about a socket.
-struct Attempt {
+pub(crate) struct Attempt {
     number: &'static Number,
     packets: u64,
 }
 
 /// Begins a read or a write.
-fn attempt(descriptor: c_int) -> Option<Attempt> {
+pub(crate) fn attempt(descriptor: c_int) -> Option<Attempt> {
     let number = numbers::find(descriptor)?;
     number.packets().map(|packets| Attempt { number, packets })
 }
@@ -74,7 +74,7 @@ const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 const ASIDE: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 /// Notes what a read tells: that it would block, or that a stream had less than was asked for.
-fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_int) {
+pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_int) {
     let Some(Attempt { number, packets }) = attempt else { return };
     let is_dry = match usize::try_from(outcome) {
         Err(_) => flags & ASIDE == 0 && errno() == libc::EAGAIN,
@@ -87,7 +87,7 @@ fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_in
 }
 
 /// What a read brings: the error of a stream that was reset, each time.
-fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isize {
+pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isize {
     match outcome {
         0 if flags & ASIDE == 0 && past(descriptor).was_reset => {
             set_errno(libc::ECONNRESET);
@@ -116,7 +116,7 @@ fn remember_reset(descriptor: c_int) {
 }
 
 /// Notes what a write tells: that it would block, or why a stream takes nothing any more.
-fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
+pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
     if outcome >= 0 {
         return;
     }
@@ -156,7 +156,7 @@ fn why_not_sent(descriptor: c_int, errno: c_int) -> c_int {
 
 /// What would block has waited for as long as it may, if the socket is a blocking one: that has a code of
 /// its own.
-fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
+pub(crate) fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
     if !failed
         || errno() != errno_of_time
         || flags & libc::MSG_DONTWAIT != 0
@@ -172,7 +172,7 @@ fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int
 }
 
 /// Where the reference has another word for why a datagram was not taken or brought.
-fn note_datagram(descriptor: c_int, failed: bool) {
+pub(crate) fn note_datagram(descriptor: c_int, failed: bool) {
     if !failed {
         return;
     }

@@ -1,5 +1,4 @@
 /* Sources that annotate their parameters compile, and mean the same. */
-#define CP_WITH_SAL
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

@@ -8,11 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("abi", &[]),
     ("errors", &[]),
     ("foreign", &[]),
+    ("messages", &[]),
     ("process", &[]),
+    ("controls", &["errors"]),
     ("descriptors", &["errors"]),
     ("numbers", &["descriptors", "process"]),
     ("port", &["abi", "errors", "numbers"]),
@@ -26,6 +28,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
         &["abi", "descriptors", "errors", "handles", "numbers", "port", "registrations"],
     ),
     ("sockets", &["descriptors", "errors", "numbers", "registrations"]),
+    ("buffers", &["errors", "sockets"]),
     ("modules", &["errors", "notifications", "queue", "sockets"]),
 ];
 

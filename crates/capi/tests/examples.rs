@@ -54,8 +54,9 @@ fn no_example_is_left_out() {
 fn package_config(directory: &Path) -> PathBuf {
     let libraries = library_directory(Profile::Debug);
     let text = format!(
-        "libdir={}\nName: completion_port_compat\nDescription: as it was built\nVersion: 0\n\
-         Cflags: {}\nLibs: -L${{libdir}} -lcompletion_port\n",
+        "libdir={}\nrpath=-Wl,-rpath,${{libdir}}\nName: completion_port_compat\n\
+         Description: as it was built\nVersion: 0\nCflags: {} -fms-extensions\n\
+         Libs: -L${{libdir}} -lcompletion_port\n",
         libraries.display(),
         include_flags().join(" "),
     );

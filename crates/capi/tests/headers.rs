@@ -71,12 +71,17 @@ int used(void) {
 
 /// Compiles a source under every standard, with each set of flags.
 fn compiles(test: &str, text: &str, flags: &[&[&str]]) {
+    compiles_under(usize::MAX, test, text, flags);
+}
+
+/// The same, under so many standards of each language at most.
+fn compiles_under(most: usize, test: &str, text: &str, flags: &[&[&str]]) {
     let directory = scratch(test);
     for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
         let source = directory.join(name);
         fs::write(&source, text).unwrap();
         for compiler in compilers(language) {
-            for standard in standards(language) {
+            for standard in standards(language).iter().take(most) {
                 for flags in flags {
                     compile(&compiler, standard, flags, &source);
                 }
@@ -110,7 +115,10 @@ fn each_header_stands_alone() {
         for entry in fs::read_dir(package().join(directory)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let text = format!("#include <{name}>\n#include <{name}>\nint unit;\n");
-            compiles(&format!("alone-{name}"), &text, PLAIN);
+            let test = format!("alone-{name}");
+            // Programs do not include the parts of others themselves. The other tests have all standards.
+            let most = if name.starts_with("cp_") { 1 } else { 2 };
+            compiles_under(most, &test, &text, PLAIN);
         }
     }
 }
@@ -158,6 +166,31 @@ fn the_plain_header_leaves_fortified_calls_as_they_are() {
     }
 }
 
+/// As a program of an older standard reads them, with what pkg-config says.
+#[test]
+fn older_standards_do_too() {
+    let directory = scratch("older");
+    let flags = ["-D_DEFAULT_SOURCE", "-fms-extensions", "-Wno-unknown-pragmas"];
+    for (language, name, standards) in [
+        (Language::C11, "unit.c", ["gnu89", "c99", "gnu99"]),
+        (Language::Cxx17, "unit.cpp", ["c++98", "c++11", "c++14"]),
+    ] {
+        let source = directory.join(name);
+        fs::write(
+            &source,
+            format!("{OURS}#include <process.h>\n#include <ws2tcpip.h>\nint unit;\n"),
+        )
+        .unwrap();
+        for compiler in compilers(language) {
+            for standard in standards {
+                let mut command = Command::new(&compiler);
+                command.arg(format!("-std={standard}")).args(include_flags()).args(flags);
+                succeed(command.args(["-c", "-o", "/dev/null"]).arg(&source));
+            }
+        }
+    }
+}
+
 /// Each part of the version by itself, for the preprocessor and in an expression.
 #[test]
 fn the_header_has_the_version_of_the_package() {
@@ -200,7 +233,8 @@ const COMPANY: &[&[&str]] = &[
     &["-D_POSIX_C_SOURCE=200809L"],
     &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],
     &["-DWIN32_LEAN_AND_MEAN", "-DNOMINMAX", "-D_WIN32_WINNT=0x0A00"],
-    &["-DCP_WITH_WIN32", "-DCP_WITH_SAL"],
+    &["-DCP_NO_WIN32", "-DCP_NO_SAL"],
+    &["-fms-extensions"],
 ];
 
 #[test]
@@ -286,6 +320,111 @@ fn an_argument_of_another_type_does_not_compile() {
     }
 }
 
+/// What a source calls, and what the compilers say of it.
+const REFUSED: [(&str, &str); 21] = [
+    ("WSARecv(s, &buffer, 1, &count, &flags, &overlapped, NULL)", NOT_YET),
+    ("WSASend(s, &buffer, 1, &count, 0, &overlapped, NULL)", NOT_YET),
+    ("WSARecvFrom(s, &buffer, 1, &count, &flags, NULL, NULL, pointer, NULL)", NOT_YET),
+    ("WSASendTo(s, &buffer, 1, &count, 0, NULL, 0, pointer, NULL)", NOT_YET),
+    ("WSAIoctl(s, FIONBIO, NULL, 0, NULL, 0, &count, pointer, NULL)", NOT_YET),
+    ("ReadFile(handle, &flags, 4, &count, &overlapped)", NOT_YET),
+    ("WriteFile(handle, &flags, 4, &count, pointer)", NOT_YET),
+    ("AcceptEx(s, s, NULL, 0, 16, 16, &count, &overlapped)", NOT_YET),
+    ("ConnectEx(s, NULL, 0, NULL, 0, &count, &overlapped)", NOT_YET),
+    ("DisconnectEx(s, &overlapped, 0, 0)", NOT_YET),
+    ("TransmitFile(s, handle, 0, 0, &overlapped, NULL, 0)", NOT_YET),
+    ("CancelIoEx(handle, NULL)", NOT_YET),
+    ("WSAGetOverlappedResult(s, &overlapped, &count, TRUE, &flags)", NOT_YET),
+    ("WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, 0, 0, 0, 0, &count, NULL, NULL)", NOT_YET),
+    ("QueueUserAPC(NULL, handle, 0) != 0", ABSENT),
+    ("SetWaitableTimer(handle, NULL, 0, routine, NULL, FALSE)", ABSENT),
+    ("ConvertThreadToFiber(NULL) != NULL", ABSENT),
+    ("CreateFileA(NULL, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL) != NULL", ABSENT),
+    ("WSAEventSelect(s, handle, FD_READ)", ABSENT),
+    ("(int)SetThreadAffinityMask(handle, 1)", ABSENT),
+    ("MessageBox(NULL, TEXT(\"text\"), TEXT(\"title\"), MB_OK)", ABSENT),
+];
+const NOT_YET: &str = "overlapped operations are not yet available on Linux: see PORTING.md";
+const ABSENT: &str = "not available on Linux: see PORTING.md";
+
+/// What is not there is an error of the compiler, which says why; also where nothing is optimised.
+#[test]
+fn a_call_of_what_is_not_there_is_refused_with_the_reason() {
+    let directory = scratch("refused");
+    let unit = |calls: &[&str]| {
+        let mut text = OURS.to_owned();
+        for (number, call) in calls.iter().enumerate() {
+            let head = format!(
+                "int used_{number}(SOCKET s, HANDLE handle, LPOVERLAPPED pointer, PTIMERAPCROUTINE routine)"
+            );
+            text += &format!(
+                "{head};\n{head} {{\n    WSABUF buffer = {{0, 0}};\n    OVERLAPPED overlapped;\n    \
+                 DWORD count = 0, flags = 0;\n    (void)s, (void)handle, (void)pointer, (void)routine, \
+                 (void)buffer, (void)overlapped, (void)flags, (void)count;\n    return {call};\n}}\n"
+            );
+        }
+        text
+    };
+    for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+        let source = directory.join(name);
+        for compiler in compilers(language) {
+            for level in ["-O0", "-O2"] {
+                let said_of = |calls: &[&str]| {
+                    fs::write(&source, unit(calls)).unwrap();
+                    let mut command = Command::new(&compiler);
+                    command.arg(format!("-std={}", standards(language)[0])).args(include_flags());
+                    command.args([level, "-c", "-o", "/dev/null"]).arg(&source);
+                    if compiler.starts_with("clang") {
+                        command.arg("-ferror-limit=0");
+                    }
+                    toolchain::said(&toolchain::run(&mut command))
+                };
+                let errors = |said: &str, reason: &str| {
+                    said.lines()
+                        .filter(|it| it.contains(": error: ") && it.contains(reason))
+                        .count()
+                };
+                // Nothing but the call is refused.
+                assert_eq!(said_of(&["0"]), "", "{compiler}");
+                let said = said_of(&REFUSED.map(|(call, _)| call));
+                for reason in [NOT_YET, ABSENT] {
+                    let calls = REFUSED.iter().filter(|it| it.1 == reason).count();
+                    assert_eq!(
+                        errors(&said, reason),
+                        calls,
+                        "{compiler} {level}, {reason}: {said}"
+                    );
+                }
+                assert_eq!(errors(&said, ""), REFUSED.len(), "{compiler} {level}: {said}");
+            }
+        }
+    }
+}
+
+/// Each function of the headers for what is not there is refused.
+#[test]
+fn each_function_that_is_not_there_is_refused() {
+    for header in ["cp_absent.h", "cp_socket_absent.h", "mswsock.h", "winternl.h"] {
+        let path = package().join("compat/include").join(header);
+        let text = fs::read_to_string(path).unwrap();
+        let mut count = 0;
+        let mut before = "";
+        for line in text.lines() {
+            if let Some(at) = line.find("extern ")
+                && !line.contains("extern \"C\"")
+            {
+                let marked = if at == 0 { before } else { &line[..at] };
+                let is_refused =
+                    ["CP_NOT_YET", "CP_ABSENT("].iter().any(|it| marked.starts_with(it));
+                assert!(is_refused, "{header}: {line}");
+                count += 1;
+            }
+            before = line;
+        }
+        assert!(count >= 4, "{header} has {count}");
+    }
+}
+
 /// With wide names.
 #[test]
 fn unicode_names_are_the_wide_ones() {
@@ -307,7 +446,7 @@ fn the_standard_library_of_cxx_may_come_before_and_after() {
     for text in [format!("{standard}{OURS}{USES}"), format!("{OURS}{standard}{USES}")] {
         fs::write(&source, text).unwrap();
         for compiler in compilers(Language::Cxx17) {
-            compile(&compiler, "c++17", &["-DCP_WITH_WIN32", "-DCP_WITH_SAL"], &source);
+            compile(&compiler, "c++17", &[], &source);
         }
     }
 }

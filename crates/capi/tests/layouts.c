@@ -1,6 +1,5 @@
 /* Sizes, offsets and values that the reference fixes, checked while this is compiled. The Rust side checks the
  * same numbers of its own types. */
-#define CP_WITH_WIN32
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

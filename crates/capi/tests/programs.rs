@@ -122,6 +122,13 @@ programs! {
     members_in_c: "members_in_c.c" => runs_as_cxx;
     opted_out: "opted_out.c" => runs_as_cxx;
     win32: "win32.c" => runs_as_cxx;
+    threads: "threads.c" => runs_as_cxx;
+    timers: "timers.c" => runs_as_cxx;
+    text: "text.c" => runs_as_cxx;
+    machine: "machine.c" => runs_as_cxx;
+    microsoft_c: "microsoft_c.c" => runs_as_cxx;
+    socket_buffers: "socket_buffers.c" => runs_as_cxx;
+    socket_state: "socket_state.c" => runs_as_cxx;
     annotations: "annotations.c" => runs_as_cxx;
     shape_event_loop: "shape_event_loop.c";
     shape_udp_engine: "shape_udp_engine.c";

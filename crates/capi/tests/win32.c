@@ -1,5 +1,4 @@
 /* What sources use beside the interface: threads and waiting for them, locks, clocks, atomic operations. */
-#define CP_WITH_WIN32
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

@@ -2,6 +2,8 @@
 #ifndef CP_BASE_H
 #define CP_BASE_H
 
+#include <ctype.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,9 +19,38 @@
 #define CP_INLINE static inline
 #endif
 
+/* ---- What is not here ------------------------------------------------------------------------- */
+
+/* In front of a declaration: a call of the function is an error of the compiler, which says why. */
+#ifdef __has_attribute
+#if __has_attribute(__error__)
+#define CP_REFUSED(text) __attribute__((__error__(text)))
+#endif
+#endif
+#ifndef CP_REFUSED
+#define CP_REFUSED(text) __attribute__((__unavailable__(text)))
+#endif
+#define CP_ABSENT(what) CP_REFUSED("not available on Linux: see PORTING.md of completion-port (" what ")")
+#define CP_NOT_YET CP_REFUSED("overlapped operations are not yet available on Linux: see PORTING.md of completion-port")
+
+/* An argument that must be NULL: what is known to the compiler is passed on, and looked at when the function is
+ * called; anything else is handed to `refuse`, a function that is absent. C++ has overloads in its place: a
+ * pointer to `cp_nothing` is NULL. */
+#define CP_CONSTANT_OR(argument, refuse) \
+    __builtin_choose_expr(__builtin_constant_p(argument), (argument), refuse(argument))
+struct cp_nothing;
+
+/* ---- Words of the reference's compilers -------------------------------------------------------- */
+
 /* Sources for the reference name the libraries they need by #pragma comment. (Before GCC 13 a C++ compiler
  * wants -Wno-unknown-pragmas instead, which the pkg-config file says.) */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
+
+/* Some are words of Clang's, too, if it is told -fms-extensions. */
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wkeyword-macro"
+#endif
 
 /* There is one calling convention. */
 #ifndef WINAPI
@@ -27,6 +58,7 @@
 #define WINAPIV
 #define APIENTRY
 #define CALLBACK
+#define NTAPI
 #define PASCAL
 #define WSAAPI
 #endif
@@ -40,6 +72,80 @@
 #ifndef __stdcall
 #define __stdcall
 #endif
+
+#ifndef _cdecl
+#define _cdecl
+#endif
+#ifndef _stdcall
+#define _stdcall
+#endif
+#ifndef __fastcall
+#define __fastcall
+#endif
+#ifndef __vectorcall
+#define __vectorcall
+#endif
+#ifndef __forceinline
+#define __forceinline inline __attribute__((__always_inline__))
+#endif
+#ifndef FORCEINLINE
+#define FORCEINLINE static __forceinline
+#endif
+#ifndef _inline
+#define _inline inline
+#endif
+#ifndef __int64
+#define __int8 char
+#define __int16 short
+#define __int32 int
+#define __int64 long long
+#endif
+#ifndef __w64
+#define __w64
+#endif
+#ifndef __unaligned
+#define __unaligned
+#endif
+#ifndef UNALIGNED
+#define UNALIGNED
+#endif
+
+#ifndef __debugbreak
+#define __debugbreak() __builtin_trap()
+#endif
+#ifndef __assume
+#define __assume(claim) ((void)0)
+#endif
+
+/* What it may say of a declaration. What says how a library is made, or what an optimiser may assume, says
+ * nothing here. */
+#ifndef __declspec
+#define __declspec(what) CP_DECLSPEC_##what
+#endif
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+#define CP_DECLSPEC_align(bytes) __attribute__((__aligned__(bytes)))
+#define CP_DECLSPEC_allocate(section)
+#define CP_DECLSPEC_deprecated __attribute__((__deprecated__))
+#define CP_DECLSPEC_dllexport
+#define CP_DECLSPEC_dllimport
+#define CP_DECLSPEC_noalias
+#define CP_DECLSPEC_noinline __attribute__((__noinline__))
+#define CP_DECLSPEC_noreturn __attribute__((__noreturn__))
+#define CP_DECLSPEC_nothrow
+#define CP_DECLSPEC_novtable
+#define CP_DECLSPEC_restrict
+#define CP_DECLSPEC_selectany __attribute__((__weak__))
+/* It may stand before `static`, where __thread may not. */
+#ifdef __cplusplus
+#define CP_DECLSPEC_thread thread_local
+#else
+#define CP_DECLSPEC_thread _Thread_local
+#endif
+#define DECLSPEC_ALIGN(bytes) CP_DECLSPEC_align(bytes)
+#define DECLSPEC_NOINLINE CP_DECLSPEC_noinline
+#define DECLSPEC_NORETURN CP_DECLSPEC_noreturn
 
 #ifndef CONST
 #define CONST const
@@ -76,6 +182,14 @@ typedef size_t SIZE_T, *PSIZE_T;
 typedef void *PVOID, *LPVOID;
 typedef const void *LPCVOID, *PCVOID;
 typedef float FLOAT;
+typedef double DOUBLE;
+typedef PVOID *PPVOID;
+typedef BYTE *PUINT8;
+typedef uint32_t *PUINT32;
+typedef uint64_t *PUINT64;
+typedef LONG NTSTATUS;
+typedef DWORD LCID, ACCESS_MASK;
+typedef WORD LANGID, ATOM;
 
 typedef void *HANDLE, **PHANDLE, **LPHANDLE;
 typedef struct HINSTANCE__ *HINSTANCE, *HMODULE;
@@ -102,13 +216,49 @@ typedef struct _GUID {
     uint16_t Data2;
     uint16_t Data3;
     uint8_t Data4[8];
-} GUID;
+} GUID, *LPGUID, IID, CLSID;
 
 typedef struct _SECURITY_ATTRIBUTES {
     DWORD nLength;
     LPVOID lpSecurityDescriptor;
     BOOL bInheritHandle;
 } SECURITY_ATTRIBUTES, *PSECURITY_ATTRIBUTES, *LPSECURITY_ATTRIBUTES;
+
+typedef union _ULARGE_INTEGER {
+    __extension__ struct {
+        DWORD LowPart;
+        DWORD HighPart;
+    };
+    struct {
+        DWORD LowPart;
+        DWORD HighPart;
+    } u;
+    ULONGLONG QuadPart;
+} ULARGE_INTEGER, *PULARGE_INTEGER;
+
+#define MAX_PATH 260
+#define MAXDWORD 0xFFFFFFFFU
+#define DWORD_MAX 0xFFFFFFFFU
+
+/* In C++ the standard library has functions of these names. */
+#if !defined NOMINMAX && !defined __cplusplus
+#ifndef max
+#define max(a, b) (((a) > (b)) ? (a) : (b))
+#endif
+#ifndef min
+#define min(a, b) (((a) < (b)) ? (a) : (b))
+#endif
+#endif
+
+#define SUCCEEDED(result) ((HRESULT)(result) >= 0)
+#define FAILED(result) ((HRESULT)(result) < 0)
+#define S_OK ((HRESULT)0)
+#define S_FALSE ((HRESULT)1)
+#define E_FAIL ((HRESULT)0x80004005)
+#define E_INVALIDARG ((HRESULT)0x80070057)
+#define E_OUTOFMEMORY ((HRESULT)0x8007000E)
+#define HRESULT_FROM_WIN32(code) \
+    ((HRESULT)(code) <= 0 ? (HRESULT)(code) : (HRESULT)(((code) & 0xFFFF) | 0x80070000U))
 
 #define MAKEWORD(low, high) \
     ((WORD)(((BYTE)(((DWORD_PTR)(low)) & 0xff)) | ((WORD)((BYTE)(((DWORD_PTR)(high)) & 0xff))) << 8))
@@ -125,21 +275,35 @@ typedef struct _SECURITY_ATTRIBUTES {
 #ifndef ARRAYSIZE
 #define ARRAYSIZE(array) (sizeof(array) / sizeof((array)[0]))
 #endif
+#ifndef RTL_NUMBER_OF
+#define RTL_NUMBER_OF(array) (sizeof(array) / sizeof((array)[0]))
+#endif
 #ifndef CONTAINING_RECORD
 #define CONTAINING_RECORD(address, type, field) ((type *)((char *)(address) - offsetof(type, field)))
 #endif
+#ifndef DBG_UNREFERENCED_PARAMETER
+#define DBG_UNREFERENCED_PARAMETER(name) ((void)(name))
+#define UNREFERENCED_LOCAL_VARIABLE(name) ((void)(name))
+#endif
+#ifndef FIELD_OFFSET
+#define FIELD_OFFSET(type, field) ((LONG)offsetof(type, field))
+#endif
+#define RtlZeroMemory(to, size) ((void)memset((to), 0, (size)))
+#define RtlFillMemory(to, size, value) ((void)memset((to), (value), (size)))
+#define RtlCopyMemory(to, from, size) ((void)memcpy((to), (from), (size)))
+#define RtlMoveMemory(to, from, size) ((void)memmove((to), (from), (size)))
 #define ZeroMemory(to, size) ((void)memset((to), 0, (size)))
 #define FillMemory(to, size, value) ((void)memset((to), (value), (size)))
 #define CopyMemory(to, from, size) ((void)memcpy((to), (from), (size)))
 #define MoveMemory(to, from, size) ((void)memmove((to), (from), (size)))
 
 #if defined UNICODE || defined _UNICODE
-typedef WCHAR TCHAR, *LPTSTR;
-typedef LPCWSTR LPCTSTR;
+typedef WCHAR TCHAR, *PTSTR, *LPTSTR;
+typedef LPCWSTR PCTSTR, LPCTSTR;
 #define TEXT(literal) L##literal
 #else
-typedef CHAR TCHAR, *LPTSTR;
-typedef LPCSTR LPCTSTR;
+typedef CHAR TCHAR, *PTSTR, *LPTSTR;
+typedef LPCSTR PCTSTR, LPCTSTR;
 #define TEXT(literal) literal
 #endif
 

@@ -1,6 +1,6 @@
 /*
- * sal.h: the reference's annotations of parameters, accepted and without effect. Optional: nothing here
- * includes it unless CP_WITH_SAL is defined. The older ones without underscores around them (__in, __out)
+ * sal.h: the reference's annotations of parameters, accepted and without effect. <windows.h>
+ * includes it unless CP_NO_SAL is defined. The older ones without underscores around them (__in, __out)
  * are left out: the standard library of C++ uses some of them as names.
  */
 #ifndef CP_SAL_H

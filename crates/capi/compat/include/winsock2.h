@@ -35,10 +35,27 @@
 #error "With Clang and _FORTIFY_SOURCE include <winsock2.h> before <sys/socket.h> and <completion_port.h>"
 #endif
 
+/* To the reference an address has four bytes, two words or one number, all in `S_un`. The system's struct has
+ * `s_addr` alone: it gets the other names here, beside that, unless the system's header came first. */
+typedef union cp_in_addr_parts {
+    struct {
+        UCHAR s_b1, s_b2, s_b3, s_b4;
+    } S_un_b;
+    struct {
+        USHORT s_w1, s_w2;
+    } S_un_w;
+    ULONG S_addr;
+} cp_in_addr_parts;
+#ifndef _NETINET_IN_H
+#define s_addr : 0; __extension__ union { in_addr_t s_addr; cp_in_addr_parts S_un; }
+#include <netinet/in.h>
+#undef s_addr
+#endif
+
 #include <arpa/inet.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -58,6 +75,9 @@ typedef USHORT ADDRESS_FAMILY;
 #define INVALID_SOCKET ((SOCKET)(~(SOCKET)0))
 #define SOCKET_ERROR (-1)
 
+/* As long a queue as the system allows: it cuts what is asked for. */
+#define SOMAXCONN_HINT(backlog) (backlog)
+
 #define SD_RECEIVE 0x00
 #define SD_SEND 0x01
 #define SD_BOTH 0x02
@@ -71,6 +91,10 @@ typedef struct in6_addr IN6_ADDR, *PIN6_ADDR, *LPIN6_ADDR;
 typedef struct hostent HOSTENT, *PHOSTENT, *LPHOSTENT;
 typedef struct linger LINGER, *PLINGER, *LPLINGER;
 typedef struct timeval TIMEVAL, *PTIMEVAL, *LPTIMEVAL;
+typedef fd_set FD_SET, *PFD_SET, *LPFD_SET;
+typedef struct servent SERVENT, *PSERVENT, *LPSERVENT;
+typedef struct ip_mreq IP_MREQ, *PIP_MREQ;
+typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
 
 /* Names that only the reference has; setsockopt accepts the last three and does nothing. */
 #define SO_EXCLUSIVEADDRUSE ((int)(~SO_REUSEADDR))
@@ -178,7 +202,7 @@ CP_INLINE UINT32 SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY *notifi
     return notification->dwNumberOfBytesTransferred;
 }
 
-/* ---- For operations, of which there are none yet -------------------------------------------- */
+/* ---- Types of operations ---------------------------------------------------------------------- */
 
 typedef OVERLAPPED WSAOVERLAPPED, *LPWSAOVERLAPPED;
 typedef HANDLE WSAEVENT, *LPWSAEVENT;
@@ -207,7 +231,6 @@ typedef struct _WSAPROTOCOL_INFOW WSAPROTOCOL_INFOW, *LPWSAPROTOCOL_INFOW;
 #define WSA_INFINITE INFINITE
 #define WSA_FLAG_OVERLAPPED 0x01
 #define WSA_FLAG_NO_HANDLE_INHERIT 0x80
-#define SIO_GET_EXTENSION_FUNCTION_POINTER 0xC8000006U
 
 /* ---- Socket calls that only Winsock has ------------------------------------------------------ */
 
@@ -389,5 +412,13 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #endif
 
 #endif /* CP_NO_SOCKET_CALLS */
+
+/* ---- By subject ----------------------------------------------------------------------------------- */
+
+#include <cp_socket_absent.h>
+#include <cp_socket_accept.h>
+#include <cp_socket_buffers.h>
+#include <cp_socket_ioctl.h>
+#include <cp_socket_poll.h>
 
 #endif

@@ -160,7 +160,7 @@ impl Build {
             linkage: Linkage::Shared,
             profile: Profile::Debug,
             sources: sources.iter().map(|source| package().join("tests").join(source)).collect(),
-            flags: vec!["-g", "-D_DEFAULT_SOURCE"],
+            flags: vec!["-g", "-D_DEFAULT_SOURCE", "-fms-extensions", "-Wno-unknown-pragmas"],
         }
     }
 
@@ -168,7 +168,7 @@ impl Build {
     pub(crate) fn of_example(name: &str) -> Self {
         Self {
             sources: vec![package().join("examples").join(name)],
-            flags: vec!["-g", "-DCP_WITH_WIN32"],
+            flags: vec!["-g"],
             ..Self::of(&[])
         }
     }

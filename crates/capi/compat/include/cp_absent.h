@@ -1,0 +1,279 @@
+/*
+ * cp_absent.h: functions of the reference that programs call and that are not here. Included by <windows.h>.
+ *
+ * Each is declared as the reference has it, so that a call is checked as any other, and then refused: the
+ * compiler says that it is not available, and why. Without the declaration C would guess one, and the linker
+ * would say that there is no such symbol. A function that comes to be here moves to the header of its subject.
+ */
+#ifndef CP_ABSENT_H
+#define CP_ABSENT_H
+
+#include <cp_clocks.h>
+#include <cp_memory.h>
+#include <cp_ports.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Overlapped operations ------------------------------------------------------------------------- */
+
+#define STATUS_PENDING ((DWORD)0x103)
+#define HasOverlappedIoCompleted(overlapped) ((DWORD)(overlapped)->Internal != STATUS_PENDING)
+
+/* What CP_CONSTANT_OR calls. */
+CP_NOT_YET extern LPOVERLAPPED cp_overlapped(const void *);
+
+CP_NOT_YET extern BOOL CancelIo(HANDLE hFile);
+CP_NOT_YET extern BOOL CancelIoEx(HANDLE hFile, LPOVERLAPPED lpOverlapped);
+CP_NOT_YET extern BOOL CancelSynchronousIo(HANDLE hThread);
+CP_NOT_YET extern BOOL GetOverlappedResult(HANDLE hFile, LPOVERLAPPED lpOverlapped,
+                                           LPDWORD lpNumberOfBytesTransferred, BOOL bWait);
+CP_NOT_YET extern BOOL GetOverlappedResultEx(HANDLE hFile, LPOVERLAPPED lpOverlapped,
+                                             LPDWORD lpNumberOfBytesTransferred, DWORD dwMilliseconds,
+                                             BOOL bAlertable);
+CP_NOT_YET extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
+                                  LPOVERLAPPED lpOverlapped,
+                                  LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
+CP_NOT_YET extern BOOL WriteFileEx(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
+                                   LPOVERLAPPED lpOverlapped,
+                                   LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
+CP_NOT_YET extern BOOL BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_COMPLETION_ROUTINE Function,
+                                                ULONG Flags);
+CP_NOT_YET extern BOOL SetFileCompletionNotificationModes(HANDLE FileHandle, UCHAR Flags);
+CP_NOT_YET extern BOOL DeviceIoControl(HANDLE hDevice, DWORD dwIoControlCode, LPVOID lpInBuffer,
+                                       DWORD nInBufferSize, LPVOID lpOutBuffer, DWORD nOutBufferSize,
+                                       LPDWORD lpBytesReturned, LPOVERLAPPED lpOverlapped);
+CP_NOT_YET extern BOOL ConnectNamedPipe(HANDLE hNamedPipe, LPOVERLAPPED lpOverlapped);
+
+/* ---- Calls to a thread (APCs) ------------------------------------------------------------------------ */
+
+typedef VOID(CALLBACK *PAPCFUNC)(ULONG_PTR Parameter);
+CP_ABSENT("there are no APCs: post a packet")
+extern DWORD QueueUserAPC(PAPCFUNC pfnAPC, HANDLE hThread, ULONG_PTR dwData);
+
+/* ---- Fibers ------------------------------------------------------------------------------------------- */
+
+typedef VOID(WINAPI *LPFIBER_START_ROUTINE)(LPVOID lpFiberParameter);
+CP_ABSENT("fibers") extern LPVOID ConvertThreadToFiber(LPVOID lpParameter);
+CP_ABSENT("fibers") extern LPVOID ConvertThreadToFiberEx(LPVOID lpParameter, DWORD dwFlags);
+CP_ABSENT("fibers") extern BOOL ConvertFiberToThread(void);
+CP_ABSENT("fibers")
+extern LPVOID CreateFiber(SIZE_T dwStackSize, LPFIBER_START_ROUTINE lpStartAddress, LPVOID lpParameter);
+CP_ABSENT("fibers")
+extern LPVOID CreateFiberEx(SIZE_T dwStackCommitSize, SIZE_T dwStackReserveSize, DWORD dwFlags,
+                            LPFIBER_START_ROUTINE lpStartAddress, LPVOID lpParameter);
+CP_ABSENT("fibers") extern VOID DeleteFiber(LPVOID lpFiber);
+CP_ABSENT("fibers") extern VOID SwitchToFiber(LPVOID lpFiber);
+
+/* ---- Threads and processes ----------------------------------------------------------------------------- */
+
+#define THREAD_PRIORITY_IDLE (-15)
+#define THREAD_PRIORITY_LOWEST (-2)
+#define THREAD_PRIORITY_BELOW_NORMAL (-1)
+#define THREAD_PRIORITY_NORMAL 0
+#define THREAD_PRIORITY_ABOVE_NORMAL 1
+#define THREAD_PRIORITY_HIGHEST 2
+#define THREAD_PRIORITY_TIME_CRITICAL 15
+#define DUPLICATE_SAME_ACCESS 0x2
+
+CP_ABSENT("a thread has no handle without CreateThread") extern HANDLE GetCurrentThread(void);
+CP_ABSENT("processes have no handles") extern HANDLE GetCurrentProcess(void);
+CP_ABSENT("processes have no handles")
+extern HANDLE OpenProcess(DWORD dwDesiredAccess, BOOL bInheritHandle, DWORD dwProcessId);
+CP_ABSENT("processes have no handles") extern BOOL TerminateProcess(HANDLE hProcess, UINT uExitCode);
+CP_ABSENT("handles are not duplicated")
+extern BOOL DuplicateHandle(HANDLE hSourceProcessHandle, HANDLE hSourceHandle, HANDLE hTargetProcessHandle,
+                            LPHANDLE lpTargetHandle, DWORD dwDesiredAccess, BOOL bInheritHandle,
+                            DWORD dwOptions);
+CP_ABSENT("threads are ended by themselves") extern BOOL TerminateThread(HANDLE hThread, DWORD dwExitCode);
+CP_ABSENT("a thread that runs is not suspended") extern DWORD SuspendThread(HANDLE hThread);
+CP_ABSENT("thread priorities: setpriority(2)") extern BOOL SetThreadPriority(HANDLE hThread, int nPriority);
+CP_ABSENT("thread priorities: getpriority(2)") extern int GetThreadPriority(HANDLE hThread);
+CP_ABSENT("affinity: pthread_setaffinity_np(3)")
+extern DWORD_PTR SetThreadAffinityMask(HANDLE hThread, DWORD_PTR dwThreadAffinityMask);
+CP_ABSENT("affinity: pthread_setaffinity_np(3)")
+extern DWORD SetThreadIdealProcessor(HANDLE hThread, DWORD dwIdealProcessor);
+CP_ABSENT("waiting and signalling in one step")
+extern DWORD SignalObjectAndWait(HANDLE hObjectToSignal, HANDLE hObjectToWaitOn, DWORD dwMilliseconds,
+                                 BOOL bAlertable);
+CP_ABSENT("WaitOnAddress: a condition variable, or futex(2)")
+extern BOOL WaitOnAddress(volatile VOID *Address, PVOID CompareAddress, SIZE_T AddressSize,
+                          DWORD dwMilliseconds);
+
+/* ---- Mutexes, and objects with names -------------------------------------------------------------------- */
+
+CP_ABSENT("mutexes: use a CRITICAL_SECTION")
+extern HANDLE CreateMutexA(LPSECURITY_ATTRIBUTES lpMutexAttributes, BOOL bInitialOwner, LPCSTR lpName);
+CP_ABSENT("mutexes: use a CRITICAL_SECTION")
+extern HANDLE CreateMutexW(LPSECURITY_ATTRIBUTES lpMutexAttributes, BOOL bInitialOwner, LPCWSTR lpName);
+CP_ABSENT("mutexes: use a CRITICAL_SECTION") extern BOOL ReleaseMutex(HANDLE hMutex);
+CP_ABSENT("objects have no names")
+extern HANDLE OpenEventA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
+CP_ABSENT("objects have no names")
+extern HANDLE OpenEventW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
+
+/* ---- Thread pools and timer queues ------------------------------------------------------------------------ */
+
+typedef struct _TP_IO TP_IO, *PTP_IO;
+typedef struct _TP_WORK TP_WORK, *PTP_WORK;
+typedef struct _TP_WAIT TP_WAIT, *PTP_WAIT;
+typedef struct _TP_TIMER TP_TIMER, *PTP_TIMER;
+typedef struct _TP_POOL TP_POOL, *PTP_POOL;
+typedef struct _TP_CALLBACK_INSTANCE TP_CALLBACK_INSTANCE, *PTP_CALLBACK_INSTANCE;
+typedef struct _TP_CALLBACK_ENVIRON TP_CALLBACK_ENVIRON, *PTP_CALLBACK_ENVIRON;
+typedef VOID(CALLBACK *PTP_WIN32_IO_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context,
+                                              PVOID Overlapped, ULONG IoResult,
+                                              ULONG_PTR NumberOfBytesTransferred, PTP_IO Io);
+typedef VOID(CALLBACK *PTP_WORK_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_WORK Work);
+typedef VOID(CALLBACK *PTP_SIMPLE_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context);
+typedef VOID(CALLBACK *PTP_TIMER_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_TIMER Timer);
+CP_NOT_YET extern PTP_IO CreateThreadpoolIo(HANDLE fl, PTP_WIN32_IO_CALLBACK pfnio, PVOID pv,
+                                            PTP_CALLBACK_ENVIRON pcbe);
+CP_NOT_YET extern VOID StartThreadpoolIo(PTP_IO pio);
+CP_NOT_YET extern VOID CancelThreadpoolIo(PTP_IO pio);
+CP_NOT_YET extern VOID CloseThreadpoolIo(PTP_IO pio);
+CP_ABSENT("the system's thread pool: threads that wait on a port")
+extern PTP_WORK CreateThreadpoolWork(PTP_WORK_CALLBACK pfnwk, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
+CP_ABSENT("the system's thread pool: threads that wait on a port")
+extern VOID SubmitThreadpoolWork(PTP_WORK pwk);
+CP_ABSENT("the system's thread pool: threads that wait on a port")
+extern BOOL TrySubmitThreadpoolCallback(PTP_SIMPLE_CALLBACK pfns, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
+CP_ABSENT("the system's thread pool: a waitable timer")
+extern PTP_TIMER CreateThreadpoolTimer(PTP_TIMER_CALLBACK pfnti, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
+CP_ABSENT("the system's thread pool: threads that wait on a port")
+extern BOOL QueueUserWorkItem(DWORD(WINAPI *Function)(LPVOID), PVOID Context, ULONG Flags);
+CP_ABSENT("timer queues: a waitable timer") extern HANDLE CreateTimerQueue(void);
+CP_ABSENT("timer queues: a waitable timer")
+extern BOOL CreateTimerQueueTimer(PHANDLE phNewTimer, HANDLE TimerQueue,
+                                  VOID(CALLBACK *Callback)(PVOID, BOOLEAN), PVOID Parameter, DWORD DueTime,
+                                  DWORD Period, ULONG Flags);
+CP_ABSENT("timer queues: a waitable timer")
+extern BOOL DeleteTimerQueueTimer(HANDLE TimerQueue, HANDLE Timer, HANDLE CompletionEvent);
+CP_ABSENT("timer queues: a waitable timer") extern BOOL DeleteTimerQueue(HANDLE TimerQueue);
+
+/* ---- Memory ---------------------------------------------------------------------------------------------- */
+
+#define MEM_COMMIT 0x1000
+#define MEM_RESERVE 0x2000
+#define MEM_RELEASE 0x8000
+#define PAGE_READWRITE 0x04
+
+CP_ABSENT("pages: mmap(2)")
+extern LPVOID VirtualAlloc(LPVOID lpAddress, SIZE_T dwSize, DWORD flAllocationType, DWORD flProtect);
+CP_ABSENT("pages: munmap(2)") extern BOOL VirtualFree(LPVOID lpAddress, SIZE_T dwSize, DWORD dwFreeType);
+CP_ABSENT("heaps beside the process's own")
+extern HANDLE HeapCreate(DWORD flOptions, SIZE_T dwInitialSize, SIZE_T dwMaximumSize);
+CP_ABSENT("heaps beside the process's own") extern BOOL HeapDestroy(HANDLE hHeap);
+CP_ABSENT("blocks do not tell their size: realloc(3)")
+extern LPVOID HeapReAlloc(HANDLE hHeap, DWORD dwFlags, LPVOID lpMem, SIZE_T dwBytes);
+CP_ABSENT("blocks do not tell their size") extern SIZE_T HeapSize(HANDLE hHeap, DWORD dwFlags, LPCVOID lpMem);
+
+/* ---- Files and pipes --------------------------------------------------------------------------------------- */
+
+#define GENERIC_READ 0x80000000U
+#define GENERIC_WRITE 0x40000000U
+#define SYNCHRONIZE 0x00100000
+#define STANDARD_RIGHTS_REQUIRED 0x000F0000
+#define FILE_SHARE_READ 0x1
+#define FILE_SHARE_WRITE 0x2
+#define FILE_SHARE_DELETE 0x4
+#define CREATE_NEW 1
+#define CREATE_ALWAYS 2
+#define OPEN_EXISTING 3
+#define OPEN_ALWAYS 4
+#define FILE_ATTRIBUTE_DIRECTORY 0x10
+#define FILE_ATTRIBUTE_NORMAL 0x80
+#define FILE_FLAG_NO_BUFFERING 0x20000000
+#define FILE_FLAG_SEQUENTIAL_SCAN 0x08000000
+#define INVALID_FILE_ATTRIBUTES 0xFFFFFFFFU
+#define PIPE_ACCESS_DUPLEX 0x3
+
+CP_ABSENT("files: open(2)")
+extern HANDLE CreateFileA(LPCSTR lpFileName, DWORD dwDesiredAccess, DWORD dwShareMode,
+                          LPSECURITY_ATTRIBUTES lpSecurityAttributes, DWORD dwCreationDisposition,
+                          DWORD dwFlagsAndAttributes, HANDLE hTemplateFile);
+CP_ABSENT("files: open(2)")
+extern HANDLE CreateFileW(LPCWSTR lpFileName, DWORD dwDesiredAccess, DWORD dwShareMode,
+                          LPSECURITY_ATTRIBUTES lpSecurityAttributes, DWORD dwCreationDisposition,
+                          DWORD dwFlagsAndAttributes, HANDLE hTemplateFile);
+CP_ABSENT("files: fstat(2)") extern BOOL GetFileSizeEx(HANDLE hFile, PLARGE_INTEGER lpFileSize);
+CP_ABSENT("files: fstat(2)") extern DWORD GetFileSize(HANDLE hFile, LPDWORD lpFileSizeHigh);
+CP_ABSENT("files: lseek(2)")
+extern BOOL SetFilePointerEx(HANDLE hFile, LARGE_INTEGER liDistanceToMove, PLARGE_INTEGER lpNewFilePointer,
+                             DWORD dwMoveMethod);
+CP_ABSENT("files: fsync(2)") extern BOOL FlushFileBuffers(HANDLE hFile);
+CP_ABSENT("files: unlink(2)") extern BOOL DeleteFileA(LPCSTR lpFileName);
+CP_ABSENT("files: unlink(2)") extern BOOL DeleteFileW(LPCWSTR lpFileName);
+CP_ABSENT("files: mkdir(2)")
+extern BOOL CreateDirectoryA(LPCSTR lpPathName, LPSECURITY_ATTRIBUTES lpSecurityAttributes);
+CP_ABSENT("files: mkdir(2)")
+extern BOOL CreateDirectoryW(LPCWSTR lpPathName, LPSECURITY_ATTRIBUTES lpSecurityAttributes);
+CP_ABSENT("files: stat(2)") extern DWORD GetFileAttributesA(LPCSTR lpFileName);
+CP_ABSENT("files: stat(2)") extern DWORD GetFileAttributesW(LPCWSTR lpFileName);
+CP_ABSENT("pipes")
+extern HANDLE CreateNamedPipeA(LPCSTR lpName, DWORD dwOpenMode, DWORD dwPipeMode, DWORD nMaxInstances,
+                               DWORD nOutBufferSize, DWORD nInBufferSize, DWORD nDefaultTimeOut,
+                               LPSECURITY_ATTRIBUTES lpSecurityAttributes);
+CP_ABSENT("pipes")
+extern HANDLE CreateNamedPipeW(LPCWSTR lpName, DWORD dwOpenMode, DWORD dwPipeMode, DWORD nMaxInstances,
+                               DWORD nOutBufferSize, DWORD nInBufferSize, DWORD nDefaultTimeOut,
+                               LPSECURITY_ATTRIBUTES lpSecurityAttributes);
+CP_ABSENT("pipes: pipe(2)")
+extern BOOL CreatePipe(PHANDLE hReadPipe, PHANDLE hWritePipe, LPSECURITY_ATTRIBUTES lpPipeAttributes,
+                       DWORD nSize);
+CP_ABSENT("the program's path: readlink(\"/proc/self/exe\")")
+extern DWORD GetModuleFileNameA(HMODULE hModule, LPSTR lpFilename, DWORD nSize);
+CP_ABSENT("the program's path: readlink(\"/proc/self/exe\")")
+extern DWORD GetModuleFileNameW(HMODULE hModule, LPWSTR lpFilename, DWORD nSize);
+
+/* ---- The console ------------------------------------------------------------------------------------------- */
+
+#define FOREGROUND_BLUE 0x1
+#define FOREGROUND_GREEN 0x2
+#define FOREGROUND_RED 0x4
+#define FOREGROUND_INTENSITY 0x8
+
+CP_ABSENT("console attributes: escape sequences")
+extern BOOL SetConsoleTextAttribute(HANDLE hConsoleOutput, WORD wAttributes);
+CP_ABSENT("console modes: termios(3)") extern BOOL GetConsoleMode(HANDLE hConsoleHandle, LPDWORD lpMode);
+CP_ABSENT("console modes: termios(3)") extern BOOL SetConsoleMode(HANDLE hConsoleHandle, DWORD dwMode);
+
+/* ---- Windows and their messages --------------------------------------------------------------------------- */
+
+typedef struct HWND__ *HWND;
+#define MB_OK 0x00
+#define MB_ICONERROR 0x10
+#define MB_ICONWARNING 0x30
+#define MB_ICONINFORMATION 0x40
+
+CP_ABSENT("windows") extern int MessageBoxA(HWND hWnd, LPCSTR lpText, LPCSTR lpCaption, UINT uType);
+CP_ABSENT("windows") extern int MessageBoxW(HWND hWnd, LPCWSTR lpText, LPCWSTR lpCaption, UINT uType);
+
+#ifdef __cplusplus
+}
+#endif
+
+#if defined UNICODE || defined _UNICODE
+#define CreateMutex CreateMutexW
+#define MessageBox MessageBoxW
+#define OpenEvent OpenEventW
+#define CreateFile CreateFileW
+#define DeleteFile DeleteFileW
+#define CreateDirectory CreateDirectoryW
+#define GetFileAttributes GetFileAttributesW
+#define CreateNamedPipe CreateNamedPipeW
+#define GetModuleFileName GetModuleFileNameW
+#else
+#define CreateMutex CreateMutexA
+#define MessageBox MessageBoxA
+#define OpenEvent OpenEventA
+#define CreateFile CreateFileA
+#define DeleteFile DeleteFileA
+#define CreateDirectory CreateDirectoryA
+#define GetFileAttributes GetFileAttributesA
+#define CreateNamedPipe CreateNamedPipeA
+#define GetModuleFileName GetModuleFileNameA
+#endif
+
+#endif

@@ -1,0 +1,170 @@
+/* cp_console.h: the standard streams, and what stops a program. Included by <windows.h>. */
+#ifndef CP_CONSOLE_H
+#define CP_CONSOLE_H
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cp_absent.h>
+#include <cp_text.h>
+
+/* ---- Standard streams ------------------------------------------------------------------------------ */
+
+#define STD_INPUT_HANDLE ((DWORD)-10)
+#define STD_OUTPUT_HANDLE ((DWORD)-11)
+#define STD_ERROR_HANDLE ((DWORD)-12)
+
+/* The handles of the streams are numbers of their own, which CloseHandle does not know: it fails, and the stream
+ * stays open. */
+#define CP_STANDARD_STREAMS ((uintptr_t)0x53544400)
+
+CP_INLINE HANDLE WINAPI GetStdHandle(DWORD nStdHandle) {
+    if (nStdHandle <= STD_INPUT_HANDLE && nStdHandle >= STD_ERROR_HANDLE)
+        return (HANDLE)(CP_STANDARD_STREAMS + (STD_INPUT_HANDLE - nStdHandle) * 4U);
+    SetLastError(ERROR_INVALID_HANDLE);
+    return INVALID_HANDLE_VALUE;
+}
+
+/* The stream's descriptor, or -1. */
+CP_INLINE int cp_standard_stream(HANDLE handle) {
+    uintptr_t offset = (uintptr_t)handle - CP_STANDARD_STREAMS;
+    if (offset <= 8 && offset % 4 == 0)
+        return (int)(offset / 4);
+    SetLastError(ERROR_INVALID_HANDLE);
+    return -1;
+}
+
+/* All of it, though the system takes it in parts. What `stdio` holds back for the stream goes first. */
+CP_INLINE BOOL cp_write_stream(HANDLE handle, const void *bytes, DWORD count, LPDWORD written) {
+    int stream = cp_standard_stream(handle);
+    DWORD done = 0;
+    if (written)
+        *written = 0;
+    if (stream < 0)
+        return FALSE;
+    fflush(stream == 2 ? stderr : stdout);
+    while (done < count) {
+        ssize_t part = write(stream, (const char *)bytes + done, count - done);
+        if (part <= 0) {
+            SetLastError(ERROR_GEN_FAILURE);
+            return FALSE;
+        }
+        done += (DWORD)part;
+    }
+    if (written)
+        *written = done;
+    return TRUE;
+}
+
+CP_INLINE BOOL WINAPI WriteConsoleA(HANDLE hConsoleOutput, const VOID *lpBuffer,
+                                    DWORD nNumberOfCharsToWrite, LPDWORD lpNumberOfCharsWritten,
+                                    LPVOID lpReserved) {
+    (void)lpReserved;
+    return cp_write_stream(hConsoleOutput, lpBuffer, nNumberOfCharsToWrite, lpNumberOfCharsWritten);
+}
+
+CP_INLINE BOOL WINAPI WriteConsoleW(HANDLE hConsoleOutput, const VOID *lpBuffer,
+                                    DWORD nNumberOfCharsToWrite, LPDWORD lpNumberOfCharsWritten,
+                                    LPVOID lpReserved) {
+    const WCHAR *text = (const WCHAR *)lpBuffer;
+    DWORD done;
+    (void)lpReserved;
+    for (done = 0; done < nNumberOfCharsToWrite; done++) {
+        unsigned char bytes[4];
+        size_t size = cp_put_letter((uint32_t)text[done], bytes);
+        if (!cp_write_stream(hConsoleOutput, bytes, (DWORD)size, NULL))
+            return FALSE;
+    }
+    if (lpNumberOfCharsWritten)
+        *lpNumberOfCharsWritten = done;
+    return TRUE;
+}
+
+/* ---- What stops a program -------------------------------------------------------------------------- */
+
+#define CTRL_C_EVENT 0
+#define CTRL_BREAK_EVENT 1
+#define CTRL_CLOSE_EVENT 2
+#define CTRL_LOGOFF_EVENT 5
+#define CTRL_SHUTDOWN_EVENT 6
+
+typedef BOOL(WINAPI *PHANDLER_ROUTINE)(DWORD CtrlType);
+
+/* SIGINT is CTRL_C_EVENT, SIGQUIT CTRL_BREAK_EVENT, SIGHUP CTRL_CLOSE_EVENT and SIGTERM CTRL_SHUTDOWN_EVENT. As
+ * there, a thread of its own calls the routines, the last one first, until one returns TRUE; if none does, the
+ * program ends, by that signal. Without a routine Ctrl+C is ignored (`Add`), or not. */
+CP_INLINE BOOL WINAPI SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOOL Add) {
+    return cp_set_control_handler(HandlerRoutine, Add);
+}
+
+#if defined UNICODE || defined _UNICODE
+#define WriteConsole WriteConsoleW
+#else
+#define WriteConsole WriteConsoleA
+#endif
+
+/* ---- Reading and writing ----------------------------------------------------------------------------- */
+
+/* Standard streams only; `lpOverlapped` must be NULL. */
+CP_INLINE BOOL cp_write_file(HANDLE file, LPCVOID buffer, DWORD count, LPDWORD written, LPOVERLAPPED overlapped) {
+    if (overlapped) {
+        SetLastError(ERROR_NOT_SUPPORTED);
+        return FALSE;
+    }
+    return cp_write_stream(file, buffer, count, written);
+}
+
+CP_INLINE BOOL cp_read_file(HANDLE file, LPVOID buffer, DWORD count, LPDWORD read_bytes,
+                            LPOVERLAPPED overlapped) {
+    int stream;
+    ssize_t part;
+    if (read_bytes)
+        *read_bytes = 0;
+    if (overlapped) {
+        SetLastError(ERROR_NOT_SUPPORTED);
+        return FALSE;
+    }
+    stream = cp_standard_stream(file);
+    if (stream < 0)
+        return FALSE;
+    part = read(stream, buffer, count);
+    if (part < 0) {
+        SetLastError(ERROR_GEN_FAILURE);
+        return FALSE;
+    }
+    if (read_bytes)
+        *read_bytes = (DWORD)part;
+    return TRUE;
+}
+
+#ifdef __cplusplus
+CP_INLINE BOOL WINAPI WriteFile(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
+                                LPDWORD lpNumberOfBytesWritten, struct cp_nothing *lpOverlapped) {
+    (void)lpOverlapped;
+    return cp_write_file(hFile, lpBuffer, nNumberOfBytesToWrite, lpNumberOfBytesWritten, NULL);
+}
+CP_INLINE BOOL WINAPI ReadFile(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
+                               LPDWORD lpNumberOfBytesRead, struct cp_nothing *lpOverlapped) {
+    (void)lpOverlapped;
+    return cp_read_file(hFile, lpBuffer, nNumberOfBytesToRead, lpNumberOfBytesRead, NULL);
+}
+template <class Overlapped>
+CP_NOT_YET BOOL WriteFile(HANDLE, LPCVOID, DWORD, LPDWORD, Overlapped *);
+template <class Overlapped>
+CP_NOT_YET BOOL ReadFile(HANDLE, LPVOID, DWORD, LPDWORD, Overlapped *);
+#else
+CP_INLINE BOOL WINAPI WriteFile(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
+                                LPDWORD lpNumberOfBytesWritten, LPOVERLAPPED lpOverlapped) {
+    return cp_write_file(hFile, lpBuffer, nNumberOfBytesToWrite, lpNumberOfBytesWritten, lpOverlapped);
+}
+CP_INLINE BOOL WINAPI ReadFile(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
+                               LPDWORD lpNumberOfBytesRead, LPOVERLAPPED lpOverlapped) {
+    return cp_read_file(hFile, lpBuffer, nNumberOfBytesToRead, lpNumberOfBytesRead, lpOverlapped);
+}
+#define WriteFile(hFile, lpBuffer, nBytes, lpDone, lpOverlapped) \
+    WriteFile(hFile, lpBuffer, nBytes, lpDone, CP_CONSTANT_OR(lpOverlapped, cp_overlapped))
+#define ReadFile(hFile, lpBuffer, nBytes, lpDone, lpOverlapped) \
+    ReadFile(hFile, lpBuffer, nBytes, lpDone, CP_CONSTANT_OR(lpOverlapped, cp_overlapped))
+#endif
+
+#endif

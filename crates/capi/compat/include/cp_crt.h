@@ -1,0 +1,258 @@
+/*
+ * cp_crt.h: what the reference's C library has beside the standard's, as far as servers use it. Included by
+ * <windows.h>, because there it comes with <stdio.h> and <string.h>, which are the system's here.
+ *
+ * A function that finds its buffer too small, or an argument that is NULL, returns its error. It does not end
+ * the program, as the reference does unless a handler is set.
+ */
+#ifndef CP_CRT_H
+#define CP_CRT_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cp_clocks.h>
+
+#ifndef CP_ERRNO_T_DEFINED
+#define CP_ERRNO_T_DEFINED
+typedef int errno_t;
+#endif
+
+#ifndef _countof
+#define _countof(array) (sizeof(array) / sizeof((array)[0]))
+#endif
+#define _TRUNCATE ((size_t)-1)
+
+/* ---- Text into a buffer ---------------------------------------------------------------------------------- */
+
+/* As there: -1 if it does not fit, and then there is no zero at the end if there is no room for it. */
+__attribute__((__format__(__printf__, 3, 0))) CP_INLINE int _vsnprintf(char *buffer, size_t count,
+                                                                       const char *format, va_list arguments) {
+    va_list again;
+    int length;
+    __builtin_va_copy(again, arguments);
+    length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (length < 0)
+        return -1;
+    if ((size_t)length < count)
+        return vsnprintf(buffer, count, format, arguments);
+    if (count > 0) {
+        char *whole = (char *)malloc((size_t)length + 1);
+        if (!whole)
+            return -1;
+        vsnprintf(whole, (size_t)length + 1, format, arguments);
+        memcpy(buffer, whole, count);
+        free(whole);
+    }
+    return (size_t)length == count ? length : -1;
+}
+
+__attribute__((__format__(__printf__, 3, 4))) CP_INLINE int _snprintf(char *buffer, size_t count,
+                                                                      const char *format, ...) {
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = _vsnprintf(buffer, count, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+/* What does not fit leaves the buffer empty. */
+__attribute__((__format__(__printf__, 3, 0))) CP_INLINE int vsprintf_s(char *buffer, size_t size,
+                                                                       const char *format, va_list arguments) {
+    int length;
+    if (!buffer || size == 0 || !format) {
+        errno = EINVAL;
+        return -1;
+    }
+    length = vsnprintf(buffer, size, format, arguments);
+    if (length >= 0 && (size_t)length < size)
+        return length;
+    buffer[0] = '\0';
+    errno = ERANGE;
+    return -1;
+}
+
+__attribute__((__format__(__printf__, 3, 4))) CP_INLINE int sprintf_s(char *buffer, size_t size,
+                                                                      const char *format, ...) {
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = vsprintf_s(buffer, size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+CP_INLINE errno_t cp_refuse_copy(char *to, size_t size, errno_t code) {
+    if (to && size > 0)
+        to[0] = '\0';
+    errno = code;
+    return code;
+}
+
+CP_INLINE errno_t strcpy_s(char *to, size_t size, const char *from) {
+    if (!to || size == 0 || !from)
+        return cp_refuse_copy(to, size, EINVAL);
+    if (strlen(from) >= size)
+        return cp_refuse_copy(to, size, ERANGE);
+    memcpy(to, from, strlen(from) + 1);
+    return 0;
+}
+
+CP_INLINE errno_t strncpy_s(char *to, size_t size, const char *from, size_t count) {
+    size_t length = 0;
+    if (!to || size == 0 || !from)
+        return cp_refuse_copy(to, size, EINVAL);
+    while (length < count && length < size && from[length])
+        length++;
+    if (length == size) {
+        if (count != _TRUNCATE)
+            return cp_refuse_copy(to, size, ERANGE);
+        length--;
+    }
+    memcpy(to, from, length);
+    to[length] = '\0';
+    return 0;
+}
+
+CP_INLINE errno_t strcat_s(char *to, size_t size, const char *from) {
+    size_t length = 0;
+    if (!to || size == 0 || !from)
+        return cp_refuse_copy(to, size, EINVAL);
+    while (length < size && to[length])
+        length++;
+    if (length == size)
+        return cp_refuse_copy(to, size, EINVAL);
+    if (strlen(from) >= size - length)
+        return cp_refuse_copy(to, size, ERANGE);
+    memcpy(to + length, from, strlen(from) + 1);
+    return 0;
+}
+
+CP_INLINE errno_t memcpy_s(void *to, size_t size, const void *from, size_t count) {
+    if (count == 0)
+        return 0;
+    if (!to || !from || count > size) {
+        if (to)
+            memset(to, 0, size);
+        errno = to && from ? ERANGE : EINVAL;
+        return errno;
+    }
+    memcpy(to, from, count);
+    return 0;
+}
+
+#ifdef __cplusplus
+/* The size of an array is known. */
+template <size_t Size>
+inline errno_t strcpy_s(char (&to)[Size], const char *from) {
+    return strcpy_s(to, Size, from);
+}
+template <size_t Size>
+inline errno_t strncpy_s(char (&to)[Size], const char *from, size_t count) {
+    return strncpy_s(to, Size, from, count);
+}
+template <size_t Size>
+inline errno_t strcat_s(char (&to)[Size], const char *from) {
+    return strcat_s(to, Size, from);
+}
+template <size_t Size>
+__attribute__((__format__(__printf__, 2, 3))) inline int sprintf_s(char (&buffer)[Size], const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsprintf_s(buffer, Size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+#endif
+
+/* ---- Text out ------------------------------------------------------------------------------------------- */
+
+#define printf_s printf
+#define fprintf_s fprintf
+#define vprintf_s vprintf
+#define wprintf_s wprintf
+
+/* ---- Claims ---------------------------------------------------------------------------------------------- */
+
+#ifdef _DEBUG
+#define _ASSERT(claim) ((claim) ? (void)0 : abort())
+#else
+#define _ASSERT(claim) ((void)0)
+#endif
+#define _ASSERTE(claim) _ASSERT(claim)
+
+/* ---- The rest -------------------------------------------------------------------------------------------- */
+
+/* Letters of other alphabets are told apart. */
+CP_INLINE int _strnicmp(const char *one, const char *other, size_t count) {
+    size_t at;
+    for (at = 0; at < count; at++) {
+        int a = (unsigned char)one[at], b = (unsigned char)other[at];
+        a += a >= 'A' && a <= 'Z' ? 'a' - 'A' : 0;
+        b += b >= 'A' && b <= 'Z' ? 'a' - 'A' : 0;
+        if (a != b || a == 0)
+            return a - b;
+    }
+    return 0;
+}
+
+CP_INLINE int _stricmp(const char *one, const char *other) {
+    return _strnicmp(one, other, (size_t)-1);
+}
+
+#ifndef __cplusplus
+extern char *strdup(const char *);
+#endif
+#define _strdup strdup
+
+CP_INLINE errno_t fopen_s(FILE **stream, const char *name, const char *mode) {
+    if (!stream || !name || !mode)
+        return errno = EINVAL;
+    *stream = fopen(name, mode);
+    return *stream ? 0 : errno;
+}
+
+CP_INLINE errno_t localtime_s(struct tm *to, const time_t *from) {
+    if (to && from && localtime_r(from, to))
+        return 0;
+    return errno = EINVAL;
+}
+
+CP_INLINE errno_t gmtime_s(struct tm *to, const time_t *from) {
+    if (to && from && gmtime_r(from, to))
+        return 0;
+    return errno = EINVAL;
+}
+
+/* As `asctime`, in 26 characters, with two places for the day. */
+CP_INLINE errno_t ctime_s(char *to, size_t size, const time_t *from) {
+    struct tm parts;
+    if (!to || size < 26 || !from || !localtime_r(from, &parts))
+        return cp_refuse_copy(to, size, EINVAL);
+    strftime(to, size, "%a %b %d %H:%M:%S %Y\n", &parts);
+    return 0;
+}
+
+#ifndef __cplusplus
+extern int posix_memalign(void **, size_t, size_t);
+#endif
+
+CP_INLINE void *_aligned_malloc(size_t size, size_t alignment) {
+    void *made = NULL;
+    int failed = posix_memalign(&made, alignment < sizeof(void *) ? sizeof(void *) : alignment, size);
+    if (failed)
+        errno = failed;
+    return failed ? NULL : made;
+}
+
+CP_INLINE void _aligned_free(void *memory) {
+    free(memory);
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* cp_socket_absent.h: Winsock's functions that are not here. See <cp_absent.h>. Included by <winsock2.h>. */
+#ifndef CP_SOCKET_ABSENT_H
+#define CP_SOCKET_ABSENT_H
+
+#include <winsock2.h>
+
+#define FD_READ 0x01
+#define FD_WRITE 0x02
+#define FD_OOB 0x04
+#define FD_ACCEPT 0x08
+#define FD_CONNECT 0x10
+#define FD_CLOSE 0x20
+#define FD_READ_BIT 0
+#define FD_WRITE_BIT 1
+#define FD_OOB_BIT 2
+#define FD_ACCEPT_BIT 3
+#define FD_CONNECT_BIT 4
+#define FD_CLOSE_BIT 5
+#define FD_MAX_EVENTS 10
+
+typedef struct _WSANETWORKEVENTS {
+    long lNetworkEvents;
+    int iErrorCode[FD_MAX_EVENTS];
+} WSANETWORKEVENTS, *LPWSANETWORKEVENTS;
+
+typedef struct addrinfoW ADDRINFOW, *PADDRINFOW;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+CP_NOT_YET extern BOOL WSAAPI WSAGetOverlappedResult(SOCKET s, LPWSAOVERLAPPED lpOverlapped,
+                                                     LPDWORD lpcbTransfer, BOOL fWait, LPDWORD lpdwFlags);
+
+CP_ABSENT("events of sockets: register the socket with a port")
+extern int WSAAPI WSAEventSelect(SOCKET s, WSAEVENT hEventObject, long lNetworkEvents);
+CP_ABSENT("events of sockets: register the socket with a port")
+extern int WSAAPI WSAEnumNetworkEvents(SOCKET s, WSAEVENT hEventObject, LPWSANETWORKEVENTS lpNetworkEvents);
+CP_ABSENT("windows and their messages: register the socket with a port")
+extern int WSAAPI WSAAsyncSelect(SOCKET s, HANDLE hWnd, u_int wMsg, long lEvent);
+CP_ABSENT("sockets of other processes: SCM_RIGHTS of unix(7)")
+extern int WSAAPI WSADuplicateSocketA(SOCKET s, DWORD dwProcessId, LPWSAPROTOCOL_INFOA lpProtocolInfo);
+CP_ABSENT("sockets of other processes: SCM_RIGHTS of unix(7)")
+extern int WSAAPI WSADuplicateSocketW(SOCKET s, DWORD dwProcessId, LPWSAPROTOCOL_INFOW lpProtocolInfo);
+CP_ABSENT("getaddrinfo, then connect")
+extern BOOL WSAAPI WSAConnectByNameA(SOCKET s, LPCSTR nodename, LPCSTR servicename, LPDWORD LocalAddressLength,
+                                     LPSOCKADDR LocalAddress, LPDWORD RemoteAddressLength,
+                                     LPSOCKADDR RemoteAddress, const struct timeval *timeout,
+                                     LPWSAOVERLAPPED Reserved);
+CP_ABSENT("getaddrinfo, then connect")
+extern BOOL WSAAPI WSAConnectByNameW(SOCKET s, LPWSTR nodename, LPWSTR servicename, LPDWORD LocalAddressLength,
+                                     LPSOCKADDR LocalAddress, LPDWORD RemoteAddressLength,
+                                     LPSOCKADDR RemoteAddress, const struct timeval *timeout,
+                                     LPWSAOVERLAPPED Reserved);
+CP_ABSENT("shutdown, which says as much")
+extern int WSAAPI WSASendDisconnect(SOCKET s, LPWSABUF lpOutboundDisconnectData);
+CP_ABSENT("shutdown, which says as much")
+extern int WSAAPI WSARecvDisconnect(SOCKET s, LPWSABUF lpInboundDisconnectData);
+CP_ABSENT("wide names: getaddrinfo")
+extern INT WSAAPI GetAddrInfoW(PCWSTR pNodeName, PCWSTR pServiceName, const ADDRINFOW *pHints,
+                               PADDRINFOW *ppResult);
+CP_ABSENT("wide names: freeaddrinfo") extern VOID WSAAPI FreeAddrInfoW(PADDRINFOW pAddrInfo);
+CP_ABSENT("wide names: getnameinfo")
+extern INT WSAAPI GetNameInfoW(const SOCKADDR *pSockaddr, socklen_t SockaddrLength, WCHAR *pNodeBuffer,
+                               DWORD NodeBufferSize, WCHAR *pServiceBuffer, DWORD ServiceBufferSize, INT Flags);
+CP_ABSENT("getnameinfo with NI_NUMERICHOST")
+extern INT WSAAPI WSAAddressToStringA(LPSOCKADDR lpsaAddress, DWORD dwAddressLength,
+                                      LPWSAPROTOCOL_INFOA lpProtocolInfo, LPSTR lpszAddressString,
+                                      LPDWORD lpdwAddressStringLength);
+CP_ABSENT("getnameinfo with NI_NUMERICHOST")
+extern INT WSAAPI WSAAddressToStringW(LPSOCKADDR lpsaAddress, DWORD dwAddressLength,
+                                      LPWSAPROTOCOL_INFOW lpProtocolInfo, LPWSTR lpszAddressString,
+                                      LPDWORD lpdwAddressStringLength);
+CP_ABSENT("getaddrinfo with AI_NUMERICHOST")
+extern INT WSAAPI WSAStringToAddressA(LPSTR AddressString, INT AddressFamily,
+                                      LPWSAPROTOCOL_INFOA lpProtocolInfo, LPSOCKADDR lpAddress,
+                                      LPINT lpAddressLength);
+
+#ifdef __cplusplus
+}
+#endif
+
+#if defined UNICODE || defined _UNICODE
+#define WSAConnectByName WSAConnectByNameW
+#define WSADuplicateSocket WSADuplicateSocketW
+#define WSAAddressToString WSAAddressToStringW
+#else
+#define WSAConnectByName WSAConnectByNameA
+#define WSADuplicateSocket WSADuplicateSocketA
+#define WSAAddressToString WSAAddressToStringA
+#define WSAStringToAddress WSAStringToAddressA
+#endif
+
+#endif

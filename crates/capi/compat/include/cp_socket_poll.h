@@ -1,0 +1,100 @@
+/* cp_socket_poll.h: WSAPoll. Included by <winsock2.h>. */
+#ifndef CP_SOCKET_POLL_H
+#define CP_SOCKET_POLL_H
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <winsock2.h>
+
+/* The system's header has these only if it is asked for more. */
+#ifndef POLLRDNORM
+#define POLLRDNORM 0x040
+#define POLLRDBAND 0x080
+#define POLLWRNORM 0x100
+#define POLLWRBAND 0x200
+#endif
+#ifdef POLLRDHUP
+#define CP_POLLRDHUP POLLRDHUP
+#else
+#define CP_POLLRDHUP 0x2000
+#endif
+
+/* The system's own is `struct pollfd`, of another size: a SOCKET is no `int`. */
+typedef struct cp_wsa_pollfd {
+    SOCKET fd;
+    SHORT events;
+    SHORT revents;
+} WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
+
+/* What it may be asked for. POLLPRI is refused, as there. */
+#define CP_POLL_KNOWN (POLLIN | POLLRDNORM | POLLRDBAND | POLLOUT | POLLWRNORM)
+#define CP_POLL_OF_FEW 64
+
+CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pollfd *polled) {
+    uint64_t began = cp_clock();
+    INT left = timeout < 0 ? -1 : timeout;
+    ULONG at, invalid = 0;
+    int found;
+    for (at = 0; at < count; at++) {
+        polled[at].fd = cp_descriptor(asked[at].fd);
+        polled[at].revents = 0;
+        /* The end of the peer's stream is told by POLLHUP, whether it was asked for or not. */
+        polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP);
+        if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN)) {
+            cp_set_last_error(WSAEINVAL);
+            return SOCKET_ERROR;
+        }
+        invalid += polled[at].fd < 0;
+    }
+    /* Without one that is valid there is nothing to wait for. */
+    if (invalid == count)
+        left = 0;
+    while ((found = poll(polled, count, left)) < 0 && errno == EINTR) {
+        uint64_t gone = (cp_clock() - began) / 1000000U;
+        if (timeout >= 0)
+            left = gone >= (uint64_t)timeout ? 0 : timeout - (INT)gone;
+    }
+    if (found < 0) {
+        cp_set_last_error(cp_error_of_errno(errno));
+        return SOCKET_ERROR;
+    }
+    for (at = 0; at < count; at++) {
+        SHORT told = polled[at].revents;
+        if (polled[at].fd < 0)
+            told = POLLNVAL;
+        else if (told & POLLNVAL)
+            invalid++;
+        else if (told & CP_POLLRDHUP)
+            told = (SHORT)((told & ~CP_POLLRDHUP) | POLLHUP);
+        asked[at].revents = told;
+    }
+    if (invalid == count) {
+        cp_set_last_error(WSAEINVAL);
+        return SOCKET_ERROR;
+    }
+    return found;
+}
+
+/* An entry whose socket is INVALID_SOCKET is not counted; its `revents` becomes POLLNVAL. */
+CP_INLINE int WSAAPI WSAPoll(LPWSAPOLLFD fdArray, ULONG fds, INT timeout) {
+    struct pollfd few[CP_POLL_OF_FEW];
+    struct pollfd *polled = few;
+    int found;
+    if (!fdArray || fds == 0) {
+        cp_set_last_error(fds == 0 ? WSAEINVAL : WSAEFAULT);
+        return SOCKET_ERROR;
+    }
+    if (fds > CP_POLL_OF_FEW)
+        polled = (struct pollfd *)calloc(fds, sizeof *polled);
+    if (!polled) {
+        cp_set_last_error(WSAENOBUFS);
+        return SOCKET_ERROR;
+    }
+    found = cp_wsa_poll(fdArray, fds, timeout, polled);
+    if (polled != few)
+        free(polled);
+    return found;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/*
+ * cp_timers.h: timers that can be waited for, without names. Included by <windows.h>.
+ *
+ * A timer calls no function (there are no APCs) and wakes no machine. Its time is kept to the millisecond.
+ */
+#ifndef CP_TIMERS_H
+#define CP_TIMERS_H
+
+#include <cp_absent.h>
+#include <cp_events.h>
+
+#define CREATE_WAITABLE_TIMER_MANUAL_RESET 0x1
+#define CREATE_WAITABLE_TIMER_HIGH_RESOLUTION 0x2
+#define TIMER_ALL_ACCESS 0x1F0003
+#define TIMER_MODIFY_STATE 0x2
+
+typedef VOID(CALLBACK *PTIMERAPCROUTINE)(LPVOID lpArgToCompletionRoutine, DWORD dwTimerLowValue,
+                                         DWORD dwTimerHighValue);
+
+CP_INLINE HANDLE cp_new_timer(int stays, int has_name) {
+    cp_timer *timer;
+    if (!cp_is_nameless(has_name))
+        return NULL;
+    timer = (cp_timer *)cp_waitable_new(sizeof *timer, CP_IS_TIMER, 1);
+    if (!timer)
+        return NULL;
+    timer->base.resets = !stays;
+    return cp_waitable_open(timer);
+}
+
+CP_INLINE HANDLE WINAPI CreateWaitableTimerA(LPSECURITY_ATTRIBUTES lpTimerAttributes, BOOL bManualReset,
+                                             LPCSTR lpTimerName) {
+    (void)lpTimerAttributes;
+    return cp_new_timer(bManualReset != 0, lpTimerName != NULL);
+}
+
+CP_INLINE HANDLE WINAPI CreateWaitableTimerW(LPSECURITY_ATTRIBUTES lpTimerAttributes, BOOL bManualReset,
+                                             LPCWSTR lpTimerName) {
+    (void)lpTimerAttributes;
+    return cp_new_timer(bManualReset != 0, lpTimerName != NULL);
+}
+
+CP_INLINE HANDLE WINAPI CreateWaitableTimerExA(LPSECURITY_ATTRIBUTES lpTimerAttributes, LPCSTR lpTimerName,
+                                               DWORD dwFlags, DWORD dwDesiredAccess) {
+    (void)lpTimerAttributes;
+    (void)dwDesiredAccess;
+    return cp_new_timer((dwFlags & CREATE_WAITABLE_TIMER_MANUAL_RESET) != 0, lpTimerName != NULL);
+}
+
+CP_INLINE HANDLE WINAPI CreateWaitableTimerExW(LPSECURITY_ATTRIBUTES lpTimerAttributes,
+                                               LPCWSTR lpTimerName, DWORD dwFlags,
+                                               DWORD dwDesiredAccess) {
+    return CreateWaitableTimerExA(lpTimerAttributes, lpTimerName ? "" : NULL, dwFlags, dwDesiredAccess);
+}
+
+/* A due time is counted in 100 ns: from now if it is negative, else from 1601, as a FILETIME is. */
+#define CP_TICKS_FROM_1601_TO_1970 116444736000000000LL
+
+/* Ends the signal, if it has one, and the time that was set before. */
+CP_INLINE BOOL cp_set_timer(HANDLE handle, const LARGE_INTEGER *due, LONG period) {
+    const LONGLONG most = INT64_MAX / 100;
+    cp_timer *timer;
+    LONGLONG ticks;
+    if (!due || period < 0) {
+        SetLastError(ERROR_INVALID_PARAMETER);
+        return FALSE;
+    }
+    timer = (cp_timer *)cp_waitable_find(handle, CP_IS_TIMER);
+    if (!timer)
+        return FALSE;
+    ticks = due->QuadPart;
+    cp_timer_lock(timer);
+    __atomic_store_n(&timer->base.signalled, 0U, __ATOMIC_SEQ_CST);
+    timer->is_set = 1;
+    timer->is_absolute = ticks >= 0;
+    timer->period = (uint64_t)period * 1000000U;
+    if (ticks < 0) {
+        timer->due = cp_clock() + (uint64_t)(ticks < -most ? most : -ticks) * 100U;
+    } else {
+        ticks = ticks > CP_TICKS_FROM_1601_TO_1970 ? ticks - CP_TICKS_FROM_1601_TO_1970 : 0;
+        timer->due = (uint64_t)(ticks > most ? most : ticks) * 100U;
+    }
+    cp_timer_unlock(timer);
+    cp_waitable_release(timer);
+    /* Threads that wait for it count from the new time. */
+    cp_signal();
+    return TRUE;
+}
+
+#ifdef __cplusplus
+/* As SetWaitableTimer below; a routine that is not NULL is refused by the compiler. */
+CP_INLINE BOOL WINAPI SetWaitableTimer(HANDLE hTimer, const LARGE_INTEGER *lpDueTime, LONG lPeriod,
+                                       struct cp_nothing *pfnCompletionRoutine,
+                                       LPVOID lpArgToCompletionRoutine, BOOL fResume) {
+    (void)pfnCompletionRoutine;
+    (void)lpArgToCompletionRoutine;
+    (void)fResume;
+    return cp_set_timer(hTimer, lpDueTime, lPeriod);
+}
+template <class Routine>
+CP_ABSENT("a timer calls no function: wait for it")
+BOOL SetWaitableTimer(HANDLE, const LARGE_INTEGER *, LONG, Routine *, LPVOID, BOOL);
+#else
+CP_INLINE BOOL WINAPI SetWaitableTimer(HANDLE hTimer, const LARGE_INTEGER *lpDueTime, LONG lPeriod,
+                                       PTIMERAPCROUTINE pfnCompletionRoutine,
+                                       LPVOID lpArgToCompletionRoutine, BOOL fResume) {
+    (void)lpArgToCompletionRoutine;
+    (void)fResume;
+    if (pfnCompletionRoutine) {
+        SetLastError(ERROR_NOT_SUPPORTED);
+        return FALSE;
+    }
+    return cp_set_timer(hTimer, lpDueTime, lPeriod);
+}
+CP_ABSENT("a timer calls no function: wait for it")
+extern PTIMERAPCROUTINE cp_timer_with_routine(PTIMERAPCROUTINE);
+#define SetWaitableTimer(hTimer, lpDueTime, lPeriod, pfnCompletionRoutine, lpArg, fResume)     \
+    SetWaitableTimer(hTimer, lpDueTime, lPeriod,                                               \
+                     CP_CONSTANT_OR(pfnCompletionRoutine, cp_timer_with_routine), lpArg, fResume)
+#endif
+
+CP_INLINE BOOL WINAPI CancelWaitableTimer(HANDLE hTimer) {
+    cp_timer *timer = (cp_timer *)cp_waitable_find(hTimer, CP_IS_TIMER);
+    if (!timer)
+        return FALSE;
+    /* What has come before stays signalled. */
+    cp_timer_look(timer);
+    cp_timer_lock(timer);
+    timer->is_set = 0;
+    cp_timer_unlock(timer);
+    cp_waitable_release(timer);
+    return TRUE;
+}
+
+#if defined UNICODE || defined _UNICODE
+#define CreateWaitableTimer CreateWaitableTimerW
+#define CreateWaitableTimerEx CreateWaitableTimerExW
+#else
+#define CreateWaitableTimer CreateWaitableTimerA
+#define CreateWaitableTimerEx CreateWaitableTimerExA
+#endif
+
+#endif

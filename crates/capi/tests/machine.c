@@ -1,0 +1,203 @@
+/* The machine, times of the day, memory, the standard streams, and what stops a program. */
+#include <winsock2.h>
+#include <io.h>
+#include <tchar.h>
+#include <windows.h>
+
+#include <signal.h>
+
+#include "check.h"
+
+static void the_machine_is_described(void)
+{
+    SYSTEM_INFO info, native;
+    memset(&info, 0xFF, sizeof info);
+    GetSystemInfo(&info);
+    GetNativeSystemInfo(&native);
+    CHECK_IS(memcmp(&info, &native, sizeof info), 0);
+    CHECK_IS(info.dwNumberOfProcessors, sysconf(_SC_NPROCESSORS_ONLN));
+    CHECK_IS(info.dwPageSize, sysconf(_SC_PAGESIZE));
+    CHECK_IS(info.dwAllocationGranularity % info.dwPageSize, 0);
+    CHECK((info.dwActiveProcessorMask & 1) == 1);
+    CHECK(info.wProcessorArchitecture == PROCESSOR_ARCHITECTURE_AMD64 ||
+          info.wProcessorArchitecture == PROCESSOR_ARCHITECTURE_ARM64);
+    CHECK_IS(info.dwOemId & 0xFFFF, info.wProcessorArchitecture);
+    CHECK((BYTE *)&info > (BYTE *)info.lpMinimumApplicationAddress &&
+          (BYTE *)&info <= (BYTE *)info.lpMaximumApplicationAddress);
+    CHECK_IS(sizeof info, 48);
+}
+
+static void times_of_the_day_have_parts(void)
+{
+    FILETIME file;
+    SYSTEMTIME parts, now;
+    ULARGE_INTEGER ticks;
+    /* 2000-02-29 12:34:56.789, which was a Tuesday. */
+    ticks.QuadPart = (ULONGLONG)(951827696LL + 11644473600LL) * 10000000u + 7890000;
+    file.dwLowDateTime = ticks.LowPart;
+    file.dwHighDateTime = ticks.HighPart;
+    CHECK_IS(FileTimeToSystemTime(&file, &parts), TRUE);
+    CHECK_IS(parts.wYear, 2000);
+    CHECK_IS(parts.wMonth, 2);
+    CHECK_IS(parts.wDay, 29);
+    CHECK_IS(parts.wDayOfWeek, 2);
+    CHECK_IS(parts.wHour, 12);
+    CHECK_IS(parts.wMinute, 34);
+    CHECK_IS(parts.wSecond, 56);
+    CHECK_IS(parts.wMilliseconds, 789);
+    ticks.QuadPart = 0; /* the first day */
+    file.dwLowDateTime = file.dwHighDateTime = 0;
+    CHECK_IS(FileTimeToSystemTime(&file, &parts), TRUE);
+    CHECK_IS(parts.wYear, 1601);
+    CHECK_IS(parts.wDayOfWeek, 1);
+    file.dwHighDateTime = 0x80000000;
+    CHECK_FALSE(FileTimeToSystemTime(&file, &parts), ERROR_INVALID_PARAMETER);
+    GetSystemTime(&now);
+    CHECK(now.wYear >= 2024 && now.wMonth >= 1 && now.wMonth <= 12 && now.wMilliseconds < 1000);
+    GetLocalTime(&now);
+    CHECK(now.wYear >= 2024 && now.wDay >= 1 && now.wDay <= 31);
+}
+
+static void memory_is_the_heaps(void)
+{
+    HANDLE heap = GetProcessHeap();
+    char *zeros = (char *)HeapAlloc(heap, HEAP_ZERO_MEMORY, 100);
+    char *more = (char *)GlobalAlloc(GPTR, 10);
+    void *aligned = _aligned_malloc(100, 64);
+    int i;
+    CHECK(heap != NULL && zeros != NULL && more != NULL);
+    for (i = 0; i < 100; i++) {
+        CHECK_IS(zeros[i], 0);
+    }
+    CHECK_IS(more[9], 0);
+    CHECK_IS((ULONG_PTR)aligned % 64, 0);
+    CHECK_IS(HeapFree(heap, 0, zeros), TRUE);
+    CHECK_IS(HeapFree(heap, 0, NULL), TRUE);
+    CHECK(GlobalFree(more) == NULL);
+    _aligned_free(aligned);
+    CHECK(HeapFree(heap, 0, HeapAlloc(heap, 0, 0)));
+    SetLastError(0);
+    CHECK(GlobalAlloc(0x2, 10) == NULL); /* movable */
+    CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
+}
+
+static void streams_are_written_and_read(void)
+{
+    HANDLE out = GetStdHandle(STD_OUTPUT_HANDLE), in = GetStdHandle(STD_INPUT_HANDLE);
+    int pipes[2], kept_out = dup(1), kept_in = dup(0), count;
+    char text[16];
+    DWORD done = UNTOUCHED;
+    CHECK(GetStdHandle(STD_ERROR_HANDLE) != out && out != in && in != NULL);
+    SetLastError(0);
+    CHECK(GetStdHandle(5) == INVALID_HANDLE_VALUE);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    CHECK_IS(pipe(pipes), 0);
+    CHECK(dup2(pipes[1], 1) == 1 && dup2(pipes[0], 0) == 0);
+    printf("held"); /* goes first */
+    CHECK_IS(WriteFile(out, " back", 5, &done, NULL), TRUE);
+    CHECK_IS(done, 5);
+    CHECK_IS(WriteConsoleW(out, L"\x20AC", 1, &done, NULL), TRUE);
+    CHECK_IS(done, 1);
+    CHECK_IS(ReadFile(in, text, sizeof text, &done, NULL), TRUE);
+    count = (int)done;
+    fflush(stdout);
+    CHECK(dup2(kept_out, 1) == 1 && dup2(kept_in, 0) == 0);
+    CHECK_IS(count, 12);
+    CHECK(memcmp(text, "held back\xE2\x82\xAC", 12) == 0);
+    CHECK_FALSE(WriteFile((HANDLE)&count, "x", 1, &done, NULL), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(ReadFile(NULL, text, 1, &done, NULL), ERROR_INVALID_HANDLE);
+    CHECK_IS(_isatty(pipes[0]), 0);
+    CHECK(_close(pipes[0]) == 0 && _close(pipes[1]) == 0 && _close(kept_out) == 0 && _close(kept_in) == 0);
+}
+
+/* ---- what stops a program ------------------------------------------------------------------------------ */
+
+static HANDLE told;
+static volatile LONG first_calls, last_calls, last_event;
+static DWORD main_thread;
+
+static BOOL WINAPI comes_last(DWORD event)
+{
+    CHECK(GetCurrentThreadId() != main_thread);
+    InterlockedIncrement(&first_calls);
+    last_event = (LONG)event;
+    CHECK_IS(SetEvent(told), TRUE);
+    return TRUE;
+}
+
+static BOOL WINAPI comes_first(DWORD event)
+{
+    (void)event;
+    InterlockedIncrement(&last_calls);
+    return event == CTRL_BREAK_EVENT ? (SetEvent(told), TRUE) : FALSE;
+}
+
+static volatile sig_atomic_t own_signals;
+
+static void counts_its_own(int signal)
+{
+    (void)signal;
+    own_signals++;
+}
+
+/* To ignore Ctrl+C changes nothing of the other signals. */
+static void other_signals_stay_the_programs(void)
+{
+    CHECK(signal(SIGTERM, counts_its_own) != SIG_ERR);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(raise(SIGTERM), 0);
+    CHECK_IS(own_signals, 1);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(raise(SIGTERM), 0);
+    CHECK_IS(own_signals, 2);
+}
+
+static void signals_are_control_events(void)
+{
+    static const struct {
+        int signal;
+        DWORD event;
+    } events[] = {{SIGINT, CTRL_C_EVENT}, {SIGHUP, CTRL_CLOSE_EVENT}, {SIGTERM, CTRL_SHUTDOWN_EVENT}};
+    size_t i;
+    main_thread = GetCurrentThreadId();
+    told = CreateEvent(NULL, FALSE, FALSE, NULL);
+    CHECK_FALSE(SetConsoleCtrlHandler(comes_last, FALSE), ERROR_INVALID_PARAMETER);
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    CHECK_IS(SetConsoleCtrlHandler(comes_first, TRUE), TRUE);
+    for (i = 0; i < 3; i++) {
+        CHECK_IS(raise(events[i].signal), 0);
+        CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+        CHECK_IS(last_event, events[i].event);
+        CHECK_IS(last_calls, i + 1);
+    }
+    CHECK_IS(raise(SIGQUIT), 0); /* the routine that was added last is enough */
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    CHECK_IS(first_calls, 3);
+    CHECK_IS(SetConsoleCtrlHandler(comes_first, FALSE), TRUE);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    CHECK_IS(last_calls, 4);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE); /* Ctrl+C does nothing */
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, FALSE), TRUE);
+    CHECK_IS(CloseHandle(told), TRUE);
+}
+
+int _tmain(int count, _TCHAR *words[])
+{
+    CHECK_IS(count, 1);
+    CHECK(_tcslen(words[0]) > 0);
+    start();
+    the_machine_is_described();
+    times_of_the_day_have_parts();
+    memory_is_the_heaps();
+    streams_are_written_and_read();
+    other_signals_stay_the_programs();
+    signals_are_control_events();
+    return finish();
+}

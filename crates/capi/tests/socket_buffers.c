@@ -1,0 +1,248 @@
+/* WSASend, WSARecv and the like in their plain form; connections by WSAAccept and WSAConnect. */
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include "check.h"
+
+static WSABUF buffer(char *bytes, ULONG size)
+{
+    WSABUF made;
+    made.len = size;
+    made.buf = bytes;
+    return made;
+}
+
+/* ---- streams ---------------------------------------------------------------------------------------- */
+
+static void several_buffers_are_one_stream(void)
+{
+    char head[] = "GET ", tail[] = "/index", first[3], second[16];
+    WSABUF out[2], in[2];
+    DWORD sent = UNTOUCHED, received = UNTOUCHED, flags = 0;
+    SOCKET one, other;
+    tcp_pair(&one, &other);
+    out[0] = buffer(head, 4);
+    out[1] = buffer(tail, 6);
+    CHECK_IS(WSASend(one, out, 2, &sent, 0, NULL, NULL), 0);
+    CHECK_IS(sent, 10);
+    in[0] = buffer(first, sizeof first);
+    in[1] = buffer(second, sizeof second);
+    flags = MSG_PEEK;
+    CHECK_IS(WSARecv(other, in, 2, &received, &flags, NULL, NULL), 0);
+    CHECK_IS(received, 10);
+    CHECK_IS(flags, 0); /* what was asked for is not told */
+    memset(second, 0, sizeof second);
+    CHECK_IS(WSARecv(other, in, 2, &received, &flags, NULL, NULL), 0);
+    CHECK_IS(received, 10);
+    CHECK(memcmp(first, "GET", 3) == 0 && memcmp(second, " /index", 7) == 0);
+
+    /* The end of the stream is 0 bytes, and no error. */
+    CHECK_IS(shutdown(one, SD_SEND), 0);
+    CHECK_IS(WSARecv(other, in, 2, &received, &flags, NULL, NULL), 0);
+    CHECK_IS(received, 0);
+    CHECK_SOCKET_ERROR(WSASend(one, out, 2, &sent, 0, NULL, NULL), WSAESHUTDOWN);
+    abort_connection(other);
+    until(one, POLLHUP);
+    CHECK_SOCKET_ERROR(WSARecv(one, in, 2, &received, &flags, NULL, NULL), WSAECONNRESET);
+    CHECK_SOCKET_ERROR(WSARecv(one, in, 2, &received, &flags, NULL, NULL), WSAECONNRESET); /* each time */
+    CHECK_IS(closesocket(one), 0);
+    CHECK_SOCKET_ERROR(WSARecv(one, in, 2, &received, &flags, NULL, NULL), WSAENOTSOCK);
+}
+
+static void what_cannot_be_is_refused(void)
+{
+    char bytes[4] = "abc";
+    WSABUF one = buffer(bytes, sizeof bytes), many[1025];
+    DWORD count = 0, flags = 0;
+    SOCKET s, other;
+    size_t i;
+    tcp_pair(&s, &other);
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(WSARecv(s, &one, 1, &count, &flags, NULL, NULL), WSAEWOULDBLOCK);
+    CHECK_SOCKET_ERROR(WSARecv(s, NULL, 1, &count, &flags, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, &one, 0, &count, &flags, NULL, NULL), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSARecv(s, &one, 1, NULL, &flags, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, &one, 1, &count, NULL, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, &one, 1, NULL, 0, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, NULL, 1, &count, 0, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, &one, 1, &count, MSG_PARTIAL, NULL, NULL), WSAEOPNOTSUPP);
+    for (i = 0; i < 1025; i++) {
+        many[i] = buffer(bytes, 1);
+    }
+    CHECK_SOCKET_ERROR(WSASend(s, many, 1025, &count, 0, NULL, NULL), WSAENOBUFS);
+    CHECK_IS(WSASend(s, many, 1024, &count, 0, NULL, NULL), 0);
+    CHECK_IS(count, 1024);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(other), 0);
+}
+
+/* A port is told once what has come, and enabling costs nothing behind a read that has found the end. */
+static void a_read_into_buffers_drains_as_any_other(void)
+{
+    char bytes[64];
+    WSABUF in = buffer(bytes, sizeof bytes);
+    DWORD received, flags = 0;
+    SOCKET one, other;
+    HANDLE port = new_port(1);
+    int i;
+    tcp_pair(&one, &other);
+    set_nonblocking(one);
+    CHECK_IS(enable(port, one, 7, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    for (i = 0; i < 3; i++) {
+        send_all(other, "data", 4);
+        CHECK_NEXT(port, 7, SOCK_NOTIFY_EVENT_IN);
+        CHECK_IS(WSARecv(one, &in, 1, &received, &flags, NULL, NULL), 0);
+        CHECK_IS(received, 4);
+        CHECK_IS(enable(port, one, 7, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK(is_silent(port));
+    }
+    CHECK_IS(closesocket(one), 0);
+    CHECK_IS(closesocket(other), 0);
+    CHECK_IS(CloseHandle(port), TRUE);
+}
+
+/* ---- datagrams ---------------------------------------------------------------------------------------- */
+
+static void a_datagram_is_cut_and_told(void)
+{
+    char head[] = "ab", tail[] = "cdef", first[2], second[8];
+    WSABUF out[2], in[2];
+    DWORD sent, received = UNTOUCHED, flags = 0;
+    SOCKET s = udp_socket(), from = udp_socket();
+    struct sockaddr_in to = bind_to_loopback(s), sender = bind_to_loopback(from), told;
+    int size = sizeof told;
+    out[0] = buffer(head, 2);
+    out[1] = buffer(tail, 4);
+    in[0] = buffer(first, sizeof first);
+    in[1] = buffer(second, sizeof second);
+    CHECK_IS(WSASendTo(from, out, 2, &sent, 0, (struct sockaddr *)&to, sizeof to, NULL, NULL), 0);
+    CHECK_IS(sent, 6);
+    CHECK_IS(WSARecvFrom(s, in, 2, &received, &flags, (struct sockaddr *)&told, &size, NULL, NULL), 0);
+    CHECK_IS(received, 6);
+    CHECK_IS(flags, 0);
+    CHECK_IS(size, sizeof told);
+    CHECK_IS(told.sin_port, sender.sin_port);
+    CHECK(memcmp(first, "ab", 2) == 0 && memcmp(second, "cdef", 4) == 0);
+    CHECK_IS(WSASendTo(from, out, 2, &sent, 0, (struct sockaddr *)&to, sizeof to, NULL, NULL), 0);
+    in[1] = buffer(second, 1);
+    second[1] = 'X';
+    CHECK_SOCKET_ERROR(WSARecvFrom(s, in, 2, &received, &flags, NULL, NULL, NULL, NULL), WSAEMSGSIZE);
+    CHECK_IS(flags, MSG_PARTIAL);
+    CHECK_IS(received, 3);
+    CHECK(second[0] == 'c' && second[1] == 'X');
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(from), 0);
+}
+
+/* ---- connections ---------------------------------------------------------------------------------------- */
+
+static int answer;
+static struct sockaddr_in caller_was;
+
+static int CALLBACK decides(LPWSABUF caller, LPWSABUF caller_data, LPQOS quality, LPQOS group_quality,
+                            LPWSABUF callee, LPWSABUF callee_data, GROUP *group, DWORD_PTR word)
+{
+    CHECK(caller_data == NULL && quality == NULL && group_quality == NULL && callee_data == NULL && group != NULL);
+    CHECK_IS(caller->len, sizeof caller_was);
+    CHECK_IS(callee->len, sizeof caller_was);
+    CHECK_IS(word, 42);
+    memcpy(&caller_was, caller->buf, sizeof caller_was);
+    return answer;
+}
+
+static void a_condition_decides_about_a_connection(void)
+{
+    struct sockaddr_in address, own, told;
+    SOCKET listener = tcp_listener(&address), client, server;
+    int size = sizeof own;
+    char byte;
+    client = tcp_socket();
+    CHECK_IS(WSAConnect(client, (struct sockaddr *)&address, sizeof address, NULL, NULL, NULL, NULL), 0);
+    CHECK_IS(getsockname(client, (struct sockaddr *)&own, &size), 0);
+    answer = CF_ACCEPT;
+    size = sizeof told;
+    server = WSAAccept(listener, (struct sockaddr *)&told, &size, decides, 42);
+    CHECK(server != INVALID_SOCKET);
+    CHECK_IS(size, sizeof told);
+    CHECK_IS(told.sin_port, own.sin_port);
+    CHECK_IS(caller_was.sin_port, own.sin_port);
+    send_all(client, "x", 1);
+    receive_all(server, &byte, 1);
+    CHECK_IS(closesocket(server), 0);
+    CHECK_IS(closesocket(client), 0);
+
+    answer = CF_REJECT;
+    client = tcp_connected_to(&address);
+    WSASetLastError(0);
+    CHECK(WSAAccept(listener, NULL, NULL, decides, 42) == INVALID_SOCKET);
+    CHECK_IS(WSAGetLastError(), WSAECONNREFUSED);
+    until(client, POLLHUP);
+    CHECK_SOCKET_ERROR(recv(client, &byte, 1, 0), WSAECONNRESET);
+    CHECK_IS(closesocket(client), 0);
+
+    client = tcp_connected_to(&address);
+    server = WSAAccept(listener, NULL, NULL, NULL, 0);
+    CHECK(server != INVALID_SOCKET);
+    CHECK_IS(closesocket(server), 0);
+    CHECK_IS(closesocket(client), 0);
+    set_nonblocking(listener);
+    WSASetLastError(0);
+    CHECK(WSAAccept(listener, NULL, NULL, NULL, 0) == INVALID_SOCKET);
+    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+    CHECK_IS(closesocket(listener), 0);
+}
+
+/* Functions that a program has looked up may have these names as members. */
+struct functions {
+    int (*WSASend)(SOCKET, LPWSABUF, DWORD, LPDWORD, DWORD, LPWSAOVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE);
+};
+
+static int counts_bytes(SOCKET s, LPWSABUF buffers, DWORD count, LPDWORD sent, DWORD flags,
+                        LPWSAOVERLAPPED overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
+{
+    (void)s;
+    (void)count;
+    (void)flags;
+    (void)routine;
+    CHECK(overlapped == NULL);
+    *sent = buffers->len;
+    return 0;
+}
+
+static void members_may_have_these_names(void)
+{
+    struct functions table = {counts_bytes};
+    char bytes[3];
+    WSABUF one = buffer(bytes, 3);
+    DWORD sent;
+    CHECK_IS(table.WSASend(0, &one, 1, &sent, 0, NULL, NULL), 0);
+    CHECK_IS(sent, 3);
+}
+
+/* ---- events --------------------------------------------------------------------------------------------- */
+
+static void events_have_winsocks_names_too(void)
+{
+    WSAEVENT event = WSACreateEvent();
+    CHECK(event != WSA_INVALID_EVENT);
+    CHECK_IS(WSAWaitForMultipleEvents(1, &event, FALSE, 0, FALSE), WSA_WAIT_TIMEOUT);
+    CHECK_IS(WSASetEvent(event), TRUE);
+    CHECK_IS(WSAWaitForMultipleEvents(1, &event, FALSE, WSA_INFINITE, FALSE), WSA_WAIT_EVENT_0);
+    CHECK_IS(WSAResetEvent(event), TRUE);
+    CHECK_IS(WSAWaitForMultipleEvents(1, &event, TRUE, 0, TRUE), WSA_WAIT_TIMEOUT);
+    CHECK_IS(WSACloseEvent(event), TRUE);
+}
+
+int main(void)
+{
+    start();
+    several_buffers_are_one_stream();
+    what_cannot_be_is_refused();
+    a_read_into_buffers_drains_as_any_other();
+    a_datagram_is_cut_and_told();
+    a_condition_decides_about_a_connection();
+    members_may_have_these_names();
+    events_have_winsocks_names_too();
+    return finish();
+}

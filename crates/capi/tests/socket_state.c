@@ -1,0 +1,223 @@
+/* WSAPoll, WSAIoctl, and addresses as text and in parts. */
+#include <winsock2.h>
+#include <mstcpip.h>
+#include <ws2tcpip.h>
+#include <windows.h>
+
+#include "check.h"
+
+/* ---- WSAPoll ------------------------------------------------------------------------------------------ */
+
+static WSAPOLLFD asked(SOCKET s, SHORT events)
+{
+    WSAPOLLFD made;
+    made.fd = s;
+    made.events = events;
+    made.revents = 0x7FFF;
+    return made;
+}
+
+static void sockets_are_polled(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), one, other, gone;
+    WSAPOLLFD sockets[3], many[100];
+    ULONGLONG began;
+    int i;
+    tcp_pair(&one, &other);
+    sockets[0] = asked(one, POLLIN);
+    sockets[1] = asked(INVALID_SOCKET, POLLIN);
+    sockets[2] = asked(listener, POLLRDNORM);
+    began = GetTickCount64();
+    CHECK_IS(WSAPoll(sockets, 3, 30), 0);
+    CHECK(GetTickCount64() - began >= 29);
+    CHECK_IS(sockets[0].revents, 0);
+    CHECK_IS(sockets[1].revents, POLLNVAL); /* and not counted */
+    CHECK_IS(sockets[2].revents, 0);
+    sockets[1] = asked(one, POLLOUT);
+    CHECK_IS(WSAPoll(sockets, 3, -1), 1);
+    CHECK_IS(sockets[1].revents & (POLLOUT | POLLIN), POLLOUT);
+    send_all(other, "x", 1);
+    until(one, POLLIN);
+    CHECK_IS(WSAPoll(sockets, 1, 0), 1);
+    CHECK(sockets[0].revents & POLLIN);
+
+    /* A connection that waits to be accepted. */
+    gone = tcp_connected_to(&address);
+    CHECK_IS(WSAPoll(&sockets[2], 1, -1), 1);
+    CHECK(sockets[2].revents & POLLRDNORM);
+    CHECK_IS(closesocket(gone), 0);
+
+    /* The end of the peer's stream is a hang-up, also if nothing was asked for. */
+    CHECK_IS(shutdown(other, SD_SEND), 0);
+    sockets[0] = asked(one, 0);
+    CHECK_IS(WSAPoll(sockets, 1, SOON), 1);
+    CHECK_IS(sockets[0].revents, POLLHUP);
+
+    /* More than a few; one of them closed. */
+    for (i = 0; i < 100; i++) {
+        many[i] = asked(i == 99 ? gone : listener, POLLIN);
+    }
+    many[0] = asked(one, POLLIN);
+    CHECK(WSAPoll(many, 100, 0) >= 2);
+    CHECK(many[0].revents & POLLIN);
+    CHECK_IS(many[99].revents, POLLNVAL);
+    CHECK_IS(closesocket(one), 0);
+    CHECK_IS(closesocket(other), 0);
+    CHECK_IS(closesocket(listener), 0);
+}
+
+static void what_cannot_be_polled_is_refused(void)
+{
+    SOCKET s = udp_socket();
+    WSAPOLLFD one = asked(s, POLLIN | POLLPRI), none = asked(INVALID_SOCKET, POLLIN);
+    CHECK_SOCKET_ERROR(WSAPoll(&one, 1, 0), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSAPoll(&none, 1, 0), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSAPoll(&one, 0, 0), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSAPoll(NULL, 1, 0), WSAEFAULT);
+    CHECK_IS(closesocket(s), 0);
+    one = asked(s, POLLIN); /* closed, and the only one */
+    CHECK_SOCKET_ERROR(WSAPoll(&one, 1, -1), WSAEINVAL);
+    CHECK_IS(one.revents, POLLNVAL);
+}
+
+static void a_refused_connect_is_an_error_and_a_hang_up(void)
+{
+    SOCKET keeps_it_free, s = tcp_socket();
+    struct sockaddr_in address = an_address_that_refuses(&keeps_it_free);
+    WSAPOLLFD one = asked(s, POLLWRNORM);
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
+    CHECK_IS(WSAPoll(&one, 1, SOON), 1);
+    CHECK_IS(one.revents & (POLLHUP | POLLERR | POLLWRNORM), POLLHUP | POLLERR | POLLWRNORM);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(keeps_it_free), 0);
+}
+
+/* ---- WSAIoctl ------------------------------------------------------------------------------------------- */
+
+static int option(SOCKET s, int level, int name)
+{
+    int value = -1, size = sizeof value;
+    CHECK_IS(getsockopt(s, level, name, (char *)&value, &size), 0);
+    return value;
+}
+
+static void keep_alive_is_set_for_one_connection(void)
+{
+    SOCKET s = tcp_socket(), datagrams = udp_socket();
+    struct tcp_keepalive wanted = {1, 30000, 1500};
+    DWORD returned = UNTOUCHED;
+    CHECK_IS(sizeof wanted, 12);
+    CHECK_IS(SIO_KEEPALIVE_VALS, 0x98000004u);
+    CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
+    CHECK_IS(returned, 0);
+    CHECK_IS(option(s, SOL_SOCKET, SO_KEEPALIVE), 1);
+    CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPIDLE), 30);
+    CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPINTVL), 2); /* whole seconds, and not fewer */
+    CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPCNT), 10);
+    wanted.onoff = 0;
+    CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
+    CHECK_IS(option(s, SOL_SOCKET, SO_KEEPALIVE), 0);
+    wanted.onoff = 1;
+    wanted.keepalivetime = wanted.keepaliveinterval = 0;
+    CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
+    CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPIDLE), 1);
+    wanted.keepalivetime = wanted.keepaliveinterval = 0xFFFFFFFF;
+    CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
+    CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPIDLE), 32767);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, 8, NULL, 0, &returned, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, NULL, 12, NULL, 0, &returned, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, NULL, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(datagrams, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, &returned, NULL, NULL),
+                       WSAENOPROTOOPT);
+    CHECK_SOCKET_ERROR(WSAIoctl(INVALID_SOCKET, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, &returned, NULL, NULL),
+                       WSAENOTSOCK);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_IS(closesocket(datagrams), 0);
+}
+
+static void other_commands(void)
+{
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    DWORD on = 1, off = 0, unread = UNTOUCHED, returned = 0;
+    char byte;
+    CHECK_IS(WSAIoctl(s, FIONBIO, &on, sizeof on, NULL, 0, &returned, NULL, NULL), 0);
+    CHECK_SOCKET_ERROR(recv(s, &byte, 1, 0), WSAEWOULDBLOCK);
+    send_to(s, "abc", 3, &address);
+    until(s, POLLIN);
+    CHECK_IS(WSAIoctl(s, FIONREAD, NULL, 0, &unread, sizeof unread, &returned, NULL, NULL), 0);
+    CHECK_IS(unread, 3);
+    CHECK_IS(returned, 4);
+    CHECK_IS(WSAIoctl(s, SIO_UDP_CONNRESET, &off, sizeof off, NULL, 0, &returned, NULL, NULL), 0);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_UDP_CONNRESET, &on, sizeof on, NULL, 0, &returned, NULL, NULL), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_LOOPBACK_FAST_PATH, &on, sizeof on, NULL, 0, &returned, NULL, NULL),
+                       WSAEOPNOTSUPP);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_UDP_CONNRESET, &off, sizeof off, NULL, 0, &returned, NULL, NULL), WSAENOTSOCK);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------------- */
+
+static void addresses_have_text(void)
+{
+    struct in_addr address;
+    struct in6_addr longer, again;
+    char text[INET6_ADDRSTRLEN];
+    WCHAR wide[INET6_ADDRSTRLEN];
+    CHECK_IS(InetPtonA(AF_INET, "127.0.0.1", &address), 1);
+    CHECK_IS(address.s_addr, htonl(INADDR_LOOPBACK));
+    CHECK_IS(InetPtonA(AF_INET, "127.0.0", &address), 0);
+    CHECK_IS(InetPtonW(AF_INET, L"10.1.2.3", &address), 1);
+    CHECK_IS(address.s_addr, htonl(0x0A010203));
+    CHECK_IS(InetPtonW(AF_INET, L"\x0661.1.2.3", &address), 0);
+    CHECK_IS(InetPtonW(AF_INET6, L"2001:db8:1111:2222:3333:4444:5555:6666:7777:8888:9999", &longer), 0);
+    CHECK_IS(InetPton(AF_INET6, TEXT("2001:db8::1"), &longer), 1);
+    CHECK(InetNtop(AF_INET6, &longer, text, sizeof text) == text);
+    CHECK(strcmp(text, "2001:db8::1") == 0);
+    CHECK(InetNtopW(AF_INET6, &longer, wide, INET6_ADDRSTRLEN) == wide);
+    CHECK_IS(InetPtonW(AF_INET6, wide, &again), 1);
+    CHECK(memcmp(&again, &longer, sizeof again) == 0);
+    SetLastError(0);
+    CHECK(InetNtopA(AF_INET6, &longer, text, 5) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    SetLastError(0);
+    CHECK(InetNtopW(AF_INET6, &longer, wide, 11) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_SOCKET_ERROR(InetPtonA(12345, "127.0.0.1", &address), WSAEAFNOSUPPORT);
+    SetLastError(0);
+    CHECK(InetNtopA(12345, &address, text, sizeof text) == NULL);
+    CHECK_IS(WSAGetLastError(), WSAEAFNOSUPPORT);
+    CHECK_SOCKET_ERROR(InetPtonA(AF_INET, NULL, &address), WSAEFAULT);
+}
+
+static void addresses_have_parts(void)
+{
+    SOCKADDR_IN address;
+    uint64_t wide;
+    memset(&address, 0, sizeof address);
+    address.sin_addr.S_un.S_addr = htonl(0x0A0B0C0D);
+    CHECK_IS(address.sin_addr.s_addr, htonl(0x0A0B0C0D));
+    CHECK_IS(address.sin_addr.S_un.S_un_b.s_b1, 10);
+    CHECK_IS(address.sin_addr.S_un.S_un_b.s_b4, 13);
+    CHECK_IS(address.sin_addr.S_un.S_un_w.s_w2, htons(0x0C0D));
+    CHECK_IS(sizeof address, 16);
+    CHECK_IS(sizeof address.sin_addr, 4);
+    CHECK_IS(ntohll(htonll(0x0102030405060708)), 0x0102030405060708);
+    wide = htonll(0x0102030405060708);
+    CHECK_IS(*(const BYTE *)&wide, 1);
+}
+
+int main(void)
+{
+    start();
+    sockets_are_polled();
+    what_cannot_be_polled_is_refused();
+    a_refused_connect_is_an_error_and_a_hang_up();
+    keep_alive_is_set_for_one_connection();
+    other_commands();
+    addresses_have_text();
+    addresses_have_parts();
+    return finish();
+}
