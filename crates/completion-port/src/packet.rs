@@ -23,6 +23,7 @@ use crate::source::SourceName;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot, Turn};
+use crate::trace::hears_packets;
 use crate::trigger::{Terms, Trigger};
 
 /// One packet.
@@ -232,6 +233,22 @@ impl<'p, K> Ready<'p, K> {
     /// Gives the key back and enables the registration again, with `mode` or as it was.
     #[inline]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        if hears_packets() { self.arm_aloud(mode) } else { self.arm_silently(mode) }
+    }
+
+    /// The same, and a subscriber hears of it.
+    #[cold]
+    #[inline(never)]
+    fn arm_aloud(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (engine, id) = (&self.held.store.engine, self.id());
+        let mode = mode.unwrap_or_else(|| self.held.slot.word().mode());
+        self.arm_silently(Some(mode))?;
+        engine.tell_enabled(id.0, mode);
+        Ok(())
+    }
+
+    #[inline]
+    fn arm_silently(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
             return Err(self.into_held().refuse(Call::Rearm));
         }
@@ -284,14 +301,22 @@ impl<K> Held<'_, K> {
         let name = self.name();
         let accepted = engine.put_back(call, self.slot, name, mode, self.drained, seat);
         // Refused: the slot is still held.
-        accepted.map_err(|error| Refused::new(error, self.end()))
+        accepted.map_err(|error| self.refuse_with(error))
     }
 
     /// The token is used up: the registration ends, since the key owns another descriptor by now.
     #[cold]
     #[inline(never)]
     fn refuse(self, call: Call) -> Refused<K> {
-        Refused::new(Error::new(call, ErrorKind::BadDescriptor), self.end())
+        self.refuse_with(Error::new(call, ErrorKind::BadDescriptor))
+    }
+
+    #[cold]
+    fn refuse_with(self, error: Error) -> Refused<K> {
+        let (engine, name) = (&self.store.engine, self.name());
+        let refused = Refused::new(error, self.end());
+        engine.tell_refused(&error, Some(name), None);
+        refused
     }
 
     /// The token is used up: the registration ends, and so does the key.
@@ -575,6 +600,18 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         })
     }
 
+    /// The thread has come to this packet; a subscriber hears of it.
+    #[cold]
+    #[inline(never)]
+    fn tell_reported(&self, packet: &Packet<'p, K, M>) {
+        let (id, events) = match packet {
+            Packet::Ready(ready) => (ready.id(), ready.events()),
+            Packet::Notified(notified) => (notified.id, notified.events),
+            Packet::Posted(_) | Packet::Removed(..) => return,
+        };
+        self.port.engine().tell_reported(id.0, events);
+    }
+
     /// Waits for the rest of the time: what the thread was handed brought no packet, since it was
     /// disabled or drained meanwhile.
     #[cold]
@@ -656,7 +693,11 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                 match engine.next_ready(seat) {
                     Ok((index, slot, events)) => {
                         self.settled = true;
-                        return Some(self.ready(slot, index, events));
+                        let packet = self.ready(slot, index, events);
+                        if hears_packets() {
+                            self.tell_reported(&packet);
+                        }
+                        return Some(packet);
                     }
                     Err(NIL) if self.settled && seat.is_empty_handed() => return None,
                     Err(first) => self.next_other(seat, first),
@@ -665,6 +706,9 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
             match taken {
                 Some(Some(packet)) => {
                     self.settled = true;
+                    if hears_packets() {
+                        self.tell_reported(&packet);
+                    }
                     return Some(packet);
                 }
                 None if self.settled => return None,

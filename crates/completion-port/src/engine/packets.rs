@@ -29,7 +29,9 @@ impl Engine {
     pub(super) fn submit_locked(&self, state: &mut State, node: Node) -> Option<Notice> {
         let State { schedule, stock } = state;
         stock.ready.push(&self.nodes, node);
-        stock.tell_collectors();
+        if stock.notable.is_any() {
+            self.note_queued_one(stock, node);
+        }
         let wake = schedule.queued(&mut self.stage(stock, None));
         wake.map(|wake| stock.notice(wake))
     }
