@@ -15,6 +15,7 @@ mod demo;
 mod echo;
 mod failure;
 mod gauge;
+mod probe;
 mod retry;
 mod signals;
 mod text;
@@ -53,6 +54,11 @@ enum Command {
     /// Runs the command `cport-bench` beside this one, or builds and runs it if the current
     /// directory is in a source tree of completion-port. All arguments are passed on.
     Bench(bench::Options),
+    /// Tell what this system offers to a port, and try each rule of the contract on it
+    ///
+    /// Takes about a second. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it could
+    /// not begin.
+    Probe(probe::Options),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
         Command::Echo(options) => echo::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Probe(options) => probe::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
