@@ -233,29 +233,13 @@ impl<'p, K> Ready<'p, K> {
     /// Gives the key back and enables the registration again, with `mode` or as it was.
     #[inline]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
-        if hears_packets() { self.arm_aloud(mode) } else { self.arm_silently(mode) }
-    }
-
-    /// The same, and a subscriber hears of it.
-    #[cold]
-    #[inline(never)]
-    fn arm_aloud(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
-        let (engine, id) = (&self.held.store.engine, self.id());
-        let mode = mode.unwrap_or_else(|| self.held.slot.word().mode());
-        self.arm_silently(Some(mode))?;
-        engine.tell_enabled(id.0, mode);
-        Ok(())
-    }
-
-    #[inline]
-    fn arm_silently(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
             return Err(self.into_held().refuse(Call::Rearm));
         }
         // Taken apart here, and put together again only to be passed on, so that the token need not
         // lie in memory.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
-        if store.engine.rearm(slot, mode, drained) {
+        if !hears_packets() && store.engine.rearm(slot, mode, drained) {
             return Ok(());
         }
         Held { store, slot, cell, index, events, drained }.rearm(mode)
@@ -287,11 +271,16 @@ impl<K> Held<'_, K> {
     }
 
     /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
-    /// it was.
+    /// it was. A subscriber hears of it.
     #[cold]
     fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (engine, name) = (&self.store.engine, self.name());
         let mode = mode.unwrap_or_else(|| self.slot.word().mode());
-        self.put_back(Call::Rearm, Some(mode))
+        self.put_back(Call::Rearm, Some(mode))?;
+        if hears_packets() {
+            engine.tell_enabled(name, mode);
+        }
+        Ok(())
     }
 
     /// The token is used up: the engine is to have the key.
@@ -502,7 +491,12 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
         match taken {
-            Taken::Ready(slot, name, events) => Some(self.ready(slot, name_parts(name).0, events)),
+            Taken::Ready(slot, name, events) => {
+                if hears_packets() {
+                    engine.tell_named(name, events);
+                }
+                Some(self.ready(slot, name_parts(name).0, events))
+            }
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
             Taken::Notified(name, events) => {
                 let key = {
@@ -521,6 +515,9 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 if engine.forked() {
                     // The clone has forked, and this is the child.
                     return None;
+                }
+                if hears_packets() {
+                    engine.tell_named(name, events);
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
@@ -590,26 +587,20 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         })?;
         Some(match (taken, key) {
             (Taken::Ready(_, name, events), Some(key)) => {
+                if hears_packets() {
+                    engine.tell_named(name, events);
+                }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             (Taken::Notified(name, events), Some(key)) => {
                 engine.cloned(name, Events::NONE, Some(seat));
+                if hears_packets() {
+                    engine.tell_named(name, events);
+                }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             (taken, _) => self.unpack(taken, seat),
         })
-    }
-
-    /// The thread has come to this packet; a subscriber hears of it.
-    #[cold]
-    #[inline(never)]
-    fn tell_reported(&self, packet: &Packet<'p, K, M>) {
-        let (id, events) = match packet {
-            Packet::Ready(ready) => (ready.id(), ready.events()),
-            Packet::Notified(notified) => (notified.id, notified.events),
-            Packet::Posted(_) | Packet::Removed(..) => return,
-        };
-        self.port.engine().tell_reported(id.0, events);
     }
 
     /// Waits for the rest of the time: what the thread was handed brought no packet, since it was
@@ -693,11 +684,10 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                 match engine.next_ready(seat) {
                     Ok((index, slot, events)) => {
                         self.settled = true;
-                        let packet = self.ready(slot, index, events);
                         if hears_packets() {
-                            self.tell_reported(&packet);
+                            engine.tell_reported(index, events);
                         }
-                        return Some(packet);
+                        return Some(self.ready(slot, index, events));
                     }
                     Err(NIL) if self.settled && seat.is_empty_handed() => return None,
                     Err(first) => self.next_other(seat, first),
@@ -706,9 +696,6 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
             match taken {
                 Some(Some(packet)) => {
                     self.settled = true;
-                    if hears_packets() {
-                        self.tell_reported(&packet);
-                    }
                     return Some(packet);
                 }
                 None if self.settled => return None,

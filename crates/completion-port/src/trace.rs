@@ -13,7 +13,7 @@ macro_rules! trace {
 macro_rules! trace_aside {
     ($level:ident, $($event:tt)*) => {
         #[cfg(feature = "tracing")]
-        if tracing::enabled!(target: "completion_port", tracing::Level::$level) {
+        if tracing::level_filters::LevelFilter::current() >= tracing::Level::$level {
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 tracing::event!(target: "completion_port", tracing::Level::$level, $($event)*);
             }));
@@ -23,12 +23,13 @@ macro_rules! trace_aside {
 
 pub(crate) use {trace, trace_aside};
 
-/// Whether a subscriber may listen to events that come with each packet: those at trace level. Always
-/// false, and known to the compiler, without the feature.
+/// Whether a subscriber may listen to events that come with each packet: those at trace level. It is one
+/// load; whether the subscriber listens to this library, too, the event itself asks. Always false, and known
+/// to the compiler, without the feature.
 #[inline]
 pub(crate) fn hears_packets() -> bool {
     #[cfg(feature = "tracing")]
-    let hears = tracing::enabled!(target: "completion_port", tracing::Level::TRACE);
+    let hears = tracing::level_filters::LevelFilter::current() == tracing::Level::TRACE;
     #[cfg(not(feature = "tracing"))]
     let hears = false;
     hears

@@ -284,15 +284,27 @@ impl Engine {
     }
 
     /// A token was rearmed.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
         let _ = (name, mode);
         trace!(TRACE, port = self.number, registration = ?super::Shown(name), ?mode, "enabled");
     }
 
-    /// A thread has come to a packet of a registration.
-    pub(crate) fn tell_reported(&self, name: Name, events: Events) {
+    /// A thread has come to a packet of the slot with this number, which it holds.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_reported(&self, index: u32, events: Events) {
+        self.tell_named(name_of(index, self.slot(index).word().generation()), events);
+    }
+
+    /// A thread has come to a packet of this registration. Whatever a subscriber does, the packet goes to
+    /// the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_named(&self, name: Name, events: Events) {
         let _ = (name, events);
-        trace!(
+        trace_aside!(
             TRACE,
             port = self.number,
             registration = ?super::Shown(name),

@@ -8,7 +8,7 @@ use super::{Engine, State, Stock};
 use crate::state::schedule::{SeatNumber, Wake};
 use crate::sync::MutexGuard;
 use crate::sys::thread::Thread;
-use crate::trace::trace_aside;
+use crate::trace::{hears_packets, trace_aside};
 
 /// A thread that is to be woken, once the lock is given up.
 #[must_use]
@@ -61,11 +61,14 @@ impl Engine {
         } else {
             thread.unpark();
         }
-        self.tell_woken(seat, in_kernel);
+        if hears_packets() {
+            self.tell_woken(seat, in_kernel);
+        }
     }
 
     /// A thread was woken. The lock must not be held: a subscriber hears of it.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn tell_woken(&self, seat: SeatNumber, in_kernel: bool) {
         let _ = (seat, in_kernel);
         trace_aside!(TRACE, port = self.number, seat, in_kernel, "woken");
