@@ -315,7 +315,8 @@ impl Engine {
     }
 
     /// A call was refused, and what it was given is its caller's again.
-    #[inline]
+    #[cfg_attr(feature = "tracing", cold, inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline)]
     pub(crate) fn tell_refused(
         &self,
         error: &Error,
@@ -422,7 +423,8 @@ impl Engine {
 
     /// A registration ends by a call. Whatever a subscriber does, the call goes on: its caller may have
     /// been made the owner of a key.
-    #[inline]
+    #[cfg_attr(feature = "tracing", cold, inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline)]
     fn tell_removed(&self, name: Name, descriptor: Descriptor) {
         let _ = (name, descriptor);
         trace_aside!(
