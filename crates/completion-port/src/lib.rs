@@ -176,9 +176,10 @@
 //!
 //! # Features
 //!
-//! - `tracing`: events at debug level, target `completion_port`, for registrations that begin and
-//!   end and for replaced kernel sets. They are compiled out when it is off. A subscriber may call
-//!   the port.
+//! - `tracing`: events with target `completion_port` for what happens to registrations and threads. At
+//!   debug level: registered, enabled, removed, ended, refused, a thread found asleep, a replaced kernel
+//!   set. At trace level, with each packet: reported, enabled by its token, a thread woken. They are
+//!   compiled out when it is off. A subscriber may call the port, but not wait on it.
 //! - `sim`: the module `sim` with a simulated kernel and virtual time, to test a server without sockets.
 //!
 //! # Further reading
@@ -219,7 +220,7 @@ pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
 pub use source::{BorrowedSource, SharedSource, Source};
-pub use stats::{PacketCounts, Stats};
+pub use stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 #[cfg(feature = "sim")]
 pub use sys::sim;
 pub use trigger::Trigger;

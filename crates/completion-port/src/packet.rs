@@ -23,6 +23,7 @@ use crate::source::SourceName;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::{Drained, Mode, Slot, Turn};
+use crate::trace::hears_packets;
 use crate::trigger::{Terms, Trigger};
 
 /// One packet.
@@ -238,7 +239,7 @@ impl<'p, K> Ready<'p, K> {
         // Taken apart here, and put together again only to be passed on, so that the token need not
         // lie in memory.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
-        if store.engine.rearm(slot, mode, drained) {
+        if !hears_packets() && store.engine.rearm(slot, mode, drained) {
             return Ok(());
         }
         Held { store, slot, cell, index, events, drained }.rearm(mode)
@@ -270,11 +271,16 @@ impl<K> Held<'_, K> {
     }
 
     /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
-    /// it was.
+    /// it was. A subscriber hears of it.
     #[cold]
     fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
+        let (engine, name) = (&self.store.engine, self.name());
         let mode = mode.unwrap_or_else(|| self.slot.word().mode());
-        self.put_back(Call::Rearm, Some(mode))
+        self.put_back(Call::Rearm, Some(mode))?;
+        if hears_packets() {
+            engine.tell_enabled(name, mode);
+        }
+        Ok(())
     }
 
     /// The token is used up: the engine is to have the key.
@@ -284,14 +290,22 @@ impl<K> Held<'_, K> {
         let name = self.name();
         let accepted = engine.put_back(call, self.slot, name, mode, self.drained, seat);
         // Refused: the slot is still held.
-        accepted.map_err(|error| Refused::new(error, self.end()))
+        accepted.map_err(|error| self.refuse_with(error))
     }
 
     /// The token is used up: the registration ends, since the key owns another descriptor by now.
     #[cold]
     #[inline(never)]
     fn refuse(self, call: Call) -> Refused<K> {
-        Refused::new(Error::new(call, ErrorKind::BadDescriptor), self.end())
+        self.refuse_with(Error::new(call, ErrorKind::BadDescriptor))
+    }
+
+    #[cold]
+    fn refuse_with(self, error: Error) -> Refused<K> {
+        let (engine, name) = (&self.store.engine, self.name());
+        let refused = Refused::new(error, self.end());
+        engine.tell_refused(&error, Some(name), None);
+        refused
     }
 
     /// The token is used up: the registration ends, and so does the key.
@@ -477,7 +491,12 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
         match taken {
-            Taken::Ready(slot, name, events) => Some(self.ready(slot, name_parts(name).0, events)),
+            Taken::Ready(slot, name, events) => {
+                if hears_packets() {
+                    engine.tell_named(name, events);
+                }
+                Some(self.ready(slot, name_parts(name).0, events))
+            }
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
             Taken::Notified(name, events) => {
                 let key = {
@@ -496,6 +515,9 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 if engine.forked() {
                     // The clone has forked, and this is the child.
                     return None;
+                }
+                if hears_packets() {
+                    engine.tell_named(name, events);
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
@@ -565,10 +587,16 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         })?;
         Some(match (taken, key) {
             (Taken::Ready(_, name, events), Some(key)) => {
+                if hears_packets() {
+                    engine.tell_named(name, events);
+                }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             (Taken::Notified(name, events), Some(key)) => {
                 engine.cloned(name, Events::NONE, Some(seat));
+                if hears_packets() {
+                    engine.tell_named(name, events);
+                }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             (taken, _) => self.unpack(taken, seat),
@@ -663,6 +691,9 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
                 match engine.next_ready(seat) {
                     Ok((index, slot, events)) => {
                         self.settled = true;
+                        if hears_packets() {
+                            engine.tell_reported(index, events);
+                        }
                         return Some(self.ready(slot, index, events));
                     }
                     Err(NIL) if self.settled && seat.is_empty_handed() => return self.end(),

@@ -28,8 +28,7 @@ impl Error {
 
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (index, generation) = crate::engine::name_parts(self.0);
-        write!(f, "Id({index}#{generation})")
+        crate::engine::Shown(self.0).fmt(f)
     }
 }
 

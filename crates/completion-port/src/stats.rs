@@ -1,5 +1,7 @@
 //! What a port can tell about itself.
 
+use std::time::Duration;
+
 use crate::detection::BlockDetection;
 
 /// The state of a port at one moment, and what it has done so far; from
@@ -38,6 +40,84 @@ pub struct Stats {
     pub rebuilds: u64,
     /// Packets taken so far, by kind.
     pub packets: PacketCounts,
+}
+
+/// What one thread at a port does, and what it has done there so far; from
+/// [`Port::thread_stats`](crate::Port::thread_stats).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadStats {
+    /// The number of the thread's seat, which stands in dumps and in events. A later thread may get it.
+    pub seat: usize,
+    /// The system's number of the thread, if it has one: on Linux what `gettid` returns, as debuggers, `top`
+    /// and `/proc` show it.
+    pub system_number: Option<u64>,
+    /// What the thread does.
+    pub status: ThreadStatus,
+    /// Packets that the thread has taken, by kind.
+    pub packets: PacketCounts,
+    /// How often the thread was woken.
+    pub wakes: u64,
+    /// How often the thread was found asleep in a handler without having said so.
+    pub blocks_found: u64,
+}
+
+/// What a thread at a port does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ThreadStatus {
+    /// It is in user code with packets, or after a wait that timed out, and counts against the concurrency
+    /// value.
+    Running,
+    /// It has said that it blocks, and does not count.
+    Blocked,
+    /// It sleeps in user code without having said so, and does not count.
+    FoundAsleep,
+    /// It waits, awake: it is on its way to a packet.
+    Searching,
+    /// It waits, asleep.
+    Idle,
+    /// It has taken no packet yet, or its wait found the port closed.
+    Away,
+}
+
+/// How long packets have stood in the queue of a port: how many of them for how long; from
+/// [`Port::queue_delays`](crate::Port::queue_delays).
+///
+/// A bucket counts delays of less than a power of two, in nanoseconds, that are in no bucket before it: the
+/// first one those of less than 1 ns, the second one of 1 ns, the third one of 2 and 3 ns, and so on. The
+/// last one has no limit. A delay of 1 ms is in the bucket that ends at 1.048576 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueDelays {
+    pub(crate) buckets: [u64; QueueDelays::BUCKETS],
+    pub(crate) total: Duration,
+}
+
+impl QueueDelays {
+    /// How many buckets there are.
+    pub const BUCKETS: usize = 40;
+
+    /// How many packets were measured.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The delays of all these packets together.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// The buckets, the shortest delays first: what the delays in each of them are less than
+    /// ([`Duration::MAX`] for the last one), and how many those are.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.buckets.iter().enumerate().map(|(number, count)| {
+            let is_last = number + 1 == Self::BUCKETS;
+            let limit = if is_last { Duration::MAX } else { Duration::from_nanos(1 << number) };
+            (limit, *count)
+        })
+    }
 }
 
 /// Packets taken, by kind.

@@ -3,29 +3,35 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
-use testkit::{Socket, on_edge_triggered_systems};
+use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
+use testkit::{Socket, on_edge_triggered_systems, on_every_system};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id as SpanId, Record};
 use tracing::{Dispatch, Event, Metadata, Subscriber, subscriber};
 
-/// The message of an event.
+/// An event as one line: its message, then its fields in brackets.
 #[derive(Default)]
-struct Message(String);
+struct Line {
+    message: String,
+    fields: String,
+}
 
-impl Visit for Message {
+impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
-            self.0 = format!("{value:?}");
+            self.message = format!("{value:?}");
+        } else {
+            write!(self.fields, "[{}={value:?}]", field.name()).unwrap();
         }
     }
 }
 
-/// Calls its function with the message of each event of this library, unless that call is what emits it.
+/// Calls its function with each event of this library, unless that call is what emits it.
 struct Listener<F>(F);
 
 impl<F: Fn(&str) + 'static> Subscriber for Listener<F>
@@ -45,9 +51,9 @@ where
             static LISTENS: Cell<bool> = const { Cell::new(true) };
         }
         if LISTENS.replace(false) {
-            let mut message = Message::default();
-            event.record(&mut message);
-            (self.0)(&message.0);
+            let mut line = Line::default();
+            event.record(&mut line);
+            (self.0)(&format!("{} {}{}", event.metadata().level(), line.message, line.fields));
             LISTENS.set(true);
         }
     }
@@ -68,6 +74,23 @@ fn listening(listen: impl Fn(&str) + Send + Sync + 'static, act: impl FnOnce() +
     let ended = end.recv_timeout(Duration::from_secs(30));
     assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected), "it is stuck");
     test.join().unwrap();
+}
+
+/// Whether docs/STALLS.md has a row for each event with all of its fields.
+fn assert_explained(told: &[String]) {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/STALLS.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, page) = page.split_once("## The events").unwrap();
+    for line in told {
+        let (_, event) = line.split_once(' ').unwrap();
+        let (message, fields) = event.split_once('[').unwrap();
+        let row = page.lines().find(|row| row.starts_with(&format!("| `{message}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/STALLS.md has no row for `{message}`"));
+        for field in fields.split('[') {
+            let name = field.split_once('=').unwrap().0;
+            assert!(row.contains(&format!("`{name}`")), "`{name}` of `{message}` is not explained");
+        }
+    }
 }
 
 fn one_shot(socket: &Socket) -> Registration<'_, u32> {
@@ -138,7 +161,149 @@ on_edge_triggered_systems! {
         let told = told.lock().unwrap();
         let times = |wanted: &str| told.iter().filter(|message| message.contains(wanted)).count();
         assert_eq!(times("registered"), 6, "{told:?}");
+        assert_eq!(times("removed"), 3, "{told:?}");
+        assert_eq!(times("reported"), 3, "{told:?}");
         assert_eq!(times("ended"), 6, "{told:?}");
         assert_eq!(times("stale"), 1, "{told:?}");
+        assert_explained(&told);
     }
+}
+
+on_every_system! {
+    /// Registered, reported, enabled by a token and by name, refused, removed, ended: each event has the name that
+    /// the call has given.
+    fn each_event_has_the_name_of_its_registration(system: &System) {
+        let port = Arc::new(system.port::<u32, usize>(1));
+        let event = system.event();
+        let number = event.number();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listen = {
+            let told = Arc::clone(&told);
+            move |line: &str| told.lock().unwrap().push(line.to_owned())
+        };
+        let acting = Arc::clone(&port);
+        let (names, named) = mpsc::channel();
+        listening(listen, move || {
+            let port = acting;
+            let id = port.register(one_shot(&event)).unwrap();
+            let _ = port.register(one_shot(&event)).unwrap_err();
+            event.signal(1).unwrap();
+            take_until(&port, |packet| {
+                let Packet::Ready(ready) = packet else { return false };
+                ready.rearm().unwrap();
+                true
+            });
+            port.enable(id, Interest::IN, OneShot::Level).unwrap();
+            port.remove(id).unwrap();
+            take_until(&port, |packet| matches!(packet, Packet::Removed(_, 7)));
+            port.enable(id, Interest::IN, OneShot::Level).unwrap_err();
+            port.close();
+            let _ = port.post(1).unwrap_err();
+            names.send(id).unwrap();
+        });
+        let id = named.recv().unwrap();
+        let told = told.lock().unwrap();
+        let seen: Vec<String> = told
+            .iter()
+            .map(|line| {
+                // The number of the port differs from run to run, and how a mode is shown is not promised.
+                let parts = line.split_inclusive(['[', ']']).collect::<Vec<_>>().concat();
+                let mut fields = parts.split('[');
+                let mut kept = fields.next().unwrap().to_owned();
+                for field in fields {
+                    if !field.starts_with("port=") && !field.starts_with("mode=") {
+                        write!(kept, " {}", field.trim_end_matches(']')).unwrap();
+                    }
+                }
+                kept
+            })
+            .collect();
+        let expected = [
+            format!("DEBUG registered registration={id:?} descriptor={number}"),
+            format!("DEBUG refused call=Register kind=AlreadyRegistered descriptor={number}"),
+            format!("TRACE reported registration={id:?} descriptor={number} events=IN"),
+            format!("TRACE enabled registration={id:?}"),
+            format!("DEBUG enabled registration={id:?}"),
+            format!("DEBUG removed registration={id:?} descriptor={number}"),
+            format!("DEBUG ended registration={id:?} descriptor={number}"),
+            format!("DEBUG refused call=Enable kind=NotRegistered registration={id:?}"),
+            "DEBUG refused call=Post kind=Closed".to_owned(),
+        ];
+        assert_eq!(seen, expected, "{told:#?}");
+        assert!(told.iter().all(|line| line.contains("[port=")), "{told:?}");
+        assert_explained(&told);
+    }
+
+    /// A thread that is woken is named by its seat; a panic of the subscriber keeps nobody asleep.
+    fn a_wake_is_told_whatever_the_subscriber_does(system: &System) {
+        system.several_threads_wait();
+        let port = Arc::new(system.port::<u32, usize>(1));
+        let waiter = {
+            let port = Arc::clone(&port);
+            thread::spawn(move || take_until(&port, |packet| matches!(packet, Packet::Posted(3))))
+        };
+        while port.stats().parked == 0 {
+            thread::yield_now();
+        }
+        let seat = port.thread_stats()[0].seat;
+        let (tell, told) = mpsc::channel();
+        let listen = move |line: &str| {
+            if line.contains("woken") {
+                tell.send(line.to_owned()).unwrap();
+                panic!("a subscriber may");
+            }
+        };
+        let acting = Arc::clone(&port);
+        listening(listen, move || acting.post(3).unwrap());
+        waiter.join().unwrap();
+        let told: Vec<_> = told.iter().collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("TRACE woken[port="), "{told:?}");
+        assert!(told[0].contains(&format!("[seat={seat}]")), "{told:?}");
+        assert_explained(&told);
+    }
+}
+
+#[test]
+fn a_thread_that_is_found_asleep_is_told_of() {
+    let port: Port<u32, usize> =
+        Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
+    let port = Arc::new(port);
+    let (answer, question) = mpsc::channel::<()>();
+    let sleeper = {
+        let port = Arc::clone(&port);
+        thread::spawn(move || {
+            take_until(&port, |packet| {
+                let is_it = matches!(packet, Packet::Posted(1));
+                // It does not say that it sleeps.
+                let _ = question.recv();
+                is_it
+            });
+        })
+    };
+    while port.stats().parked == 0 {
+        thread::yield_now();
+    }
+    let seat = port.thread_stats()[0].seat;
+    port.post(1).unwrap();
+    while port.stats().packets.posted == 0 {
+        thread::yield_now();
+    }
+    port.post(2).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listen = {
+        let told = Arc::clone(&told);
+        move |line: &str| told.lock().unwrap().push(line.to_owned())
+    };
+    let acting = Arc::clone(&port);
+    listening(listen, move || take_until(&acting, |packet| matches!(packet, Packet::Posted(2))));
+    drop(answer);
+    sleeper.join().unwrap();
+    let told = told.lock().unwrap();
+    let wanted = format!("[seat={seat}]");
+    assert!(
+        told.iter().any(|line| line.starts_with("DEBUG found asleep") && line.contains(&wanted)),
+        "{told:?}"
+    );
+    assert_explained(&told);
 }

@@ -16,6 +16,7 @@ mod echo;
 mod failure;
 mod gauge;
 mod manual;
+mod probe;
 mod quantity;
 mod retry;
 mod signals;
@@ -56,6 +57,11 @@ enum Command {
     /// Runs the command `cport-bench` beside this one, or builds and runs it if the current
     /// directory is in a source tree of completion-port. All arguments are passed on.
     Bench(bench::Passed),
+    /// Tell what this system offers to a port, and try each rule of the contract on it
+    ///
+    /// Takes about a second. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it could
+    /// not begin.
+    Probe(probe::Options),
     /// Print what a shell needs to complete commands and options
     ///
     /// bash: source <(cport completions bash); zsh: cport completions zsh > DIR/_cport, with DIR in $fpath; fish:
@@ -85,6 +91,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
         Command::Echo(options) => echo::run(&options),
         Command::Bench(passed) => bench::run(&passed),
+        Command::Probe(options) => probe::run(&options),
         Command::Completions(options) => manual::complete(&options, command()),
         Command::Man(options) => manual::describe(&options, command()),
     };

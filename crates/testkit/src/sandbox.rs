@@ -42,6 +42,16 @@ fn refuse(number: u32, code: u32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Makes system call `number` (`libc::SYS_…`) fail with `code` in the process that `command` starts. If the
+/// system has no sandboxes the command cannot be started.
+pub fn refuse_to(command: &mut Command, number: c_long, code: c_int) {
+    let (number, code) = (u32::try_from(number).unwrap(), u32::try_from(code).unwrap());
+    // SAFETY: `pre_exec` demands a closure that does only what a forked child may: no lock, no
+    // allocation.
+    // - it makes two system calls; an error is made of a plain number.
+    unsafe { command.pre_exec(move || refuse(number, code)) };
+}
+
 /// Runs the test `name` of this test binary (its full path, as libtest prints it) in a new process
 /// in which system call `number` (`libc::SYS_…`) fails with `code`. The test finds out by
 /// [`is_inside`].
@@ -56,7 +66,6 @@ fn refuse(number: u32, code: u32) -> io::Result<()> {
 ///
 /// The system has no sandboxes. A test says so and is skipped.
 pub fn run(name: &str, number: c_long, code: c_int) -> io::Result<()> {
-    let (number, code) = (u32::try_from(number).unwrap(), u32::try_from(code).unwrap());
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
@@ -64,10 +73,7 @@ pub fn run(name: &str, number: c_long, code: c_int) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: `pre_exec` demands a closure that does only what a forked child may: no lock, no
-    // allocation.
-    // - it makes two system calls; an error is made of a plain number.
-    unsafe { command.pre_exec(move || refuse(number, code)) };
+    refuse_to(&mut command, number, code);
     let output = crate::spawn(&mut command)?.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);

@@ -92,9 +92,11 @@ impl Engine {
     /// Queues what was checked.
     #[inline]
     pub(super) fn end_check(&self, stock: &mut Stock, hot: Fifo, again: Fifo) {
+        if stock.notable.is_any() {
+            self.note_queued(stock, &hot);
+        }
         stock.ready.append(&self.nodes, hot);
         stock.recheck.append(&self.nodes, again);
-        stock.tell_collectors();
     }
 
     /// Checks a single slot. True if the caller still owns the node and it is to be handed out.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::seat::Seat;
+use super::seat::{MEASURED, PRESUMED_BLOCKED, Seat};
 use super::{Engine, Name, name_of};
 use crate::interest::Events;
 use crate::state::queue::{Links, NIL, Node, POSTED};
@@ -118,21 +118,48 @@ impl Engine {
                 count(&seat.counts.removed);
                 Some(Taken::Removed(name))
             }
-            Turn::Gone => Some(Taken::Gone(name)),
+            Turn::Gone => {
+                self.uncount_delay(seat);
+                Some(Taken::Gone(name))
+            }
             Turn::Collect => {
+                self.uncount_delay(seat);
                 self.announce_collected();
                 None
             }
             // The turn or the check has given the node back.
-            _ => None,
+            _ => {
+                self.uncount_delay(seat);
+                None
+            }
         }
     }
 
     /// Takes the first node off what `seat` has been handed.
     fn next_node(&self, seat: &Seat) -> Option<Node> {
-        if seat.presumed_blocked.load(Relaxed) {
+        if seat.attention.load(Relaxed) != 0 {
+            return self.next_node_attentively(seat);
+        }
+        self.take_first(seat)
+    }
+
+    /// The same, for a thread that has something to see to.
+    #[cold]
+    #[inline(never)]
+    fn next_node_attentively(&self, seat: &Seat) -> Option<Node> {
+        let attention = seat.attention.load(Relaxed);
+        if attention & PRESUMED_BLOCKED != 0 {
             self.awake(seat);
         }
+        let node = self.take_first(seat)?;
+        if attention & MEASURED != 0 {
+            self.count_delay(seat, node);
+        }
+        Some(node)
+    }
+
+    #[inline]
+    fn take_first(&self, seat: &Seat) -> Option<Node> {
         loop {
             let node = match seat.chain.load(Acquire) {
                 NIL => return None,

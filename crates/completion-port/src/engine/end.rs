@@ -30,7 +30,7 @@ impl Engine {
         if state.stock.phase == Phase::Abandoned {
             return;
         }
-        state.stock.phase = phase;
+        state.stock.set_phase(phase);
         self.phase.store(phase as u8, SeqCst);
         state.schedule.timers_ended(Moment::NEVER);
         drop(self.end_if_over(state));
@@ -41,7 +41,7 @@ impl Engine {
         self.check_usable(Call::Shutdown)?;
         let mut state = self.lock();
         if state.stock.phase == Phase::Open {
-            state.stock.phase = Phase::ShuttingDown;
+            state.stock.set_phase(Phase::ShuttingDown);
             self.phase.store(Phase::ShuttingDown as u8, SeqCst);
             state.schedule.timers_ended(Moment::NEVER);
         }
@@ -70,7 +70,7 @@ impl Engine {
         let forked = self.forked();
         let state = if forked { self.state.try_lock().ok() } else { Some(self.lock()) };
         if let Some(mut state) = state {
-            state.stock.phase = Phase::Closed;
+            state.stock.set_phase(Phase::Closed);
             self.take_back_all(&mut state);
             // This closes the descriptors by which threads are queried.
             state.stock.members.fill_with(|| None);

@@ -8,6 +8,7 @@
 
 mod answer;
 mod check;
+mod delays;
 mod dispatch;
 mod end;
 mod packets;
@@ -22,16 +23,16 @@ mod stage;
 mod threads;
 mod wait;
 
+use std::fmt;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
-use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, Node, POSTED};
-use crate::state::schedule::{Advice, SAMPLED, Schedule};
+use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
 use crate::state::slot::{GENERATION, Slot};
 pub(crate) use crate::state::timers::Name as TimerName;
 use crate::state::timers::Timers;
@@ -39,13 +40,14 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
 use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
-use seat::Tally;
+use delays::Delays;
 
 pub(crate) use crate::state::schedule::Waited;
+pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
-pub(crate) use seat::Seat;
+pub(crate) use seat::{Seat, Tally};
 
 /// A registration's name: the index of its slot, and the generation in the bits where the slot's
 /// word has it.
@@ -60,6 +62,16 @@ pub(crate) fn name_of(index: u32, generation: u32) -> Name {
 #[inline]
 pub(crate) fn name_parts(name: Name) -> (u32, u32) {
     (name as u32, (name >> GENERATION) as u32)
+}
+
+/// A registration's name as it is shown.
+pub(crate) struct Shown(pub(crate) Name);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (index, generation) = name_parts(self.0);
+        write!(f, "Id({index}#{generation})")
+    }
 }
 
 /// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. So
@@ -87,6 +99,41 @@ enum Phase {
 struct Member {
     seat: Arc<Seat>,
     thread: Arc<dyn Thread>,
+    /// How often the thread was woken.
+    wakes: u64,
+    /// How often it was found asleep without having said so.
+    blocks_found: u64,
+}
+
+/// What is true of few ports at few times, in one word: so that all of it together is one question to a
+/// wait, and to what is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Notable(u8);
+
+impl Notable {
+    const NOTHING: Self = Self(0);
+    /// The phase is not [`Phase::Open`].
+    const ENDING: u8 = 1;
+    /// A thread sleeps in `remove_and_wait`.
+    const COLLECTED: u8 = 2;
+    /// It is measured how long packets stand in the port.
+    const MEASURED: u8 = 4;
+    /// A thread was found asleep, and no event tells of it yet.
+    const FOUND: u8 = 8;
+
+    #[inline]
+    fn is_any(self) -> bool {
+        self != Self::NOTHING
+    }
+
+    #[inline]
+    fn has(self, what: u8) -> bool {
+        self.0 & what != 0
+    }
+
+    fn set(&mut self, what: u8, holds: bool) {
+        self.0 = if holds { self.0 | what } else { self.0 & !what };
+    }
 }
 
 /// What the lock guards.
@@ -103,6 +150,7 @@ struct Stock {
     /// The threads, by the numbers of their seats.
     members: Vec<Option<Member>>,
     phase: Phase,
+    notable: Notable,
     slots: Spares,
     posts: Spares,
     /// Posted messages whose time has not come.
@@ -125,6 +173,8 @@ struct Stock {
     empty_polls: u64,
     rebuilds: u64,
     former: Tally,
+    /// Threads that were found asleep, and of which no event tells yet.
+    found: Vec<SeatNumber>,
 }
 
 impl Stock {
@@ -154,20 +204,38 @@ impl Stock {
     /// be what one of them waits for.
     #[inline]
     fn tell_collectors(&self) {
+        if self.notable.has(Notable::COLLECTED) {
+            self.unpark_collectors();
+        }
+    }
+
+    #[cold]
+    fn unpark_collectors(&self) {
         for collector in &self.collectors {
             collector.unpark();
         }
     }
-}
 
-impl Stock {
-    /// Queues the messages that are due at `now`. Returns when the next one is due.
-    fn queue_due(&mut self, nodes: &Nodes, now: Moment) -> Moment {
-        while let Some(cell) = self.timers.take_due(now) {
-            self.ready.push(nodes, cell | POSTED);
+    fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.notable.set(Notable::ENDING, phase != Phase::Open);
+    }
+
+    /// The thread of `seat` was found asleep.
+    fn note_found(&mut self, seat: SeatNumber) {
+        if let Some(member) = &mut self.members[seat] {
+            member.blocks_found += 1;
         }
-        self.tell_collectors();
-        self.timers.next()
+        if cfg!(feature = "tracing") && !self.found.contains(&seat) {
+            self.found.push(seat);
+            self.notable.set(Notable::FOUND, true);
+        }
+    }
+
+    /// The threads that were found asleep since this was last called.
+    fn take_found(&mut self) -> Vec<SeatNumber> {
+        self.notable.set(Notable::FOUND, false);
+        std::mem::take(&mut self.found)
     }
 }
 
@@ -212,6 +280,8 @@ pub(crate) struct Engine {
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
+    /// Made when it is first asked how long packets stand in the port.
+    delays: OnceLock<Box<Delays>>,
 }
 
 impl Engine {
@@ -252,6 +322,7 @@ impl Engine {
                     recheck: Fifo::new(),
                     members: Vec::new(),
                     phase: Phase::Open,
+                    notable: Notable::NOTHING,
                     slots: Spares::new(),
                     posts: Spares::new(),
                     timers: Timers::new(),
@@ -265,11 +336,13 @@ impl Engine {
                     empty_polls: 0,
                     rebuilds: 0,
                     former: Tally::default(),
+                    found: Vec::new(),
                 },
             }),
             polls: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),
             phase: AtomicU8::new(Phase::Open as u8),
             set: RwLock::new(()),
+            delays: OnceLock::new(),
         }))
     }
 

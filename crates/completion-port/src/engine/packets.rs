@@ -32,7 +32,9 @@ impl Engine {
     pub(super) fn submit_locked(&self, state: &mut State, node: Node) -> Option<Notice> {
         let State { schedule, stock } = state;
         stock.ready.push(&self.nodes, node);
-        stock.tell_collectors();
+        if stock.notable.is_any() {
+            self.note_queued_one(stock, node);
+        }
         let wake = schedule.queued(&mut self.stage(stock, None));
         wake.map(|wake| stock.notice(wake))
     }
@@ -57,6 +59,18 @@ impl Engine {
             Some(cell) => Ok(Posting { engine: self, state, cell }),
             None => Err(Error::new(Call::Post, ErrorKind::OutOfMemory)),
         }
+    }
+
+    /// Queues the messages that are due at `now`. Returns when the next one is due.
+    pub(super) fn queue_due(&self, stock: &mut Stock, now: Moment) -> Moment {
+        while let Some(cell) = stock.timers.take_due(now) {
+            let node = cell | POSTED;
+            stock.ready.push(&self.nodes, node);
+            if stock.notable.is_any() {
+                self.note_queued_one(stock, node);
+            }
+        }
+        stock.timers.next()
     }
 
     /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if the timer is
@@ -147,6 +161,9 @@ impl Posting<'_> {
         let Self { engine, cell, .. } = self;
         let State { schedule, stock } = &mut *self.state;
         let node = cell | POSTED;
+        if stock.notable.is_any() {
+            engine.note_queued_one(stock, node);
+        }
         let wake = if seat.may_put_next() {
             // Other threads take the chain away under the lock only, and this thread takes nothing from
             // it meanwhile.
@@ -156,7 +173,6 @@ impl Posting<'_> {
         } else {
             // The thread soon comes back for it, and finds the other packets as well.
             stock.ready.push(&engine.nodes, node);
-            stock.tell_collectors();
             schedule.look_after(&engine.stage(stock, seat))
         };
         seat.advance();

@@ -1,7 +1,6 @@
 //! Polling: how a thread asks the kernel for edges, with and without sleeping there. And how kernel
 //! sets are replaced that are full of ended registrations.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
 use crate::sys::reactor::{Until, Watch};
-use crate::trace::trace;
+use crate::trace::trace_aside;
 
 /// The buffers that a thread brings to a wait.
 #[derive(Debug)]
@@ -93,9 +92,11 @@ impl Stock {
         self.polling[set] = false;
         self.empty_polls += u64::from(ready.is_empty() && recheck.is_empty() && !woken);
         self.stale += strays;
+        if self.notable.is_any() {
+            engine.note_queued(self, &ready);
+        }
         self.ready.append(&engine.nodes, ready);
         self.recheck.append(&engine.nodes, recheck);
-        self.tell_collectors();
     }
 }
 
@@ -294,15 +295,13 @@ impl Engine {
         stock.stale = 0;
         stock.rebuilds += u64::from(rebuilt);
         drop(state);
-        // The calling thread is counted as one that polls already, so a subscriber's panic must not
-        // end it here.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            trace!(
-                port = self.number,
-                replaced = rebuilt,
-                "the kernel's set was full of stale entries"
-            );
-        }));
+        // The calling thread is counted as one that polls already.
+        trace_aside!(
+            DEBUG,
+            port = self.number,
+            replaced = rebuilt,
+            "the kernel's set was full of stale entries"
+        );
     }
 
     /// Replaces the kernel's set by one that has only the live registrations.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::seat::Seat;
-use super::{Engine, Name, Phase, name_of, name_parts};
+use super::{Engine, Name, Notable, Phase, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind};
 use crate::interest::{Events, Interest};
 use crate::state::facts::Descriptor;
@@ -15,7 +15,7 @@ use crate::state::table::{Claim, Holder};
 use crate::sync::{AtomicU32, barrier, fence};
 use crate::sys::reactor::Until;
 use crate::sys::thread::Thread;
-use crate::trace::trace;
+use crate::trace::{trace, trace_aside};
 
 impl Engine {
     /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
@@ -128,7 +128,14 @@ impl Engine {
             }
             next => {
                 self.follow(next, index, seat().as_deref());
-                trace!(port = self.number, descriptor, ?mode, "registered");
+                trace!(
+                    DEBUG,
+                    port = self.number,
+                    registration = ?super::Shown(name),
+                    descriptor,
+                    ?mode,
+                    "registered"
+                );
                 Ok(name)
             }
         }
@@ -265,7 +272,7 @@ impl Engine {
         self.detach(descriptor, name);
         slot.free();
         self.give_back_slot(index);
-        trace!(port = self.number, descriptor, "ended");
+        trace!(DEBUG, port = self.number, registration = ?super::Shown(name), descriptor, "ended");
     }
 
     /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has
@@ -274,6 +281,62 @@ impl Engine {
         let _detaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let detach = || self.backend.detach(descriptor);
         self.backend.descriptors().release(descriptor, self.number, name, detach);
+    }
+
+    /// A token was rearmed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
+        let _ = (name, mode);
+        trace!(TRACE, port = self.number, registration = ?super::Shown(name), ?mode, "enabled");
+    }
+
+    /// A thread has come to a packet of the slot with this number, which it holds.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_reported(&self, index: u32, events: Events) {
+        self.tell_named(name_of(index, self.slot(index).word().generation()), events);
+    }
+
+    /// A thread has come to a packet of this registration. Whatever a subscriber does, the packet goes to
+    /// the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_named(&self, name: Name, events: Events) {
+        let _ = (name, events);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(name),
+            descriptor = self.slot(name_parts(name).0).descriptor(),
+            ?events,
+            "reported"
+        );
+    }
+
+    /// A call was refused, and what it was given is its caller's again.
+    #[cfg_attr(feature = "tracing", cold, inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline)]
+    pub(crate) fn tell_refused(
+        &self,
+        error: &Error,
+        registration: Option<Name>,
+        descriptor: Option<Descriptor>,
+    ) {
+        let _ = (error, registration, descriptor);
+        // In a forked child a subscriber may wait for a thread that is not there.
+        #[cfg(feature = "tracing")]
+        if !self.forked() {
+            trace_aside!(
+                DEBUG,
+                port = self.number,
+                call = ?error.call(),
+                kind = ?error.kind(),
+                registration = registration.map(super::Shown).map(tracing::field::debug),
+                descriptor,
+                "refused"
+            );
+        }
     }
 
     /// Releases the number of a registration whose descriptor turned out to be closed.
@@ -327,6 +390,7 @@ impl Engine {
             Next::Nothing => {}
             next => self.follow(next, name_parts(name).0, seat().as_deref()),
         }
+        trace!(DEBUG, port = self.number, registration = ?super::Shown(name), ?mode, "enabled");
         Ok(())
     }
 
@@ -377,9 +441,25 @@ impl Engine {
                 self.submit(name_parts(name).0);
             }
             Removal::Marked => self.detach(descriptor, name),
-            Removal::Already => {}
+            Removal::Already => return Ok(()),
         }
+        self.tell_removed(name, descriptor);
         Ok(())
+    }
+
+    /// A registration ends by a call. Whatever a subscriber does, the call goes on: its caller may have
+    /// been made the owner of a key.
+    #[cfg_attr(feature = "tracing", cold, inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline)]
+    fn tell_removed(&self, name: Name, descriptor: Descriptor) {
+        let _ = (name, descriptor);
+        trace_aside!(
+            DEBUG,
+            port = self.number,
+            registration = ?super::Shown(name),
+            descriptor,
+            "removed"
+        );
     }
 
     /// Ends a registration by its name, without a packet. True if the key is in its cell and
@@ -392,9 +472,13 @@ impl Engine {
         // Read first: the slot may be given up as soon as it is marked.
         let descriptor = slot.descriptor();
         match slot.retire(generation) {
-            Removal::Owned => Ok(true),
+            Removal::Owned => {
+                self.tell_removed(name, descriptor);
+                Ok(true)
+            }
             Removal::Marked => {
                 self.detach(descriptor, name);
+                self.tell_removed(name, descriptor);
                 Ok(false)
             }
             Removal::Already => Err(failed(ErrorKind::NotRegistered)),
@@ -413,16 +497,20 @@ impl Engine {
         match slot.remove(generation, true).map_err(refused)? {
             Removal::Owned => {
                 self.detach(descriptor, name);
+                self.tell_removed(name, descriptor);
                 return Ok(());
             }
             Removal::Already => return Err(failed(ErrorKind::Removing)),
             Removal::Marked => self.detach(descriptor, name),
         }
+        self.tell_removed(name, descriptor);
         let (index, _) = name_parts(name);
         let deadline = timeout.and_then(|timeout| self.backend.now().checked_add(timeout));
         let thread: Arc<dyn Thread> = self.backend.this_thread().into();
         let mut state = self.lock();
         state.stock.collectors.push(Arc::clone(&thread));
+        state.stock.notable.set(Notable::COLLECTED, true);
+        let mut unsent = None;
         let outcome = loop {
             if let Some(outcome) = slot.collect(generation) {
                 break outcome.map_err(refused);
@@ -440,20 +528,24 @@ impl Engine {
             // Any thread may take what was taken back, and perhaps none is looking: `depart` calls
             // one.
             let notice = self.depart(&mut state);
-            self.notify(notice);
             let left = deadline.map(|deadline| deadline.since(self.backend.now()));
             if left == Some(Duration::ZERO) {
+                unsent = notice;
                 break Err(failed(ErrorKind::TimedOut));
             }
             drop(state);
+            self.notify(notice);
             // If it was unparked meanwhile, it does not sleep.
             thread.park(left);
             state = self.lock();
         };
         let collectors = &mut state.stock.collectors;
         collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(&thread)));
+        let are_left = !collectors.is_empty();
+        state.stock.notable.set(Notable::COLLECTED, are_left);
         let notice = self.depart(&mut state);
         drop(self.end_if_over(state));
+        self.notify(unsent);
         self.notify(notice);
         if outcome.is_err() && slot.stop_collecting(generation) {
             self.submit(index);

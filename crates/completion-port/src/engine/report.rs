@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::seat::Tally;
-use super::{Engine, State};
-use crate::state::schedule::Figures;
+use super::{Engine, Member, State};
+use crate::state::schedule::{Figures, SeatNumber, Status};
+use crate::sync::MutexGuard;
 
 /// What the statistics say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,13 +24,7 @@ impl Engine {
         if self.forked() {
             return Snapshot::default();
         }
-        let mut queries = Vec::new();
-        let mut state = self.lock();
-        let State { schedule, stock } = &mut *state;
-        schedule.begin_requery(&mut queries, &mut self.stage(stock, None));
-        for query in queries {
-            state = self.query(state, query);
-        }
+        let state = self.lock_and_requery();
         let State { schedule, stock } = &*state;
         let mut packets = stock.former;
         for member in stock.members.iter().flatten() {
@@ -44,6 +39,52 @@ impl Engine {
             packets,
             threads: schedule.figures(),
         }
+    }
+}
+
+/// What is told of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadSnapshot {
+    pub(crate) seat: SeatNumber,
+    pub(crate) system_number: Option<u64>,
+    pub(crate) status: Status,
+    pub(crate) packets: Tally,
+    pub(crate) wakes: u64,
+    pub(crate) blocks_found: u64,
+}
+
+impl Engine {
+    /// Takes the lock, having asked the system about threads that were found asleep.
+    fn lock_and_requery(&self) -> MutexGuard<'_, State> {
+        let mut queries = Vec::new();
+        let mut state = self.lock();
+        let State { schedule, stock } = &mut *state;
+        schedule.begin_requery(&mut queries, &mut self.stage(stock, None));
+        for query in queries {
+            state = self.query(state, query);
+        }
+        state
+    }
+
+    pub(crate) fn threads(&self) -> Vec<ThreadSnapshot> {
+        if self.forked() {
+            return Vec::new();
+        }
+        let state = self.lock_and_requery();
+        let State { schedule, stock } = &*state;
+        let snapshot = |member: &Member| {
+            let mut packets = Tally::default();
+            packets.add(&member.seat.counts);
+            ThreadSnapshot {
+                seat: member.seat.number,
+                system_number: member.thread.number(),
+                status: schedule.status(member.seat.number),
+                packets,
+                wakes: member.wakes,
+                blocks_found: member.blocks_found,
+            }
+        };
+        stock.members.iter().flatten().map(snapshot).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::state::arena::Linked;
 use crate::state::queue::{NIL, Node};
 use crate::state::schedule::{Schedule, SeatNumber};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 /// How many messages a thread puts in front of what it has left, before the other packets have their turn.
 const MOST_NEXT: u32 = 64;
@@ -78,6 +78,14 @@ impl Emptied {
     }
 }
 
+/// In [`Seat::attention`]: the thread was seen asleep and is not counted. When it is awake again, it says
+/// so itself. Changed by other threads, under the lock.
+pub(super) const PRESUMED_BLOCKED: u8 = 1;
+
+/// In [`Seat::attention`]: it is measured how long the packets of the thread stood in the queue. Set by the
+/// thread itself, under the lock.
+pub(super) const MEASURED: u8 = 2;
+
 /// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
 /// What every packet touches comes first, in a cache line that only this thread writes as a rule.
 #[repr(C, align(64))]
@@ -91,9 +99,8 @@ pub(crate) struct Seat {
     pub(super) progress: AtomicU32,
     /// Cells of posted messages that the thread has emptied. Only the thread touches it.
     pub(super) emptied: Emptied,
-    /// The thread was seen asleep and is not counted. When it is awake again, it says so itself.
-    /// Set under the lock only.
-    pub(super) presumed_blocked: AtomicBool,
+    /// What the thread has to see to before it takes its next packet; 0 as a rule.
+    pub(super) attention: AtomicU8,
     /// The seat was given up. Changed under the lock only.
     pub(super) left: AtomicBool,
     pub(super) counts: Counts,
@@ -106,6 +113,9 @@ pub(crate) struct Seat {
     /// How many messages the thread has put in front of what it had left, since a wait in which nothing
     /// was left. Only the thread touches it.
     pub(super) put_next: AtomicU32,
+    /// How long the packet that the thread came to last stood in the queue, plus one; 0 if that was not
+    /// measured. Only the thread touches it.
+    pub(super) delay: AtomicU64,
 }
 
 impl Seat {
@@ -133,12 +143,12 @@ impl Seat {
         count < MOST_NEXT
     }
 
-    /// The first node of the thread; `NIL` if it has none left, or is thought to be asleep. Only
-    /// the thread itself calls this.
+    /// The first node of the thread; `NIL` if it has none left, or has to see to something before.
+    /// Only the thread itself calls this.
     #[inline]
     pub(super) fn first(&self) -> Node {
         let node = self.chain.load(Acquire);
-        if self.presumed_blocked.load(Relaxed) { NIL } else { node }
+        if self.attention.load(Relaxed) == 0 { node } else { NIL }
     }
 
     /// The thread takes `node`, which has this link, if it is still the first one.
@@ -151,11 +161,11 @@ impl Seat {
         self.chain.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
     }
 
-    /// Whether the thread has nothing left to look at, and is thought to be awake. Only the thread
-    /// itself calls this.
+    /// Whether the thread has nothing left to look at, and nothing to see to. Only the thread itself
+    /// calls this.
     #[inline]
     pub(crate) fn is_empty_handed(&self) -> bool {
-        self.chain.load(Relaxed) == NIL && !self.presumed_blocked.load(Relaxed)
+        self.chain.load(Relaxed) == NIL && self.attention.load(Relaxed) == 0
     }
 }
 

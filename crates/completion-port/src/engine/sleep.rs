@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, State, Stock};
-use crate::state::schedule::Wake;
+use crate::state::schedule::{SeatNumber, Wake};
 use crate::sync::MutexGuard;
 use crate::sys::thread::Thread;
+use crate::trace::{hears_packets, trace_aside};
 
 /// A thread that is to be woken, once the lock is given up.
 #[must_use]
 pub(super) struct Notice {
     thread: Arc<dyn Thread>,
+    seat: SeatNumber,
     /// In the kernel's wait rather than parked.
     in_kernel: bool,
 }
@@ -20,9 +22,11 @@ pub(super) struct Notice {
 impl Stock {
     /// What it takes to wake a thread.
     #[inline]
-    pub(super) fn notice(&self, wake: Wake) -> Notice {
-        let member = self.members[wake.seat].as_ref().expect("an idle seat has a member");
-        Notice { thread: Arc::clone(&member.thread), in_kernel: wake.in_kernel }
+    pub(super) fn notice(&mut self, wake: Wake) -> Notice {
+        let member = self.members[wake.seat].as_mut().expect("an idle seat has a member");
+        member.wakes += 1;
+        let Wake { seat, in_kernel } = wake;
+        Notice { thread: Arc::clone(&member.thread), seat, in_kernel }
     }
 }
 
@@ -51,11 +55,30 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn release(&self, Notice { thread, in_kernel }: Notice) {
+    fn release(&self, Notice { thread, seat, in_kernel }: Notice) {
         if in_kernel {
             self.backend.wake();
         } else {
             thread.unpark();
+        }
+        if hears_packets() {
+            self.tell_woken(seat, in_kernel);
+        }
+    }
+
+    /// A thread was woken. The lock must not be held: a subscriber hears of it.
+    #[cold]
+    #[inline(never)]
+    fn tell_woken(&self, seat: SeatNumber, in_kernel: bool) {
+        let _ = (seat, in_kernel);
+        trace_aside!(TRACE, port = self.number, seat, in_kernel, "woken");
+    }
+
+    /// These threads were found asleep. The lock must not be held: a subscriber hears of it.
+    pub(super) fn tell_found(&self, found: Vec<SeatNumber>) {
+        for seat in found {
+            let _ = seat;
+            trace_aside!(DEBUG, port = self.number, seat, "found asleep");
         }
     }
 

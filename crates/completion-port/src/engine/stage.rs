@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use super::seat::Seat;
+use super::seat::{PRESUMED_BLOCKED, Seat};
 use super::{Engine, Phase, Stock};
 use crate::detection::BlockDetection;
 use crate::state::facts::Presence;
@@ -82,7 +82,7 @@ impl Scene for Stage<'_> {
     }
 
     fn queue_due(&mut self, now: Moment) -> Moment {
-        self.stock.queue_due(&self.engine.nodes, now)
+        self.engine.queue_due(self.stock, now)
     }
 
     #[inline]
@@ -127,7 +127,13 @@ impl Scene for Stage<'_> {
     }
 
     fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool) {
-        self.seat(seat).presumed_blocked.store(asleep, Relaxed);
+        let attention = &self.seat(seat).attention;
+        if asleep {
+            attention.fetch_or(PRESUMED_BLOCKED, Relaxed);
+            self.stock.note_found(seat);
+        } else {
+            attention.fetch_and(!PRESUMED_BLOCKED, Relaxed);
+        }
     }
 
     #[inline]

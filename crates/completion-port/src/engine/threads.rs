@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::seat::{Counts, Emptied, Seat};
+use super::seat::{Counts, Emptied, PRESUMED_BLOCKED, Seat};
 use super::sleep::Notice;
 use super::{BEGIN, Engine, Member, State};
 use crate::detection::BlockDetection;
 use crate::state::queue::NIL;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::sys::thread::Thread;
 
 impl Engine {
@@ -31,15 +31,17 @@ impl Engine {
             put_next: AtomicU32::new(0),
             emptied: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
-            presumed_blocked: AtomicBool::new(false),
+            attention: AtomicU8::new(0),
             left: AtomicBool::new(false),
             counts: Counts::default(),
+            delay: AtomicU64::new(0),
         });
         let members = &mut state.stock.members;
         if members.len() <= number {
             members.resize_with(number + 1, || None);
         }
-        members[number] = Some(Member { seat: Arc::clone(&seat), thread });
+        members[number] =
+            Some(Member { seat: Arc::clone(&seat), thread, wakes: 0, blocks_found: 0 });
         seat
     }
 
@@ -96,7 +98,7 @@ impl Engine {
             return;
         }
         let mut state = self.lock();
-        seat.presumed_blocked.store(false, Relaxed);
+        seat.attention.fetch_and(!PRESUMED_BLOCKED, Relaxed);
         if !seat.left.load(Relaxed) {
             state.schedule.unblock(seat.number);
         }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::poll::Scratch;
-use super::seat::Seat;
-use super::{Engine, Phase, State};
+use super::seat::{MEASURED, Seat};
+use super::{Engine, Notable, Phase, State};
 use crate::detection::BlockDetection;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
@@ -21,7 +21,7 @@ impl Engine {
         deadline: Option<Moment>,
     ) -> Waited {
         seat.advance();
-        seat.presumed_blocked.store(false, Relaxed);
+        seat.attention.store(0, Relaxed);
         let packet = self.end_quota(seat);
         let mut state = self.lock();
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
@@ -40,10 +40,11 @@ impl Engine {
             state = match schedule.next(&mut turn, queries, *is_filled, &mut stage) {
                 Action::Return(waited, wake) => {
                     let notice = wake.map(|wake| state.stock.notice(wake));
-                    if state.stock.phase != Phase::Open {
-                        state = self.end_if_over(state);
+                    if state.stock.notable.is_any() {
+                        self.end_notably(state, seat);
+                    } else {
+                        drop(state);
                     }
-                    drop(state);
                     self.notify(notice);
                     return waited;
                 }
@@ -59,6 +60,21 @@ impl Engine {
                 Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
         }
+    }
+
+    /// The wait of the thread of `seat` ends on a port of which something is notable.
+    #[cold]
+    #[inline(never)]
+    fn end_notably<'e>(&'e self, mut state: MutexGuard<'e, State>, seat: &Seat) {
+        if state.stock.notable.has(Notable::MEASURED) {
+            seat.attention.fetch_or(MEASURED, Relaxed);
+        }
+        let found = state.stock.take_found();
+        if state.stock.phase != Phase::Open {
+            state = self.end_if_over(state);
+        }
+        drop(state);
+        self.tell_found(found);
     }
 
     /// Asks the system, without the lock, whether another thread sleeps, unless the processor time

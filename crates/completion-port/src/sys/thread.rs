@@ -15,6 +15,11 @@ pub(crate) trait Thread: Send + Sync {
     /// Ends the thread's present `park`, or its next one.
     fn unpark(&self);
 
+    /// The system's number of the thread, for people who look at it from outside; `None` if it has none.
+    fn number(&self) -> Option<u64> {
+        None
+    }
+
     /// Gets hold of what [`Thread::asleep`] needs (a descriptor, for instance), while the system still gives
     /// it. Only the thread itself calls it.
     fn prepare(&self) {}

@@ -868,6 +868,11 @@ impl Schedule {
         &self.seats
     }
 
+    /// What the thread of `seat` does.
+    pub(crate) fn status(&self, seat: SeatNumber) -> Status {
+        self.seats.status(seat)
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         let is_blocked =
             |(_, status): &(_, Status)| matches!(status, Status::Blocked | Status::FoundAsleep);

@@ -82,6 +82,10 @@ impl Thread for Current {
         self.given.notify_one();
     }
 
+    fn number(&self) -> Option<u64> {
+        u64::try_from(self.id).ok()
+    }
+
     fn prepare(&self) {
         let known = STAT.try_with(|stat| {
             let known = stat.borrow();

@@ -1,0 +1,231 @@
+//! What a port tells about itself in numbers: each thread's part, and how long packets stand in the queue.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::sim::Kernel;
+use completion_port::{
+    Batch, BlockDetection, Interest, OneShot, Packet, Persistent, Port, QueueDelays, Registration,
+    Stats, ThreadStatus,
+};
+use testkit::{Dice, on_every_system};
+
+/// How many delays there are in the bucket of `delay`. The others must be empty but for `elsewhere`.
+#[track_caller]
+fn assert_in_bucket(delays: &QueueDelays, delay: Duration, count: u64, elsewhere: u64) {
+    let (limit, found) = delays.buckets().find(|(limit, _)| *limit > delay).unwrap();
+    assert_eq!((found, delays.count()), (count, count + elsewhere), "below {limit:?}: {delays:?}");
+}
+
+/// Waits until the port is as it should be.
+#[track_caller]
+fn until<K, M>(port: &Port<K, M>, is_so: impl Fn(&Stats) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so(&port.stats()) {
+        assert!(Instant::now() < deadline, "{port:#?}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_delay_is_in_the_bucket_of_its_power_of_two() {
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<(), u32> = Port::builder().queue_delays(true).build_simulated(&kernel).unwrap();
+    let mut batch = Batch::new();
+    let mut total = Duration::ZERO;
+    for (number, delay) in [0, 1, 2, 3, 1024, 1_000_000, 7_000_000_000].into_iter().enumerate() {
+        let delay = Duration::from_nanos(delay);
+        port.post(7).unwrap();
+        kernel.advance(delay);
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        let delays = port.queue_delays();
+        total += delay;
+        assert_eq!(delays.total(), total);
+        let shared = u64::from(delay == Duration::from_nanos(3));
+        assert_in_bucket(&delays, delay, 1 + shared, number as u64 - shared);
+    }
+    // Beyond the last limit.
+    port.post(7).unwrap();
+    kernel.advance(Duration::from_secs(10_000));
+    assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+    assert_eq!(port.queue_delays().buckets().last(), Some((Duration::MAX, 1)));
+    let limits: Vec<_> = port.queue_delays().buckets().map(|(limit, _)| limit).collect();
+    assert_eq!(limits.len(), QueueDelays::BUCKETS);
+    assert_eq!(limits[20], Duration::from_nanos(1 << 20));
+}
+
+/// What a thread has in its batch goes on standing there until the thread comes to it.
+#[test]
+fn a_packet_stands_until_its_thread_comes_to_it() {
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<(), u32> =
+        Port::builder().concurrency(1).queue_delays(true).build_simulated(&kernel).unwrap();
+    port.post(1).unwrap();
+    port.post(2).unwrap();
+    let mut batch = Batch::new();
+    let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+    assert!(packets.next().is_some());
+    // The handler of the first packet takes that long.
+    kernel.advance(Duration::from_millis(3));
+    assert!(packets.next().is_some());
+    drop(packets);
+    assert_in_bucket(&port.queue_delays(), Duration::ZERO, 1, 1);
+    assert_in_bucket(&port.queue_delays(), Duration::from_millis(3), 1, 1);
+    // What is left goes back to the queue, and has stood there all the time.
+    port.post(3).unwrap();
+    port.post(4).unwrap();
+    drop(port.wait(&mut batch, Duration::ZERO).unwrap());
+    kernel.advance(Duration::from_secs(1));
+    assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 2);
+    assert_in_bucket(&port.queue_delays(), Duration::from_secs(1), 2, 2);
+}
+
+#[test]
+fn delays_are_measured_only_while_that_is_asked_for() {
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<(), u32> = Port::builder().build_simulated(&kernel).unwrap();
+    let mut batch = Batch::new();
+    let mut pass = |is_on_before: bool, is_on_after: bool| {
+        port.measure_queue_delays(is_on_before);
+        port.post(7).unwrap();
+        port.measure_queue_delays(is_on_after);
+        kernel.advance(Duration::from_millis(1));
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+        port.queue_delays().count()
+    };
+    assert_eq!(pass(false, false), 0);
+    assert_eq!(pass(false, true), 0, "queued before it began");
+    assert_eq!(pass(true, true), 1);
+    assert_eq!(pass(true, false), 1, "taken after it ended");
+    assert_eq!(pass(false, false), 1, "the figures stay");
+    // The cell of that message has a stamp of the former time, which must not count.
+    assert_eq!(pass(false, true), 1);
+    assert_eq!(pass(true, true), 2);
+}
+
+on_every_system! {
+    /// Whatever becomes of what is queued: each packet that is taken is counted, and nothing else.
+    fn as_many_delays_are_counted_as_packets_are_taken(system: &System) {
+        let port: Port<u32, u32> = system.port(2);
+        port.measure_queue_delays(true);
+        let mut dice = Dice::new();
+        let events: Vec<_> = (0..8).map(|_| system.event()).collect();
+        let register = |number: usize, lasting: bool| {
+            let (event, interest) = (&events[number], Interest::IN);
+            if lasting {
+                port.register(Registration::new(event, 1, interest, Persistent::Edge))
+            } else {
+                port.register(Registration::new(event, 1, interest, OneShot::Level))
+            }
+        };
+        let mut ids: Vec<_> = (0..8).map(|number| register(number, false).unwrap()).collect();
+        let mut batch = Batch::new();
+        let mut handled = 0;
+        for _ in 0..400 {
+            let number = usize::try_from(dice.roll(8)).unwrap();
+            match dice.roll(8) {
+                0 | 1 => events[number].signal(1).unwrap(),
+                2 => port.post(1).unwrap(),
+                3 => drop(port.disable(ids[number])),
+                4 => drop(port.enable(ids[number], Interest::IN, OneShot::Level)),
+                5 => {
+                    let _ = port.remove_and_wait(ids[number], Duration::ZERO);
+                    if let Ok(id) = register(number, dice.roll(2) == 0) {
+                        ids[number] = id;
+                    }
+                }
+                _ => {
+                    let some = usize::try_from(dice.roll(4)).unwrap();
+                    for packet in port.wait(&mut batch, Duration::ZERO).unwrap().take(some) {
+                        handled += 1;
+                        if let Packet::Ready(ready) = packet {
+                            ready.rearm().unwrap();
+                        }
+                    }
+                }
+            }
+        }
+        assert!(handled > 50, "{handled}");
+        assert_eq!(port.stats().packets.total(), handled);
+        assert_eq!(port.queue_delays().count(), handled);
+    }
+
+    /// The packets of the threads are those of the port, also after a thread has gone.
+    fn each_thread_has_its_part_in_the_statistics(system: &System) {
+        system.several_threads_wait();
+        let port: Port<(), u32> = system.port(1);
+        assert!(port.thread_stats().is_empty());
+        thread::scope(|scope| {
+            let (go_on, wait) = mpsc::channel::<()>();
+            let served = &port;
+            let waiter = scope.spawn(move || {
+                let mut batch = Batch::new();
+                assert_eq!(served.wait(&mut batch, None).unwrap().count(), 1);
+                let _ = wait.recv();
+            });
+            until(&port, |stats| stats.parked == 1);
+            let idle = port.thread_stats();
+            assert_eq!(idle.len(), 1);
+            assert_eq!((idle[0].status, idle[0].wakes), (ThreadStatus::Idle, 0));
+            port.post(1).unwrap();
+            until(&port, |stats| stats.packets.posted == 1);
+            let threads = port.thread_stats();
+            assert_eq!(threads[0].wakes, 1);
+            assert_eq!(threads[0].packets, port.stats().packets);
+            assert_eq!(threads[0].seat, idle[0].seat);
+            drop(go_on);
+            waiter.join().unwrap();
+        });
+        port.post(2).unwrap();
+        assert_eq!(port.wait(&mut Batch::new(), None).unwrap().count(), 1);
+        let threads = port.thread_stats();
+        assert_eq!(threads.len(), 1, "the other one has ended");
+        assert_eq!((threads[0].status, threads[0].packets.posted), (ThreadStatus::Running, 1));
+        assert_eq!(port.stats().packets.posted, 2);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_is_named_as_the_system_names_it() {
+    let port: Port<(), u32> = Port::builder().build().unwrap();
+    port.post(1).unwrap();
+    assert_eq!(port.wait(&mut Batch::new(), None).unwrap().count(), 1);
+    let link = std::fs::read_link("/proc/thread-self").unwrap();
+    let number = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    assert_eq!(port.thread_stats()[0].system_number, Some(number));
+}
+
+#[test]
+fn a_thread_that_is_found_asleep_is_counted_as_such() {
+    let port: Port<(), u32> =
+        Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let (port, wait) = (&port, &Mutex::new(wait));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                for packet in port.wait(&mut batch, None).unwrap() {
+                    if let Packet::Posted(1) = packet {
+                        let _ = wait.lock().unwrap().recv();
+                    }
+                }
+            });
+        }
+        until(port, |stats| stats.parked == 2);
+        port.post(1).unwrap();
+        until(port, |stats| stats.packets.posted == 1);
+        port.post(2).unwrap();
+        until(port, |stats| stats.packets.posted == 2);
+        let found: u64 = port.thread_stats().iter().map(|thread| thread.blocks_found).sum();
+        assert!(found >= 1);
+        drop(go_on);
+    });
+}

@@ -1,0 +1,290 @@
+//! Delivery: when a socket is reported, how often, and as what.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use completion_port::{Batch, Events, Interest, OneShot, Packet, Persistent, Registration};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+
+use super::How::Tried;
+use super::Trial;
+use super::kit::{Plain, QUIET, SOON, Seen, count, plain, tcp_pair, udp, wait};
+
+pub(super) const TRIALS: &[Trial] = &[
+    Trial {
+        rule: 17,
+        what: "three arrivals before a thread comes to the packet",
+        how: Tried("1 queued, 1 packet", one_packet),
+    },
+    Trial {
+        rule: 18,
+        what: "level, persistent: three waits without reading, one after",
+        how: Tried("3 times notified IN; then nothing", repeats),
+    },
+    Trial {
+        rule: 19,
+        what: "one-shot for IN and OUT: a byte comes after the packet",
+        how: Tried("ready OUT; nothing; enabled: ready IN|OUT", disables_wholly),
+    },
+    Trial {
+        rule: 20,
+        what: "level: armed with and without something left to read",
+        how: Tried("IN; unread: IN; read: nothing; arrived: IN", exact_level),
+    },
+    Trial {
+        rule: 21,
+        what: "edge, persistent: a byte, no read, another byte",
+        how: Tried("notified IN; nothing; notified IN", edges),
+    },
+    Trial {
+        rule: 22,
+        what: "edge, one-shot: a byte, another one, armed again",
+        how: Tried("IN; nothing; IN", edge_once),
+    },
+    Trial {
+        rule: 23,
+        what: "IN of a stream and of a listener; OUT that was not asked for",
+        how: Tried("nothing; ready IN; listener: ready IN", readable),
+    },
+    Trial {
+        rule: 24,
+        what: "the peer ends its half: asked for HANGUP, for IN; it closes",
+        how: Tried("HANGUP; IN; HANGUP|WRITE_CLOSED", hangup),
+    },
+    Trial {
+        rule: 25,
+        what: "a refused connect; an unreachable peer, its error fetched",
+        how: Tried("ERR, no OUT; ERR, fetched: nothing", errors),
+    },
+    Trial {
+        rule: 26,
+        what: "a stream before and after its connect; a UDP socket",
+        how: Tried("nothing; then OUT; ready OUT", fresh),
+    },
+    Trial {
+        rule: 27,
+        what: "a hang-up that nobody asked about, level and persistent",
+        how: Tried("1 packet, then 0; enabled again: 1, then 0", never_spins),
+    },
+    Trial {
+        rule: 28,
+        what: "data that comes is whole when its packet is there",
+        how: Tried("ready IN, 3 bytes: abc", whole),
+    },
+];
+
+/// The events of the next packet, whose registration is armed again if it is one-shot.
+fn rearmed(port: &Plain, limit: Duration) -> completion_port::Result<String> {
+    let mut batch = Batch::with_capacity(1);
+    match port.wait(&mut batch, limit)?.next() {
+        None => Ok("nothing".to_owned()),
+        Some(Packet::Ready(ready)) => {
+            let events = ready.events();
+            ready.rearm()?;
+            Ok(format!("{events:?}"))
+        }
+        Some(packet) => Ok(super::kit::word(&packet)),
+    }
+}
+
+/// The events of the next packet, whose registration ends.
+fn events(port: &Plain, limit: Duration) -> completion_port::Result<Events> {
+    let mut batch = Batch::with_capacity(1);
+    Ok(match port.wait(&mut batch, limit)?.next() {
+        Some(Packet::Ready(ready)) => ready.events(),
+        Some(Packet::Notified(notified)) => notified.events(),
+        _ => Events::NONE,
+    })
+}
+
+fn one_packet() -> Seen {
+    let port = plain()?;
+    let (mut near, far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, Persistent::Edge))?;
+    let mut batch = Batch::new();
+    for _ in 0..3 {
+        near.write_all(b"x")?;
+        port.raw().has_packets(&mut batch)?;
+    }
+    let queued = port.stats().queued;
+    Ok(format!("{queued} queued, {} packet", count(&port, SOON)?))
+}
+
+fn repeats() -> Seen {
+    let port = plain()?;
+    let (mut near, mut far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, Persistent::Level))?;
+    near.write_all(b"x")?;
+    let mut times = 0;
+    for _ in 0..3 {
+        times += usize::from(wait(&port, SOON)? == "notified IN");
+    }
+    far.read_exact(&mut [0])?;
+    Ok(format!("{times} times notified IN; then {}", wait(&port, QUIET)?))
+}
+
+fn disables_wholly() -> Seen {
+    let port = plain()?;
+    let (mut near, far) = UnixStream::pair()?;
+    let both = Interest::IN | Interest::OUT;
+    let id = port.register(Registration::new(&far, 1, both, OneShot::Level))?;
+    let mut batch = Batch::new();
+    let Some(Packet::Ready(ready)) = port.wait(&mut batch, SOON)?.next() else {
+        return Ok("no ready socket".to_owned());
+    };
+    let first = ready.events();
+    ready.park()?;
+    near.write_all(b"x")?;
+    let silent = wait(&port, QUIET)?;
+    port.enable(id, both, OneShot::Level)?;
+    Ok(format!("ready {first:?}; {silent}; enabled: {}", wait(&port, SOON)?))
+}
+
+fn exact_level() -> Seen {
+    let port = plain()?;
+    let (mut near, mut far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
+    near.write_all(b"x")?;
+    let first = rearmed(&port, SOON)?;
+    let unread = rearmed(&port, SOON)?;
+    far.read_exact(&mut [0])?;
+    let read = rearmed(&port, QUIET)?;
+    near.write_all(b"x")?;
+    Ok(format!("{first}; unread: {unread}; read: {read}; arrived: {}", rearmed(&port, SOON)?))
+}
+
+fn edges() -> Seen {
+    let port = plain()?;
+    let (mut near, far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, Persistent::Edge))?;
+    near.write_all(b"x")?;
+    let first = wait(&port, SOON)?;
+    let second = wait(&port, QUIET)?;
+    near.write_all(b"x")?;
+    Ok(format!("{first}; {second}; {}", wait(&port, SOON)?))
+}
+
+fn edge_once() -> Seen {
+    let port = plain()?;
+    let (mut near, far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, OneShot::Edge))?;
+    near.write_all(b"x")?;
+    let mut batch = Batch::new();
+    let Some(Packet::Ready(ready)) = port.wait(&mut batch, SOON)?.next() else {
+        return Ok("no ready socket".to_owned());
+    };
+    near.write_all(b"x")?;
+    let silent = wait(&port, QUIET)?;
+    let first = ready.events();
+    ready.rearm()?;
+    Ok(format!("{first:?}; {silent}; {}", rearmed(&port, SOON)?))
+}
+
+fn readable() -> Seen {
+    let port = plain()?;
+    let (mut near, far) = tcp_pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
+    let before = wait(&port, QUIET)?;
+    near.write_all(b"x")?;
+    let after = wait(&port, SOON)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    port.register(Registration::new(&listener, 2, Interest::IN, OneShot::Level))?;
+    let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
+    Ok(format!("{before}; {after}; listener: {}", wait(&port, SOON)?))
+}
+
+fn hangup() -> Seen {
+    let port = plain()?;
+    let mut seen = Vec::new();
+    for interest in [Interest::HANGUP, Interest::IN] {
+        let (near, far) = tcp_pair()?;
+        port.register(Registration::new(&far, 1, interest, OneShot::Level))?;
+        near.shutdown(Shutdown::Write)?;
+        seen.push(format!("{:?}", events(&port, SOON)?));
+    }
+    let (near, far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::HANGUP, OneShot::Level))?;
+    drop(near);
+    seen.push(format!("{:?}", events(&port, SOON)?));
+    Ok(seen.join("; "))
+}
+
+/// A stream that nothing waits for, and an address of this machine at which nothing listens.
+fn stream_and_closed_address() -> std::io::Result<(OwnedFd, SocketAddr)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    Ok((stream, listener.local_addr()?))
+}
+
+fn errors() -> Seen {
+    let port = plain()?;
+    let (stream, closed) = stream_and_closed_address()?;
+    port.register(Registration::new(&stream, 1, Interest::OUT, OneShot::Level))?;
+    match connect(&stream, &closed) {
+        Err(Errno::INPROGRESS | Errno::CONNREFUSED) => {}
+        other => return Ok(format!("the connect came to {other:?}")),
+    }
+    let refused = events(&port, SOON)?;
+    let refused = match (refused.is_err(), refused.is_out()) {
+        (true, false) => "ERR, no OUT".to_owned(),
+        _ => format!("{refused:?}"),
+    };
+    let socket = udp()?;
+    let gone = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+    socket.connect(gone)?;
+    socket.set_nonblocking(true)?;
+    port.register(Registration::new(&socket, 2, Interest::IN, OneShot::Level))?;
+    socket.send(b"x")?;
+    let mut batch = Batch::new();
+    let Some(Packet::Ready(ready)) = port.wait(&mut batch, SOON)?.next() else {
+        return Ok(format!("{refused}; nothing of the unreachable peer"));
+    };
+    let told = if ready.events().is_err() { "ERR" } else { "no error" };
+    socket.recv(&mut [0]).err().ok_or("the read did not fail")?;
+    ready.rearm()?;
+    Ok(format!("{refused}; {told}, fetched: {}", wait(&port, QUIET)?))
+}
+
+fn fresh() -> Seen {
+    let port = plain()?;
+    let (stream, _) = stream_and_closed_address()?;
+    port.register(Registration::new(&stream, 1, Interest::ALL, OneShot::Level))?;
+    let silent = wait(&port, QUIET)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    match connect(&stream, &listener.local_addr()?) {
+        Ok(()) | Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let connected = events(&port, SOON)?;
+    let socket = udp()?;
+    port.register(Registration::new(&socket, 1, Interest::OUT, OneShot::Level))?;
+    Ok(format!("{silent}; then {connected:?}; {}", wait(&port, SOON)?))
+}
+
+fn never_spins() -> Seen {
+    let port = plain()?;
+    let (near, far) = UnixStream::pair()?;
+    let id = port.register(Registration::new(&far, 1, Interest::NONE, Persistent::Level))?;
+    drop(near);
+    let (first, then) = (count(&port, SOON)?, count(&port, QUIET)?);
+    port.enable(id, Interest::NONE, Persistent::Level)?;
+    let (again, silent) = (count(&port, SOON)?, count(&port, QUIET)?);
+    Ok(format!("{first} packet, then {then}; enabled again: {again}, then {silent}"))
+}
+
+fn whole() -> Seen {
+    let port = plain()?;
+    let (mut near, mut far) = tcp_pair()?;
+    near.set_nodelay(true)?;
+    port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
+    near.write_all(b"abc")?;
+    let told = wait(&port, SOON)?;
+    let mut bytes = [0; 8];
+    let read = far.read(&mut bytes)?;
+    Ok(format!("{told}, {read} bytes: {}", String::from_utf8_lossy(&bytes[..read])))
+}

@@ -1,0 +1,113 @@
+//! What the trials share.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{Batch, Packet, Port};
+
+use crate::failure::Failure;
+
+/// What a trial has seen, in the words of what is expected; or what kept it from seeing anything.
+pub(super) type Seen = Result<String, Box<dyn Error>>;
+
+/// For what must happen.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+
+/// For what must not happen.
+pub(super) const QUIET: Duration = Duration::from_millis(5);
+
+/// A port whose keys and messages are numbers.
+pub(super) type Plain = Port<u32, u32>;
+
+/// Checks that ports and sockets can be made at all.
+pub(super) fn begin() -> Result<(), Failure> {
+    let made = || -> io::Result<()> {
+        let port: Plain = Port::builder().build()?;
+        // The thread's seat needs a descriptor, too.
+        drop(port.wait(&mut Batch::new(), Duration::ZERO)?);
+        tcp_pair()?;
+        udp()?;
+        UnixStream::pair()?;
+        Ok(())
+    };
+    made().map_err(|error| Failure::to_begin("making a port and sockets to try it with", &error))
+}
+
+pub(super) fn plain() -> completion_port::Result<Plain> {
+    Port::builder().build()
+}
+
+/// A port on which one thread may run at a time.
+pub(super) fn narrow() -> completion_port::Result<Plain> {
+    Port::builder().concurrency(1).build()
+}
+
+pub(super) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    Ok((near, listener.accept()?.0))
+}
+
+/// A socket that can be written to and has nothing to read.
+pub(super) fn udp() -> io::Result<UdpSocket> {
+    UdpSocket::bind("127.0.0.1:0")
+}
+
+/// A packet in words. A token is dropped, which ends its registration.
+pub(super) fn word<K, M: Debug>(packet: &Packet<'_, K, M>) -> String {
+    match packet {
+        Packet::Ready(ready) => format!("ready {:?}", ready.events()),
+        Packet::Notified(notified) => format!("notified {:?}", notified.events()),
+        Packet::Posted(message) => format!("posted {message:?}"),
+        Packet::Removed(..) => "removed".to_owned(),
+        _ => "a packet of another kind".to_owned(),
+    }
+}
+
+/// The packets of one wait, in words.
+pub(super) fn wait<K, M: Debug>(
+    port: &Port<K, M>,
+    limit: Duration,
+) -> completion_port::Result<String> {
+    let mut batch = Batch::new();
+    let packets = port.wait(&mut batch, limit)?;
+    let words: Vec<_> = packets.map(|packet| word(&packet)).collect();
+    Ok(if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
+}
+
+/// How many packets one wait brings. Tokens are dropped.
+pub(super) fn count<K, M>(port: &Port<K, M>, limit: Duration) -> completion_port::Result<usize> {
+    Ok(port.wait(&mut Batch::new(), limit)?.count())
+}
+
+/// What a call has come to, in one word.
+pub(super) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) -> String {
+    match result {
+        Ok(_) => "accepted".to_owned(),
+        Err(error) => format!("{:?}", error.into().kind()),
+    }
+}
+
+/// Waits until something is so, for a second at most.
+pub(super) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
+    let deadline = Instant::now() + SOON;
+    while !is_so() {
+        if Instant::now() > deadline {
+            return Err("what it waits for did not happen within a second".into());
+        }
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Sleeps so that the kernel has the thread, and no port is told.
+pub(super) fn sleep_in_silence(limit: Duration) {
+    let (_keep, nothing) = mpsc::channel::<()>();
+    let _ = nothing.recv_timeout(limit);
+}

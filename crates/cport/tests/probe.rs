@@ -1,0 +1,117 @@
+//! `cport probe`, run as a user runs it, also where the system refuses what a port needs.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{Ended, cport, cport_limited, run};
+use serde_json::Value;
+
+fn objects(ended: &Ended) -> Vec<Value> {
+    ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The numbers of the rules in SEMANTICS.md, without those of the C library.
+fn rules() -> BTreeSet<u64> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../completion-port/docs/SEMANTICS.md");
+    let page = std::fs::read_to_string(Path::new(page)).unwrap();
+    let number = |line: &str| line.strip_prefix("| ")?.split_once(" |")?.0.parse().ok();
+    page.lines().filter_map(number).collect()
+}
+
+/// The rules of which something was not as expected.
+fn different(objects: &[Value]) -> Vec<u64> {
+    let different = objects.iter().filter(|object| object["as_expected"] == false);
+    different.map(|object| object["rule"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn every_rule_is_there_and_holds_on_this_system() {
+    let begin = Instant::now();
+    let ended = run(cport(&["probe", "--json"]));
+    assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
+    assert_eq!(ended.stderr, "");
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    let objects = objects(&ended);
+    let listed: BTreeSet<_> = objects.iter().filter_map(|object| object["rule"].as_u64()).collect();
+    assert!(listed.len() > 40, "{listed:?}");
+    assert_eq!(listed, rules());
+    for rule in objects.iter().filter(|object| object["rule"].is_u64()) {
+        if rule["not_tried"].is_string() {
+            assert_eq!(rule["rule"], 32, "{rule}");
+        } else {
+            assert_eq!(rule["as_expected"], true, "{rule}");
+            assert_eq!(rule["expected"], rule["seen"], "{rule}");
+        }
+    }
+    let summary = &objects.last().unwrap()["summary"];
+    assert_eq!((&summary["different"], &summary["not_tried"]), (&0.into(), &1.into()));
+    assert_eq!(summary["as_expected"], listed.len() - 1);
+    for name in ["kernel", "back end", "waits", "io_uring", "switch records", "processors"] {
+        let fact = objects.iter().find(|object| object["system"] == name);
+        let value = fact.and_then(|fact| fact["value"].as_str()).unwrap_or_default();
+        assert!(!value.is_empty() && !value.contains("unknown"), "{name}: {value}");
+    }
+}
+
+#[test]
+fn a_pipe_gets_a_table_of_plain_lines() {
+    let ended = run(cport(&["probe"]));
+    assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
+    assert!(ended.stdout.contains("expected") && ended.stdout.contains("seen"));
+    assert!(!ended.stdout.contains("DIFFERENT"));
+    for line in ended.stdout.lines() {
+        assert!(line.chars().count() <= 120 && !line.contains('\x1b'), "{line}");
+    }
+}
+
+#[test]
+fn without_descriptors_it_does_not_begin() {
+    let ended = run(cport_limited(6, &["probe", "--json"]));
+    ended.assert_refused("ulimit");
+}
+
+/// With few more it begins, and says which rules could not be seen to hold.
+#[test]
+fn what_could_not_be_tried_is_different() {
+    let ended = run(cport_limited(11, &["probe", "--json"]));
+    assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
+    let different = different(&objects(&ended));
+    // Ten descriptors at once.
+    assert!(different.contains(&16), "{different:?}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
+    assert!(ended.stderr.starts_with("cport: ") && ended.stderr.contains("16"), "{ended:#?}");
+}
+
+/// A kernel that does not say what holds now: what was read is reported all the same.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_rule_that_does_not_hold_is_found() {
+    let mut command = cport(&["probe", "--json"]);
+    // The standard library looks at its three descriptors by `poll`, too, and goes on after this error.
+    testkit::sandbox::refuse_to(&mut command, libc::SYS_poll, libc::EINVAL);
+    let ended = run(command);
+    assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
+    let different = different(&objects(&ended));
+    assert!(different.contains(&20), "{different:?}");
+    // What is not asked by `poll` is as it should be.
+    assert!(!different.contains(&33) && !different.contains(&7), "{different:?}");
+    assert!(ended.stderr.contains("20"), "{ended:#?}");
+}
+
+/// What is missing is named, and costs nothing but what depends on it.
+#[test]
+fn a_system_without_records_of_switches_says_so() {
+    let mut command = cport(&["probe", "--json"]);
+    testkit::sandbox::refuse_to(&mut command, libc::SYS_perf_event_open, libc::EACCES);
+    let ended = run(command);
+    assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
+    let objects = objects(&ended);
+    let fact = objects.iter().find(|object| object["system"] == "switch records").unwrap();
+    let value = fact["value"].as_str().unwrap();
+    assert!(value.starts_with("not available: perf_event_open: Permission denied"), "{value}");
+}
