@@ -2,18 +2,17 @@
 //!
 //! `cargo run --example idle 127.0.0.1:7003`, and SIGTERM or Ctrl-C to end it.
 //!
-//! A handler only notes when it heard from its client. One more thread looks at the notes, and removes what
-//! has been idle: the last packet brings the key, whatever thread takes it.
+//! A handler only notes when it heard from its client. For each client a message comes when its time may be over:
+//! the handler of that looks at the note, and removes the connection or posts the message for later. The last
+//! packet brings the key, whatever thread takes it.
 
 mod common;
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,10 +31,17 @@ enum Peer {
 struct Client {
     stream: TcpStream,
     unsent: Vec<u8>,
+    heard: Arc<Heard>,
 }
 
-/// When something was last heard from each client.
-type Heard = Mutex<HashMap<Id, Instant>>;
+/// When something was last heard from a client.
+struct Heard(Mutex<Instant>);
+
+/// The message that looks after a client.
+struct Watch {
+    id: Id,
+    heard: Arc<Heard>,
+}
 
 impl AsFd for Peer {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -48,41 +54,25 @@ impl AsFd for Peer {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let (port, heard) = (Port::new()?, Heard::default());
+    let port = Port::builder().build()?;
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| serve(&port, &heard));
+            scope.spawn(|| serve(&port));
         }
-        // The other end hangs up when this block is left, which ends the thread.
-        let (_end, ends) = mpsc::channel();
-        scope.spawn(|| sweep(&port, &heard, ends));
         signals.forever().next();
         port.shutdown()
     })?;
     Ok(())
 }
 
-fn sweep(port: &Port<Peer>, heard: &Heard, ends: Receiver<()>) {
-    while ends.recv_timeout(IDLE / 4) == Err(RecvTimeoutError::Timeout) {
-        let now = Instant::now();
-        lock(heard).retain(|id, last| {
-            let is_idle = now.duration_since(*last) > IDLE;
-            // Refused if the connection has just ended by itself.
-            is_idle.then(|| port.remove(*id));
-            !is_idle
-        });
-    }
-}
-
-fn serve(port: &Port<Peer>, heard: &Heard) {
+fn serve(port: &Port<Peer, Watch>) {
     let mut batch = Batch::new();
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
             match packet {
                 Packet::Ready(mut ready) => {
-                    let id = ready.id();
                     let next = match ready.key_mut() {
                         Peer::Listener(listener) => {
                             if let Some(stream) = accept(listener) {
@@ -90,15 +80,15 @@ fn serve(port: &Port<Peer>, heard: &Heard) {
                             }
                             Ok(Interest::IN)
                         }
-                        Peer::Client(client) => client.echo(id, heard),
+                        Peer::Client(client) => client.echo(),
                     };
-                    match next {
-                        Ok(interest) => drop(ready.rearm_as(interest, OneShot::Level)),
-                        Err(_) => drop(lock(heard).remove(&id)),
+                    // After an error the token is dropped, which closes the connection.
+                    if let Ok(interest) = next {
+                        drop(ready.rearm_as(interest, OneShot::Level));
                     }
                 }
-                Packet::Removed(id, Peer::Client(mut client)) => {
-                    lock(heard).remove(&id);
+                Packet::Posted(watch) => look(port, watch),
+                Packet::Removed(_, Peer::Client(mut client)) => {
                     // As far as there is room for it.
                     let _ = send(&mut client.stream, &mut b"idle\n".to_vec());
                 }
@@ -108,18 +98,50 @@ fn serve(port: &Port<Peer>, heard: &Heard) {
     }
 }
 
-/// A new connection has room, so its handler is called at once, and notes that.
-fn welcome(port: &Port<Peer>, stream: TcpStream) {
-    let client = Peer::Client(Client { stream, unsent: Vec::new() });
-    let _ = port.register(Registration::owned(client, Interest::OUT, OneShot::Level));
+fn welcome(port: &Port<Peer, Watch>, stream: TcpStream) {
+    let heard = Arc::new(Heard::now());
+    let client = Peer::Client(Client { stream, unsent: Vec::new(), heard: Arc::clone(&heard) });
+    if let Ok(id) = port.register(Registration::owned(client, Interest::IN, OneShot::Level)) {
+        // Refused if the server is ending.
+        let _ = port.post_at(IDLE, Watch { id, heard });
+    }
+}
+
+/// The time of a client may be over.
+fn look(port: &Port<Peer, Watch>, watch: Watch) {
+    if Arc::strong_count(&watch.heard) == 1 {
+        // The connection has ended by itself.
+        return;
+    }
+    let over = watch.heard.last() + IDLE;
+    if over <= Instant::now() {
+        // Refused if it ends just now.
+        let _ = port.remove(watch.id);
+    } else {
+        let _ = port.post_at(over, watch);
+    }
+}
+
+impl Heard {
+    fn now() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn last(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Client {
     /// Sends back what comes. A client that does not read is idle, too: nothing is read of it meanwhile.
-    fn echo(&mut self, id: Id, heard: &Heard) -> io::Result<Interest> {
+    fn echo(&mut self) -> io::Result<Interest> {
         send(&mut self.stream, &mut self.unsent)?;
         if self.unsent.is_empty() {
-            lock(heard).insert(id, Instant::now());
+            self.heard.note();
             if receive(&mut self.stream, &mut self.unsent)? == Found::End {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -127,8 +149,4 @@ impl Client {
         }
         Ok(if self.unsent.is_empty() { Interest::IN } else { Interest::OUT })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
