@@ -106,6 +106,8 @@ pub(crate) struct Seat {
     /// How many messages the thread has put in front of what it had left, since a wait in which nothing
     /// was left. Only the thread touches it.
     pub(super) put_next: AtomicU32,
+    /// The thread has given back what it had left, since it last came to wait. Only the thread touches it.
+    pub(super) gave_back: AtomicBool,
 }
 
 impl Seat {
