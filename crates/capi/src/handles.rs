@@ -329,7 +329,7 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::atomic::AtomicBool;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -398,8 +398,11 @@ mod tests {
                 while !looks.load(Acquire) {
                     thread::yield_now();
                 }
-                // Most of the time the thread waits for the lock by now.
-                thread::sleep(Duration::from_millis(1));
+                // Most of the time the thread waits for the lock soon.
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(1) {
+                    thread::yield_now();
+                }
                 // The place is closed, and open with the next handle.
                 place.state.store((generation + 1) | OPEN, Release);
                 drop(locked);
