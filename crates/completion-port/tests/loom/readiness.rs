@@ -158,6 +158,28 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
     });
 }
 
+#[test]
+fn an_answer_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
+    // The same of a one-shot reactor, which is asked anew when the registration is enabled by its name.
+    explore(|| {
+        let (engine, fake) = one_shot_engine(2);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let other = spawn(&engine, |engine| {
+            let seat = engine.join();
+            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO));
+            let seen = see_next(engine, &seat);
+            engine.leave(&seat);
+            seen
+        });
+        fake.read();
+        let enabled = engine.enable(name, LEVEL, || NO_HINT, || None);
+        let seen = other.join().unwrap();
+        // Otherwise the other thread has taken the packet before.
+        assert!(enabled.is_err() || seen.is_none(), "nothing could be read since it was enabled");
+    });
+}
+
 /// A registration asks for IN that asked for nothing before, while there comes something to read.
 fn what_comes_while_it_is_asked_for_is_reported(engine: &Arc<Engine>, fake: &Arc<Fake>) {
     const NOTHING: Mode = Mode { interest: Interest::NONE, ..LEVEL };
