@@ -245,3 +245,26 @@ fn a_handler_arms_a_one_shot_reactor_while_more_comes() {
         });
     }
 }
+
+/// A thread asks a one-shot reactor about a registration that ends meanwhile. Its slot, its number and what the
+/// kernel watches are the next one's by then.
+#[test]
+fn a_one_shot_reactor_is_asked_about_no_other_registration_of_the_slot() {
+    explore(|| {
+        let (engine, fake) = one_shot_engine(1);
+        let name = register(&engine, LEVEL);
+        let enabler = spawn(&engine, move |engine| {
+            let _ = engine.enable(name, LEVEL, || NO_HINT, || None);
+        });
+        let is_owned = engine.forget(name).unwrap();
+        if is_owned {
+            engine.free(name);
+        }
+        let again = register(&engine, LEVEL);
+        enabler.join().unwrap();
+        if is_owned {
+            fake.arrive();
+            assert_eq!(take_any(&engine), Seen::Ready(again));
+        }
+    });
+}
