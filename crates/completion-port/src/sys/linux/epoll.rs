@@ -559,6 +559,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no dup3(2)")]
     fn a_thread_that_sleeps_asks_all_sets_now_and_then_if_not_all_are_watched() {
         const LONG: Duration = Duration::from_secs(10);
         let mut epoll = Epoll::new(2).unwrap();
