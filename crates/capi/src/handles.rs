@@ -327,6 +327,9 @@ pub(crate) fn close(handle: Handle) -> Result<Option<Object>, u32> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -341,6 +344,16 @@ mod tests {
         assert!(close(handle).is_ok());
         assert_eq!(port(handle).err(), Some(code::INVALID_HANDLE));
         assert_eq!(close(handle).err(), Some(code::INVALID_HANDLE));
+    }
+
+    #[test]
+    fn a_closed_handle_is_refused_to_a_thread_that_has_used_it_last() {
+        let handle = new_port();
+        // As a thread does that waits there.
+        let kept = port(handle).unwrap();
+        assert!(close(handle).is_ok());
+        assert_eq!(port(handle).err(), Some(code::INVALID_HANDLE));
+        drop(kept);
     }
 
     #[test]
@@ -367,6 +380,35 @@ mod tests {
 
     fn is_found(table: &Table, (number, generation): (usize, u64)) -> bool {
         table.find(number, generation, |_| Some(())).is_some()
+    }
+
+    #[test]
+    fn a_handle_that_is_closed_while_a_thread_looks_it_up_is_not_found() {
+        let table: &Table = Box::leak(Table::new(None));
+        let (number, first) = new_port_in(table);
+        let place = table.place(number).unwrap();
+        for generation in first..first + 20 {
+            let locked = place.object.write().unwrap();
+            let looks = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let found = scope.spawn(|| {
+                    looks.store(true, Release);
+                    is_found(table, (number, generation))
+                });
+                while !looks.load(Acquire) {
+                    thread::yield_now();
+                }
+                // Most of the time the thread waits for the lock soon.
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(1) {
+                    thread::yield_now();
+                }
+                // The place is closed, and open with the next handle.
+                place.state.store((generation + 1) | OPEN, Release);
+                drop(locked);
+                assert!(!found.join().unwrap());
+            });
+        }
     }
 
     #[test]

@@ -115,6 +115,7 @@ programs! {
     queue: "queue.c" => runs_as_cxx;
     any_thread: "any_thread.c" => runs_as_cxx;
     spared_calls: "spared_calls.c" => runs_as_cxx;
+    hints: "hints.c" => runs_as_cxx;
     winsock_calls: "winsock_calls.c" => runs_as_cxx;
     lookup: "lookup.c" => runs_as_cxx;
     two_units: "two_units_one.c", "two_units_two.c" => runs_as_cxx;

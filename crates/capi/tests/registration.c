@@ -253,6 +253,21 @@ static void what_is_being_removed_gets_the_same_answers_in_either_mode(void)
     }
 }
 
+/* Row 11: the last packet is never taken, since its port is gone. */
+static void what_a_port_was_removing_when_it_was_closed_may_be_registered(void)
+{
+    HANDLE gone = new_port(0);
+    SOCKET s = udp_socket();
+    CHECK_IS(enable(gone, s, 1, FILTER_OUT, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_IS(unregister(gone, s), ERROR_SUCCESS);
+    CHECK_IS(enable(port, s, 2, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+    CHECK_IS(CloseHandle(gone), TRUE);
+    CHECK_IS(enable(port, s, 2, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_OUT);
+    END_REGISTRATION(port, s, 2);
+    CHECK_IS(closesocket(s), 0);
+}
+
 /* Row 15. */
 static void no_operation_is_no_error(void)
 {
@@ -370,6 +385,7 @@ int main(void)
     a_disabled_registration_keeps_its_key_and_says_nothing();
     removal_makes_one_packet_the_last();
     what_is_being_removed_gets_the_same_answers_in_either_mode();
+    what_a_port_was_removing_when_it_was_closed_may_be_registered();
     no_operation_is_no_error();
     what_is_no_socket_is_told_for_its_entry();
     a_number_that_is_no_socket_costs_no_memory();

@@ -131,6 +131,29 @@ fn persistent_registrations_allocate_nothing() {
     }
 }
 
+/// Threads exit that have taken messages, and leave the room of these to others.
+#[test]
+fn messages_of_threads_that_exit_allocate_nothing() {
+    const MESSAGES: usize = 64;
+    let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
+    let take = || {
+        let (mut batch, mut taken) = (Batch::new(), 0);
+        while taken < MESSAGES {
+            taken += port.wait(&mut batch, Duration::from_secs(10)).unwrap().count();
+        }
+    };
+    let round = || {
+        let post = || (0..MESSAGES).for_each(|message| port.post(message).unwrap());
+        let ((), allocations) = count(post);
+        thread::scope(|scope| scope.spawn(take).join().unwrap());
+        allocations
+    };
+    (0..ROUNDS).for_each(|_| {
+        round();
+    });
+    assert_eq!((0..ROUNDS).map(|_| round()).sum::<u64>(), 0, "in {ROUNDS} rounds");
+}
+
 #[test]
 fn messages_allocate_nothing() {
     let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();

@@ -116,6 +116,8 @@ pub(crate) struct Seat {
     /// How long the packet that the thread came to last stood in the queue, plus one; 0 if that was not
     /// measured. Only the thread touches it.
     pub(super) delay: AtomicU64,
+    /// The thread has given back what it had left, since it last came to wait. Only the thread touches it.
+    pub(super) gave_back: AtomicBool,
 }
 
 impl Seat {

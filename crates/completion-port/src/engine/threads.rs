@@ -29,6 +29,7 @@ impl Engine {
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
             put_next: AtomicU32::new(0),
+            gave_back: AtomicBool::new(false),
             emptied: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
@@ -122,6 +123,7 @@ impl Engine {
         let mut state = self.lock();
         let State { schedule, stock } = &mut *state;
         let gave_back = schedule.take_back(seat.number, &mut self.stage(stock, seat));
+        seat.gave_back.store(gave_back, Relaxed);
         let notice = if gave_back { self.depart(&mut state) } else { None };
         drop(state);
         self.notify(notice);

@@ -25,9 +25,11 @@ impl Engine {
         let packet = self.end_quota(seat);
         let mut state = self.lock();
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
-        if !self.take_chain_back(&mut state.stock, seat) {
+        let was_left = self.take_chain_back(&mut state.stock, seat);
+        if !was_left && !seat.gave_back.load(Relaxed) {
             seat.put_next.store(0, Relaxed);
         }
+        seat.gave_back.store(false, Relaxed);
         self.give_back_emptied(&mut state.stock, seat);
         let State { schedule, stock } = &mut *state;
         let mut stage = self.stage(stock, seat);

@@ -1,5 +1,6 @@
 //! Rule 30: descriptors that are closed while they are registered, and numbers that are given out again.
 
+use std::fmt::Debug;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread;
@@ -18,7 +19,8 @@ use crate::kit::packets::{
     PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, given_back, kind, one_shot, queue, refused,
     repeated, the_one, the_removed, the_token,
 };
-use crate::kit::threads::{End, Gate, hear, make_packets_long, settle};
+use crate::kit::sockets::fill;
+use crate::kit::threads::{End, Gate, hear, make_packets_long, settle, take};
 
 on_every_system! {
     /// Rule 30: closing is not removing.
@@ -279,7 +281,7 @@ on_every_system! {
     /// Rule 30: what lives on through a duplicate costs a look at most, and never spins.
     fn a_duplicate_of_a_closed_descriptor_does_not_spin(system: &System) {
         let port = system.port::<&str, usize>(1);
-        let lives_on = leave_stale_entry(&port, system);
+        let lives_on = leave_stale_entry(&port, system, "stale");
         let mut batch = Batch::new();
         // A level-triggered entry would be reported again and again.
         lives_on.signal(1).unwrap();
@@ -302,15 +304,45 @@ on_every_system! {
 /// What fork does to the kernel's entry of a closed descriptor, done by a duplicate here.
 /// Registers a counter, takes its packet, closes it and drops the token, too late for the kernel;
 /// what is returned keeps the counter alive.
-fn leave_stale_entry<K: Default>(port: &Port<K, usize>, on: &System) -> Socket {
+fn leave_stale_entry<K>(port: &Port<K, usize>, on: &System, key: K) -> Socket {
     let closed = on.event();
     let lives_on = closed.dup().unwrap();
     lives_on.signal(1).unwrap();
-    port.register(one_shot(&closed, K::default())).unwrap();
+    port.register(one_shot(&closed, key)).unwrap();
     let token = the_token(port, on);
     drop(closed);
     drop(token);
     lives_on
+}
+
+/// Waits, while there is nothing else to take, until the kernel's set has been replaced.
+fn have_the_set_rebuilt(port: &Port<&str, usize>, on: &System) {
+    have_the_set_rebuilt_by(port, &leave_stale_entry(port, on, "stale"));
+}
+
+/// The same, by signals of what has been left there.
+fn have_the_set_rebuilt_by<K>(port: &Port<K, usize>, lives_on: &Socket) {
+    for signals in 0.. {
+        if port.stats().rebuilds > 0 {
+            break;
+        }
+        assert!(signals < 5_000, "the kernel's set is never rebuilt");
+        lives_on.signal(1).unwrap();
+        assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+    }
+}
+
+/// A thread that waits does not get up for what `stirs`. On a busy machine a wait may be over before the
+/// thread sleeps, and then it has asked for whatever there is.
+fn assert_sleeps_on<K: Debug>(on: &System, port: &Port<K, usize>, stirs: impl Fn()) {
+    let sleeps_on = (0..20).any(|_| {
+        stirs();
+        let before = port.stats().polls;
+        assert_quiet(port, on);
+        // The sleep itself counts as a look, except where it is for several sets at once.
+        port.stats().polls - before == u64::from(!on.spreads())
+    });
+    assert!(sleeps_on);
 }
 
 /// A thread waits, and room that `ours` uses up and gets back does not wake it; then data does.
@@ -513,18 +545,11 @@ on_edge_triggered_systems! {
     fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
         until_undisturbed(|| {
             let port = system.port::<&str, usize>(1);
-            let lives_on = leave_stale_entry(&port, system);
+            let lives_on = leave_stale_entry(&port, system, "stale");
             let old = system.event();
             port.register(one_shot(&old, "old")).unwrap();
             let new = reopen(system, old)?;
-            for signals in 0.. {
-                if port.stats().rebuilds > 0 {
-                    break;
-                }
-                assert!(signals < 5_000, "the kernel's set is never rebuilt");
-                lives_on.signal(1).unwrap();
-                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
-            }
+            have_the_set_rebuilt_by(&port, &lives_on);
             new.signal(1).unwrap();
             assert_quiet(&port, system);
             Some(())
@@ -538,19 +563,127 @@ on_edge_triggered_systems! {
         let (ours, theirs) = system.udp_pair();
         port.register(one_shot(&ours, "ours")).unwrap();
         // By a thread that does not count any more when it has.
-        let rebuild = || {
-            let lives_on = leave_stale_entry(&port, system);
-            for signals in 0.. {
-                if port.stats().rebuilds > 0 {
-                    break;
-                }
-                assert!(signals < 5_000, "the kernel's set is never rebuilt");
-                lives_on.signal(1).unwrap();
-                assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
-            }
-        };
-        thread::scope(|scope| scope.spawn(rebuild).join().unwrap());
+        thread::scope(|scope| scope.spawn(|| have_the_set_rebuilt(&port, system)).join().unwrap());
         assert_hears_of_data_alone(system, &port, &ours, &theirs);
+    }
+
+    /// Rules 12, 23 and 30: and for what was asked for before that, and is asked for again.
+    fn a_rebuilt_set_watches_for_what_was_asked_for_before(system: &System) {
+        let port = system.port::<&str, usize>(1);
+        let (ours, theirs) = system.tcp_pair();
+        fill(&ours);
+        let both = Interest::IN | Interest::OUT;
+        let id = port.register(Registration::new(&ours, "ours", both, OneShot::Level)).unwrap();
+        port.enable(id, Interest::IN, OneShot::Level).unwrap();
+        have_the_set_rebuilt(&port, system);
+        port.enable(id, Interest::OUT, OneShot::Level).unwrap();
+        assert_quiet(&port, system);
+        theirs.drain();
+        assert_eq!(the_token(&port, system).events(), Events::OUT);
+    }
+
+    /// Rule 30: but not for what is being removed, and comes to its end afterwards.
+    fn a_rebuilt_set_does_not_watch_what_is_being_removed(system: &System) {
+        let port = system.port::<Socket, usize>(1);
+        let lives_on = leave_stale_entry(&port, system, system.event());
+        let (ours, theirs) = system.unix_pair();
+        theirs.write(b"x").unwrap();
+        let owned = Registration::owned(ours, Interest::IN, OneShot::Level);
+        let id = port.register(owned).unwrap();
+        let token = the_token(&port, system);
+        port.remove(id).unwrap();
+        have_the_set_rebuilt_by(&port, &lives_on);
+        token.rearm().unwrap();
+        let (removed, _ours) = the_removed(&port, system);
+        assert_eq!(removed, id);
+        assert_sleeps_on(system, &port, || assert_eq!(theirs.write(b"x").unwrap(), 1));
+    }
+
+    /// Rule 30: a post wakes the thread that sleeps in the new set.
+    fn a_post_wakes_a_thread_that_sleeps_in_a_rebuilt_set(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<&str, usize>(1);
+        // By a thread that does not count any more when it has.
+        thread::scope(|scope| scope.spawn(|| have_the_set_rebuilt(&port, system)).join().unwrap());
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            scope.spawn(|| say.send(take(&port)).unwrap());
+            settle(system, &port, 1);
+            port.post(7).unwrap();
+            assert_eq!(hear(system, &heard, "the message is taken"), Some(7));
+        });
+    }
+
+    /// Rule 30: wakes are no stale edges, and no reason to replace a set.
+    fn no_set_is_rebuilt_for_wakes(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<&str, usize>(1);
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            scope.spawn(|| {
+                while let Some(message) = take(&port) {
+                    say.send(message).unwrap();
+                }
+            });
+            for message in 0..1_200 {
+                settle(system, &port, 1);
+                port.post(message).unwrap();
+                assert_eq!(hear(system, &heard, "the message is taken"), message);
+            }
+        });
+        assert_eq!(port.stats().rebuilds, 0);
+    }
+
+    /// Rule 30: to ask whether a number names what was registered does nothing to what it names.
+    fn a_reused_number_that_was_asked_about_is_not_watched(system: &System) {
+        until_undisturbed(|| {
+            let port = system.port::<&str, usize>(1);
+            // A thread's first wait opens a descriptor.
+            assert_quiet(&port, system);
+            let (ours, theirs) = system.unix_pair();
+            let old = system.event();
+            let number = old.number();
+            let id = port.register(one_shot(&old, "old")).unwrap();
+            drop(old);
+            let new = ours.dup().unwrap();
+            if new.number() != number {
+                return None;
+            }
+            assert!(!port.raw().is_current(id));
+            drop(theirs);
+            let before = port.stats().polls;
+            assert_quiet(&port, system);
+            let looks = port.stats().polls - before;
+            let most = if system.spreads() { 6 } else { 3 };
+            assert!(looks <= most, "{looks} looks at the kernel for another's hang-up");
+            Some(())
+        });
+    }
+
+    /// Rule 30: nor is a number held up by a registration that has ended and whose end no thread has come to.
+    fn a_registration_that_has_ended_does_not_hold_its_number_up(system: &System) {
+        until_undisturbed(|| {
+            let port = system.port::<&str, usize>(1);
+            // A thread's first wait opens a descriptor.
+            assert_quiet(&port, system);
+            let old = system.event();
+            let keeps_it = old.dup().unwrap();
+            let number = old.number();
+            let id = port.register(one_shot(&old, "old")).unwrap();
+            drop(old);
+            let widened = port.enable(id, Interest::OUT, OneShot::Level);
+            let again = keeps_it.dup().unwrap();
+            if again.number() != number {
+                return None;
+            }
+            assert_eq!(refused(widened), ErrorKind::NotRegistered);
+            let id = port.register(one_shot(&again, "again")).unwrap();
+            again.signal(1).unwrap();
+            assert_eq!(the_token(&port, system).id(), id);
+            Some(())
+        });
     }
 
     /// Rules 23 and 30: so does the entry that is taken over, of a registration that asked for more.
@@ -588,7 +721,7 @@ on_edge_triggered_systems! {
         make_packets_long(system, &port);
         // By a thread that does not count any more when it has.
         let lives_on = thread::scope(|scope| {
-            scope.spawn(|| leave_stale_entry(&port, system)).join().unwrap()
+            scope.spawn(|| leave_stale_entry(&port, system, "stale")).join().unwrap()
         });
         let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| system.unix_pair()).unzip();
         let (gate, (say, heard)) = (Gate::default(), mpsc::channel());
@@ -639,7 +772,7 @@ on_edge_triggered_systems! {
     /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.
     fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
         let port = system.port::<&str, usize>(1);
-        let lives_on = leave_stale_entry(&port, system);
+        let lives_on = leave_stale_entry(&port, system, "stale");
         let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();
         let key = ["armed", "parked", "persistent", "disabled", "edge", "held"];
         let register =
@@ -681,16 +814,8 @@ on_edge_triggered_systems! {
             }
         }
         assert!(signals > 1024, "{signals} stale edges are no reason");
-        // The stale entry is gone for good: the thread does not get up for it. On a busy machine a wait
-        // may be over before the thread sleeps, and then it has asked for whatever there is.
-        let sleeps_on = (0..20).any(|_| {
-            lives_on.signal(1).unwrap();
-            let before = port.stats().polls;
-            assert_quiet(&port, system);
-            // The sleep itself counts as a look, except where it is for several sets at once.
-            port.stats().polls - before == u64::from(!system.spreads())
-        });
-        assert!(sleeps_on);
+        // The stale entry is gone for good.
+        assert_sleeps_on(system, &port, || lives_on.signal(1).unwrap());
 
         // Everything else is as it was.
         write(0);

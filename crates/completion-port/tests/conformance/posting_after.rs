@@ -7,7 +7,7 @@ use completion_port::{Batch, ErrorKind, Packet, Port};
 use testkit::on_every_system;
 
 use crate::kit::takers::Takers;
-use crate::kit::threads::{End, Gate, hear, settle, take};
+use crate::kit::threads::{End, Gate, hear, settle, stays, take};
 
 on_every_system! {
     /// Rule 48: it comes before what the thread has left, the last one first, also behind a full batch.
@@ -129,6 +129,76 @@ on_every_system! {
             }
             assert!(taken >= 100, "it went on meanwhile");
         }
+    }
+
+    /// Rule 48: also if the handler takes one packet of each batch, and posts before or behind its end.
+    fn others_have_their_turn_beside_a_handler_that_waits_for_each_packet(system: &System) {
+        for behind in [false, true] {
+            let port = system.port::<(), usize>(1);
+            (0..2).for_each(|message| port.post(message).unwrap());
+            let mut batch = Batch::with_capacity(1);
+            let has_its_turn = (0..200).any(|_| {
+                let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+                let taken = packets.next().map(message);
+                if behind {
+                    drop(packets);
+                    port.post_after(0).unwrap();
+                } else {
+                    port.post_after(0).unwrap();
+                    drop(packets);
+                }
+                taken == Some(1)
+            });
+            assert!(has_its_turn, "the other message waits for ever: {behind}");
+        }
+    }
+
+    /// Rule 48: in a row means that the thread has never had nothing left meanwhile.
+    fn a_thread_that_had_nothing_left_posts_as_many_again(system: &System) {
+        let port = system.port::<(), usize>(1);
+        let mut batch = Batch::new();
+        for round in 0..4 {
+            (0..2).for_each(|message| port.post(100 * message).unwrap());
+            let mut taken = Vec::new();
+            while taken.len() < 42 {
+                for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                    let message = message(packet);
+                    taken.push(message);
+                    if message < 40 {
+                        port.post_after(message + 1).unwrap();
+                    }
+                }
+            }
+            assert!(taken.iter().copied().eq((0..=40).chain([100])), "round {round}: {taken:?}");
+        }
+    }
+
+    /// Rules 39 and 48: once all are handled no thread keeps watch.
+    fn nothing_is_watched_when_what_was_posted_after_is_done(system: &System) {
+        system.several_threads_wait();
+        let port = system.port::<(), usize>(1);
+        let takers = Takers::of(system, &port);
+        let after = &port;
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            takers.start(scope, 1, |message| {
+                // Two at once, so that the second is put before the first has been taken.
+                if message == 0 {
+                    (1..3).for_each(|message| after.post_after(message).unwrap());
+                }
+            });
+            port.post(0).unwrap();
+            let taken = [(); 3].map(|()| takers.at_once("the next message is taken").0);
+            assert_eq!(taken, [0, 2, 1]);
+            // A watch ends when nothing has happened for a while.
+            let rests = (0..20).any(|_| {
+                settle(system, &port, 1);
+                let before = port.stats().polls;
+                stays(system, 1, "it waits", || true);
+                port.stats().polls == before
+            });
+            assert!(rests, "the thread looks after the port for ever");
+        });
     }
 
     /// Rule 48: a thread that has nothing of this port in its hands posts as usual.

@@ -158,6 +158,28 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
     });
 }
 
+#[test]
+fn an_answer_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
+    // The same of a one-shot reactor, which is asked anew when the registration is enabled by its name.
+    explore(|| {
+        let (engine, fake) = one_shot_engine(2);
+        let name = register(&engine, LEVEL);
+        fake.arrive();
+        let other = spawn(&engine, |engine| {
+            let seat = engine.join();
+            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO));
+            let seen = see_next(engine, &seat);
+            engine.leave(&seat);
+            seen
+        });
+        fake.read();
+        let enabled = engine.enable(name, LEVEL, || NO_HINT, || None);
+        let seen = other.join().unwrap();
+        // Otherwise the other thread has taken the packet before.
+        assert!(enabled.is_err() || seen.is_none(), "nothing could be read since it was enabled");
+    });
+}
+
 /// A registration asks for IN that asked for nothing before, while there comes something to read.
 fn what_comes_while_it_is_asked_for_is_reported(engine: &Arc<Engine>, fake: &Arc<Fake>) {
     const NOTHING: Mode = Mode { interest: Interest::NONE, ..LEVEL };
@@ -222,4 +244,27 @@ fn a_handler_arms_a_one_shot_reactor_while_more_comes() {
             kernel.join().unwrap();
         });
     }
+}
+
+/// A thread asks a one-shot reactor about a registration that ends meanwhile. Its slot, its number and what the
+/// kernel watches are the next one's by then.
+#[test]
+fn a_one_shot_reactor_is_asked_about_no_other_registration_of_the_slot() {
+    explore(|| {
+        let (engine, fake) = one_shot_engine(1);
+        let name = register(&engine, LEVEL);
+        let enabler = spawn(&engine, move |engine| {
+            let _ = engine.enable(name, LEVEL, || NO_HINT, || None);
+        });
+        let is_owned = engine.forget(name).unwrap();
+        if is_owned {
+            engine.free(name);
+        }
+        let again = register(&engine, LEVEL);
+        enabler.join().unwrap();
+        if is_owned {
+            fake.arrive();
+            assert_eq!(take_any(&engine), Seen::Ready(again));
+        }
+    });
 }

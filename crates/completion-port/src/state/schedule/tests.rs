@@ -1009,6 +1009,23 @@ fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_aslee
     }
 }
 
+#[test]
+fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() {
+    const SLEPT: Duration = Duration::from_micros(40);
+    let mut rig = found_asleep(true);
+    rig.observe(1);
+    rig.run_wait(2);
+    let look = rig.port.threads[2].does.until().unwrap().since(rig.port.now);
+    rig.pass(look - SLEPT);
+    rig.nod(1, true);
+    rig.pass(SLEPT);
+    assert_eq!(rig.status(1), Status::Running, "it has slept for a moment only");
+    let rest = 100 * MICROSECOND - SLEPT;
+    assert_eq!(rig.port.threads[2].does.until(), Some(rig.port.now + rest));
+    rig.pass(rest);
+    assert_eq!(rig.status(1), Status::FoundAsleep);
+}
+
 /// Time goes by in small steps, in which each thread of `busy` handles a packet and waits for the next one,
 /// until something has happened. How long that took.
 fn time_until(rig: &mut Rig, busy: &[SeatNumber], happened: impl Fn(&Rig) -> bool) -> Duration {

@@ -481,6 +481,7 @@ mod tests {
             if word.has(QUEUED) {
                 reached.extend([
                     word.asking(),
+                    word.awaiting_edge().0,
                     word.checked(answer).0,
                     word.taken().0,
                     word.taken_and_parked().0,

@@ -548,3 +548,36 @@ impl Host for Epoll {
         self.process.descriptors()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no dup3(2)")]
+    fn a_thread_that_sleeps_asks_all_sets_now_and_then_if_not_all_are_watched() {
+        const LONG: Duration = Duration::from_secs(10);
+        let mut epoll = Epoll::new(2).unwrap();
+        // A set cannot be added to what is no set, as if memory were short.
+        let no_set = epoll.wake.try_clone().unwrap();
+        let top = epoll.top.replace(no_set);
+        epoll.rebuild(&mut std::iter::empty()).unwrap();
+        epoll.top = top;
+        // A thread that slept there before comes out.
+        let mut wakes = [0; 8];
+        File::from(epoll.wake.try_clone().unwrap()).read_exact(&mut wakes).unwrap();
+        assert_eq!(u64::from_ne_bytes(wakes), 1);
+        epoll.doze(Some(Duration::ZERO));
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        epoll.attach(ours.as_raw_fd(), 1, Facts::IN).unwrap();
+        theirs.write_all(b"x").unwrap();
+        let begun = Instant::now();
+        assert_eq!(epoll.doze(Some(LONG)), u64::MAX);
+        assert!(begun.elapsed() < LONG, "it is asked when the time is over");
+    }
+}

@@ -155,8 +155,14 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+    use std::sync::Arc;
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::thread;
+    use std::time::Duration;
 
     use super::{FALLBACK, Process};
+    use crate::state::facts::Descriptor;
+    use crate::state::table::{Descriptors, Holder};
     use crate::sys::linux::blocked::Switches;
 
     #[test]
@@ -166,5 +172,76 @@ mod tests {
         assert!(!process.notices_forks());
         let refused = Switches::of(0, process).map(drop).map_err(|error| error.kind());
         assert_eq!(refused, Err(ErrorKind::Unsupported));
+    }
+
+    /// A port whose set has whatever it is asked about.
+    struct Port;
+
+    impl Holder for Port {
+        fn watches(&self, _descriptor: Descriptor) -> bool {
+            true
+        }
+
+        fn is_live(&self, _name: u64) -> bool {
+            true
+        }
+
+        fn retire(&self, _name: u64) {}
+    }
+
+    const NUMBER: Descriptor = 7;
+
+    fn claims(table: &Descriptors, port: u64, name: u64, attach: impl FnOnce()) -> bool {
+        let attach = || {
+            attach();
+            Ok(())
+        };
+        table.claim(NUMBER, port, name, attach, || Ok(()), || {}).is_ok()
+    }
+
+    /// While a thread asks or tells the kernel about a number, by `ask`, no other thread attaches it.
+    #[track_caller]
+    fn assert_alone(ask: impl FnOnce(&Descriptors, u64, &dyn Fn())) {
+        let holder: Arc<dyn Holder> = Arc::new(Port);
+        let table = Descriptors::new();
+        let port = table.enter(Arc::downgrade(&holder));
+        assert!(claims(&table, port, 1, || {}));
+        let (asks, asked) = mpsc::channel();
+        let (attaches, attached) = mpsc::channel();
+        thread::scope(|scope| {
+            let table = &table;
+            scope.spawn(move || {
+                asked.recv().unwrap();
+                assert!(claims(table, port, 2, || attaches.send(()).unwrap()));
+            });
+            ask(table, port, &|| {
+                asks.send(()).unwrap();
+                // Time enough for a thread that does not have to wait.
+                let attached = attached.recv_timeout(Duration::from_millis(20));
+                assert_eq!(attached, Err(RecvTimeoutError::Timeout));
+            });
+        });
+        assert_eq!(table.find(NUMBER, port), Some(2));
+    }
+
+    #[test]
+    fn a_number_is_attached_by_no_thread_while_another_one_detaches_it() {
+        assert_alone(|table, port, kernel| table.release(NUMBER, port, 1, kernel));
+    }
+
+    #[test]
+    fn a_number_is_attached_by_no_thread_while_the_kernel_is_asked_about_it() {
+        assert_alone(|table, port, kernel| {
+            let watches = || {
+                kernel();
+                true
+            };
+            assert!(table.holds(NUMBER, port, 1, watches));
+        });
+    }
+
+    #[test]
+    fn a_number_is_attached_by_one_thread_at_a_time() {
+        assert_alone(|table, port, kernel| assert!(claims(table, port, 1, kernel)));
     }
 }
