@@ -61,18 +61,6 @@ impl Engine {
         }
     }
 
-    /// Queues the messages that are due at `now`. Returns when the next one is due.
-    pub(super) fn queue_due(&self, stock: &mut Stock, now: Moment) -> Moment {
-        while let Some(cell) = stock.timers.take_due(now) {
-            let node = cell | POSTED;
-            stock.ready.push(&self.nodes, node);
-            if stock.notable.is_any() {
-                self.note_queued_one(stock, node);
-            }
-        }
-        stock.timers.next()
-    }
-
     /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if the timer is
     /// due, or was cancelled before.
     pub(crate) fn cancel_post<M>(

@@ -7,7 +7,7 @@ use super::{Engine, Phase, Stock};
 use crate::detection::BlockDetection;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, Links, NIL};
+use crate::state::queue::{Fifo, Links, NIL, POSTED};
 use crate::state::schedule::{Scene, SeatNumber};
 
 /// The port, as a thread that has the lock sees it.
@@ -34,6 +34,18 @@ impl Engine {
     pub(super) fn take_chain_back(&self, stock: &mut Stock, seat: &Seat) -> bool {
         // Only under the lock is anything put there.
         seat.chain.load(Relaxed) != NIL && self.take_links_back(stock, seat)
+    }
+
+    /// Queues the messages that are due at `now`. Returns when the next one is due.
+    pub(super) fn queue_due(&self, stock: &mut Stock, now: Moment) -> Moment {
+        while let Some(cell) = stock.timers.take_due(now) {
+            let node = cell | POSTED;
+            stock.ready.push(&self.nodes, node);
+            if stock.notable.is_any() {
+                self.note_queued_one(stock, node);
+            }
+        }
+        stock.timers.next()
     }
 
     #[inline(never)]
