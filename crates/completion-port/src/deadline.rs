@@ -9,7 +9,7 @@ use crate::state::moment::Moment;
 /// A point in time: so long from now, or an [`Instant`].
 ///
 /// A [`Duration`] counts from the call to which it is given, by the port's clock. An [`Instant`] is of the
-/// system's monotonic clock, by which ports go as well. A port on a [simulated](crate::sim) kernel has a clock of
+/// system's monotonic clock, by which ports go as well. A port on a simulated kernel (feature `sim`) has a clock of
 /// its own: there an instant stands for as long as it is ahead of the system's clock.
 ///
 /// A deadline beyond the range of the clock, some hundreds of years, is never reached.

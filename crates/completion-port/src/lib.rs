@@ -15,10 +15,12 @@
 //! - **Removal that says when it is over.** [`Port::remove`] makes one last packet,
 //!   [`Packet::Removed`].
 //! - **Messages.** [`Port::post`] puts a value of any type into the same queue, and wakes at most one
-//!   thread: the one that waited last.
+//!   thread: the one that waited last. [`Port::post_at`] posts at a time to come, [`Port::cancel_post`]
+//!   takes that back, [`Port::post_after`] posts to the handler's own thread.
 //! - **A concurrency value.** It limits how many threads run with packets at once. A thread that
 //!   sleeps in the kernel gives its place to another one; see [`Port::blocking`].
 //! - **One call.** [`Port::process`] applies a batch of [`Changes`] and takes a batch of packets.
+//! - **Figures.** [`Port::stats`], [`Port::thread_stats`] and [`Port::queue_delays`] tell what happens.
 //! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
 //!
 //! # Examples
@@ -184,10 +186,9 @@
 //!
 //! # Further reading
 //!
-//! The [guide] says how to write a server. `docs/SEMANTICS.md`, `docs/PLATFORM.md` and `docs/COMPARE.md` in the sources are shown below as
-//! modules. They give the contract rule by rule, say what holds on which system, and compare the
-//! port with what else there is. `docs/STALLS.md` says what to look at when a server stalls, and
-//! what each line of a port's dump means.
+//! The [guide] says how to write a server. Below are shown as modules, from `docs/` in the sources: SEMANTICS,
+//! the contract rule by rule; PLATFORM, what holds on which system; COMPARE, what else there is; STALLS, what to
+//! look at when a server stalls.
 
 mod batch;
 mod cells;

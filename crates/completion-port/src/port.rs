@@ -49,7 +49,7 @@ use crate::trigger::{Terms, Trigger};
 ///
 /// # Platform notes
 ///
-/// Linux: one `epoll` set, with each descriptor in it once, edge-triggered; see
+/// Linux: one `epoll` set (several, if [`PortBuilder::kernel_sets`] says so), with each descriptor in it once, edge-triggered; see
 /// [epoll(7)](https://man7.org/linux/man-pages/man7/epoll.7.html). In a forked child every call is
 /// refused with [`ErrorKind::Forked`], and dropping the port closes its descriptors and does nothing
 /// else.
@@ -176,8 +176,9 @@ impl PortBuilder {
     /// usual setting, and what 0 means, is one.
     ///
     /// Several sets have not been measured on a machine that would need them. A model with measured
-    /// costs says that one set feeds some thirty processors if a handler takes five microseconds,
-    /// and more than a hundred if it takes twenty.
+    /// costs says that one set suffices for 8 processors if a handler takes five microseconds, and for
+    /// 32 if it takes twenty; and that several sets help in some situations and do harm in others
+    /// (`docs/design/MANY-PROCESSORS.md` in the sources).
     ///
     /// With one set several threads can sleep in the kernel while handlers take long, so that
     /// packets are answered sooner; with several sets only one thread can. Each further set costs a
@@ -685,8 +686,8 @@ impl<K, M> Port<K, M> {
     /// found asleep, or does not come to it for a millisecond or so while another thread is idle; so an
     /// idle thread may be woken to keep watch.
     ///
-    /// So that the other packets have their turn, a message behind the 64th in a row goes to the end of
-    /// the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
+    /// So that the other packets have their turn, at most 64 messages of one wait go in front; a further one
+    /// goes to the end of the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
     /// this port, the message is queued as by [`post`](Self::post).
     ///
     /// # Errors
@@ -724,9 +725,10 @@ impl<K, M> Port<K, M> {
     /// While a thread waits at the port, or comes to wait within a millisecond, the message is at most that
     /// late. If all threads are in their handlers, the first one that comes back finds it.
     ///
-    /// Messages for the same moment are queued in the order in which they were posted. A port with timers
-    /// costs nothing until one is due, but for a look at the clock in each wait; to set and to cancel one
-    /// takes a number of steps that grows with the logarithm of how many there are.
+    /// Messages for the same moment are queued in the order in which they were posted. While there are timers,
+    /// each wait looks at the clock; a timer that is due before all others may wake a thread, so that it sleeps
+    /// no longer than that. To set and to cancel one takes a number of steps that grows with the logarithm of
+    /// how many there are.
     ///
     /// When the port is closed, messages whose time has not come are not handed out any more:
     /// [`cancel_post`](Self::cancel_post) still gives them back, and what is left is dropped with the port.

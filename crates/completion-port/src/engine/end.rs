@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::{Engine, Phase, name_of};
+use super::sleep::Notice;
+use super::{Engine, Phase, State, name_of};
 use crate::error::{Call, Error};
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, POSTED};
@@ -30,23 +31,36 @@ impl Engine {
         if state.stock.phase == Phase::Abandoned {
             return;
         }
+        let notice = self.leave_open(&mut state, phase);
+        drop(self.end_if_over(state));
+        self.notify(notice);
+    }
+
+    /// The port is open no longer. What is due by now is queued still, though no thread has looked since.
+    fn leave_open(&self, state: &mut State, phase: Phase) -> Option<Notice> {
+        let mut notice = None;
+        if state.schedule.has_timers() && phase != Phase::Abandoned {
+            let now = self.backend.now();
+            while self.queue_due(&mut state.stock, now) <= now {}
+            notice = self.depart(state);
+        }
+        state.schedule.timers_ended(Moment::NEVER);
         state.stock.set_phase(phase);
         self.phase.store(phase as u8, SeqCst);
-        state.schedule.timers_ended(Moment::NEVER);
-        drop(self.end_if_over(state));
+        notice
     }
 
     /// Refuses new work and removes every registration; waits go on until none is left.
     pub(crate) fn shut_down(&self) -> Result<(), Error> {
         self.check_usable(Call::Shutdown)?;
         let mut state = self.lock();
+        let mut notice = None;
         if state.stock.phase == Phase::Open {
-            state.stock.set_phase(Phase::ShuttingDown);
-            self.phase.store(Phase::ShuttingDown as u8, SeqCst);
-            state.schedule.timers_ended(Moment::NEVER);
+            notice = self.leave_open(&mut state, Phase::ShuttingDown);
         }
         let highest = state.stock.slots.highest();
         drop(state);
+        self.notify(notice);
         // Either this thread sees a slot that is being registered, or the thread that registers it
         // sees the store above.
         fence(SeqCst);

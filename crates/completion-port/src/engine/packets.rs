@@ -157,6 +157,11 @@ impl Posting<'_> {
             // it meanwhile.
             engine.nodes.link(node).store(seat.chain.load(Relaxed), Relaxed);
             seat.chain.store(node, Release);
+            seat.put_last.store(node, Relaxed);
+            if seat.begun.load(Relaxed) != 0 {
+                // It takes its part of the time that is measured.
+                seat.quota.store(seat.quota.load(Relaxed).saturating_add(1), Relaxed);
+            }
             schedule.kept(seat.number, &engine.stage(stock, seat))
         } else {
             // The thread soon comes back for it, and finds the other packets as well.

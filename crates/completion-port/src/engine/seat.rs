@@ -110,14 +110,16 @@ pub(crate) struct Seat {
     pub(super) begun: AtomicU64,
     pub(super) quota: AtomicU32,
     pub(super) shares: AtomicU32,
-    /// How many messages the thread has put in front of what it had left, since a wait in which nothing
-    /// was left. Only the thread touches it.
+    /// How many messages the thread has put in front of what it had left, since a wait that did not begin with
+    /// one of them; and the last of them. Only the thread touches these.
     pub(super) put_next: AtomicU32,
+    pub(super) put_last: AtomicU32,
     /// How long the packet that the thread came to last stood in the queue, plus one; 0 if that was not
     /// measured. Only the thread touches it.
     pub(super) delay: AtomicU64,
-    /// The thread has given back what it had left, since it last came to wait. Only the thread touches it.
-    pub(super) gave_back: AtomicBool,
+    /// The thread has given back what it had left, since it last came to wait, and that began with a message that
+    /// it had put there. Only the thread touches it.
+    pub(super) gave_own_back: AtomicBool,
 }
 
 impl Seat {
@@ -136,6 +138,12 @@ impl Seat {
     /// Whether the thread, which has the lock, has the seat still and counts as running.
     pub(super) fn runs(&self, schedule: &Schedule) -> bool {
         !self.left.load(Relaxed) && schedule.is_running(self.number)
+    }
+
+    /// Whether what the thread has left begins with the message that it has put there last.
+    pub(super) fn begins_with_own(&self) -> bool {
+        let first = self.chain.load(Relaxed);
+        first != NIL && first == self.put_last.load(Relaxed)
     }
 
     /// Whether the thread may put one more message in front of what it has left.

@@ -10,6 +10,9 @@ use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, POSTED};
 use crate::state::schedule::{Scene, SeatNumber};
 
+/// How many messages whose time has come are queued at once.
+const MOST_DUE: usize = 1024;
+
 /// The port, as a thread that has the lock sees it.
 pub(super) struct Stage<'a> {
     engine: &'a Engine,
@@ -36,15 +39,19 @@ impl Engine {
         seat.chain.load(Relaxed) != NIL && self.take_links_back(stock, seat)
     }
 
-    /// Queues the messages that are due at `now`. Returns when the next one is due.
+    /// Queues the messages that are due at `now`, or a good many of them: the port is locked meanwhile. Returns
+    /// when the next one is due.
     pub(super) fn queue_due(&self, stock: &mut Stock, now: Moment) -> Moment {
-        while let Some(cell) = stock.timers.take_due(now) {
-            let node = cell | POSTED;
-            stock.ready.push(&self.nodes, node);
-            if stock.notable.is_any() {
-                self.note_queued_one(stock, node);
-            }
+        let mut due = Fifo::new();
+        while due.len() < MOST_DUE
+            && let Some(cell) = stock.timers.take_due(now)
+        {
+            due.push(&self.nodes, cell | POSTED);
         }
+        if stock.notable.is_any() {
+            self.note_queued(stock, &due);
+        }
+        stock.ready.append(&self.nodes, due);
         stock.timers.next()
     }
 

@@ -29,7 +29,8 @@ impl Engine {
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
             put_next: AtomicU32::new(0),
-            gave_back: AtomicBool::new(false),
+            gave_own_back: AtomicBool::new(false),
+            put_last: AtomicU32::new(NIL),
             emptied: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
@@ -122,8 +123,8 @@ impl Engine {
         }
         let mut state = self.lock();
         let State { schedule, stock } = &mut *state;
+        seat.gave_own_back.store(seat.begins_with_own(), Relaxed);
         let gave_back = schedule.take_back(seat.number, &mut self.stage(stock, seat));
-        seat.gave_back.store(gave_back, Relaxed);
         let notice = if gave_back { self.depart(&mut state) } else { None };
         drop(state);
         self.notify(notice);

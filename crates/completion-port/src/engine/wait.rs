@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::poll::Scratch;
 use super::seat::{MEASURED, Seat};
+use super::sleep::Notice;
 use super::{Engine, Notable, Phase, State};
 use crate::detection::BlockDetection;
 use crate::state::moment::Moment;
@@ -24,12 +25,12 @@ impl Engine {
         seat.attention.store(0, Relaxed);
         let packet = self.end_quota(seat);
         let mut state = self.lock();
-        // Left over if the iterator of an earlier wait was forgotten, or is still about.
-        let was_left = self.take_chain_back(&mut state.stock, seat);
-        if !was_left && !seat.gave_back.load(Relaxed) {
+        if !seat.begins_with_own() && !seat.gave_own_back.load(Relaxed) {
             seat.put_next.store(0, Relaxed);
         }
-        seat.gave_back.store(false, Relaxed);
+        seat.gave_own_back.store(false, Relaxed);
+        // Left over if the iterator of an earlier wait was forgotten, or is still about.
+        self.take_chain_back(&mut state.stock, seat);
         self.give_back_emptied(&mut state.stock, seat);
         let State { schedule, stock } = &mut *state;
         let mut stage = self.stage(stock, seat);
@@ -43,11 +44,11 @@ impl Engine {
                 Action::Return(waited, wake) => {
                     let notice = wake.map(|wake| state.stock.notice(wake));
                     if state.stock.notable.is_any() {
-                        self.end_notably(state, seat);
+                        self.end_notably(state, seat, notice);
                     } else {
                         drop(state);
+                        self.notify(notice);
                     }
-                    self.notify(notice);
                     return waited;
                 }
                 Action::Check => self.recheck(state, seat, scratch),
@@ -64,10 +65,16 @@ impl Engine {
         }
     }
 
-    /// The wait of the thread of `seat` ends on a port of which something is notable.
+    /// The wait of the thread of `seat` ends on a port of which something is notable. The other thread is woken
+    /// before a subscriber hears of anything, which may take its time.
     #[cold]
     #[inline(never)]
-    fn end_notably<'e>(&'e self, mut state: MutexGuard<'e, State>, seat: &Seat) {
+    fn end_notably<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State>,
+        seat: &Seat,
+        notice: Option<Notice>,
+    ) {
         if state.stock.notable.has(Notable::MEASURED) {
             seat.attention.fetch_or(MEASURED, Relaxed);
         }
@@ -76,6 +83,7 @@ impl Engine {
             state = self.end_if_over(state);
         }
         drop(state);
+        self.notify(notice);
         self.tell_found(found);
     }
 

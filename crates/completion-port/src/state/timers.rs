@@ -9,7 +9,7 @@ use super::moment::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     cell: u32,
-    /// How many timers there were before it.
+    /// They count up.
     number: u64,
 }
 
@@ -38,8 +38,10 @@ pub(crate) struct Timers {
 const NOWHERE: u32 = u32::MAX;
 
 impl Timers {
-    pub(crate) const fn new() -> Self {
-        Self { heap: Vec::new(), places: Vec::new(), made: 0 }
+    /// Timers whose names begin with this number. Where others begin with one that is far from it, a name of
+    /// theirs means nothing here.
+    pub(crate) const fn new(made: u64) -> Self {
+        Self { heap: Vec::new(), places: Vec::new(), made }
     }
 
     /// When the first one is due; [`Moment::NEVER`] if there is none.
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn of_several_for_one_moment_the_first_goes_first() {
-        let mut timers = Timers::new();
+        let mut timers = Timers::new(7);
         for cell in [3, 1, 2] {
             assert!(timers.reserve(cell));
             timers.set(cell, moment(5));
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_never_due_does_not_come_and_can_be_cancelled() {
-        let mut timers = Timers::new();
+        let mut timers = Timers::new(7);
         assert!(timers.reserve(0));
         let name = timers.set(0, Moment::NEVER);
         assert_eq!(timers.take_due(Moment::NEVER), None);
@@ -181,7 +183,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_does_what_a_sorted_list_does(steps in vec((0..4_u8, 0..40_u32, 0..50_u64), 1..200)) {
-            let mut timers = Timers::new();
+            let mut timers = Timers::new(7);
             // When, number, cell.
             let mut plain: Vec<(u64, Name)> = Vec::new();
             let mut ended = Vec::new();

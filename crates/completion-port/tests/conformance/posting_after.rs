@@ -201,6 +201,22 @@ on_every_system! {
         });
     }
 
+    /// Rule 48: packets that others have posted, and that a handler gives back with its batch, are none of those.
+    fn a_handler_with_others_before_it_goes_on_with_its_own(system: &System) {
+        let port = system.port::<(), usize>(1);
+        (0..200).for_each(|message| port.post(message).unwrap());
+        let mut batch = Batch::new();
+        let mut next = || {
+            let first = port.wait(&mut batch, system.soon()).unwrap().next();
+            first.map(message)
+        };
+        for number in 0..200 {
+            assert_eq!(next(), Some(number));
+            port.post_after(1000 + number).unwrap();
+            assert_eq!(next(), Some(1000 + number), "it comes next");
+        }
+    }
+
     /// Rule 48: a thread that has nothing of this port in its hands posts as usual.
     fn a_thread_that_does_not_run_here_posts_as_usual(system: &System) {
         system.several_threads_wait();

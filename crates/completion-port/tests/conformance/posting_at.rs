@@ -218,6 +218,33 @@ on_every_system! {
         assert_eq!(Arc::strong_count(&message), 1);
     }
 
+    /// Rule 49: what is due when a port is closed is handed out, though no thread has looked since.
+    fn what_is_due_is_handed_out_by_a_closed_port(system: &System) {
+        for shuts_down in [false, true] {
+            let port = system.port::<(), u8>(1);
+            port.post_at(Duration::ZERO, 1).unwrap();
+            port.post_at(HOUR, 2).unwrap();
+            if shuts_down {
+                port.shutdown().unwrap();
+            } else {
+                port.close();
+            }
+            assert_eq!(take(&port), Some(1));
+            assert_eq!(take(&port), None);
+        }
+    }
+
+    /// Rule 49: the name of a timer means nothing to another port.
+    fn a_timer_of_another_port_is_not_cancelled(system: &System) {
+        let ports = [system.port::<(), u8>(1), system.port::<(), u8>(1)];
+        let timers = [0, 1].map(|which| ports[which].post_at(HOUR, 7).unwrap());
+        assert!(timers[0] != timers[1]);
+        assert_eq!(ports[0].cancel_post(timers[1]), None);
+        assert_eq!(ports[1].cancel_post(timers[0]), None);
+        assert_eq!(ports[0].cancel_post(timers[0]), Some(7));
+        assert_eq!(ports[1].cancel_post(timers[1]), Some(7));
+    }
+
     /// Rule 49: a hundred thousand of them, half of which are taken back.
     fn many_messages_for_later_come_each_once(system: &System) {
         const MANY: usize = 100_000;

@@ -237,9 +237,10 @@ pub(crate) struct Schedule {
     sleepers: Sleepers,
     /// When the next timer is due; [`Moment::NEVER`] if there is none.
     due: Moment,
-    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep. None
-    /// if there is no timer.
+    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
     carrier: Option<(SeatNumber, Moment)>,
+    /// There is a timer or a carrier.
+    minds_time: bool,
     /// Seats whose threads were handed several packets, and may still have some.
     loaded: Vec<bool>,
     loads: usize,
@@ -275,6 +276,7 @@ impl Schedule {
             sleepers: Sleepers::default(),
             due: Moment::NEVER,
             carrier: None,
+            minds_time: false,
             loaded: Vec::new(),
             loads: 0,
             asked: begin,
@@ -458,6 +460,7 @@ impl Schedule {
     /// A timer was set for the moment `at`, before all others.
     pub(crate) fn timer_set(&mut self, at: Moment) -> Option<Wake> {
         self.due = at;
+        self.minds_time = true;
         if self.seats.idle() == 0 || self.is_carried() {
             return None;
         }
@@ -473,7 +476,8 @@ impl Schedule {
             (Some(_), _) => return None,
             _ => {
                 let seat = self.seats.appoint()?;
-                self.watchdog.is_appointed(true);
+                // If no thread is left in the kernel's wait but this one, it goes back there.
+                self.watchdog.is_appointed(self.seats.in_kernel() == 0);
                 seat
             }
         };
@@ -483,9 +487,6 @@ impl Schedule {
     /// The next timer is due at the moment `due`, which is no earlier than before.
     pub(crate) fn timers_ended(&mut self, due: Moment) {
         self.due = due;
-        if due == Moment::NEVER {
-            self.carrier = None;
-        }
     }
 
     /// Whether the port waits for a time to come.
@@ -508,7 +509,8 @@ impl Schedule {
             return None;
         }
         let seat = self.seats.appoint()?;
-        self.watchdog.is_appointed(true);
+        // If all that is missing is a thread that carries a timer, this one need not leave the kernel's wait.
+        self.watchdog.is_appointed(!self.is_attended(scene));
         Some(self.wake(seat))
     }
 
@@ -581,7 +583,7 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Action {
         let me = turn.me;
-        if self.due != Moment::NEVER {
+        if self.minds_time {
             self.mind_timers(turn, scene);
         }
         loop {
@@ -714,7 +716,8 @@ impl Schedule {
         if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
             self.carrier = None;
         }
-        if !std::mem::take(&mut turn.asks_time) {
+        self.minds_time = self.has_timers() || self.carrier.is_some();
+        if !self.has_timers() || !std::mem::take(&mut turn.asks_time) {
             return;
         }
         let now = scene.now();

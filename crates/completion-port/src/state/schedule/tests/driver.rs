@@ -707,6 +707,7 @@ impl Rig {
         self.port.closed = true;
         // The kernel is not asked any more, and what it has is not a packet.
         let mut lost: Vec<_> = self.port.kernel.drain(..).collect();
+        self.port.queue_due(self.port.now);
         self.schedule.timers_ended(Moment::NEVER);
         // Nor are messages handed out whose time has not come.
         lost.extend(self.port.timers.drain(..).map(|(_, packet)| packet));
