@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut report = Report {
         format: FORMAT,
         machine,
-        arguments: std::env::args().skip(1).collect(),
+        arguments: without_out(std::env::args().skip(1)),
         contenders: contenders
             .iter()
             .map(|contender| Described {
@@ -234,4 +234,17 @@ impl Progress {
             eprint!("\r\x1b[K");
         }
     }
+}
+
+/// The arguments without that for the folder of the raw results, which is this machine's affair.
+fn without_out(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    while let Some(argument) = arguments.next() {
+        if argument == "--out" {
+            arguments.next();
+        } else if !argument.starts_with("--out=") {
+            kept.push(argument);
+        }
+    }
+    kept
 }

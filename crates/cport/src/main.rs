@@ -1,8 +1,8 @@
 //! `cport`: demonstrations of the I/O completion port of the crate `completion-port`, and an echo
 //! server on it.
 //!
-//! Exit codes: 0 if all went well, 1 if the demo's check of its own result failed, a server thread broke
-//! down or clients were cut off, 2 if the command could not begin (a bad argument, an address in use, too few
+//! Exit codes: 0 if all went well, 1 if the demo found its own result wrong, the probe found something
+//! different, a server thread broke down or clients were cut off, 2 if the command could not begin (a bad argument, an address in use, too few
 //! descriptors). The reason is one line on standard error.
 
 use std::process::ExitCode;
@@ -26,10 +26,10 @@ mod text;
 #[derive(Parser)]
 #[command(
     version,
-    about = "Demonstrations of an I/O completion port, and an echo server on it",
+    about = "An I/O completion port: demonstrations, an echo server, a probe of the system, a benchmark",
     after_help = "Without a command it runs the demo.\n\n\
         Exit codes:\n  0  all went well\n  \
-        1  the demo found its own result wrong, a server thread broke down, or clients were cut off\n  \
+        1  the demo found its own result wrong, the probe found something different, a server thread broke down, or clients were cut off\n  \
         2  the command could not begin: a bad argument, an address in use, too few descriptors",
     args_conflicts_with_subcommands = true
 )]
