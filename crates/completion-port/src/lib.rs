@@ -190,6 +190,7 @@
 //! the contract rule by rule; PLATFORM, what holds on which system; COMPARE, what else there is; STALLS, what to
 //! look at when a server stalls.
 
+mod address;
 mod batch;
 mod cells;
 mod changes;
@@ -211,6 +212,7 @@ mod sys;
 mod trace;
 mod trigger;
 
+pub use address::Address;
 pub use batch::Batch;
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
@@ -220,7 +222,7 @@ pub use interest::{Events, Interest, OneShot, Persistent};
 pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, SharedSource, Source};
+pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 #[cfg(feature = "sim")]
 pub use sys::sim;

@@ -6,6 +6,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::state::facts::Descriptor;
+use crate::sys::fd::OwnedFd;
+#[cfg(feature = "sim")]
+use crate::sys::sim;
 
 /// What can be registered on a port: a socket, or whatever else the system can watch.
 ///
@@ -113,6 +116,72 @@ impl BorrowedSource<'_> {
 impl Source for BorrowedSource<'_> {
     fn as_source(&self) -> BorrowedSource<'_> {
         *self
+    }
+}
+
+/// A socket that a port has made: one that it has accepted, or connects. Dropping it closes the socket.
+///
+/// It is a [`Source`], and converts to what the program's own types are made of: on Unix to an `OwnedFd`, and
+/// from there to a `TcpStream`, say. It does not block, and other programs that the process executes do not
+/// inherit it.
+pub struct OwnedSource(pub(crate) OwnedKind);
+
+pub(crate) enum OwnedKind {
+    System(OwnedFd),
+    #[cfg(feature = "sim")]
+    Simulated(sim::Socket),
+}
+
+impl OwnedSource {
+    /// The simulated socket, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// A socket of the system comes back.
+    #[cfg(feature = "sim")]
+    pub fn into_simulated(self) -> Result<sim::Socket, Self> {
+        match self.0 {
+            OwnedKind::Simulated(socket) => Ok(socket),
+            kind @ OwnedKind::System(_) => Err(Self(kind)),
+        }
+    }
+
+    /// The descriptor, if it is one of the system.
+    ///
+    /// # Errors
+    ///
+    /// A simulated socket comes back.
+    pub fn into_descriptor(self) -> Result<OwnedFd, Self> {
+        match self.0 {
+            OwnedKind::System(descriptor) => Ok(descriptor),
+            #[cfg(feature = "sim")]
+            kind @ OwnedKind::Simulated(_) => Err(Self(kind)),
+        }
+    }
+}
+
+impl Source for OwnedSource {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        match &self.0 {
+            OwnedKind::System(descriptor) => descriptor.as_source(),
+            #[cfg(feature = "sim")]
+            OwnedKind::Simulated(socket) => socket.as_source(),
+        }
+    }
+}
+
+impl From<OwnedSource> for OwnedFd {
+    /// # Panics
+    ///
+    /// If the socket is a simulated one, which has no descriptor. A port of the system makes none.
+    fn from(source: OwnedSource) -> Self {
+        source.into_descriptor().expect("a simulated socket has no descriptor")
+    }
+}
+
+impl fmt::Debug for OwnedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedSource").field(&self.as_source()).finish()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The systems: one folder each, and the only place that knows which one it is compiled for.
 //!
-//! [`backend`] is the seam: what each of them implements, in the three traits of [`reactor`], [`thread`] and
-//! [`host`].
+//! [`backend`] is the seam: what each of them implements, in the four traits of [`reactor`], [`sockets`],
+//! [`thread`] and [`host`].
 
 pub(crate) mod backend;
 pub(crate) mod host;
@@ -10,6 +10,7 @@ mod linux;
 pub(crate) mod reactor;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub(crate) mod sockets;
 pub(crate) mod thread;
 
 // What the crate needs of a system comes through here. On a system without a back end the compiler

@@ -1,0 +1,65 @@
+//! Where a socket is reached.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+#[cfg(feature = "sim")]
+use crate::sys::sim;
+
+/// Where a socket is reached: an address of the internet, a path, or an address at a simulated kernel.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::Address;
+/// use std::net::SocketAddr;
+///
+/// let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 80)));
+/// assert_eq!(address.as_ip().map(|address| address.port()), Some(80));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address(pub(crate) Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ip(SocketAddr),
+    /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace; empty for a socket without a name.
+    Local(Vec<u8>),
+    #[cfg(feature = "sim")]
+    Simulated(sim::Address),
+}
+
+impl Address {
+    /// The address of the internet, if it is one.
+    #[must_use]
+    pub fn as_ip(&self) -> Option<SocketAddr> {
+        match self.0 {
+            Kind::Ip(address) => Some(address),
+            _ => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(Kind::Ip(address))
+    }
+}
+
+#[cfg(feature = "sim")]
+impl From<sim::Address> for Address {
+    fn from(address: sim::Address) -> Self {
+        Self(Kind::Simulated(address))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Ip(address) => address.fmt(f),
+            Kind::Local(name) => write!(f, "\"{}\"", name.escape_ascii()),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(address) => address.fmt(f),
+        }
+    }
+}
