@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 
+use crate::state::facts::Facts;
+
 macro_rules! set_of_bits {
     ($name:ident: $($bit:ident)|+) => {
         impl $name {
@@ -103,6 +105,12 @@ impl Interest {
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
     }
+
+    /// The facts that tell of its directions.
+    #[inline]
+    pub(crate) const fn directions(self) -> Facts {
+        Facts::of_directions((self.0 & 0b11) as u64)
+    }
 }
 
 set_of_bits!(Interest: IN | OUT | HANGUP);
@@ -130,6 +138,9 @@ impl Events {
     /// The stream is over in both directions: a write fails. Only ever together with [`Events::HANGUP`], which
     /// alone says that the peer has ended its half, and may still be written to.
     pub const WRITE_CLOSED: Self = Self(8);
+    /// The deadline of the arming is over, and perhaps nothing else has happened. Only with
+    /// [`Ready::rearm_until`](crate::Ready::rearm_until).
+    pub const TIMED_OUT: Self = Self(0x20);
     /// An error is pending; a read or `take_error` tells which.
     pub const ERR: Self = Self(0x40);
 
@@ -162,6 +173,12 @@ impl Events {
         self.is_hangup()
     }
 
+    /// Whether [`Events::TIMED_OUT`] is in it.
+    #[must_use]
+    pub const fn is_timed_out(self) -> bool {
+        self.contains(Self::TIMED_OUT)
+    }
+
     /// Whether [`Events::WRITE_CLOSED`] is in it.
     #[must_use]
     pub const fn is_write_closed(self) -> bool {
@@ -175,7 +192,7 @@ impl Events {
     }
 }
 
-set_of_bits!(Events: IN | OUT | HANGUP | WRITE_CLOSED | ERR);
+set_of_bits!(Events: IN | OUT | HANGUP | WRITE_CLOSED | TIMED_OUT | ERR);
 
 /// The trigger of a registration that a packet disables until it is armed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -192,6 +192,7 @@
 
 mod address;
 mod batch;
+mod buffer;
 mod cells;
 mod changes;
 mod deadline;
@@ -200,6 +201,7 @@ mod engine;
 mod error;
 mod interest;
 mod membership;
+mod operation;
 mod packet;
 mod port;
 pub mod raw;
@@ -214,11 +216,13 @@ mod trigger;
 
 pub use address::Address;
 pub use batch::Batch;
+pub use buffer::Buffer;
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
+pub use operation::{Finished, OpId, Operation, Outcome, SharedId, Started};
 pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};

@@ -7,7 +7,7 @@ use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock, TimerName};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::moment::Moment;
-use crate::state::queue::{Links, Node, POSTED};
+use crate::state::queue::{FLIGHT, Links, MOST, Node, POSTED};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -54,7 +54,7 @@ impl Engine {
         if state.stock.phase != Phase::Open {
             return Err(Error::new(Call::Post, ErrorKind::Closed));
         }
-        let reserve = |number| self.nodes.posts.reserve(number) && also(number);
+        let reserve = |number| number < MOST && self.nodes.posts.reserve(number) && also(number);
         match state.stock.posts.take(&self.nodes, POSTED, reserve) {
             Some(cell) => Ok(Posting { engine: self, state, cell }),
             None => Err(Error::new(Call::Post, ErrorKind::OutOfMemory)),
@@ -89,11 +89,14 @@ impl Engine {
         seat.emptied.push(cell, self.nodes.posts.at(cell));
     }
 
-    /// Gives back the cells that the thread of `seat`, which calls this, has emptied.
+    /// Gives back the cells and the records that the thread of `seat`, which calls this, has emptied.
     #[inline]
     pub(super) fn give_back_emptied(&self, stock: &mut Stock, seat: &Seat) {
         if let Some(cells) = seat.emptied.take() {
             stock.posts.give_back_all(&self.nodes, POSTED, cells);
+        }
+        if let Some(records) = seat.landed.take() {
+            stock.flights.give_back_all(&self.nodes, FLIGHT, records);
         }
     }
 }

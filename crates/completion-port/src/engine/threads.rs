@@ -32,6 +32,7 @@ impl Engine {
             gave_own_back: AtomicBool::new(false),
             put_last: AtomicU32::new(NIL),
             emptied: Emptied::new(),
+            landed: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
             left: AtomicBool::new(false),

@@ -61,8 +61,8 @@ use crate::trigger::Trigger;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
-pub struct OwnedReady<K, M = ()> {
-    port: Arc<Port<K, M>>,
+pub struct OwnedReady<K, M = (), B = Vec<u8>> {
+    port: Arc<Port<K, M, B>>,
     /// The number of the slot, which this token holds unless it is used up.
     index: u32,
     events: Events,
@@ -72,7 +72,7 @@ pub struct OwnedReady<K, M = ()> {
     key: PhantomData<K>,
 }
 
-impl<'p, K> Ready<'p, K> {
+impl<'p, K, B> Ready<'p, K, B> {
     /// The same token, which keeps its port alive instead of borrowing it: for a thread that outlives the
     /// borrow.
     ///
@@ -85,7 +85,7 @@ impl<'p, K> Ready<'p, K> {
     /// # Examples
     ///
     /// See [`OwnedReady`].
-    pub fn with_port<M>(self, port: &Arc<Port<K, M>>) -> Result<OwnedReady<K, M>, Self> {
+    pub fn with_port<M>(self, port: &Arc<Port<K, M, B>>) -> Result<OwnedReady<K, M, B>, Self> {
         // Compared by address: the token borrows its port, which so stays where it is as long as
         // the token lives.
         if !std::ptr::eq(port.store(), self.held.store) {
@@ -97,10 +97,10 @@ impl<'p, K> Ready<'p, K> {
     }
 }
 
-impl<K, M> OwnedReady<K, M> {
+impl<K, M, B> OwnedReady<K, M, B> {
     /// What the token holds.
     #[inline]
-    fn held(&self) -> Held<'_, K> {
+    fn held(&self) -> Held<'_, K, B> {
         let &Self { ref port, index, events, drained, .. } = self;
         let store = port.store();
         let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
@@ -109,14 +109,14 @@ impl<K, M> OwnedReady<K, M> {
 
     /// Uses the token up and returns what it holds as a token that borrows the port.
     #[inline]
-    fn take(&mut self) -> Ready<'_, K> {
+    fn take(&mut self) -> Ready<'_, K, B> {
         self.is_used_up = true;
         Ready { held: self.held(), key: PhantomData }
     }
 
     /// The port, to post to it or to register something on it.
     #[must_use]
-    pub fn port(&self) -> &Arc<Port<K, M>> {
+    pub fn port(&self) -> &Arc<Port<K, M, B>> {
         &self.port
     }
 
@@ -207,7 +207,7 @@ impl<K, M> OwnedReady<K, M> {
     }
 }
 
-impl<K, M> Drop for OwnedReady<K, M> {
+impl<K, M, B> Drop for OwnedReady<K, M, B> {
     /// Ends the registration, unless the token is used up; then lets go of the port.
     fn drop(&mut self) {
         if !self.is_used_up {
@@ -216,7 +216,7 @@ impl<K, M> Drop for OwnedReady<K, M> {
     }
 }
 
-impl<K, M> fmt::Debug for OwnedReady<K, M> {
+impl<K, M, B> fmt::Debug for OwnedReady<K, M, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedReady")
             .field("id", &self.id())

@@ -77,6 +77,13 @@ impl std::ops::BitOr for Facts {
     }
 }
 
+impl std::ops::BitAnd for Facts {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
 impl std::ops::BitOrAssign for Facts {
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;

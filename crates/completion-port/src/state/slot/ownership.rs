@@ -4,6 +4,9 @@
 //! - While `QUEUED` is set, one thread at a time owns the node: first the thread that set the bit by a
 //!   compare-and-swap, then the one that takes the slot off the queue, until one of them clears the bit.
 //! - While `HELD` is set, the token of a packet owns the node.
+//! - While `LENT` is set, operations have the key. Of a registration with tokens that is one operation, and it
+//!   owns the node. Otherwise their packets bring clones of the key, and the slot may be queued besides; but
+//!   no thread moves the key out.
 //!
 //! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
 //!
@@ -14,9 +17,10 @@
 use super::readiness::Drained;
 use super::report::Answer;
 use super::{
-    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION,
-    GENERATIONS, HALF_CLOSED, HELD, LASTING, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR,
-    PENDING_SHIFT, QUEUED, RECHECK, REMOVING, UNCHECKED, Word,
+    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, FLYING,
+    FLYING_SHIFT, GENERATION, GENERATIONS, HALF_CLOSED, HELD, LASTING, LATE, LENT, LIVE, Mode,
+    ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, READY_SHIFT, RECHECK, REMOVING, TIMED,
+    UNCHECKED, Word,
 };
 use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
@@ -43,6 +47,8 @@ pub(crate) enum Delivery {
     Stale,
     /// The slot remembers it.
     Noted(Next),
+    /// The same, and it concerns operations in flight, of these directions.
+    Stirred(Next, Facts),
 }
 
 /// Why a request about a registration is refused.
@@ -65,6 +71,17 @@ pub(crate) enum Removal {
     Marked,
     /// The registration is being removed already.
     Already,
+}
+
+/// What a slot says when a deadline is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It is not armed with a deadline.
+    Untimed,
+    /// The caller owns the node now, and queues the packet that tells so.
+    Claimed,
+    /// It is armed with a deadline, and its node is queued already.
+    Queued,
 }
 
 /// What a check found. Unless it is `Nothing`, the caller still owns the node.
@@ -103,6 +120,22 @@ impl Word {
         self.has(HELD)
     }
 
+    /// The directions that were asked for, if an edge is to queue the slot.
+    pub(crate) fn armed_directions(self) -> Facts {
+        let is_armed = self.has(ENABLED) && !self.has(QUEUED);
+        if is_armed { self.interest().directions() } else { Facts::NONE }
+    }
+
+    /// Whether operations have the key.
+    pub(crate) fn is_lent(self) -> bool {
+        self.has(LENT)
+    }
+
+    /// Whether the key is out: with a handler, or with an operation that was started by a token.
+    pub(super) fn is_away(self) -> bool {
+        self.has(HELD) || (self.has(LENT) && self.has(ONE_SHOT))
+    }
+
     pub(crate) fn is_borrowed(self) -> bool {
         self.has(BORROWED)
     }
@@ -127,7 +160,7 @@ impl Word {
             Next::Nothing
         } else if self.has(UNCHECKED) {
             Next::Recheck
-        } else if self.has(PENDING) {
+        } else if self.has(PENDING | LATE) {
             Next::Queue
         } else {
             Next::Nothing
@@ -147,7 +180,7 @@ impl Word {
 
     /// The caller becomes the owner of the node if it has none. Returns whether that is so.
     pub(super) fn claimed(self) -> (Self, bool) {
-        if self.has(HELD | QUEUED) { (self, false) } else { (self.with(QUEUED), true) }
+        if self.has(HELD | QUEUED | LENT) { (self, false) } else { (self.with(QUEUED), true) }
     }
 
     /// The caller becomes the owner of the node if it has none and something is pending.
@@ -180,9 +213,17 @@ impl Word {
             return (self, Delivery::Stale);
         }
         let word = self.noting(facts);
-        let word = if word.has(ENABLED) { word.weighing(facts, poll, newest) } else { word };
+        let is_rare = facts.any(Facts::RARE);
+        // What is more than readiness is the operations' first. It is recalled when they are done.
+        let is_weighed = word.has(ENABLED) && !(is_rare && word.has(FLYING));
+        let word = if is_weighed { word.weighing(facts, poll, newest) } else { word };
         let (word, next) = word.roused();
-        (word, Delivery::Noted(next))
+        let concerned = if is_rare { word.flying() } else { word.flying() & facts };
+        if concerned == Facts::NONE {
+            (word, Delivery::Noted(next))
+        } else {
+            (word, Delivery::Stirred(next, concerned))
+        }
     }
 
     /// The short way of [`Word::delivered`]: the registration is armed, and a direction that it asks for is
@@ -196,7 +237,7 @@ impl Word {
         newest: impl Fn() -> u32,
     ) -> Option<Self> {
         const STATE: u64 =
-            LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING | ALSO;
+            LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING | ALSO | FLYING;
         let state = self.0 & (u64::MAX << GENERATION | STATE);
         let wanted = self.filtered(facts);
         if state != Self::free(generation).with(LIVE | ENABLED).0
@@ -209,9 +250,9 @@ impl Word {
         Some(self.noting(facts).expecting(wanted).with(QUEUED))
     }
 
-    /// The slot is enabled with `mode`; its key is in its cell.
+    /// The slot is enabled with `mode`, without a deadline; its key is in its cell.
     pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, Next) {
-        self.with(ENABLED).with_mode(mode).recalling(poll).roused()
+        self.without(TIMED).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
     /// More than the filter is asked for, until a packet has reported it.
@@ -219,7 +260,7 @@ impl Word {
         let also = u64::from(interest.bits()) << ALSO_SHIFT;
         if interest.is_empty() {
             (self, Next::Nothing)
-        } else if self.has(HELD) {
+        } else if self.is_away() {
             // The key's return arms the slot for it.
             (self.with(also), Next::Nothing)
         } else if self.has(ENABLED) {
@@ -236,7 +277,7 @@ impl Word {
 
     /// Packets are made no more. A held slot stays as it is.
     pub(super) fn disabled(self) -> Self {
-        if self.has(HELD) { self } else { self.without(ENABLED | ALSO) }
+        if self.is_away() { self } else { self.without(ENABLED | ALSO) }
     }
 
     /// The registration ends for the reason that `bit` says. The caller becomes the owner of the node if it
@@ -248,8 +289,15 @@ impl Word {
         }
     }
 
-    /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
-    pub(super) fn returned(self, mode: Option<Mode>, drained: Drained, poll: u32) -> (Self, Next) {
+    /// The handler's token gives the key back and arms the slot (`mode`), with a deadline if it is `timed`, or
+    /// parks it (`None`).
+    pub(super) fn returned(
+        self,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+        poll: u32,
+    ) -> (Self, Next) {
         if self.has(CLOSED) {
             return (self, Next::Gone);
         }
@@ -262,20 +310,31 @@ impl Word {
         }
         let word = word.dried(drained);
         match mode {
-            Some(mode) => word.enabled(mode, poll),
+            Some(mode) => {
+                let (word, next) = word.enabled(mode, poll);
+                (if timed { word.with(TIMED) } else { word }, next)
+            }
             None if word.has(ALSO) => word.enabled_for_that_alone(poll),
             None => (word, Next::Nothing),
         }
     }
 
     /// The short way of [`Word::returned`]: the slot is armed with `mode`, or with the one it has, and
-    /// nothing that it remembers must be checked. `None` in any other case.
+    /// nothing that it remembers must be checked. `None` in any other case; also where the former arming had no
+    /// deadline and this one has, or the other way round.
     #[inline]
-    pub(super) fn rearmed(self, mode: Option<Mode>, drained: Drained, poll: u32) -> Option<Self> {
-        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED | ALSO;
+    pub(super) fn rearmed(
+        self,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+        poll: u32,
+    ) -> Option<Self> {
+        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED | ALSO | TIMED;
+        let usual = if timed { TIMED } else { 0 };
         let word = self.dried(drained);
         let word = mode.map_or(word, |mode| word.with_mode(mode));
-        if self.has(SPECIAL) || word.is_ready_or_unwatched() {
+        if self.0 & SPECIAL != usual || word.is_ready_or_unwatched() {
             return None;
         }
         Some(word.without(HELD).with(ENABLED).armed(poll))
@@ -286,6 +345,8 @@ impl Word {
     pub(super) fn awaiting_edge(self) -> (Self, bool) {
         if self.is_removing() || !self.has(ENABLED) {
             (self, false)
+        } else if self.has(LATE) {
+            (self.without(UNCHECKED), false)
         } else {
             (self.forgetting().without(QUEUED), true)
         }
@@ -305,7 +366,7 @@ impl Word {
         }
         match self.knowing(answer) {
             (word, None) => (word, Checked::Again),
-            (word, Some(events)) if events.is_empty() && word.has(ENABLED) => {
+            (word, Some(events)) if events.is_empty() && word.has(ENABLED) && !word.has(LATE) => {
                 (word.without(QUEUED), Checked::Nothing)
             }
             (word, Some(_)) => (word, Checked::Hot),
@@ -314,6 +375,10 @@ impl Word {
 
     /// The node's turn has come.
     pub(super) fn taken(self) -> (Self, Turn) {
+        if self.has(LENT) && self.is_removing() {
+            // The thread that takes the packet of the last operation goes on with the removal.
+            return (self.without(QUEUED), Turn::Nothing);
+        }
         if self.has(CLOSED) {
             return (self, Turn::Gone);
         }
@@ -324,16 +389,17 @@ impl Word {
             return (self, Turn::Removed);
         }
         if !self.has(ENABLED) {
-            return (self.without(QUEUED | PENDING), Turn::Nothing);
+            return (self.without(QUEUED | PENDING | LATE), Turn::Nothing);
         }
         if self.has(UNCHECKED) {
             return (self, Turn::Check);
         }
-        let events = self.pending();
+        let pending = self.pending();
+        let events = if self.has(LATE) { pending | Events::TIMED_OUT } else { pending };
         if events.is_empty() {
             return (self.without(QUEUED), Turn::Nothing);
         }
-        let word = self.having_reported(events);
+        let word = self.having_reported(pending).without(LATE);
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
@@ -346,7 +412,7 @@ impl Word {
     #[inline]
     pub(super) fn handed(self) -> Option<(Self, Events)> {
         const SPECIAL: u64 =
-            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR | ALSO;
+            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR | ALSO | LATE;
         let pending = (self.0 & PENDING) >> PENDING_SHIFT;
         if self.0 & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
             || pending & self.0 & FILTER == 0
@@ -363,7 +429,7 @@ impl Word {
         match self.taken() {
             (word, Turn::Held(events)) => {
                 // Armed again only for what was asked for besides: as of the moment when that was done.
-                match word.returned(None, Drained::NONE, self.armed_at()) {
+                match word.returned(None, false, Drained::NONE, self.armed_at()) {
                     (word, Next::Nothing) => (word, Turn::Held(events)),
                     // The caller still owns the node, and `cloned` queues it.
                     (word, _) => (word, Turn::Cloned(events)),
@@ -380,7 +446,7 @@ impl Word {
             return (self, Next::Queue);
         }
         if !self.has(ENABLED) {
-            return (self.without(QUEUED | PENDING), Next::Nothing);
+            return (self.without(QUEUED | PENDING | LATE), Next::Nothing);
         }
         // Unless the trigger is an edge, the condition may still hold: the kernel is asked first.
         let is_clear = self.has(EDGE) && unreported.is_empty();
@@ -388,6 +454,85 @@ impl Word {
         match word.next() {
             Next::Nothing => (word.without(QUEUED), Next::Nothing),
             next => (word, next),
+        }
+    }
+
+    /// The deadline of the arming is over.
+    pub(super) fn expired(self) -> (Self, Late) {
+        if !self.has(ENABLED) || !self.has(TIMED) {
+            (self, Late::Untimed)
+        } else if self.has(QUEUED) {
+            (self, Late::Queued)
+        } else {
+            (self.with(LATE | QUEUED), Late::Claimed)
+        }
+    }
+
+    /// The deadline is not over after all. Returns whether there is something else to report; if not, the node
+    /// is given back.
+    pub(super) fn expired_not(self) -> (Self, bool) {
+        let word = self.without(LATE);
+        if word.is_removing() || word.next() != Next::Nothing {
+            (word, true)
+        } else {
+            (word.without(QUEUED), false)
+        }
+    }
+
+    /// The handler's token gives the key to an operation of this direction, which is in flight from here on.
+    /// Returns whether the direction is ready, as far as is known.
+    pub(super) fn lent(self, direction: Facts, drained: Drained) -> Result<(Self, bool), Refusal> {
+        if self.has(CLOSED) {
+            Err(Refusal::NotRegistered)
+        } else if self.has(REMOVING) {
+            Err(Refusal::Removing)
+        } else {
+            Ok(self.dried(drained).without(HELD | TIMED).flown(direction))
+        }
+    }
+
+    /// One more operation of this direction is in flight, and has the key together with others.
+    pub(super) fn shared(
+        self,
+        generation: u32,
+        direction: Facts,
+    ) -> Result<(Self, bool), Refusal> {
+        self.admits(generation)?;
+        Ok(self.flown(direction))
+    }
+
+    fn flown(self, direction: Facts) -> (Self, bool) {
+        let bits = u64::from(direction.directions());
+        (self.with(LENT | bits << FLYING_SHIFT), self.has(bits << READY_SHIFT))
+    }
+
+    /// An operation that was started by a token was refused after all: the key is the token's.
+    pub(super) fn lent_not(self, direction: Facts) -> Self {
+        let bits = u64::from(direction.directions()) << FLYING_SHIFT;
+        self.without(LENT | bits).with(HELD)
+    }
+
+    /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
+    /// reported from here on.
+    pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, Next) {
+        let word = self.without(u64::from(direction.directions()) << FLYING_SHIFT);
+        if word.has(ENABLED) { word.recalling(poll).roused() } else { (word, Next::Nothing) }
+    }
+
+    /// The packet of an operation is taken that was started by a token: the key is the packet's.
+    pub(super) fn landed(self) -> Self {
+        self.without(LENT | EDGES).with(HELD)
+    }
+
+    /// The packet of the last operation is taken, and the key has been cloned for it.
+    pub(super) fn landed_last(self) -> (Self, Next) {
+        let word = self.without(LENT);
+        if !word.is_removing() || word.has(QUEUED) {
+            (word, Next::Nothing)
+        } else if word.has(COLLECTED) {
+            (word, Next::Collect)
+        } else {
+            (word.with(QUEUED), Next::Queue)
         }
     }
 }

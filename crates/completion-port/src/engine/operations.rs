@@ -1,0 +1,407 @@
+//! The life of an operation, from its start to its packet.
+//!
+//! The engine says when an operation is to be tried, and by which thread; what it is, and how it is tried, the
+//! caller knows. Between [`Course::Try`] and [`Engine::tried`] the caller has the operation to itself.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::seat::Seat;
+use super::{Engine, Name, Phase, name_parts};
+use crate::error::{Call, Error, ErrorKind};
+use crate::state::facts::Descriptor;
+use crate::state::flights::{Course, Desk, Direction, Effects, Records, Tried, Verdict};
+use crate::state::moment::Moment;
+use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
+use crate::state::slot::{Drained, Next, Refusal, Slot};
+use crate::sync::fence;
+
+/// How long an operation waits for what no edge tells of, until it is tried again.
+const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// What is known of an operation when it starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) call: Call,
+    pub(crate) direction: Direction,
+    /// When it is to end at the latest; [`Moment::NEVER`]: no limit.
+    pub(crate) deadline: Moment,
+}
+
+/// What an attempt has come to, as its caller says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempted {
+    Done,
+    /// Done, with less than there was room for.
+    Short,
+    Blocked,
+    Scarce,
+}
+
+/// The name of an operation: its record, and how often that was used before.
+pub(crate) fn operation_name(record: u32, uses: u32) -> u64 {
+    u64::from(uses) << 32 | u64::from(record)
+}
+
+impl Engine {
+    /// The desk of a slot, which is made if there is none, with room for its timer if the operation has a
+    /// deadline.
+    fn make_desk(&self, index: u32, call: Call, timed: bool) -> Result<&Desk, Error> {
+        let scarce = Error::new(call, ErrorKind::OutOfMemory);
+        if !self.desks.reserve(index) {
+            return Err(scarce);
+        }
+        let desk = self.desks.at(index);
+        if timed && !desk.has_timer.load(SeqCst) {
+            if !self.lock().stock.timers.reserve_alarm(index) {
+                return Err(scarce);
+            }
+            desk.has_timer.store(true, SeqCst);
+        }
+        Ok(desk)
+    }
+
+    fn take_record(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
+        let reserve =
+            |number| number < MOST - 1 && self.nodes.flights.reserve(number) && also(number);
+        let record = self.lock().stock.flights.take(&self.nodes, FLIGHT, reserve);
+        record.ok_or(Error::new(call, ErrorKind::OutOfMemory))
+    }
+
+    /// The record of an operation that is to be started by the token of the held slot `index`. `also` makes
+    /// sure that its cell can be used.
+    pub(crate) fn own_record(
+        &self,
+        index: u32,
+        plan: &Plan,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Error> {
+        self.check_open(plan.call)?;
+        let desk = self.make_desk(index, plan.call, true)?;
+        let own = desk.lock().own;
+        if own != NIL {
+            return Ok(own & !FLIGHT);
+        }
+        let record = self.take_record(plan.call, also)?;
+        desk.lock().own = record | FLIGHT;
+        Ok(record)
+    }
+
+    /// The record of an operation that is to be started by the name of a registration. If it is not started it is
+    /// given back by [`Engine::give_back_record`].
+    pub(crate) fn shared_record(
+        &self,
+        name: Name,
+        plan: &Plan,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Error> {
+        self.check_open(plan.call)?;
+        let (index, generation) = name_parts(name);
+        let refused = |refusal| Error::new(plan.call, super::kind_of(refusal));
+        let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.admits(generation).map_err(refused)?;
+        self.make_desk(index, plan.call, true)?;
+        self.take_record(plan.call, also)
+    }
+
+    /// A record without an operation, the cell of which is empty.
+    pub(crate) fn give_back_record(&self, record: u32) {
+        if !self.forked() {
+            self.lock().stock.flights.give_back(&self.nodes, FLIGHT, record);
+        }
+    }
+
+    /// The name that the operation of this record has, or will have.
+    pub(crate) fn operation_of(&self, record: u32) -> u64 {
+        operation_name(record, self.nodes.flight(record).uses())
+    }
+
+    /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
+    /// refused, the slot is still held.
+    pub(crate) fn lend(
+        &self,
+        slot: &Slot,
+        name: Name,
+        record: u32,
+        plan: &Plan,
+        drained: Drained,
+    ) -> Result<Course, Error> {
+        let lend = || slot.lend(plan.direction.facts(), drained);
+        self.start(slot, name, record, plan, lend, || slot.lend_not(plan.direction.facts()))
+    }
+
+    /// The operation of `record`, which is in its cell, has a share in the key of a registration.
+    pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Course, Error> {
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        let share = || slot.share(generation, plan.direction.facts());
+        // A port that was closed meanwhile ends the operation, and its waits go on until they have its packet.
+        self.start(slot, name, record, plan, share, || {})
+    }
+
+    fn start(
+        &self,
+        slot: &Slot,
+        name: Name,
+        record: u32,
+        plan: &Plan,
+        take_key: impl FnOnce() -> Result<bool, Refusal>,
+        undo: impl FnOnce(),
+    ) -> Result<Course, Error> {
+        let (index, _) = name_parts(name);
+        let desk = self.desks.at(index);
+        let mut lanes = desk.lock();
+        let is_ready =
+            take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
+        // Either this thread sees that the port is closed, or the thread that closes it sees the operation.
+        fence(SeqCst);
+        if !lanes.is_shared && self.phase() != Phase::Open {
+            undo();
+            return Err(Error::new(plan.call, ErrorKind::Closed));
+        }
+        let Plan { direction, deadline, .. } = *plan;
+        let node = record | FLIGHT;
+        let mut course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
+        if lanes.is_shared {
+            desk.hasten(deadline);
+        } else {
+            desk.set_deadline(deadline);
+        }
+        let mut called_off = None;
+        if lanes.is_shared && self.phase() != Phase::Open {
+            let poll = self.poll_of(slot.descriptor());
+            let verdict = Verdict::Cancelled;
+            called_off = lanes.call_off(&self.nodes, slot, node, verdict, poll);
+            if course == Course::Waits {
+                // Its node is queued below.
+                course = Course::Ends(verdict);
+            }
+        }
+        drop(lanes);
+        self.mind_alarm(index, desk);
+        match called_off {
+            Some(Effects { due: NIL, .. }) => {}
+            Some(Effects { next, .. }) => self.follow(next, index, None),
+            None if course == Course::Waits => self.watch_for(index, slot, direction),
+            None => {}
+        }
+        Ok(course)
+    }
+
+    /// Sets the timer of a desk, if it rings too late for the desk's deadline.
+    #[inline]
+    pub(super) fn mind_alarm(&self, index: u32, desk: &Desk) {
+        if desk.rings_late() {
+            self.hasten_alarm(index, desk);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hasten_alarm(&self, index: u32, desk: &Desk) {
+        let mut state = self.lock();
+        if !desk.rings_late() {
+            return;
+        }
+        let super::State { schedule, stock } = &mut *state;
+        let at = desk.deadline();
+        let before = stock.timers.next();
+        stock.timers.set_alarm(index, at);
+        desk.set_alarm(at);
+        let wake = if at < before { schedule.timer_set(at) } else { None };
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(state);
+        self.notify(notice);
+    }
+
+    /// An operation of this direction waits for an edge.
+    fn watch_for(&self, index: u32, slot: &Slot, direction: Direction) {
+        if self.is_one_shot || slot.word().unwatched(direction.facts()).is_some() {
+            let ended = self.watch_lanes(index, slot);
+            self.submit_all(ended);
+        }
+    }
+
+    fn submit_all(&self, mut nodes: Fifo) {
+        while let Some(node) = nodes.pop(&self.nodes) {
+            self.submit(node);
+        }
+    }
+
+    /// The slot of an operation, and the descriptor that it is tried on.
+    pub(crate) fn slot_of(&self, record: u32) -> (u32, Descriptor) {
+        let index = self.nodes.flight(record).slot();
+        (index, self.slot(index).descriptor())
+    }
+
+    /// The node of an operation has come to the calling thread.
+    pub(crate) fn turn(&self, record: u32, seat: &Seat) -> Course {
+        let (index, descriptor) = self.slot_of(record);
+        let slot = self.slot(index);
+        let poll = self.poll_of(descriptor);
+        let (course, effects) =
+            self.desks.at(index).lock().turn(&self.nodes, slot, record | FLIGHT, poll);
+        self.see_to(effects, index, Some(seat));
+        course
+    }
+
+    /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued
+    /// by [`Engine::queue_operation`].
+    pub(crate) fn tried(
+        &self,
+        record: u32,
+        attempted: Attempted,
+        seat: Option<&Seat>,
+        drains: impl FnOnce(Descriptor) -> bool,
+    ) -> Course {
+        let (index, descriptor) = self.slot_of(record);
+        let slot = self.slot(index);
+        let desk = self.desks.at(index);
+        let poll = self.poll_of(descriptor);
+        let is_dry = attempted == Attempted::Short && desk.drains(|| drains(descriptor));
+        let mut lanes = desk.lock();
+        let tried = match attempted {
+            Attempted::Done | Attempted::Short => {
+                // Behind what was received an end may stand that no further edge tells of.
+                Tried::Done { dry: is_dry && slot.word().is_plain() }
+            }
+            Attempted::Blocked => Tried::Blocked,
+            Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
+        };
+        let direction = self.nodes.flight(record).direction();
+        let (course, effects) = lanes.tried(&self.nodes, slot, record | FLIGHT, tried, poll);
+        if let (Course::Waits, Tried::Scarce(at)) = (course, tried) {
+            desk.hasten(at);
+        }
+        drop(lanes);
+        if course == Course::Waits {
+            self.mind_alarm(index, desk);
+            self.watch_for(index, slot, direction);
+        }
+        self.see_to(effects, index, seat);
+        course
+    }
+
+    /// Does what a change of a flight asks for besides.
+    fn see_to(&self, effects: Effects, index: u32, seat: Option<&Seat>) {
+        if effects.due != NIL && !self.forked() {
+            self.submit(effects.due);
+        }
+        self.follow(effects.next, index, seat);
+    }
+
+    /// An operation has ended: its packet is queued.
+    pub(crate) fn queue_operation(&self, record: u32) {
+        if !self.forked() {
+            self.submit(record | FLIGHT);
+        }
+    }
+
+    /// The packet of an operation is taken that was started by a token. The key is the caller's now, in its
+    /// cell; the operation has been moved out of its own.
+    pub(crate) fn land_own(&self, record: u32) -> (&Slot, Name) {
+        let flight = self.nodes.flight(record);
+        let index = flight.slot();
+        let slot = self.slot(index);
+        let name = super::name_of(index, slot.word().generation());
+        let mut lanes = self.desks.at(index).lock();
+        lanes.land(flight);
+        slot.land();
+        drop(lanes);
+        (slot, name)
+    }
+
+    /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The operation
+    /// has been moved out of its cell.
+    pub(crate) fn land_shared(&self, record: u32, seat: &Seat) {
+        let flight = self.nodes.flight(record);
+        let index = flight.slot();
+        let slot = self.slot(index);
+        let mut lanes = self.desks.at(index).lock();
+        let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
+        drop(lanes);
+        seat.landed.push(record, &flight.link);
+        self.follow(next, index, Some(seat));
+    }
+
+    /// The same for an operation that has ended before it made a packet: the caller has its outcome.
+    pub(crate) fn land_unseen(&self, record: u32) {
+        let flight = self.nodes.flight(record);
+        let index = flight.slot();
+        let mut lanes = self.desks.at(index).lock();
+        let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
+        drop(lanes);
+        self.give_back_record(record);
+        self.follow(next, index, None);
+    }
+
+    /// The socket of a slot does not block from here on.
+    pub(crate) fn make_nonblocking(&self, index: u32, call: Call) -> Result<(), Error> {
+        let desk = self.desks.at(index);
+        if desk.is_nonblocking.load(SeqCst) {
+            return Ok(());
+        }
+        let made = self.backend.make_nonblocking(self.slot(index).descriptor());
+        made.map_err(|fault| Error::new(call, fault.kind).with_code(fault.code))?;
+        desk.is_nonblocking.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// The name of the registration that an operation is of.
+    pub(crate) fn registration_of(&self, record: u32) -> Name {
+        let index = self.nodes.flight(record).slot();
+        super::name_of(index, self.slot(index).word().generation())
+    }
+
+    /// Cancels an operation. False if it has ended already; its packet says how.
+    pub(crate) fn cancel_operation(&self, operation: u64) -> Result<bool, Error> {
+        self.check_usable(Call::Cancel)?;
+        #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+        let (record, uses) = (operation as u32, (operation >> 32) as u32);
+        let Some(flight) = self.nodes.flights.find(record).filter(|it| it.uses() == uses) else {
+            return Ok(false);
+        };
+        let index = flight.slot();
+        let Some(desk) = self.desk(index) else { return Ok(false) };
+        let slot = self.slot(index);
+        let poll = self.poll_of(slot.descriptor());
+        let mut lanes = desk.lock();
+        // Looked at again: the record may have been used anew, for another registration even.
+        let is_current = flight.uses() == uses && flight.is_aloft() && flight.slot() == index;
+        if !is_current {
+            return Ok(false);
+        }
+        let node = record | FLIGHT;
+        let effects = lanes.call_off(&self.nodes, slot, node, Verdict::Cancelled, poll);
+        drop(lanes);
+        let Some(effects) = effects else { return Ok(false) };
+        self.see_to(effects, index, None);
+        Ok(true)
+    }
+
+    /// A registration ends, or the port: so do its operations.
+    #[inline]
+    pub(super) fn call_off(&self, slot: &Slot, name: Name, verdict: Verdict) {
+        if slot.word().is_lent() {
+            let mut ended = Fifo::new();
+            let next = self.call_off_all(name, verdict, &mut ended);
+            self.submit_all(ended);
+            self.follow(next, name_parts(name).0, None);
+        }
+    }
+
+    /// Arms a held slot with a deadline, after that was stored: [`Engine::mind_deadline`] follows.
+    pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<(), Error> {
+        match self.desk(index) {
+            Some(desk) if desk.has_timer.load(SeqCst) => desk.set_deadline(at),
+            _ => self.make_desk(index, call, true)?.set_deadline(at),
+        }
+        Ok(())
+    }
+
+    /// A slot has been armed with the deadline that was set for it.
+    #[inline]
+    pub(crate) fn mind_deadline(&self, index: u32) {
+        let desk = self.desks.at(index);
+        self.mind_alarm(index, desk);
+    }
+}

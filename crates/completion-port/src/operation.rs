@@ -1,0 +1,459 @@
+//! Operations: what a program asks for, and what becomes of it.
+
+use std::fmt;
+
+use crate::address::Address;
+use crate::buffer::{Buffer, with_filled, with_room};
+use crate::deadline::Deadline;
+use crate::engine::{Attempted, Plan, Verdict};
+use crate::error::{Call, Error, ErrorKind, Result};
+use crate::registration::Id;
+use crate::source::OwnedSource;
+use crate::state::facts::{Descriptor, Fault};
+use crate::state::flights::Direction;
+use crate::state::moment::Moment;
+use crate::sys::sockets::{Attempt, Received, Sockets};
+
+/// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
+/// has it, before four thousand million more have used the same memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub(crate) u64);
+
+impl fmt::Debug for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+        let record = self.0 as u32;
+        write!(f, "OpId({record}#{})", self.0 >> 32)
+    }
+}
+
+/// The name of a shared association: operations are started by it, any number of them at once. It comes from
+/// [`Port::associate_shared`](crate::Port::associate_shared).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedId(pub(crate) u64);
+
+impl SharedId {
+    /// The name as that of a registration: to enable it for readiness, or to remove it.
+    #[must_use]
+    pub fn id(self) -> Id {
+        Id(self.0)
+    }
+}
+
+impl From<SharedId> for Id {
+    fn from(shared: SharedId) -> Self {
+        shared.id()
+    }
+}
+
+impl fmt::Debug for SharedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedId").field(&self.id()).finish()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Accept,
+    Connect,
+    Receive,
+    ReceiveFrom,
+    Send,
+    SendAll,
+}
+
+impl Kind {
+    fn call(self) -> Call {
+        match self {
+            Self::Accept => Call::Accept,
+            Self::Connect => Call::Connect,
+            Self::Receive | Self::ReceiveFrom => Call::Receive,
+            Self::Send | Self::SendAll => Call::Send,
+        }
+    }
+
+    fn direction(self) -> Direction {
+        match self {
+            Self::Accept | Self::Receive | Self::ReceiveFrom => Direction::In,
+            Self::Connect | Self::Send | Self::SendAll => Direction::Out,
+        }
+    }
+}
+
+/// What a port is to do with a socket: to accept, connect, receive or send. It completes by a packet.
+///
+/// A token starts it ([`Ready::start`](crate::Ready::start)), or a shared association does, by its name
+/// ([`Port::start`](crate::Port::start)).
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::Operation;
+/// use std::time::Duration;
+///
+/// let receive = Operation::recv(Vec::with_capacity(4096)).deadline(Duration::from_secs(30));
+/// assert_eq!(receive.into_buffer().map(|buffer| buffer.capacity()), Some(4096));
+/// ```
+#[must_use = "an operation does nothing until it is started"]
+pub struct Operation<B = Vec<u8>> {
+    kind: Kind,
+    buffer: Option<B>,
+    address: Option<Address>,
+    deadline: Option<Deadline>,
+}
+
+impl<B> Operation<B> {
+    fn new(kind: Kind, buffer: Option<B>, address: Option<Address>) -> Self {
+        Self { kind, buffer, address, deadline: None }
+    }
+
+    /// Accepts a connection. The first accept of a listener makes it non-blocking.
+    pub fn accept() -> Self {
+        Self::new(Kind::Accept, None, None)
+    }
+
+    /// Connects to an address. It makes the socket non-blocking.
+    pub fn connect(address: impl Into<Address>) -> Self {
+        Self::new(Kind::Connect, None, Some(address.into()))
+    }
+
+    /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
+    /// room waits until something can be received, and takes nothing.
+    pub fn recv(buffer: B) -> Self {
+        Self::new(Kind::Receive, Some(buffer), None)
+    }
+
+    /// Receives one datagram, and tells its sender.
+    pub fn recv_from(buffer: B) -> Self {
+        Self::new(Kind::ReceiveFrom, Some(buffer), None)
+    }
+
+    /// Sends a part of the buffer, as much as there is room for; or one datagram.
+    pub fn send(buffer: B) -> Self {
+        Self::new(Kind::Send, Some(buffer), None)
+    }
+
+    /// Sends all of the buffer. No other send of the socket comes in between.
+    pub fn send_all(buffer: B) -> Self {
+        Self::new(Kind::SendAll, Some(buffer), None)
+    }
+
+    /// Sends one datagram to an address.
+    pub fn send_to(buffer: B, address: impl Into<Address>) -> Self {
+        Self::new(Kind::Send, Some(buffer), Some(address.into()))
+    }
+
+    /// The operation ends at this time if it is not done by then; its outcome is
+    /// [`ErrorKind::TimedOut`]. It never ends earlier by that. While a thread waits at the port, or comes to wait
+    /// within a millisecond, it is at most that late.
+    pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
+        Self { deadline: Some(deadline.into()), ..self }
+    }
+
+    /// Gives the buffer back, if the operation has one.
+    pub fn into_buffer(self) -> Option<B> {
+        self.buffer
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        self.kind.call()
+    }
+
+    /// Whether the socket must not block: the system's calls have no flag for that.
+    pub(crate) fn needs_nonblocking(&self) -> bool {
+        matches!(self.kind, Kind::Accept | Kind::Connect)
+    }
+
+    pub(crate) fn plan(&self, now: impl FnOnce() -> Moment) -> Plan {
+        Plan {
+            call: self.call(),
+            direction: self.kind.direction(),
+            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(now)),
+        }
+    }
+}
+
+impl<B> fmt::Debug for Operation<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operation")
+            .field("kind", &self.kind)
+            .field("address", &self.address)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What has become of an operation.
+///
+/// An error comes with its code ([`Error::os_code`]), and tells how much was sent before
+/// ([`Error::transferred`]). [`ErrorKind::Cancelled`]: the operation was cancelled, or its registration removed,
+/// or the port closed. [`ErrorKind::TimedOut`]: its deadline was over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome<B = Vec<u8>> {
+    /// Of [`Operation::accept`]: the connection, and where its peer is reached, if that has an address.
+    Accepted(Result<(OwnedSource, Option<Address>)>),
+    /// Of [`Operation::connect`].
+    Connected(Result<()>),
+    /// Of [`Operation::recv`]: how many bytes, 0 at the end of a stream, and the buffer. A datagram that was
+    /// longer than the buffer is an error of kind [`ErrorKind::Truncated`], and its beginning is in the buffer.
+    Received(Result<usize>, B),
+    /// Of [`Operation::recv_from`]: the same, and the sender's address, if it has one.
+    ReceivedFrom(Result<(usize, Option<Address>)>, B),
+    /// Of [`Operation::send`], [`Operation::send_all`] and [`Operation::send_to`]: how many bytes, and the
+    /// buffer.
+    Sent(Result<usize>, B),
+}
+
+impl<B> Outcome<B> {
+    /// Why the operation has failed, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        match self {
+            Self::Accepted(result) => result.as_ref().err().copied(),
+            Self::Connected(result) => result.as_ref().err().copied(),
+            Self::Received(result, _) | Self::Sent(result, _) => result.as_ref().err().copied(),
+            Self::ReceivedFrom(result, _) => result.as_ref().err().copied(),
+        }
+    }
+
+    /// Gives the buffer back, if the operation had one.
+    pub fn into_buffer(self) -> Option<B> {
+        match self {
+            Self::Accepted(_) | Self::Connected(_) => None,
+            Self::Received(_, buffer) | Self::ReceivedFrom(_, buffer) | Self::Sent(_, buffer) => {
+                Some(buffer)
+            }
+        }
+    }
+}
+
+/// What an attempt has brought that was the last one.
+enum Brought {
+    Accepted(OwnedSource, Option<Address>),
+    Connected,
+    Received(Received, Option<Address>),
+    Sent,
+}
+
+/// An operation in its cell: what is asked for, and how far it has come.
+pub(crate) struct Cargo<B> {
+    operation: Operation<B>,
+    /// Packets of it bring clones of the key.
+    pub(crate) is_shared: bool,
+    /// How many bytes were sent so far.
+    sent: usize,
+    /// The connect is under way.
+    is_begun: bool,
+    result: Option<std::result::Result<Brought, Fault>>,
+}
+
+impl<B> Cargo<B> {
+    pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
+        Self { operation, is_shared, sent: 0, is_begun: false, result: None }
+    }
+
+    /// The operation, which was refused.
+    pub(crate) fn into_operation(self) -> Operation<B> {
+        self.operation
+    }
+
+    /// A part of the buffer could not be had.
+    pub(crate) fn fail(&mut self) {
+        self.result = Some(Err(Fault { kind: ErrorKind::Other, code: None }));
+    }
+
+    /// What the caller gets.
+    pub(crate) fn into_outcome(self, verdict: Verdict) -> Outcome<B> {
+        let Self { operation: Operation { kind, buffer, .. }, sent, result, .. } = self;
+        let failed = |kind_of: ErrorKind, code| {
+            Error::new(kind.call(), kind_of).with_code(code).having_transferred(sent)
+        };
+        let result = match verdict {
+            Verdict::Done => result.expect("an operation that is done has a result"),
+            Verdict::Cancelled => Err(Fault { kind: ErrorKind::Cancelled, code: None }),
+            Verdict::TimedOut => Err(Fault { kind: ErrorKind::TimedOut, code: None }),
+            Verdict::Gone => Err(Fault { kind: ErrorKind::BadDescriptor, code: None }),
+        };
+        let result = result.map_err(|fault| failed(fault.kind, fault.code));
+        let has_buffer = "it was started with a buffer";
+        match kind {
+            Kind::Accept => Outcome::Accepted(result.map(|brought| match brought {
+                Brought::Accepted(source, address) => (source, address),
+                _ => unreachable!("an accept brings a connection"),
+            })),
+            Kind::Connect => Outcome::Connected(result.map(|_| ())),
+            Kind::Receive | Kind::ReceiveFrom => {
+                let result = result.and_then(|brought| match brought {
+                    Brought::Received(Received { len, is_cut: false }, from) => Ok((len, from)),
+                    Brought::Received(Received { len, .. }, _) => {
+                        let error = Error::new(kind.call(), ErrorKind::Truncated);
+                        Err(error.having_transferred(len))
+                    }
+                    _ => unreachable!("a receive brings bytes"),
+                });
+                let buffer = buffer.expect(has_buffer);
+                if kind == Kind::Receive {
+                    Outcome::Received(result.map(|(len, _)| len), buffer)
+                } else {
+                    Outcome::ReceivedFrom(result, buffer)
+                }
+            }
+            Kind::Send | Kind::SendAll => {
+                Outcome::Sent(result.map(|_| sent), buffer.expect(has_buffer))
+            }
+        }
+    }
+}
+
+impl<B: Buffer> Cargo<B> {
+    /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
+    pub(crate) fn attempt(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempted {
+        let attempt = match self.operation.kind {
+            Kind::Accept => {
+                sockets.accept(descriptor).map(|(source, peer)| Brought::Accepted(source, peer))
+            }
+            Kind::Connect => self.connect(sockets, descriptor).map(|()| Brought::Connected),
+            Kind::Receive | Kind::ReceiveFrom => return self.receive(sockets, descriptor),
+            Kind::Send | Kind::SendAll => self.send(sockets, descriptor).map(|()| Brought::Sent),
+        };
+        self.note(attempt)
+    }
+
+    fn note(&mut self, attempt: Attempt<Brought>) -> Attempted {
+        self.result = Some(match attempt {
+            Attempt::Blocked => return Attempted::Blocked,
+            Attempt::Scarce => return Attempted::Scarce,
+            Attempt::Done(brought) => Ok(brought),
+            Attempt::Failed(fault) => Err(fault),
+        });
+        Attempted::Done
+    }
+
+    fn connect(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempt<()> {
+        if self.is_begun {
+            return sockets.end_connect(descriptor);
+        }
+        let address = self.operation.address.as_ref().expect("it was started with an address");
+        let attempt = sockets.begin_connect(descriptor, address);
+        self.is_begun = matches!(attempt, Attempt::Blocked);
+        attempt
+    }
+
+    fn receive(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempted {
+        let tells_sender = self.operation.kind == Kind::ReceiveFrom;
+        let buffer = self.operation.buffer.as_mut().expect("it was started with a buffer");
+        let (attempt, room) = with_room(buffer, |parts, room| {
+            let attempt = if tells_sender {
+                sockets.receive_from(descriptor, parts)
+            } else {
+                sockets.receive(descriptor, parts).map(|received| (received, None))
+            };
+            (attempt, room)
+        });
+        let is_short = match &attempt {
+            Attempt::Done((received, _)) => {
+                // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
+                // - the system says that it has written so many, from the beginning of these parts.
+                unsafe { buffer.set_filled(received.len) };
+                // Nothing tells the end of a stream from one that goes on, but the next attempt.
+                received.len > 0 && received.len < room
+            }
+            _ => false,
+        };
+        let attempted =
+            self.note(attempt.map(|(received, from)| Brought::Received(received, from)));
+        if is_short { Attempted::Short } else { attempted }
+    }
+
+    fn send(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempt<()> {
+        let Operation { kind, buffer, address, .. } = &self.operation;
+        let buffer = buffer.as_ref().expect("it was started with a buffer");
+        loop {
+            let (attempt, is_all) = with_filled(buffer, self.sent, |parts| {
+                let left: usize = parts.iter().map(|part| part.len()).sum();
+                let attempt = sockets.send(descriptor, parts, address.as_ref());
+                let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
+                (attempt, is_all)
+            });
+            match attempt {
+                Attempt::Done(sent) => self.sent += sent,
+                other => return other.map(|_| ()),
+            }
+            if is_all || *kind == Kind::Send {
+                return Attempt::Done(());
+            }
+        }
+    }
+}
+
+impl<T> Attempt<T> {
+    fn map<R>(self, map: impl FnOnce(T) -> R) -> Attempt<R> {
+        match self {
+            Self::Done(value) => Attempt::Done(map(value)),
+            Self::Blocked => Attempt::Blocked,
+            Self::Scarce => Attempt::Scarce,
+            Self::Failed(fault) => Attempt::Failed(fault),
+        }
+    }
+}
+
+/// What [`Ready::start_now`](crate::Ready::start_now) or [`Port::start_now`](crate::Port::start_now) has come to.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum Started<T> {
+    /// The operation has ended at once: there is no packet.
+    Finished(T),
+    /// It is in flight, and completes by a packet.
+    InFlight(OpId),
+}
+
+/// The packet of an operation of a shared association.
+pub struct Finished<K, B = Vec<u8>> {
+    pub(crate) id: SharedId,
+    pub(crate) operation: OpId,
+    pub(crate) key: K,
+    pub(crate) outcome: Outcome<B>,
+}
+
+impl<K, B> Finished<K, B> {
+    /// The association's name.
+    #[must_use]
+    pub fn id(&self) -> SharedId {
+        self.id
+    }
+
+    /// The operation's name, as its start has returned it.
+    #[must_use]
+    pub fn operation(&self) -> OpId {
+        self.operation
+    }
+
+    /// The clone of the key that came with this packet.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// What has become of the operation.
+    #[must_use]
+    pub fn outcome(&self) -> &Outcome<B> {
+        &self.outcome
+    }
+
+    /// The clone of the key, and what has become of the operation.
+    #[must_use]
+    pub fn into_parts(self) -> (K, Outcome<B>) {
+        (self.key, self.outcome)
+    }
+}
+
+impl<K, B> fmt::Debug for Finished<K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished")
+            .field("id", &self.id)
+            .field("operation", &self.operation)
+            .field("error", &self.outcome.error())
+            .finish_non_exhaustive()
+    }
+}

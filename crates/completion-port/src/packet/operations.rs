@@ -1,0 +1,527 @@
+//! How operations are started, tried and handed out.
+
+use super::{Held, Packet, Packets, Ready};
+use crate::address::Address;
+use crate::buffer::Buffer;
+use crate::engine::{Course, Plan, Seat, Verdict, name_parts};
+use crate::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::interest::{Events, Interest};
+use crate::membership::current_seat;
+use crate::operation::{Cargo, Finished, OpId, Operation, Outcome, SharedId, Started};
+use crate::port::{Port, Store};
+use crate::source::{OwnedSource, Source};
+use crate::state::slot::Drained;
+
+impl<K, B: Buffer> Store<K, B> {
+    /// Puts an operation into the cell of its record, which is the caller's.
+    fn load(&self, record: u32, operation: Operation<B>, is_shared: bool) {
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
+        //   in flight;
+        // - empty: a record is free only after its operation was moved out.
+        unsafe { self.cargo.put(record, Cargo::new(operation, is_shared)) };
+    }
+
+    /// Takes back the operation of a record that was refused.
+    fn unload(&self, record: u32) -> Operation<B> {
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the operation was refused, so that no other thread knows of the record;
+        // - a value: the caller has put it there.
+        unsafe { self.cargo.take(record) }.into_operation()
+    }
+
+    /// Tries the operation of `record`, which the engine has handed to the calling thread for that, until it
+    /// ends or has to wait. After [`Course::Waits`] it is the caller's no more.
+    fn attempt(&self, record: u32, seat: Option<&Seat>) -> Course {
+        let (_, descriptor) = self.engine.slot_of(record);
+        let backend = self.engine.backend();
+        let drains = |descriptor| backend.is_drained_by_short_receive(descriptor);
+        loop {
+            let tried = Trying { store: self, record, seat };
+            // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+            // - a value: an operation is in its cell until its packet is taken;
+            // - nothing else: from `Course::Try` until `tried` is called the engine hands the operation to no other
+            //   thread.
+            let cargo = unsafe { self.cargo.at(record).get_mut() };
+            let attempted = cargo.attempt(backend, descriptor);
+            std::mem::forget(tried);
+            if self.engine.forked() {
+                // The buffer's code has forked, and this is the child: the operation is the parent's.
+                return Course::Waits;
+            }
+            match self.engine.tried(record, attempted, seat, drains) {
+                Course::Try => {}
+                course => return course,
+            }
+        }
+    }
+}
+
+/// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
+struct Trying<'s, K, B: Buffer> {
+    store: &'s Store<K, B>,
+    record: u32,
+    seat: Option<&'s Seat>,
+}
+
+impl<K, B: Buffer> Drop for Trying<'_, K, B> {
+    fn drop(&mut self) {
+        let Self { store, record, seat } = *self;
+        if store.engine.forked() {
+            return;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
+        //   is used no more.
+        unsafe { store.cargo.at(record).get_mut() }.fail();
+        store.engine.tried(record, crate::engine::Attempted::Done, seat, |_| false);
+        store.engine.queue_operation(record);
+    }
+}
+
+impl<'p, K, B> Ready<'p, K, B> {
+    /// The token of a slot that has just been associated, and is held.
+    pub(crate) fn associated(store: &'p Store<K, B>, index: u32) -> Self {
+        Self::of(store, index)
+    }
+
+    /// A token that has nothing to report.
+    fn of(store: &'p Store<K, B>, index: u32) -> Self {
+        let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
+        let (events, drained) = (Events::NONE, Drained::NONE);
+        Self { held: Held { store, slot, cell, index, events, drained }, key: std::marker::PhantomData }
+    }
+}
+
+impl<'p, K, B: Buffer> Ready<'p, K, B> {
+    /// Starts an operation, which has the key until it completes: [`Packet::Done`] brings the token back, and
+    /// the operation's outcome with its buffer. An operation that can be done at once is done by this call; there is
+    /// a packet all the same.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, the registration has ended, and the error gives back the key and the operation with
+    /// its buffer:
+    /// - [`ErrorKind::Closed`], [`ErrorKind::Removing`], [`ErrorKind::NotRegistered`], [`ErrorKind::BadDescriptor`]:
+    ///   as for [`Ready::rearm`];
+    /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor;
+    /// - [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`].
+    ///
+    /// What the socket does not allow is the operation's outcome.
+    ///
+    /// # Examples
+    ///
+    /// See [`Port::associate`].
+    pub fn start(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let store = self.held.store;
+        let (record, name, course) = self.take_off(operation)?;
+        let course = match course {
+            Course::Try => store.attempt(record, current_seat(&store.engine).as_deref()),
+            course => course,
+        };
+        if let Course::Ends(_) = course {
+            store.engine.queue_operation(record);
+        }
+        Ok(name)
+    }
+
+    /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
+    ///
+    /// Other packets wait while a handler goes on by this: after a dozen operations or so it does best to call
+    /// [`Ready::start`], so that the others have their turn.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Operation, Outcome, Port, Started};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let started = port.associate(near)?.start_now(Operation::send_all(b"hello".to_vec()))?;
+    /// let Started::Finished((_token, outcome)) = started else { panic!("there is room for it") };
+    /// assert!(matches!(outcome, Outcome::Sent(Ok(5), _)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_now(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
+        let store = self.held.store;
+        let (record, name, course) = self.take_off(operation)?;
+        let course = match course {
+            Course::Try => store.attempt(record, current_seat(&store.engine).as_deref()),
+            course => course,
+        };
+        Ok(match course {
+            Course::Ends(verdict) => Started::Finished(Self::land(store, record, verdict)),
+            _ => Started::InFlight(name),
+        })
+    }
+
+    /// Hands the key to an operation. Returns its record and its name, and whether it is to be tried.
+    fn take_off(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<(u32, OpId, Course), Refused<(K, Operation<B>)>> {
+        let call = operation.call();
+        let has_its_descriptor = self.has_its_descriptor();
+        let held = self.into_held();
+        let Held { store, slot, index, drained, .. } = held;
+        let engine = &store.engine;
+        let refuse = |error, operation| {
+            let (error, key) = held.refuse_with(error).into_parts();
+            Refused::new(error, (key, operation))
+        };
+        if slot.word().is_borrowed() {
+            return Err(refuse(Error::new(call, ErrorKind::NotOwned), operation));
+        }
+        if !has_its_descriptor {
+            return Err(refuse(Error::new(call, ErrorKind::BadDescriptor), operation));
+        }
+        let plan = operation.plan(|| engine.backend().now());
+        let record = match engine.own_record(index, &plan, |record| store.cargo.reserve(record)) {
+            Ok(record) => record,
+            Err(error) => return Err(refuse(error, operation)),
+        };
+        if operation.needs_nonblocking()
+            && let Err(error) = engine.make_nonblocking(index, call)
+        {
+            return Err(refuse(error, operation));
+        }
+        let name = OpId(engine.operation_of(record));
+        store.load(record, operation, false);
+        match engine.lend(slot, held.name(), record, &plan, drained) {
+            Ok(course) => Ok((record, name, course)),
+            Err(error) => Err(refuse(error, store.unload(record))),
+        }
+    }
+
+    /// The operation of `record` has ended, and its packet is the caller's: so are the key, and the operation.
+    fn land(store: &'p Store<K, B>, record: u32, verdict: Verdict) -> (Self, Outcome<B>) {
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: an operation that has ended is handed to one thread;
+        // - a value: an operation is in its cell until its packet is taken, which is done here.
+        let cargo = unsafe { store.cargo.take(record) };
+        let (_, name) = store.engine.land_own(record);
+        (Self::of(store, name_parts(name).0), cargo.into_outcome(verdict))
+    }
+
+    /// Starts [`Operation::accept`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn accept(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::accept())
+    }
+
+    /// Starts [`Operation::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn connect(
+        self,
+        address: impl Into<Address>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::connect(address))
+    }
+
+    /// Starts [`Operation::recv`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn recv(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::recv(buffer))
+    }
+
+    /// Starts [`Operation::recv_from`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn recv_from(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::recv_from(buffer))
+    }
+
+    /// Starts [`Operation::send`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn send(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::send(buffer))
+    }
+
+    /// Starts [`Operation::send_all`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn send_all(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::send_all(buffer))
+    }
+
+    /// Starts [`Operation::send_to`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn send_to(
+        self,
+        buffer: B,
+        address: impl Into<Address>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::send_to(buffer, address))
+    }
+}
+
+impl<K, M, B: Buffer> Port<K, M, B> {
+    /// Starts an operation of a shared association. Its packet is [`Packet::Finished`].
+    ///
+    /// Operations of one direction are done in the order in which they were started.
+    ///
+    /// # Errors
+    ///
+    /// The operation comes back with its buffer, and nothing has changed: [`ErrorKind::NotRegistered`],
+    /// [`ErrorKind::Removing`], [`ErrorKind::Closed`], [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`]. What the
+    /// socket does not allow is the operation's outcome.
+    ///
+    /// # Examples
+    ///
+    /// See [`Port::associate_shared`].
+    pub fn start(
+        &self,
+        id: SharedId,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<Operation<B>>> {
+        let (record, name, course) = self.share(id, operation)?;
+        if let Course::Ends(_) = course {
+            self.engine().queue_operation(record);
+        }
+        Ok(name)
+    }
+
+    /// The same, but an operation that is done at once makes no packet: its outcome comes back from this call.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Operation, Outcome, Port, Started};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::sync::Arc;
+    ///
+    /// let port = Port::<Arc<UnixStream>>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let id = port.associate_shared(Arc::new(near))?;
+    /// let sent = port.start_now(id, Operation::send(b"hello".to_vec()))?;
+    /// assert!(matches!(sent, Started::Finished(Outcome::Sent(Ok(5), _))));
+    /// let received = port.start_now(id, Operation::recv(Vec::with_capacity(5)))?;
+    /// assert!(matches!(received, Started::InFlight(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_now(
+        &self,
+        id: SharedId,
+        operation: Operation<B>,
+    ) -> std::result::Result<Started<Outcome<B>>, Refused<Operation<B>>> {
+        let (record, name, course) = self.share(id, operation)?;
+        let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the operation has ended, and its node was not queued: only this thread knows of it;
+        // - a value: an operation is in its cell until it is taken, which is done here.
+        let cargo = unsafe { self.store().cargo.take(record) };
+        self.engine().land_unseen(record);
+        Ok(Started::Finished(cargo.into_outcome(verdict)))
+    }
+
+    /// Puts an operation in flight, and tries it if nothing else of its direction is.
+    fn share(
+        &self,
+        id: SharedId,
+        operation: Operation<B>,
+    ) -> std::result::Result<(u32, OpId, Course), Refused<Operation<B>>> {
+        let (store, engine) = (self.store(), self.engine());
+        let call = operation.call();
+        let refuse = |error: Error, operation| {
+            engine.tell_refused(&error, Some(id.0), None);
+            Refused::new(error, operation)
+        };
+        let plan: Plan = operation.plan(|| engine.backend().now());
+        let reserve = |record| store.cargo.reserve(record);
+        let record = match engine.shared_record(id.0, &plan, reserve) {
+            Ok(record) => record,
+            Err(error) => return Err(refuse(error, operation)),
+        };
+        if operation.needs_nonblocking()
+            && let Err(error) = engine.make_nonblocking(name_parts(id.0).0, call)
+        {
+            engine.give_back_record(record);
+            return Err(refuse(error, operation));
+        }
+        let name = OpId(engine.operation_of(record));
+        store.load(record, operation, true);
+        match engine.share(id.0, record, &plan) {
+            Ok(Course::Try) => {
+                Ok((record, name, store.attempt(record, current_seat(engine).as_deref())))
+            }
+            Ok(course) => Ok((record, name, course)),
+            Err(error) => {
+                let operation = store.unload(record);
+                engine.give_back_record(record);
+                Err(refuse(error, operation))
+            }
+        }
+    }
+
+    /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
+    /// and its buffer; the outcome is [`ErrorKind::Cancelled`], unless the operation was done by then. Returns
+    /// false if it had ended already.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, ErrorKind, Operation, Outcome, Packet, Port};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let receive = port.associate(near)?.recv(Vec::with_capacity(16))?;
+    /// assert!(port.cancel(receive)?);
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(_, outcome)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert_eq!(outcome.error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&self, operation: OpId) -> Result<bool> {
+        self.engine().cancel_operation(operation.0)
+    }
+
+    /// Makes a stream socket, associates it, and connects it to an address; names are not resolved. `key_of` makes
+    /// the key of the socket, which is to own it. The packet is [`Packet::Done`] with
+    /// [`Outcome::Connected`], and its token goes on with the connection.
+    ///
+    /// `deadline`: when the attempt ends at the latest (`None`: as the system has it, some minutes).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DescriptorLimit`] or what else the system says if it makes no socket; otherwise as for
+    /// [`Port::associate`]. The key is dropped then, if there is one already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Outcome, Packet, Port};
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::os::fd::OwnedFd;
+    /// use std::time::Duration;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let port = Port::<TcpStream>::new()?;
+    /// let deadline = Some(Duration::from_secs(10).into());
+    /// port.connect(listener.local_addr()?, deadline, |socket| OwnedFd::from(socket).into())?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(token, outcome)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(matches!(outcome, Outcome::Connected(Ok(()))));
+    /// assert_eq!(token.key().peer_addr()?, listener.local_addr()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn connect(
+        &self,
+        address: impl Into<Address>,
+        deadline: Option<crate::deadline::Deadline>,
+        key_of: impl FnOnce(OwnedSource) -> K,
+    ) -> Result<OpId>
+    where
+        K: Source,
+    {
+        let address = address.into();
+        self.engine().check_open(Call::Connect)?;
+        let socket = self.engine().backend().open_stream(&address).map_err(|fault| {
+            Error::new(Call::Connect, fault.kind).with_code(fault.code)
+        })?;
+        let token = self.associate_for(key_of(socket), Interest::IN | Interest::OUT)?;
+        let connect = Operation::connect(address);
+        let connect = match deadline {
+            Some(deadline) => connect.deadline(deadline),
+            None => connect,
+        };
+        Ok(token.start(connect)?)
+    }
+}
+
+/// An operation that has ended, and whose key is being cloned. Should that panic, its packet is made again.
+struct Sharing<'e>(&'e crate::engine::Engine, u32);
+
+impl Drop for Sharing<'_> {
+    fn drop(&mut self) {
+        self.0.queue_operation(self.1);
+    }
+}
+
+impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
+    /// The operation of `record` has its turn: it is tried, if it has not ended. `None` if it goes on to wait, or
+    /// has nothing for the caller.
+    #[inline(never)]
+    pub(super) fn operation(&self, record: u32, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
+        let (store, engine) = (self.port.store(), self.port.engine());
+        let course = match engine.turn(record, seat) {
+            Course::Try => store.attempt(record, Some(seat)),
+            course => course,
+        };
+        let Course::Ends(verdict) = course else {
+            engine.count_operation(seat, false);
+            return None;
+        };
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken, which is done below;
+        // - neither changed nor taken: an operation that has ended is handed to one thread, this one.
+        let is_shared = unsafe { store.cargo.at(record).get() }.is_shared;
+        if !is_shared {
+            engine.count_operation(seat, true);
+            let (token, outcome) = Ready::land(store, record, verdict);
+            return Some(Packet::Done(token, outcome));
+        }
+        let name = engine.registration_of(record);
+        let sharing = Sharing(engine, record);
+        let clone = self.port.clone_key().expect("set before the first such association");
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the key lies in its cell while operations have it, and this one has not landed;
+        // - neither changed nor taken: of a shared association no token is made, and the key is moved out only when
+        //   the last of its operations has landed. Other threads may clone it meanwhile: it is `Sync`.
+        let key = clone(unsafe { store.keys.cells.at(name_parts(name).0).get() });
+        std::mem::forget(sharing);
+        if engine.forked() {
+            // The clone has forked, and this is the child.
+            return None;
+        }
+        let operation = OpId(engine.operation_of(record));
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: an operation that has ended is handed to one thread, this one;
+        // - a value: as above; it is taken once, since the record lands now.
+        let cargo = unsafe { store.cargo.take(record) };
+        engine.count_operation(seat, true);
+        engine.land_shared(record, seat);
+        let outcome = cargo.into_outcome(verdict);
+        Some(Packet::Finished(Finished { id: SharedId(name), operation, key, outcome }))
+    }
+}
