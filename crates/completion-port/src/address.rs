@@ -17,10 +17,10 @@ use crate::sys::sim;
 /// let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 80)));
 /// assert_eq!(address.as_ip().map(|address| address.port()), Some(80));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(pub(crate) Kind);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Ip(SocketAddr),
     /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace; empty for a socket without a name.
@@ -35,6 +35,16 @@ impl Address {
     pub fn as_ip(&self) -> Option<SocketAddr> {
         match self.0 {
             Kind::Ip(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The address at a simulated kernel, if it is one.
+    #[cfg(feature = "sim")]
+    #[must_use]
+    pub fn as_simulated(&self) -> Option<sim::Address> {
+        match self.0 {
+            Kind::Simulated(address) => Some(address),
             _ => None,
         }
     }

@@ -50,7 +50,20 @@ mod sys {
     pub(crate) mod backend;
     pub(crate) mod host;
     pub(crate) mod reactor;
+    pub(crate) mod sockets;
     pub(crate) mod thread;
+}
+
+/// Where a socket is reached: no model looks at one.
+mod address {
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub(crate) struct Address;
+}
+
+/// Sockets that a port makes: no model has one.
+mod source {
+    #[derive(Debug)]
+    pub(crate) struct OwnedSource;
 }
 
 /// What `src/sync.rs` is to the library.

@@ -7,6 +7,8 @@
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
 
+#[path = "../src/address.rs"]
+mod address;
 #[path = "../src/batch.rs"]
 mod batch;
 #[path = "../src/cells.rs"]
@@ -64,6 +66,9 @@ mod sys {
     pub(crate) mod host;
     pub(crate) mod reactor;
     pub mod sim;
+    pub(crate) mod sockets;
+    #[path = "linux/source.rs"]
+    mod source;
     pub(crate) mod thread;
 
     pub(crate) use std::os::fd;
@@ -79,6 +84,7 @@ mod sys {
     }
 }
 
+pub use address::Address;
 pub use batch::Batch;
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
@@ -88,7 +94,7 @@ pub use interest::{Events, Interest, OneShot, Persistent};
 pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, SharedSource, Source};
+pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, Stats};
 pub use sys::sim;
 pub use trigger::Trigger;

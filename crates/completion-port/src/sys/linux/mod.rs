@@ -4,10 +4,13 @@ use self::epoll::Epoll;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 
+mod address;
 mod blocked;
 mod clock;
 mod epoll;
+mod options;
 mod process;
+mod sockets;
 mod source;
 mod thread;
 mod timeout;

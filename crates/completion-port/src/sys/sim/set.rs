@@ -227,6 +227,10 @@ impl Simulated {
         Self { kernel, is_one_shot, set, sets, origin: Origin::by_number() }
     }
 
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     fn refused(kind: ErrorKind) -> Fault {
         let code = match kind {
             ErrorKind::AlreadyRegistered => Some(libc::EEXIST),

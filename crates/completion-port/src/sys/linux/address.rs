@@ -1,0 +1,199 @@
+//! Addresses, as the system calls take and give them.
+
+use std::io;
+use std::mem::offset_of;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net;
+use std::path::Path;
+
+use crate::address::{Address, Kind};
+use crate::error::ErrorKind;
+use crate::state::facts::Fault;
+
+impl Address {
+    /// The address of a socket of `AF_UNIX` that has this path.
+    ///
+    /// # Errors
+    ///
+    /// The path is too long for an address, or has a zero in it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Address;
+    /// use std::path::Path;
+    ///
+    /// let address = Address::from_path("/run/server.socket")?;
+    /// let again = address.as_unix().expect("an address of AF_UNIX");
+    /// assert_eq!(again.as_pathname(), Some(Path::new("/run/server.socket")));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn from_path(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(net::SocketAddr::from_pathname(path)?.into())
+    }
+
+    /// The address of a socket of `AF_UNIX`, if it is one.
+    #[must_use]
+    pub fn as_unix(&self) -> Option<net::SocketAddr> {
+        let Kind::Local(name) = &self.0 else { return None };
+        match name.split_first() {
+            Some((0, name)) => net::SocketAddr::from_abstract_name(name).ok(),
+            // Without a name, too: that is an empty path to the standard library.
+            _ => net::SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)).ok(),
+        }
+    }
+}
+
+impl From<net::SocketAddr> for Address {
+    fn from(address: net::SocketAddr) -> Self {
+        let name = match (address.as_pathname(), address.as_abstract_name()) {
+            (Some(path), _) => path.as_os_str().as_bytes().to_vec(),
+            (None, Some(name)) => [&[0], name].concat(),
+            (None, None) => Vec::new(),
+        };
+        Self(Kind::Local(name))
+    }
+}
+
+/// Room for every address: the size of `struct sockaddr_storage`.
+const SIZE: usize = size_of::<libc::sockaddr_storage>();
+
+/// Where the name of an `AF_UNIX` socket begins.
+const NAME: usize = offset_of!(libc::sockaddr_un, sun_path);
+
+/// The most bytes of such a name.
+const NAME_SIZE: usize = size_of::<libc::sockaddr_un>() - NAME;
+
+/// An address as it lies in memory for the system calls: `struct sockaddr_in`, `sockaddr_in6` or
+/// `sockaddr_un`. All its bytes have values.
+#[repr(C, align(8))]
+pub(super) struct RawAddress {
+    bytes: [u8; SIZE],
+    len: libc::socklen_t,
+}
+
+const _: () = {
+    assert!(align_of::<RawAddress>() >= align_of::<libc::sockaddr_storage>());
+    assert!(offset_of!(RawAddress, bytes) == 0);
+    assert!(offset_of!(libc::sockaddr, sa_family) == 0 && size_of::<libc::sa_family_t>() == 2);
+};
+
+impl RawAddress {
+    /// Room for the system to write one to.
+    pub(super) fn room() -> Self {
+        Self { bytes: [0; SIZE], len: SIZE as libc::socklen_t }
+    }
+
+    /// Refused if it is no address of the system.
+    pub(super) fn of(address: &Address) -> Result<Self, Fault> {
+        let (family, len) = match &address.0 {
+            Kind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
+            Kind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
+            // A path ends with a zero, if there is room for it. Other names have their length.
+            Kind::Local(name) if name.first().is_none_or(|first| *first == 0) => {
+                (libc::AF_UNIX, NAME + name.len())
+            }
+            Kind::Local(name) if name.len() < NAME_SIZE => (libc::AF_UNIX, NAME + name.len() + 1),
+            Kind::Local(name) => (libc::AF_UNIX, NAME + name.len()),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+        };
+        let mut raw = Self::room();
+        if len > SIZE {
+            return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENAMETOOLONG) });
+        }
+        raw.len = len as libc::socklen_t;
+        raw.put(0, &(family as libc::sa_family_t).to_ne_bytes());
+        match &address.0 {
+            Kind::Ip(SocketAddr::V4(address)) => {
+                raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
+                raw.put(offset_of!(libc::sockaddr_in, sin_addr), &address.ip().octets());
+            }
+            Kind::Ip(SocketAddr::V6(address)) => {
+                let (flow, scope) = (address.flowinfo(), address.scope_id());
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_port), &address.port().to_be_bytes());
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_addr), &address.ip().octets());
+                // Kept as the system has them, as the standard library does.
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &flow.to_ne_bytes());
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &scope.to_ne_bytes());
+            }
+            Kind::Local(name) => raw.put(NAME, name),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(_) => {}
+        }
+        Ok(raw)
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// For a system call that reads the address, or writes one of at most [`RawAddress::len`] bytes.
+    pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
+        (&raw const self.bytes).cast()
+    }
+
+    /// For a system call that writes an address of at most [`RawAddress::len`] bytes.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
+        (&raw mut self.bytes).cast()
+    }
+
+    /// How many bytes the address has; never more than there is room for, as long as only a system call
+    /// changes it.
+    pub(super) fn len(&self) -> libc::socklen_t {
+        self.len
+    }
+
+    /// Where a system call writes the length. It may write more than it was given: how long the address
+    /// would have been.
+    pub(super) fn len_mut(&mut self) -> &mut libc::socklen_t {
+        &mut self.len
+    }
+
+    /// The address; `None` if there is none, or none that an [`Address`] can say.
+    pub(super) fn address(&self) -> Option<Address> {
+        let len = usize::try_from(self.len).unwrap_or(SIZE).min(SIZE);
+        let known = Known(&self.bytes[..len]);
+        let family = libc::sa_family_t::from_ne_bytes(known.at(0)?);
+        match i32::from(family) {
+            libc::AF_INET => {
+                let port = known.at(offset_of!(libc::sockaddr_in, sin_port))?;
+                let ip: [u8; 4] = known.at(offset_of!(libc::sockaddr_in, sin_addr))?;
+                let address = SocketAddrV4::new(ip.into(), u16::from_be_bytes(port));
+                Some(Address(Kind::Ip(address.into())))
+            }
+            libc::AF_INET6 => {
+                let port = known.at(offset_of!(libc::sockaddr_in6, sin6_port))?;
+                let flow = known.at(offset_of!(libc::sockaddr_in6, sin6_flowinfo))?;
+                let ip: [u8; 16] = known.at(offset_of!(libc::sockaddr_in6, sin6_addr))?;
+                let scope = known.at(offset_of!(libc::sockaddr_in6, sin6_scope_id))?;
+                let address = SocketAddrV6::new(
+                    Ipv6Addr::from(ip),
+                    u16::from_be_bytes(port),
+                    u32::from_ne_bytes(flow),
+                    u32::from_ne_bytes(scope),
+                );
+                Some(Address(Kind::Ip(address.into())))
+            }
+            libc::AF_UNIX => {
+                let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
+                let is_path = name[0] != 0;
+                // The zero behind a path is counted.
+                let end = name.iter().position(|byte| is_path && *byte == 0);
+                Some(Address(Kind::Local(name[..end.unwrap_or(name.len())].to_vec())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of an address that the system has written.
+struct Known<'b>(&'b [u8]);
+
+impl Known<'_> {
+    fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
+        self.0.get(place..)?.first_chunk().copied()
+    }
+}
