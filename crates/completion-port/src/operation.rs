@@ -12,7 +12,7 @@ use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
-use crate::sys::sockets::{Attempt, Received, Sockets};
+use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
 /// has it, before four thousand million more have used the same memory.
@@ -308,13 +308,21 @@ impl<B> Cargo<B> {
 
 impl<B: Buffer> Cargo<B> {
     /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
-    pub(crate) fn attempt(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempted {
+    /// `transport` tells how the socket carries bytes.
+    pub(crate) fn attempt(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: impl FnOnce() -> Transport,
+    ) -> Attempted {
         let attempt = match self.operation.kind {
             Kind::Accept => {
                 sockets.accept(descriptor).map(|(source, peer)| Brought::Accepted(source, peer))
             }
             Kind::Connect => self.connect(sockets, descriptor).map(|()| Brought::Connected),
-            Kind::Receive | Kind::ReceiveFrom => return self.receive(sockets, descriptor),
+            Kind::Receive | Kind::ReceiveFrom => {
+                return self.receive(sockets, descriptor, transport());
+            }
             Kind::Send | Kind::SendAll => self.send(sockets, descriptor).map(|()| Brought::Sent),
         };
         self.note(attempt)
@@ -330,7 +338,11 @@ impl<B: Buffer> Cargo<B> {
         Attempted::Done
     }
 
-    fn connect(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempt<()> {
+    fn connect(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+    ) -> Attempt<()> {
         if self.is_begun {
             return sockets.end_connect(descriptor);
         }
@@ -340,33 +352,42 @@ impl<B: Buffer> Cargo<B> {
         attempt
     }
 
-    fn receive(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempted {
+    fn receive(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: Transport,
+    ) -> Attempted {
         let tells_sender = self.operation.kind == Kind::ReceiveFrom;
         let buffer = self.operation.buffer.as_mut().expect("it was started with a buffer");
         let (attempt, room) = with_room(buffer, |parts, room| {
             let attempt = if tells_sender {
                 sockets.receive_from(descriptor, parts)
             } else {
-                sockets.receive(descriptor, parts).map(|received| (received, None))
+                sockets.receive(descriptor, transport, parts).map(|received| (received, None))
             };
             (attempt, room)
         });
-        let is_short = match &attempt {
+        let is_drained = match &attempt {
             Attempt::Done((received, _)) => {
                 // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
                 // - the system says that it has written so many, from the beginning of these parts.
                 unsafe { buffer.set_filled(received.len) };
                 // Nothing tells the end of a stream from one that goes on, but the next attempt.
-                received.len > 0 && received.len < room
+                received.len > 0 && received.len < room && transport.is_drained_by_short_receive()
             }
             _ => false,
         };
         let attempted =
             self.note(attempt.map(|(received, from)| Brought::Received(received, from)));
-        if is_short { Attempted::Short } else { attempted }
+        if is_drained { Attempted::Drained } else { attempted }
     }
 
-    fn send(&mut self, sockets: &dyn Sockets, descriptor: Descriptor) -> Attempt<()> {
+    fn send(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+    ) -> Attempt<()> {
         let Operation { kind, buffer, address, .. } = &self.operation;
         let buffer = buffer.as_ref().expect("it was started with a buffer");
         loop {

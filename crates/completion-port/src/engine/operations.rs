@@ -14,6 +14,7 @@ use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
 use crate::sync::fence;
+use crate::sys::sockets::Transport;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.
 const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
@@ -31,8 +32,8 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempted {
     Done,
-    /// Done, with less than there was room for.
-    Short,
+    /// Done, and nothing was left behind but perhaps an end or an error.
+    Drained,
     Blocked,
     Scarce,
 }
@@ -251,19 +252,16 @@ impl Engine {
         record: u32,
         attempted: Attempted,
         seat: Option<&Seat>,
-        drains: impl FnOnce(Descriptor) -> bool,
     ) -> Course {
         let (index, descriptor) = self.slot_of(record);
         let slot = self.slot(index);
         let desk = self.desks.at(index);
         let poll = self.poll_of(descriptor);
-        let is_dry = attempted == Attempted::Short && desk.drains(|| drains(descriptor));
         let mut lanes = desk.lock();
         let tried = match attempted {
-            Attempted::Done | Attempted::Short => {
-                // Behind what was received an end may stand that no further edge tells of.
-                Tried::Done { dry: is_dry && slot.word().is_plain() }
-            }
+            Attempted::Done => Tried::Done { dry: false },
+            // Behind what was received an end may stand that no further edge tells of.
+            Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
             Attempted::Blocked => Tried::Blocked,
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
         };
@@ -332,6 +330,13 @@ impl Engine {
         drop(lanes);
         self.give_back_record(record);
         self.follow(next, index, None);
+    }
+
+    /// How the socket carries bytes that an operation is tried on.
+    pub(crate) fn transport(&self, record: u32) -> Transport {
+        let (index, descriptor) = self.slot_of(record);
+        let ask = || self.backend.transport(descriptor) as u8;
+        Transport::of(self.desks.at(index).transport(ask))
     }
 
     /// The socket of a slot does not block from here on.

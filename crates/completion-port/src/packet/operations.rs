@@ -35,7 +35,7 @@ impl<K, B: Buffer> Store<K, B> {
     fn attempt(&self, record: u32, seat: Option<&Seat>) -> Course {
         let (_, descriptor) = self.engine.slot_of(record);
         let backend = self.engine.backend();
-        let drains = |descriptor| backend.is_drained_by_short_receive(descriptor);
+        let transport = || self.engine.transport(record);
         loop {
             let tried = Trying { store: self, record, seat };
             // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
@@ -43,13 +43,13 @@ impl<K, B: Buffer> Store<K, B> {
             // - nothing else: from `Course::Try` until `tried` is called the engine hands the operation to no other
             //   thread.
             let cargo = unsafe { self.cargo.at(record).get_mut() };
-            let attempted = cargo.attempt(backend, descriptor);
+            let attempted = cargo.attempt(backend, descriptor, transport);
             std::mem::forget(tried);
             if self.engine.forked() {
                 // The buffer's code has forked, and this is the child: the operation is the parent's.
                 return Course::Waits;
             }
-            match self.engine.tried(record, attempted, seat, drains) {
+            match self.engine.tried(record, attempted, seat) {
                 Course::Try => {}
                 course => return course,
             }
@@ -74,7 +74,7 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
         unsafe { store.cargo.at(record).get_mut() }.fail();
-        store.engine.tried(record, crate::engine::Attempted::Done, seat, |_| false);
+        store.engine.tried(record, crate::engine::Attempted::Done, seat);
         store.engine.queue_operation(record);
     }
 }

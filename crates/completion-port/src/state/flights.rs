@@ -235,19 +235,12 @@ pub(crate) struct Desk {
     alarm: AtomicU64,
     /// There is room for the desk's timer.
     pub(crate) has_timer: AtomicBool,
-    /// Whether a receive that brings less than there was room for leaves nothing behind, as [`Drains`].
-    drains: AtomicU8,
+    /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
+    transport: AtomicU8,
     /// The descriptor was made non-blocking.
     pub(crate) is_nonblocking: AtomicBool,
 }
 
-/// Whether it is known that a short receive has drained a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drains {
-    Unknown = 0,
-    No = 1,
-    Yes = 2,
-}
 
 impl Default for Desk {
     fn default() -> Self {
@@ -256,7 +249,7 @@ impl Default for Desk {
             deadline: AtomicU64::new(Moment::NEVER.nanoseconds()),
             alarm: AtomicU64::new(Moment::NEVER.nanoseconds()),
             has_timer: AtomicBool::new(false),
-            drains: AtomicU8::new(Drains::Unknown as u8),
+            transport: AtomicU8::new(0),
             is_nonblocking: AtomicBool::new(false),
         }
     }
@@ -285,21 +278,23 @@ impl Desk {
         self.deadline.load(SeqCst) < self.alarm.load(SeqCst)
     }
 
-    /// Whether a short receive drains the descriptor. `ask` tells if it is not known yet.
-    pub(crate) fn drains(&self, ask: impl FnOnce() -> bool) -> bool {
-        let known = self.drains.load(Relaxed);
-        if known != Drains::Unknown as u8 {
-            return known == Drains::Yes as u8;
+    /// How the descriptor carries bytes, in the back end's terms. `ask` tells if it was not asked yet.
+    #[inline]
+    pub(crate) fn transport(&self, ask: impl FnOnce() -> u8) -> u8 {
+        match self.transport.load(Relaxed).checked_sub(1) {
+            Some(known) => known,
+            None => {
+                let told = ask();
+                self.transport.store(told + 1, Relaxed);
+                told
+            }
         }
-        let drains = ask();
-        self.drains.store(if drains { Drains::Yes } else { Drains::No } as u8, Relaxed);
-        drains
     }
 
     /// The desk is a new registration's.
     pub(crate) fn begin(&self) {
         self.set_deadline(Moment::NEVER);
-        self.drains.store(Drains::Unknown as u8, Relaxed);
+        self.transport.store(0, Relaxed);
         self.is_nonblocking.store(false, Relaxed);
     }
 

@@ -15,7 +15,6 @@ pub(crate) const PARTS: usize = 1024;
 
 /// What an attempt has come to.
 #[derive(Debug)]
-#[cfg_attr(not(test), allow(dead_code, reason = "the engine's operations are its users"))]
 pub(crate) enum Attempt<T> {
     /// The operation is done.
     Done(T),
@@ -45,16 +44,24 @@ pub(crate) struct Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// In datagrams or records, or the system does not tell. What a receive has no room for is gone.
-    Messages,
+    Messages = 0,
     /// As a stream.
-    Stream,
+    Stream = 1,
     /// As a stream, and a receive that brings fewer bytes than there was room for has left nothing behind
     /// but an end, an error or an urgent mark: TCP.
-    DrainedStream,
+    DrainedStream = 2,
 }
 
-#[cfg_attr(not(test), allow(dead_code, reason = "the engine's operations are its users"))]
 impl Transport {
+    /// The one with this number.
+    pub(crate) fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Messages,
+            1 => Self::Stream,
+            _ => Self::DrainedStream,
+        }
+    }
+
     /// Whether no receive ever cuts anything off.
     pub(crate) fn is_stream(self) -> bool {
         self != Self::Messages
@@ -70,7 +77,6 @@ impl Transport {
 ///
 /// A number that names no socket is refused with an [`Attempt::Failed`], and so is an address of another
 /// kernel ([`ErrorKind::WrongKernel`](crate::error::ErrorKind::WrongKernel)).
-#[cfg_attr(not(test), allow(dead_code, reason = "the engine's operations are its users"))]
 pub(crate) trait Sockets: Send + Sync {
     /// From now on no accept and no connect of the socket waits: it is asked for before the first of either.
     /// The other calls here never wait, whatever was set.
