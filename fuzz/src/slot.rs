@@ -390,7 +390,7 @@ impl Model {
         match bytes.byte() % 4 {
             // The token is dropped.
             0 => return self.free(),
-            1 if self.slot.rearm(mode, drained, self.poll) => {
+            1 if self.slot.rearm(mode, false, drained, self.poll) => {
                 assert!(!self.removing && !self.closed && self.also.is_empty());
                 self.enabled = true;
                 self.node = Node::Rests;
@@ -398,7 +398,7 @@ impl Model {
             }
             _ => {}
         }
-        let next = self.slot.put_back(mode, drained, self.poll);
+        let next = self.slot.put_back(mode, false, drained, self.poll);
         if self.closed {
             assert_eq!(next, Next::Gone);
             return self.free();

@@ -76,7 +76,12 @@ impl<'c, K, B> Changes<'c, K, B> {
     }
 
     /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
-    pub fn rearm_as(&mut self, ready: Ready<'c, K, B>, interest: Interest, trigger: impl Trigger<K>) {
+    pub fn rearm_as(
+        &mut self,
+        ready: Ready<'c, K, B>,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+    ) {
         self.list.push(Change::Rearm(ready, Some(trigger.terms(interest))));
     }
 

@@ -279,9 +279,7 @@ impl From<Error> for io::Error {
             ErrorKind::BadDescriptor
             | ErrorKind::NotOwned
             | ErrorKind::NotPollable
-            | ErrorKind::WrongKernel => {
-                io::ErrorKind::InvalidInput
-            }
+            | ErrorKind::WrongKernel => io::ErrorKind::InvalidInput,
             ErrorKind::Closed => io::ErrorKind::BrokenPipe,
             ErrorKind::Forked | ErrorKind::Unsupported => io::ErrorKind::Unsupported,
             ErrorKind::KeyHeld | ErrorKind::KeyShared | ErrorKind::Removing => {
@@ -294,9 +292,7 @@ impl From<Error> for io::Error {
             ErrorKind::Cancelled
             | ErrorKind::DescriptorLimit
             | ErrorKind::WatchLimit
-            | ErrorKind::Other => {
-                io::ErrorKind::Other
-            }
+            | ErrorKind::Other => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

@@ -91,7 +91,7 @@ impl Kind {
 /// use completion_port::Operation;
 /// use std::time::Duration;
 ///
-/// let receive = Operation::recv(Vec::with_capacity(4096)).deadline(Duration::from_secs(30));
+/// let receive = Operation::recv(Vec::<u8>::with_capacity(4096)).deadline(Duration::from_secs(30));
 /// assert_eq!(receive.into_buffer().map(|buffer| buffer.capacity()), Some(4096));
 /// ```
 #[must_use = "an operation does nothing until it is started"]
@@ -383,11 +383,7 @@ impl<B: Buffer> Cargo<B> {
         if is_drained { Attempted::Drained } else { attempted }
     }
 
-    fn send(
-        &mut self,
-        sockets: &(impl Sockets + ?Sized),
-        descriptor: Descriptor,
-    ) -> Attempt<()> {
+    fn send(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempt<()> {
         let Operation { kind, buffer, address, .. } = &self.operation;
         let buffer = buffer.as_ref().expect("it was started with a buffer");
         loop {

@@ -545,7 +545,6 @@ impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
         self.clones = true;
         self
     }
-
 }
 
 impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {

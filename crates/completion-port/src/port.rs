@@ -16,8 +16,8 @@ use crate::detection::BlockDetection;
 use crate::engine::{Engine, Entry, Histogram, Posting, Seat, Tally, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Interest, OneShot, Persistent};
-use crate::operation::{Cargo, SharedId};
 use crate::membership::{current_seat, take_seat};
+use crate::operation::{Cargo, SharedId};
 use crate::packet::{Packets, Ready};
 use crate::raw::Raw;
 use crate::registration::{Id, Owner, Registration};
@@ -238,8 +238,9 @@ impl<B> PortBuilder<B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn buffers<C: Buffer>(self) -> PortBuilder<C> {
-        let Self { concurrency, block_detection, kernel_sets, one_shot_kernel, queue_delays, .. } =
-            self;
+        let Self {
+            concurrency, block_detection, kernel_sets, one_shot_kernel, queue_delays, ..
+        } = self;
         let buffers = PhantomData;
         PortBuilder {
             concurrency,

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use super::{Engine, Nodes, Stock, name_parts, Name};
+use super::{Engine, Name, Nodes, Stock, name_parts};
 use crate::state::facts::Facts;
 use crate::state::flights::{Desk, Lanes, Records, Verdict};
 use crate::state::moment::Moment;
@@ -66,7 +66,8 @@ impl Engine {
         // From here on a thread that moves the deadline sets the alarm itself.
         desk.set_alarm(Moment::NEVER);
         let deadline = desk.deadline();
-        let again = if deadline > now { deadline } else { self.expire(stock, index, desk, now, due) };
+        let again =
+            if deadline > now { deadline } else { self.expire(stock, index, desk, now, due) };
         if again != Moment::NEVER {
             stock.timers.set_alarm(index, again);
             desk.set_alarm(again);

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, name_of};
 use crate::error::{Call, Error};
-use crate::state::moment::Moment;
 use crate::state::flights::Verdict;
+use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, POSTED};
 use crate::sync::fence;
 
@@ -102,7 +102,8 @@ impl Engine {
     /// The port is dropped: forgets every descriptor, and tells which slots and cells still hold a
     /// key or a message that is to be dropped.
     pub(crate) fn dismantle(&self) -> Remains {
-        let mut remains = Remains { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
+        let mut remains =
+            Remains { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
         // In a forked child the lock may never be given up: the thread that had it is not there.
         let forked = self.forked();
         let state = if forked { self.state.try_lock().ok() } else { Some(self.lock()) };

@@ -45,9 +45,9 @@ use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
 use delays::Delays;
 
+pub(crate) use crate::state::flights::{Course, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use delays::Histogram;
-pub(crate) use crate::state::flights::{Course, Verdict};
 pub(crate) use dispatch::Taken;
 pub(crate) use operations::{Attempted, Plan};
 pub(crate) use packets::Posting;

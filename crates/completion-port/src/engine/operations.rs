@@ -247,12 +247,7 @@ impl Engine {
 
     /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued
     /// by [`Engine::queue_operation`].
-    pub(crate) fn tried(
-        &self,
-        record: u32,
-        attempted: Attempted,
-        seat: Option<&Seat>,
-    ) -> Course {
+    pub(crate) fn tried(&self, record: u32, attempted: Attempted, seat: Option<&Seat>) -> Course {
         let (index, descriptor) = self.slot_of(record);
         let slot = self.slot(index);
         let desk = self.desks.at(index);

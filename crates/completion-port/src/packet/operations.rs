@@ -89,7 +89,10 @@ impl<'p, K, B> Ready<'p, K, B> {
     fn of(store: &'p Store<K, B>, index: u32) -> Self {
         let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
         let (events, drained) = (Events::NONE, Drained::NONE);
-        Self { held: Held { store, slot, cell, index, events, drained }, key: std::marker::PhantomData }
+        Self {
+            held: Held { store, slot, cell, index, events, drained },
+            key: std::marker::PhantomData,
+        }
     }
 }
 
@@ -456,9 +459,11 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     {
         let address = address.into();
         self.engine().check_open(Call::Connect)?;
-        let socket = self.engine().backend().open_stream(&address).map_err(|fault| {
-            Error::new(Call::Connect, fault.kind).with_code(fault.code)
-        })?;
+        let socket = self
+            .engine()
+            .backend()
+            .open_stream(&address)
+            .map_err(|fault| Error::new(Call::Connect, fault.kind).with_code(fault.code))?;
         let token = self.associate_for(key_of(socket), Interest::IN | Interest::OUT)?;
         let connect = Operation::connect(address);
         let connect = match deadline {

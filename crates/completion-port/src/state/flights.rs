@@ -241,7 +241,6 @@ pub(crate) struct Desk {
     pub(crate) is_nonblocking: AtomicBool,
 }
 
-
 impl Default for Desk {
     fn default() -> Self {
         Self {
@@ -443,10 +442,7 @@ impl Lanes {
                     slot.know(direction.facts(), false);
                 }
                 if verdict != Verdict::Done {
-                    return (
-                        Course::Ends(verdict),
-                        self.end_active(records, slot, node, poll),
-                    );
+                    return (Course::Ends(verdict), self.end_active(records, slot, node, poll));
                 }
                 lane.active = NIL;
                 if let Tried::Scarce(at) = tried {

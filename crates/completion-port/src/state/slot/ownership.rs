@@ -146,7 +146,8 @@ impl Word {
 
     /// Whether the node's turn brings a packet, without a check.
     pub(crate) fn is_due(self) -> bool {
-        !self.has(CLOSED | COLLECTED) && (self.has(REMOVING) || self.next() == Next::Queue)
+        let is_removed = self.has(REMOVING) && !self.has(LENT);
+        !self.has(CLOSED | COLLECTED) && (is_removed || self.next() == Next::Queue)
     }
 
     /// Whether the node's turn asks for a check.
@@ -236,8 +237,16 @@ impl Word {
         poll: u32,
         newest: impl Fn() -> u32,
     ) -> Option<Self> {
-        const STATE: u64 =
-            LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING | ALSO | FLYING;
+        const STATE: u64 = LIVE
+            | ENABLED
+            | QUEUED
+            | HELD
+            | REMOVING
+            | CLOSED
+            | UNCHECKED
+            | PENDING
+            | ALSO
+            | FLYING;
         let state = self.0 & (u64::MAX << GENERATION | STATE);
         let wanted = self.filtered(facts);
         if state != Self::free(generation).with(LIVE | ENABLED).0
@@ -377,13 +386,13 @@ impl Word {
     pub(super) fn taken(self) -> (Self, Turn) {
         if self.has(LENT) && self.is_removing() {
             // The thread that takes the packet of the last operation goes on with the removal.
-            return (self.without(QUEUED), Turn::Nothing);
+            return (self.without(QUEUED | LATE), Turn::Nothing);
         }
         if self.has(CLOSED) {
             return (self, Turn::Gone);
         }
         if self.has(COLLECTED) {
-            return (self.without(QUEUED), Turn::Collect);
+            return (self.without(QUEUED | LATE), Turn::Collect);
         }
         if self.has(REMOVING) {
             return (self, Turn::Removed);
@@ -492,11 +501,7 @@ impl Word {
     }
 
     /// One more operation of this direction is in flight, and has the key together with others.
-    pub(super) fn shared(
-        self,
-        generation: u32,
-        direction: Facts,
-    ) -> Result<(Self, bool), Refusal> {
+    pub(super) fn shared(self, generation: u32, direction: Facts) -> Result<(Self, bool), Refusal> {
         self.admits(generation)?;
         Ok(self.flown(direction))
     }
@@ -564,10 +569,21 @@ mod tests {
         if word.has(CLOSED) {
             word = word.without(REMOVING);
         }
-        if !word.has(ENABLED | HELD | REMOVING | CLOSED) {
+        if !word.has(REMOVING) {
+            word = word.without(COLLECTED);
+        }
+        if word.has(LENT) {
+            word = word.without(HELD);
+            if word.has(ONE_SHOT) {
+                word = word.without(ENABLED | QUEUED | UNCHECKED | PENDING);
+            }
+        } else {
+            word = word.without(FLYING);
+        }
+        if !word.is_away() && !word.has(ENABLED | REMOVING | CLOSED) {
             word = word.without(ALSO);
         }
-        if word.has(REMOVING) { word } else { word.without(COLLECTED) }
+        if word.has(QUEUED) { word } else { word.without(LATE) }
     }
 
     /// What the kernel may report.
@@ -602,8 +618,9 @@ mod tests {
         #[test]
         fn what_the_bits_exclude_never_comes(
             word in words(), facts in facts(), mode in modes(), drained in hints(), poll: u32,
-            ago in 0..200_u32, choice: bool,
+            ago in 0..200_u32, choice: bool, is_out: bool,
         ) {
+            let direction = if is_out { Facts::OUT } else { Facts::IN };
             let newest = || poll.wrapping_add(ago);
             let answer = Answer { is_own_end: choice, ..facts.into() };
             let unreported = if choice { Events::IN } else { Events::NONE };
@@ -617,9 +634,10 @@ mod tests {
                 reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
                 reached.push(word.ending(CLOSED, 0).0);
                 reached.push(word.enabled_also(mode.interest, poll).0);
-                if !word.has(HELD) {
+                if !word.is_away() && !(word.has(LENT) && mode.one_shot) {
                     reached.push(word.dried(drained).enabled(mode, poll).0);
                 }
+                reached.push(word.expired().0);
             } else if !word.has(CLOSED) {
                 reached.push(word.without(COLLECTED).claimed().0);
             }
@@ -635,8 +653,26 @@ mod tests {
                 reached.extend(word.handed().map(|(word, _)| word));
             }
             if word.has(HELD) {
-                reached.push(word.returned(choice.then_some(mode), drained, poll).0);
-                reached.extend(word.rearmed(choice.then_some(mode), drained, poll));
+                for timed in [false, true] {
+                    reached.push(word.returned(choice.then_some(mode), timed, drained, poll).0);
+                    reached.extend(word.rearmed(choice.then_some(mode), timed, drained, poll));
+                }
+                if word.has(ONE_SHOT) {
+                    reached.extend(word.lent(direction, drained).ok().map(|(word, _)| word));
+                }
+            } else if !word.has(ONE_SHOT) {
+                let shared = word.shared(word.generation(), direction);
+                reached.extend(shared.ok().map(|(word, _)| word));
+            }
+            if word.has(LENT) {
+                let grounded = word.grounded(direction, poll).0;
+                reached.push(grounded);
+                let last = grounded.without(FLYING);
+                if word.has(ONE_SHOT) {
+                    reached.extend([last.landed(), word.lent_not(word.flying())]);
+                } else {
+                    reached.push(last.landed_last().0);
+                }
             }
             for word in reached {
                 prop_assert_eq!(word, keeping_the_rules(word));
@@ -649,10 +685,10 @@ mod tests {
             word in words(), drained in hints(), poll: u32, other in modes(),
         ) {
             let word = keeping_the_rules(word.without(ENABLED).with(HELD));
-            for mode in [None, Some(word.mode()), Some(other)] {
-                if let Some(armed) = word.rearmed(mode, drained, poll) {
+            for (mode, timed) in [(None, false), (None, true), (Some(word.mode()), false), (Some(other), true)] {
+                if let Some(armed) = word.rearmed(mode, timed, drained, poll) {
                     let mode = mode.unwrap_or(word.mode());
-                    let general = word.returned(Some(mode), drained, poll);
+                    let general = word.returned(Some(mode), timed, drained, poll);
                     prop_assert_eq!(general, (armed, Next::Nothing));
                 }
             }
@@ -715,11 +751,11 @@ mod tests {
         let word = word.watching(Facts::IN | Facts::OUT);
         let hint = Drained::READ;
         let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
-        assert!(word.rearmed(None, hint, 3).is_some());
-        assert!(word.rearmed(Some(room), hint, 3).is_some());
-        assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
-        assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
-        assert!(word.with(RECHECK).rearmed(None, hint, 3).is_none());
+        assert!(word.rearmed(None, false, hint, 3).is_some());
+        assert!(word.rearmed(Some(room), false, hint, 3).is_some());
+        assert!(word.rearmed(Some(Mode { edge: true, ..room }), false, hint, 3).is_some());
+        assert!(word.rearmed(None, false, Drained::NONE, 3).is_none(), "it is still ready");
+        assert!(word.with(RECHECK).rearmed(None, false, hint, 3).is_none());
     }
 
     #[test]
@@ -741,21 +777,21 @@ mod tests {
         let (queued, _) = asked.delivered(0, Facts::IN, 5, || 5);
         let (held, turn) = queued.taken();
         assert_eq!((turn, held.besides()), (Turn::Held(Events::IN), Interest::OUT));
-        assert!(held.rearmed(None, Drained::READ, 6).is_none(), "it takes the long way");
+        assert!(held.rearmed(None, false, Drained::READ, 6).is_none(), "it takes the long way");
         let hangup = Mode { interest: Interest::HANGUP, ..held.mode() };
-        let (armed, next) = held.returned(Some(hangup), Drained::READ, 6);
+        let (armed, next) = held.returned(Some(hangup), false, Drained::READ, 6);
         assert_eq!((next, armed.interest()), (Next::Nothing, Interest::HANGUP | Interest::OUT));
 
         // A key that comes back to be parked is armed for that alone.
         let (asked, next) = also_out(held.without(ALSO));
         assert_eq!((next, asked.has(ENABLED)), (Next::Nothing, false));
-        let (armed, next) = asked.returned(None, Drained::READ, 6);
+        let (armed, next) = asked.returned(None, false, Drained::READ, 6);
         assert_eq!((next, armed.mode().interest), (Next::Nothing, Interest::OUT));
         assert!(armed.has(ENABLED) && armed.besides() == Interest::OUT);
         let (other, _) = armed.enabled(held.mode(), 7);
         assert_eq!(other.interest(), Interest::IN | Interest::OUT, "it is still to be reported");
         assert!(!armed.disabled().has(ENABLED | ALSO));
-        let ready = held.with(2 << READY_SHIFT).returned(None, Drained::READ, 6);
+        let ready = held.with(2 << READY_SHIFT).returned(None, false, Drained::READ, 6);
         assert_eq!(ready.1, Next::Recheck, "what is remembered is checked");
     }
 
@@ -763,19 +799,19 @@ mod tests {
     fn what_is_not_watched_yet_is_not_armed_for() {
         let mode = |interest| Mode { interest, edge: false, one_shot: true };
         let word = Word::free(0).registered(mode(Interest::IN | Interest::HANGUP), false);
-        assert!(word.rearmed(None, Drained::NONE, 3).is_none());
+        assert!(word.rearmed(None, false, Drained::NONE, 3).is_none());
         let word = word.watching(word.wanted_directions());
-        assert_eq!((word.watched(), word.unwatched(Interest::IN)), (Facts::IN, None));
-        assert!(word.rearmed(None, Drained::NONE, 3).is_some());
-        assert!(word.rearmed(Some(mode(Interest::NONE)), Drained::NONE, 3).is_some());
+        assert_eq!((word.watched(), word.unwatched(Interest::IN.directions())), (Facts::IN, None));
+        assert!(word.rearmed(None, false, Drained::NONE, 3).is_some());
+        assert!(word.rearmed(Some(mode(Interest::NONE)), false, Drained::NONE, 3).is_some());
         for interest in [Interest::OUT, Interest::ALL] {
-            assert!(word.rearmed(Some(mode(interest)), Drained::NONE, 3).is_none());
+            assert!(word.rearmed(Some(mode(interest)), false, Drained::NONE, 3).is_none());
             // What is watched already is kept.
-            assert_eq!(word.unwatched(interest), Some(Facts::IN | Facts::OUT));
+            assert_eq!(word.unwatched(interest.directions()), Some(Facts::IN | Facts::OUT));
         }
         let widened = word.watching(Facts::IN | Facts::OUT);
-        assert!(widened.rearmed(Some(mode(Interest::ALL)), Drained::NONE, 3).is_some());
-        assert_eq!(widened.unwatched(Interest::ALL), None);
+        assert!(widened.rearmed(Some(mode(Interest::ALL)), false, Drained::NONE, 3).is_some());
+        assert_eq!(widened.unwatched(Interest::ALL.directions()), None);
         assert_eq!(Word::free(0).freed().watched(), Facts::NONE);
     }
 }
