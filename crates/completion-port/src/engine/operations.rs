@@ -78,12 +78,11 @@ impl Engine {
     ) -> Result<u32, Error> {
         self.check_open(plan.call)?;
         let desk = self.make_desk(index, plan.call, true)?;
-        let own = desk.lock().own;
-        if own != NIL {
+        if let Some(own) = desk.own() {
             return Ok(own & !FLIGHT);
         }
         let record = self.take_record(plan.call, also)?;
-        desk.lock().own = record | FLIGHT;
+        desk.keep(record | FLIGHT);
         Ok(record)
     }
 

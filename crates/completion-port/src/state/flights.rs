@@ -214,14 +214,12 @@ pub(crate) struct Lanes {
     aloft: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
-    /// The record that the operations of a registration with tokens use in turn; `NIL` if it has none.
-    pub(crate) own: Node,
 }
 
 impl Default for Lanes {
     fn default() -> Self {
         let lanes = [Lane::new(), Lane::new()];
-        Self { lanes, aloft: 0, is_shared: false, own: NIL }
+        Self { lanes, aloft: 0, is_shared: false }
     }
 }
 
@@ -237,6 +235,9 @@ pub(crate) struct Desk {
     pub(crate) has_timer: AtomicBool,
     /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
     transport: AtomicU8,
+    /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
+    /// keeps it.
+    own: AtomicU32,
     /// The descriptor was made non-blocking.
     pub(crate) is_nonblocking: AtomicBool,
 }
@@ -249,6 +250,7 @@ impl Default for Desk {
             alarm: AtomicU64::new(Moment::NEVER.nanoseconds()),
             has_timer: AtomicBool::new(false),
             transport: AtomicU8::new(0),
+            own: AtomicU32::new(NIL),
             is_nonblocking: AtomicBool::new(false),
         }
     }
@@ -290,6 +292,17 @@ impl Desk {
         }
     }
 
+    /// The record that operations of a registration with tokens use, if there is one.
+    #[inline]
+    pub(crate) fn own(&self) -> Option<Node> {
+        Some(self.own.load(Relaxed)).filter(|own| *own != NIL)
+    }
+
+    /// The desk keeps a record for operations of registrations with tokens. The caller has the token.
+    pub(crate) fn keep(&self, own: Node) {
+        self.own.store(own, Relaxed);
+    }
+
     /// The desk is a new registration's.
     pub(crate) fn begin(&self) {
         self.set_deadline(Moment::NEVER);
@@ -327,8 +340,7 @@ impl Lanes {
     /// The slot is a new registration.
     pub(crate) fn begin(&mut self, is_shared: bool) {
         debug_assert!(self.aloft == 0, "a slot is given up when nothing is in flight");
-        let own = self.own;
-        *self = Self { is_shared, own, ..Self::default() };
+        *self = Self { is_shared, ..Self::default() };
     }
 
     /// The operation `node` is in flight. True if the caller is to try it: nothing else of its direction is in
