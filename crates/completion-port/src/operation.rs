@@ -241,16 +241,31 @@ pub(crate) struct Cargo<B> {
     operation: Operation<B>,
     /// Packets of it bring clones of the key.
     pub(crate) is_shared: bool,
+    /// What its packet tells of it, if it is shared.
+    pub(crate) association: u64,
+    pub(crate) name: OpId,
     /// How many bytes were sent so far.
     sent: usize,
     /// The connect is under way.
     is_begun: bool,
     result: Option<std::result::Result<Brought, Fault>>,
+    /// What the caller gets, once the packet was taken.
+    outcome: Option<Outcome<B>>,
 }
 
 impl<B> Cargo<B> {
     pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
-        Self { operation, is_shared, sent: 0, is_begun: false, result: None }
+        let (association, name) = (0, OpId(0));
+        Self {
+            operation,
+            is_shared,
+            association,
+            name,
+            sent: 0,
+            is_begun: false,
+            result: None,
+            outcome: None,
+        }
     }
 
     /// The operation, which was refused.
@@ -263,9 +278,24 @@ impl<B> Cargo<B> {
         self.result = Some(Err(Fault { kind: ErrorKind::Other, code: None }));
     }
 
-    /// What the caller gets.
-    pub(crate) fn into_outcome(self, verdict: Verdict) -> Outcome<B> {
-        let Self { operation: Operation { kind, buffer, .. }, sent, result, .. } = self;
+    /// The operation has ended, and its packet is taken.
+    pub(crate) fn settle(&mut self, verdict: Verdict) {
+        self.outcome = Some(self.end(verdict));
+    }
+
+    /// What has become of the operation, which is settled.
+    pub(crate) fn outcome(&self) -> &Outcome<B> {
+        self.outcome.as_ref().expect("a packet is handed out with its outcome")
+    }
+
+    /// What has become of the operation, which is settled.
+    pub(crate) fn into_outcome(self) -> Outcome<B> {
+        self.outcome.expect("a packet is handed out with its outcome")
+    }
+
+    fn end(&mut self, verdict: Verdict) -> Outcome<B> {
+        let Operation { kind, ref mut buffer, .. } = self.operation;
+        let (sent, result, buffer) = (self.sent, self.result.take(), buffer.take());
         let failed = |kind_of: ErrorKind, code| {
             Error::new(kind.call(), kind_of).with_code(code).having_transferred(sent)
         };
@@ -423,54 +453,4 @@ pub enum Started<T> {
     Finished(T),
     /// It is in flight, and completes by a packet.
     InFlight(OpId),
-}
-
-/// The packet of an operation of a shared association.
-pub struct Finished<K, B = Vec<u8>> {
-    pub(crate) id: SharedId,
-    pub(crate) operation: OpId,
-    pub(crate) key: K,
-    pub(crate) outcome: Outcome<B>,
-}
-
-impl<K, B> Finished<K, B> {
-    /// The association's name.
-    #[must_use]
-    pub fn id(&self) -> SharedId {
-        self.id
-    }
-
-    /// The operation's name, as its start has returned it.
-    #[must_use]
-    pub fn operation(&self) -> OpId {
-        self.operation
-    }
-
-    /// The clone of the key that came with this packet.
-    #[must_use]
-    pub fn key(&self) -> &K {
-        &self.key
-    }
-
-    /// What has become of the operation.
-    #[must_use]
-    pub fn outcome(&self) -> &Outcome<B> {
-        &self.outcome
-    }
-
-    /// The clone of the key, and what has become of the operation.
-    #[must_use]
-    pub fn into_parts(self) -> (K, Outcome<B>) {
-        (self.key, self.outcome)
-    }
-}
-
-impl<K, B> fmt::Debug for Finished<K, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finished")
-            .field("id", &self.id)
-            .field("operation", &self.operation)
-            .field("error", &self.outcome.error())
-            .finish_non_exhaustive()
-    }
 }

@@ -6,6 +6,7 @@ mod operations;
 #[path = "packet/owned.rs"]
 mod owned;
 
+pub use operations::{Done, Finished};
 pub use owned::OwnedReady;
 
 use std::fmt;
@@ -21,7 +22,6 @@ use crate::engine::{Engine, Name, Scratch, Seat, Taken, Waited, name_of, name_pa
 use crate::error::{Call, Error, ErrorKind, Refused};
 use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
-use crate::operation::{Finished, Outcome};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::SourceName;
@@ -43,11 +43,11 @@ pub enum Packet<'p, K, M, B = Vec<u8>> {
     /// A registration has ended by [`Port::remove`]; its key comes back. No other packet of it
     /// follows, but another thread may still hold an earlier one of a persistent registration.
     Removed(Id, K),
-    /// An operation that was started by a token has ended. The token comes back with the key, and is used as
-    /// that of [`Packet::Ready`]; its events are none.
-    Done(Ready<'p, K, B>, Outcome<B>),
+    /// An operation that was started by a token has ended. [`Done::into_parts`] gives the token back, and what has
+    /// become of the operation.
+    Done(Done<'p, K, B>),
     /// An operation of a shared association has ended; the packet has a clone of the key.
-    Finished(Finished<K, B>),
+    Finished(Finished<'p, K, B>),
 }
 
 /// A one-shot packet: it holds the key, which the port does not touch until the registration is
@@ -409,9 +409,7 @@ impl<K: fmt::Debug, M: fmt::Debug, B> fmt::Debug for Packet<'_, K, M, B> {
             Self::Notified(notified) => f.debug_tuple("Notified").field(notified).finish(),
             Self::Posted(message) => f.debug_tuple("Posted").field(message).finish(),
             Self::Removed(id, key) => f.debug_tuple("Removed").field(id).field(key).finish(),
-            Self::Done(token, outcome) => {
-                f.debug_tuple("Done").field(token).field(&outcome.error()).finish()
-            }
+            Self::Done(done) => f.debug_tuple("Done").field(done).finish(),
             Self::Finished(finished) => f.debug_tuple("Finished").field(finished).finish(),
         }
     }

@@ -503,7 +503,8 @@ impl<K, M, B> Port<K, M, B> {
     /// near.write_all(b"hello")?;
     ///
     /// for packet in port.wait(&mut Batch::new(), None)? {
-    ///     let Packet::Done(token, Outcome::Received(Ok(5), buffer)) = packet else { panic!() };
+    ///     let Packet::Done(done) = packet else { panic!() };
+    ///     let (token, Outcome::Received(Ok(5), buffer)) = done.into_parts() else { panic!() };
     ///     assert_eq!(buffer, b"hello");
     ///     token.start(Operation::send_all(buffer))?;
     /// }

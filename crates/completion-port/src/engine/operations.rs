@@ -289,7 +289,7 @@ impl Engine {
     }
 
     /// The packet of an operation is taken that was started by a token. The key is the caller's now, in its
-    /// cell; the operation has been moved out of its own.
+    /// cell; the operation stays in its own until the token starts another one.
     pub(crate) fn land_own(&self, record: u32) -> (&Slot, Name) {
         let flight = self.nodes.flight(record);
         let index = flight.slot();
@@ -302,8 +302,13 @@ impl Engine {
         (slot, name)
     }
 
-    /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The operation
-    /// has been moved out of its cell.
+    /// The record that the operations of a registration with tokens use in turn.
+    pub(crate) fn own_record_of(&self, index: u32) -> u32 {
+        self.desks.at(index).own().expect("an operation was started by its token") & !FLIGHT
+    }
+
+    /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
+    /// is given back by [`Engine::free_record`].
     pub(crate) fn land_shared(&self, record: u32, seat: &Seat) {
         let flight = self.nodes.flight(record);
         let index = flight.slot();
@@ -311,8 +316,15 @@ impl Engine {
         let mut lanes = self.desks.at(index).lock();
         let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
         drop(lanes);
-        seat.landed.push(record, &flight.link);
         self.follow(next, index, Some(seat));
+    }
+
+    /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
+    pub(crate) fn free_record(&self, record: u32, seat: Option<&Seat>) {
+        match seat {
+            Some(seat) => seat.landed.push(record, &self.nodes.flight(record).link),
+            None => self.give_back_record(record),
+        }
     }
 
     /// The same for an operation that has ended before it made a packet: the caller has its outcome.

@@ -1,5 +1,9 @@
 //! How operations are started, tried and handed out.
 
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
 use super::{Held, Packet, Packets, Ready};
 use crate::address::Address;
 use crate::buffer::Buffer;
@@ -7,8 +11,9 @@ use crate::engine::{Course, Plan, Seat, Verdict, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::current_seat;
-use crate::operation::{Cargo, Finished, OpId, Operation, Outcome, SharedId, Started};
+use crate::operation::{Cargo, OpId, Operation, Outcome, SharedId, Started};
 use crate::port::{Port, Store};
+use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::slot::Drained;
 
@@ -87,12 +92,192 @@ impl<'p, K, B> Ready<'p, K, B> {
 
     /// A token that has nothing to report.
     fn of(store: &'p Store<K, B>, index: u32) -> Self {
-        let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
-        let (events, drained) = (Events::NONE, Drained::NONE);
-        Self {
-            held: Held { store, slot, cell, index, events, drained },
-            key: std::marker::PhantomData,
-        }
+        Self { held: held(store, index), key: PhantomData }
+    }
+}
+
+/// What a token that has nothing to report is made of.
+fn held<K, B>(store: &Store<K, B>, index: u32) -> Held<'_, K, B> {
+    let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
+    Held { store, slot, cell, index, events: Events::NONE, drained: Drained::NONE }
+}
+
+/// The packet of an operation that was started by a token: it has the token, and what has become of the
+/// operation, with its buffer.
+///
+/// [`Done::into_parts`] gives both out. If it is dropped instead, the registration ends, as when a token is dropped.
+///
+/// # Examples
+///
+/// See [`Port::associate`].
+#[must_use = "dropping it ends the registration; `into_parts` gives the token back"]
+pub struct Done<'p, K, B = Vec<u8>> {
+    // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
+    // outcome stays in the operation's cell until it is asked for.
+    held: Held<'p, K, B>,
+    /// So that it is shared between threads only if key and buffer may be.
+    parts: PhantomData<(K, Outcome<B>)>,
+}
+
+impl<'p, K, B> Done<'p, K, B> {
+    /// The packet of the operation of `record`, which has ended and is the caller's; so is the key.
+    fn of(store: &'p Store<K, B>, record: u32, verdict: Verdict) -> Self {
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its outcome is taken, which this packet does;
+        // - nothing else: an operation that has ended is handed to one thread.
+        unsafe { store.cargo.at(record).get_mut() }.settle(verdict);
+        let (_, name) = store.engine.land_own(record);
+        Self { held: held(store, name_parts(name).0), parts: PhantomData }
+    }
+
+    /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
+    /// uses it as long as this packet has the token.
+    fn record(&self) -> u32 {
+        self.held.store.engine.own_record_of(self.held.index)
+    }
+
+    /// The registration's name.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id(self.held.name())
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the packet has the token, which has the key, and is there as long as the reference;
+        // - neither changed nor taken: the cell is the token's, which only `into_parts` and the drop give out, by value.
+        unsafe { self.held.cell.get() }
+    }
+
+    /// What has become of the operation.
+    #[must_use]
+    pub fn outcome(&self) -> &Outcome<B> {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the operation was settled when this packet was made;
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        unsafe { self.held.store.cargo.at(self.record()).get() }.outcome()
+    }
+
+    /// The token, and what has become of the operation.
+    #[must_use = "dropping the token ends the registration"]
+    pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
+        let record = self.record();
+        let held = ManuallyDrop::new(self).held;
+        (Ready { held, key: PhantomData }, take_outcome(held.store, record))
+    }
+}
+
+/// Takes the outcome of an operation that was settled, and that the caller alone knows of.
+fn take_outcome<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
+    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+    // - owned: the packet of the operation is used up by this call, and is the only one that knows of it;
+    // - a value: it was settled when the packet was made, and is taken once.
+    unsafe { store.cargo.take(record) }.into_outcome()
+}
+
+impl<K, B> Drop for Done<'_, K, B> {
+    fn drop(&mut self) {
+        let record = self.record();
+        let token = Ready { held: self.held, key: PhantomData };
+        let outcome = take_outcome(self.held.store, record);
+        drop(token);
+        drop(outcome);
+    }
+}
+
+impl<K, B> fmt::Debug for Done<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done")
+            .field("id", &self.id())
+            .field("error", &self.outcome().error())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The packet of an operation of a shared association: it has a clone of the key, and what has become of the
+/// operation, with its buffer.
+///
+/// # Examples
+///
+/// See [`Port::associate_shared`].
+pub struct Finished<'p, K, B = Vec<u8>> {
+    store: &'p Store<K, B>,
+    record: u32,
+    key: ManuallyDrop<K>,
+    /// So that it is shared between threads only if the buffer may be.
+    outcome: PhantomData<Outcome<B>>,
+}
+
+impl<K, B> Finished<'_, K, B> {
+    /// The association's name.
+    #[must_use]
+    pub fn id(&self) -> SharedId {
+        SharedId(self.settled().association)
+    }
+
+    /// The operation's name, as its start has returned it.
+    #[must_use]
+    pub fn operation(&self) -> OpId {
+        self.settled().name
+    }
+
+    /// The clone of the key that came with this packet.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// What has become of the operation.
+    #[must_use]
+    pub fn outcome(&self) -> &Outcome<B> {
+        self.settled().outcome()
+    }
+
+    fn settled(&self) -> &Cargo<B> {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the operation was settled when this packet was made;
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        unsafe { self.store.cargo.at(self.record).get() }
+    }
+
+    /// The clone of the key, and what has become of the operation.
+    #[must_use]
+    pub fn into_parts(self) -> (K, Outcome<B>) {
+        let mut this = ManuallyDrop::new(self);
+        let outcome = this.take_outcome();
+        // SAFETY: `take` demands that the value is not used again.
+        // - `this` is forgotten with this call.
+        (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
+    }
+
+    /// The packet is used up.
+    fn take_outcome(&mut self) -> Outcome<B> {
+        let outcome = take_outcome(self.store, self.record);
+        let engine = &self.store.engine;
+        engine.free_record(self.record, current_seat(engine).as_deref());
+        outcome
+    }
+}
+
+impl<K, B> Drop for Finished<'_, K, B> {
+    fn drop(&mut self) {
+        let outcome = self.take_outcome();
+        // SAFETY: `drop` demands that the value is not used again.
+        // - the packet is about to be gone.
+        unsafe { ManuallyDrop::drop(&mut self.key) };
+        drop(outcome);
+    }
+}
+
+impl<K, B> fmt::Debug for Finished<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished")
+            .field("id", &self.id())
+            .field("operation", &self.operation())
+            .field("error", &self.outcome().error())
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,7 +349,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             course => course,
         };
         Ok(match course {
-            Course::Ends(verdict) => Started::Finished(Self::land(store, record, verdict)),
+            Course::Ends(verdict) => {
+                Started::Finished(Done::of(store, record, verdict).into_parts())
+            }
             _ => Started::InFlight(name),
         })
     }
@@ -205,16 +392,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             Ok(course) => Ok((record, name, course)),
             Err(error) => Err(refuse(error, store.unload(record))),
         }
-    }
-
-    /// The operation of `record` has ended, and its packet is the caller's: so are the key, and the operation.
-    fn land(store: &'p Store<K, B>, record: u32, verdict: Verdict) -> (Self, Outcome<B>) {
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: an operation that has ended is handed to one thread;
-        // - a value: an operation is in its cell until its packet is taken, which is done here.
-        let cargo = unsafe { store.cargo.take(record) };
-        let (_, name) = store.engine.land_own(record);
-        (Self::of(store, name_parts(name).0), cargo.into_outcome(verdict))
     }
 
     /// Starts [`Operation::accept`].
@@ -346,9 +523,10 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the operation has ended, and its node was not queued: only this thread knows of it;
         // - a value: an operation is in its cell until it is taken, which is done here.
-        let cargo = unsafe { self.store().cargo.take(record) };
+        let mut cargo = unsafe { self.store().cargo.take(record) };
         self.engine().land_unseen(record);
-        Ok(Started::Finished(cargo.into_outcome(verdict)))
+        cargo.settle(verdict);
+        Ok(Started::Finished(cargo.into_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is.
@@ -410,8 +588,8 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     /// assert!(port.cancel(receive)?);
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Done(_, outcome)) = port.wait(&mut batch, None)?.next() else { panic!() };
-    /// assert_eq!(outcome.error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert_eq!(done.outcome().error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, operation: OpId) -> Result<bool> {
@@ -443,7 +621,8 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     /// port.connect(listener.local_addr()?, deadline, |socket| OwnedFd::from(socket).into())?;
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Done(token, outcome)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let (token, outcome) = done.into_parts();
     /// assert!(matches!(outcome, Outcome::Connected(Ok(()))));
     /// assert_eq!(token.key().peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -503,8 +682,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let is_shared = unsafe { store.cargo.at(record).get() }.is_shared;
         if !is_shared {
             engine.count_operation(seat, true);
-            let (token, outcome) = Ready::land(store, record, verdict);
-            return Some(Packet::Done(token, outcome));
+            return Some(Packet::Done(Done::of(store, record, verdict)));
         }
         let name = engine.registration_of(record);
         let sharing = Sharing(engine, record);
@@ -519,14 +697,14 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             // The clone has forked, and this is the child.
             return None;
         }
-        let operation = OpId(engine.operation_of(record));
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: an operation that has ended is handed to one thread, this one;
-        // - a value: as above; it is taken once, since the record lands now.
-        let cargo = unsafe { store.cargo.take(record) };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as above; the packet that is made here takes it.
+        let cargo = unsafe { store.cargo.at(record).get_mut() };
+        (cargo.association, cargo.name) = (name, OpId(engine.operation_of(record)));
+        cargo.settle(verdict);
         engine.count_operation(seat, true);
         engine.land_shared(record, seat);
-        let outcome = cargo.into_outcome(verdict);
-        Some(Packet::Finished(Finished { id: SharedId(name), operation, key, outcome }))
+        let key = ManuallyDrop::new(key);
+        Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
     }
 }
