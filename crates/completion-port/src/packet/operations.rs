@@ -114,7 +114,9 @@ fn held<K, B>(store: &Store<K, B>, index: u32) -> Held<'_, K, B> {
 pub struct Done<'p, K, B = Vec<u8>> {
     // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
     // outcome stays in the operation's cell until it is asked for.
-    held: Held<'p, K, B>,
+    store: &'p Store<K, B>,
+    /// The number of the slot, which is held.
+    index: u32,
     /// So that it is shared between threads only if key and buffer may be.
     parts: PhantomData<(K, Outcome<B>)>,
 }
@@ -127,19 +129,19 @@ impl<'p, K, B> Done<'p, K, B> {
         // - nothing else: an operation that has ended is handed to one thread.
         unsafe { store.cargo.at(record).get_mut() }.settle(verdict);
         let (_, name) = store.engine.land_own(record);
-        Self { held: held(store, name_parts(name).0), parts: PhantomData }
+        Self { store, index: name_parts(name).0, parts: PhantomData }
     }
 
     /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
     /// uses it as long as this packet has the token.
     fn record(&self) -> u32 {
-        self.held.store.engine.own_record_of(self.held.index)
+        self.store.engine.own_record_of(self.index)
     }
 
     /// The registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
-        Id(self.held.name())
+        Id(held(self.store, self.index).name())
     }
 
     /// The key.
@@ -148,7 +150,7 @@ impl<'p, K, B> Done<'p, K, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the packet has the token, which has the key, and is there as long as the reference;
         // - neither changed nor taken: the cell is the token's, which only `into_parts` and the drop give out, by value.
-        unsafe { self.held.cell.get() }
+        unsafe { self.store.keys.cells.at(self.index).get() }
     }
 
     /// What has become of the operation.
@@ -157,15 +159,14 @@ impl<'p, K, B> Done<'p, K, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the operation was settled when this packet was made;
         // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
-        unsafe { self.held.store.cargo.at(self.record()).get() }.outcome()
+        unsafe { self.store.cargo.at(self.record()).get() }.outcome()
     }
 
     /// The token, and what has become of the operation.
     #[must_use = "dropping the token ends the registration"]
     pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
-        let record = self.record();
-        let held = ManuallyDrop::new(self).held;
-        (Ready { held, key: PhantomData }, take_outcome(held.store, record))
+        let this = ManuallyDrop::new(self);
+        (Ready::of(this.store, this.index), take_outcome(this.store, this.record()))
     }
 }
 
@@ -178,13 +179,21 @@ fn take_outcome<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
 }
 
 impl<K, B> Drop for Done<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
     fn drop(&mut self) {
-        let record = self.record();
-        let token = Ready { held: self.held, key: PhantomData };
-        let outcome = take_outcome(self.held.store, record);
-        drop(token);
-        drop(outcome);
+        abandon(self.store, self.index);
     }
+}
+
+/// The packet of an operation of this slot is dropped, which has the slot's token.
+#[cold]
+#[inline(never)]
+fn abandon<K, B>(store: &Store<K, B>, index: u32) {
+    let done = Done { store, index, parts: PhantomData };
+    let (token, outcome) = done.into_parts();
+    drop(token);
+    drop(outcome);
 }
 
 impl<K, B> fmt::Debug for Done<'_, K, B> {
@@ -246,29 +255,37 @@ impl<K, B> Finished<'_, K, B> {
     #[must_use]
     pub fn into_parts(self) -> (K, Outcome<B>) {
         let mut this = ManuallyDrop::new(self);
-        let outcome = this.take_outcome();
+        let outcome = use_up(this.store, this.record);
         // SAFETY: `take` demands that the value is not used again.
         // - `this` is forgotten with this call.
         (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
     }
-
-    /// The packet is used up.
-    fn take_outcome(&mut self) -> Outcome<B> {
-        let outcome = take_outcome(self.store, self.record);
-        let engine = &self.store.engine;
-        engine.free_record(self.record, current_seat(engine).as_deref());
-        outcome
-    }
 }
 
 impl<K, B> Drop for Finished<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
     fn drop(&mut self) {
-        let outcome = self.take_outcome();
-        // SAFETY: `drop` demands that the value is not used again.
+        // SAFETY: `take` demands that the value is not used again.
         // - the packet is about to be gone.
-        unsafe { ManuallyDrop::drop(&mut self.key) };
-        drop(outcome);
+        drop_parts(self.store, self.record, unsafe { ManuallyDrop::take(&mut self.key) });
     }
+}
+
+/// The packet of this operation is dropped.
+#[cold]
+#[inline(never)]
+fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
+    let outcome = use_up(store, record);
+    drop(key);
+    drop(outcome);
+}
+
+/// The packet of this operation is used up: takes its outcome, and gives its record back.
+fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
+    let outcome = take_outcome(store, record);
+    store.engine.free_record(record, current_seat(&store.engine).as_deref());
+    outcome
 }
 
 impl<K, B> fmt::Debug for Finished<'_, K, B> {
