@@ -560,7 +560,8 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// let mut batch = Batch::new();
     /// let Some(Packet::Finished(finished)) = port.wait(&mut batch, None)?.next() else { panic!() };
-    /// assert!(matches!(finished.outcome(), Outcome::Accepted(Ok(_))));
+    /// let (_listener, outcome) = finished.into_parts();
+    /// assert!(matches!(outcome, Outcome::Accepted(Ok(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn associate_shared(&self, key: K) -> std::result::Result<SharedId, Refused<K>>

@@ -49,7 +49,7 @@ pub(crate) use crate::state::flights::{Course, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
-pub(crate) use operations::{Attempted, Plan};
+pub(crate) use operations::{Aloft, Attempted, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
 pub(crate) use registrations::Entry;
