@@ -81,12 +81,24 @@ static void memory_is_the_heaps(void)
     CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
 }
 
+static BOOL writes(HANDLE file, LPCVOID bytes, DWORD count, LPDWORD done, LPOVERLAPPED overlapped)
+{
+    return WriteFile(file, bytes, count, done, overlapped);
+}
+
+static BOOL reads(HANDLE file, LPVOID bytes, DWORD count, LPDWORD done, LPOVERLAPPED overlapped)
+{
+    return ReadFile(file, bytes, count, done, overlapped);
+}
+
 static void streams_are_written_and_read(void)
 {
     HANDLE out = GetStdHandle(STD_OUTPUT_HANDLE), in = GetStdHandle(STD_INPUT_HANDLE);
     int pipes[2], kept_out = dup(1), kept_in = dup(0), count;
     char text[16];
     DWORD done = UNTOUCHED;
+    OVERLAPPED overlapped;
+    memset(&overlapped, 0, sizeof overlapped);
     CHECK(GetStdHandle(STD_ERROR_HANDLE) != out && out != in && in != NULL);
     SetLastError(0);
     CHECK(GetStdHandle(5) == INVALID_HANDLE_VALUE);
@@ -94,12 +106,18 @@ static void streams_are_written_and_read(void)
     CHECK_IS(pipe(pipes), 0);
     CHECK(dup2(pipes[1], 1) == 1 && dup2(pipes[0], 0) == 0);
     printf("held"); /* goes first */
-    CHECK_IS(WriteFile(out, " back", 5, &done, NULL), TRUE);
-    CHECK_IS(done, 5);
+    CHECK_IS(WriteFile(out, " ba", 3, &done, NULL), TRUE);
+    CHECK_IS(done, 3);
+    CHECK_IS(writes(out, "ck", 2, &done, NULL), TRUE); /* a variable may be NULL */
+    CHECK_IS(done, 2);
+    CHECK_FALSE(writes(out, "more", 4, &done, &overlapped), ERROR_NOT_SUPPORTED);
+    CHECK_FALSE(reads(in, text, sizeof text, &done, &overlapped), ERROR_NOT_SUPPORTED);
     CHECK_IS(WriteConsoleW(out, L"\x20AC", 1, &done, NULL), TRUE);
     CHECK_IS(done, 1);
-    CHECK_IS(ReadFile(in, text, sizeof text, &done, NULL), TRUE);
-    count = (int)done;
+    CHECK_IS(ReadFile(in, text, 4, &done, NULL), TRUE);
+    CHECK_IS(done, 4);
+    CHECK_IS(reads(in, text + 4, sizeof text - 4, &done, NULL), TRUE);
+    count = 4 + (int)done;
     fflush(stdout);
     CHECK(dup2(kept_out, 1) == 1 && dup2(kept_in, 0) == 0);
     CHECK_IS(count, 12);
