@@ -5,6 +5,7 @@
 #include <windows.h>
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
@@ -131,13 +132,13 @@ static void streams_are_written_and_read(void)
 /* ---- what stops a program ------------------------------------------------------------------------------ */
 
 static HANDLE told;
-static volatile LONG first_calls, last_calls, last_event;
+static volatile LONG calls_of_first, calls_of_last, last_event; /* `first`: that comes first */
 static DWORD main_thread;
 
 static BOOL WINAPI comes_last(DWORD event)
 {
     CHECK(GetCurrentThreadId() != main_thread);
-    InterlockedIncrement(&first_calls);
+    InterlockedIncrement(&calls_of_last);
     last_event = (LONG)event;
     CHECK_IS(SetEvent(told), TRUE);
     return TRUE;
@@ -146,7 +147,7 @@ static BOOL WINAPI comes_last(DWORD event)
 static BOOL WINAPI comes_first(DWORD event)
 {
     (void)event;
-    InterlockedIncrement(&last_calls);
+    InterlockedIncrement(&calls_of_first);
     return event == CTRL_BREAK_EVENT ? (SetEvent(told), TRUE) : FALSE;
 }
 
@@ -187,15 +188,15 @@ static void signals_are_control_events(void)
         CHECK_IS(raise(events[i].signal), 0);
         CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
         CHECK_IS(last_event, events[i].event);
-        CHECK_IS(last_calls, i + 1);
+        CHECK_IS(calls_of_first, i + 1);
     }
     CHECK_IS(raise(SIGQUIT), 0); /* the routine that was added last is enough */
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
-    CHECK_IS(first_calls, 3);
+    CHECK_IS(calls_of_last, 3);
     CHECK_IS(SetConsoleCtrlHandler(comes_first, FALSE), TRUE);
     CHECK_IS(raise(SIGINT), 0);
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
-    CHECK_IS(last_calls, 4);
+    CHECK_IS(calls_of_first, 4);
     CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE); /* Ctrl+C does nothing */
     CHECK_IS(raise(SIGINT), 0);
     CHECK_IS(WaitForSingleObject(told, A_WHILE), WAIT_TIMEOUT);
@@ -204,6 +205,72 @@ static void signals_are_control_events(void)
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
     CHECK_IS(SetConsoleCtrlHandler(comes_last, FALSE), TRUE);
     CHECK_IS(CloseHandle(told), TRUE);
+}
+
+/* ---- a forked child ------------------------------------------------------------------------------------- */
+
+static void is_ended_by_a_signal(void)
+{
+    raise(SIGTERM);
+    Sleep(SOON);
+}
+
+static void has_routines_of_its_own(void)
+{
+    int descriptor;
+    main_thread = GetCurrentThreadId();
+    told = CreateEvent(NULL, FALSE, FALSE, NULL);
+    CHECK_FALSE(SetConsoleCtrlHandler(comes_last, FALSE), ERROR_INVALID_PARAMETER); /* that is its parent's */
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    CHECK_IS(raise(SIGTERM), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    /* As a program does it that runs in the background: what the library needs is no descriptor. */
+    for (descriptor = 3; descriptor < 1000; descriptor++) {
+        close(descriptor);
+    }
+    CHECK_IS(raise(SIGHUP), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    CHECK_IS(last_event, CTRL_CLOSE_EVENT);
+    raise(SIGUSR1);
+}
+
+static void ignores_what_its_parent_ignored(void)
+{
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    told = CreateEvent(NULL, FALSE, FALSE, NULL);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    raise(SIGUSR2);
+}
+
+/* A child ends by a signal of its own: at an exit Valgrind would miss what threads of the parent have allocated. */
+static void check_end(void (*child)(void), int signal)
+{
+    int status;
+    pid_t name = fork();
+    CHECK(name >= 0);
+    if (name == 0) {
+        child();
+        _exit(1);
+    }
+    CHECK_IS(waitpid(name, &status, 0), name);
+    CHECK(WIFSIGNALED(status));
+    CHECK_IS(WTERMSIG(status), signal);
+}
+
+static void a_child_begins_without_routines(void)
+{
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    check_end(is_ended_by_a_signal, SIGTERM);
+    check_end(has_routines_of_its_own, SIGUSR1);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE);
+    check_end(ignores_what_its_parent_ignored, SIGUSR2);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, FALSE), TRUE);
 }
 
 int _tmain(int count, _TCHAR *words[])
@@ -217,5 +284,6 @@ int _tmain(int count, _TCHAR *words[])
     streams_are_written_and_read();
     other_signals_stay_the_programs();
     signals_are_control_events();
+    a_child_begins_without_routines();
     return finish();
 }
