@@ -27,11 +27,12 @@ static void an_error_has_a_message(void)
              length - 1);
     CHECK(strncmp(text, other, length - 2) == 0 && other[length - 2] == ' ');
 
-    /* In memory that LocalFree frees. */
+    /* In memory that LocalFree frees, with as much room as is asked for. */
     CHECK_IS(FormatMessageA(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, ERROR_INVALID_HANDLE, 0,
-                            (LPSTR)(void *)&made, 0, NULL),
+                            (LPSTR)(void *)&made, 1000, NULL),
              length);
     CHECK(strcmp(made, text) == 0);
+    made[999] = 'x';
     CHECK(LocalFree(made) == NULL);
     CHECK_IS(FormatMessageW(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, ERROR_INVALID_HANDLE, 0,
                             (LPWSTR)(void *)&made_wide, 0, NULL),
@@ -46,7 +47,20 @@ static void an_error_has_a_message(void)
 
 static void a_message_that_is_not_there_is_an_error(void)
 {
-    char text[4] = "abc";
+    char text[4] = "abc", *made = text;
+    WCHAR wide[4] = {1, 2, 3, 0}, *made_wide = wide;
+    CHECK_FALSE(FormatMessageW(SYSTEM, NULL, ERROR_INVALID_HANDLE, 0, wide, 4, NULL), ERROR_INSUFFICIENT_BUFFER);
+    CHECK_IS(wide[0], 1);
+    /* Which the program may free. */
+    CHECK_FALSE(FormatMessageA(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, 987654, 0, (LPSTR)(void *)&made, 0, NULL),
+                ERROR_MR_MID_NOT_FOUND);
+    CHECK(made == NULL);
+    CHECK_FALSE(FormatMessageW(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, 987654, 0, (LPWSTR)(void *)&made_wide, 0,
+                               NULL),
+                ERROR_MR_MID_NOT_FOUND);
+    CHECK(made_wide == NULL);
+    CHECK_FALSE(FormatMessageA(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, ERROR_INVALID_HANDLE, 0, NULL, 0, NULL),
+                ERROR_INVALID_PARAMETER);
     CHECK_FALSE(FormatMessageA(SYSTEM, NULL, ERROR_INVALID_HANDLE, 0, text, sizeof text, NULL),
                 ERROR_INSUFFICIENT_BUFFER);
     CHECK_IS(text[0], 'a');
@@ -82,6 +96,12 @@ static void text_has_two_forms(void)
     CHECK_IS(MultiByteToWideChar(CP_UTF8, 0, "\xC0\x80", -1, wide, 8), 3);
     CHECK_IS(wide[0], 0xFFFD);
     CHECK_IS(MultiByteToWideChar(CP_UTF8, 0, "\xED\xA0\x80", 3, wide, 8), 3);
+    wide[0] = (WCHAR)0xD800;
+    wide[1] = (WCHAR)0x110000;
+    CHECK_FALSE(WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, wide, 1, back, sizeof back, NULL, NULL),
+                ERROR_NO_UNICODE_TRANSLATION);
+    CHECK_IS(WideCharToMultiByte(CP_UTF8, 0, wide, 2, back, sizeof back, NULL, NULL), 6);
+    CHECK(memcmp(back, "\xEF\xBF\xBD\xEF\xBF\xBD", 6) == 0);
     CHECK_IS(lstrlenA("four"), 4);
     CHECK_IS(lstrlenW(NULL), 0);
 }
@@ -112,8 +132,12 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(strcat_s(text, sizeof text, "f"), ERANGE);
     CHECK_IS(text[0], 0);
     CHECK_IS(strcpy_s(text, sizeof text, "123456"), ERANGE);
-    CHECK_IS(strncpy_s(text, sizeof text, "123456", _TRUNCATE), 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "1234567", _TRUNCATE), STRUNCATE);
     CHECK(strcmp(text, "12345") == 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "abcde", _TRUNCATE), 0);
+    CHECK(strcmp(text, "abcde") == 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "123456", 6), ERANGE);
+    CHECK_IS(text[0], 0);
     CHECK_IS(strncpy_s(text, sizeof text, "123456", 3), 0);
     CHECK(strcmp(text, "123") == 0);
     CHECK_IS(_snprintf(text, sizeof text, "%s", "1234567"), -1);
