@@ -193,6 +193,13 @@ static void events_are_set_and_reset(void)
     CHECK_IS(WaitForSingleObject(lasting, 0), WAIT_OBJECT_0);
     CHECK_IS(ResetEvent(lasting), TRUE);
     CHECK_IS(WaitForSingleObject(lasting, A_WHILE), WAIT_TIMEOUT);
+    /* One signal is not there for each of two copies, which a wait for either may have. */
+    CHECK_IS(SetEvent(once), TRUE);
+    both[1] = once;
+    SetLastError(0);
+    CHECK_IS(WaitForMultipleObjects(2, both, TRUE, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_IS(WaitForMultipleObjects(2, both, FALSE, 0), WAIT_OBJECT_0);
     CHECK_IS(CloseHandle(once), TRUE);
     CHECK_IS(CloseHandle(lasting), TRUE);
 }
@@ -349,6 +356,11 @@ static void atomic_operations_return_what_they_return(void)
     CHECK_IS(InterlockedExchangeAdd64(&wide, 1), (LONG64)1 << 40);
     CHECK_IS(InterlockedCompareExchange64(&wide, 0, ((LONG64)1 << 40) + 1), ((LONG64)1 << 40) + 1);
     CHECK_IS(wide, 0);
+    CHECK_IS(InterlockedAdd64(&wide, (LONG64)12 << 40), (LONG64)12 << 40);
+    CHECK_IS(InterlockedAnd64(&wide, (LONG64)10 << 40), (LONG64)12 << 40);
+    CHECK_IS(InterlockedOr64(&wide, (LONG64)1 << 40), (LONG64)8 << 40);
+    CHECK_IS(InterlockedXor64(&wide, (LONG64)3 << 40), (LONG64)9 << 40);
+    CHECK_IS(wide, (LONG64)10 << 40);
     CHECK(InterlockedCompareExchangePointer(&pointer, &other, &other) == &one);
     CHECK(pointer == &one);
     CHECK(InterlockedCompareExchangePointer(&pointer, &other, &one) == &one);
