@@ -239,6 +239,14 @@ static void a_condition_decides_about_a_connection(void)
     CHECK_SOCKET_ERROR(recv(client, &byte, 1, 0), WSAECONNRESET);
     CHECK_IS(closesocket(client), 0);
 
+    answer = CF_DEFER; /* rejects it, too */
+    client = tcp_connected_to(&address);
+    WSASetLastError(0);
+    CHECK(WSAAccept(listener, NULL, NULL, decides, 42) == INVALID_SOCKET);
+    CHECK_IS(WSAGetLastError(), WSAEOPNOTSUPP);
+    until(client, POLLHUP);
+    CHECK_IS(closesocket(client), 0);
+
     client = tcp_connected_to(&address);
     server = WSAAccept(listener, NULL, NULL, NULL, 0);
     CHECK(server != INVALID_SOCKET);

@@ -149,6 +149,51 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(_strnicmp("GET /", "get x", 4), 0);
 }
 
+/* ---- what the reference's C library has besides --------------------------------------------------- */
+
+static void times_have_parts_and_text(void)
+{
+    const time_t leap_day = 951827696, far = 400000000000; /* in 2000 and in 14645 */
+    struct tm parts, own;
+    char text[30];
+    CHECK_IS(gmtime_s(&parts, &leap_day), 0);
+    CHECK(parts.tm_year == 100 && parts.tm_mon == 1 && parts.tm_mday == 29 && parts.tm_hour == 12);
+    CHECK_IS(localtime_s(&own, &leap_day), 0);
+    CHECK_IS(mktime(&own), leap_day);
+    CHECK_IS(gmtime_s(NULL, &leap_day), EINVAL);
+    CHECK_IS(localtime_s(&own, NULL), EINVAL);
+    CHECK_IS(ctime_s(text, 26, &leap_day), 0);
+    CHECK(strlen(text) == 25 && memcmp(text + 19, " 2000\n", 6) == 0);
+    CHECK_IS(ctime_s(text, 25, &leap_day), EINVAL);
+    CHECK_IS(text[0], 0);
+    text[0] = 'x';
+    CHECK_IS(ctime_s(text, sizeof text, &far), EINVAL);
+    CHECK_IS(text[0], 0);
+}
+
+static void memory_is_copied_if_there_is_room(void)
+{
+    char to[4] = "abc";
+    CHECK_IS(memcpy_s(to, sizeof to, "xy", 2), 0);
+    CHECK(strcmp(to, "xyc") == 0);
+    CHECK_IS(memcpy_s(to, 2, "abc", 3), ERANGE);
+    CHECK(to[0] == 0 && to[1] == 0 && to[2] == 'c');
+    CHECK_IS(memcpy_s(to, sizeof to, NULL, 1), EINVAL);
+    CHECK_IS(to[2], 0);
+    CHECK_IS(memcpy_s(NULL, 0, NULL, 0), 0);
+}
+
+static void files_are_opened(void)
+{
+    FILE *file = NULL;
+    CHECK_IS(fopen_s(&file, "/dev/null", "r"), 0);
+    CHECK(file != NULL);
+    CHECK_IS(fclose(file), 0);
+    CHECK_IS(fopen_s(&file, "/dev/null/none", "r"), ENOTDIR);
+    CHECK(file == NULL);
+    CHECK_IS(fopen_s(NULL, "/dev/null", "r"), EINVAL);
+}
+
 int main(void)
 {
     start();
@@ -156,5 +201,8 @@ int main(void)
     a_message_that_is_not_there_is_an_error();
     text_has_two_forms();
     what_does_not_fit_is_told();
+    times_have_parts_and_text();
+    memory_is_copied_if_there_is_room();
+    files_are_opened();
     return finish();
 }

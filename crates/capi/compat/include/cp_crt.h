@@ -237,9 +237,10 @@ CP_INLINE errno_t gmtime_s(struct tm *to, const time_t *from) {
 /* As `asctime`, in 26 characters, with two places for the day. */
 CP_INLINE errno_t ctime_s(char *to, size_t size, const time_t *from) {
     struct tm parts;
-    if (!to || size < 26 || !from || !localtime_r(from, &parts))
+    /* A year of five places has no room. */
+    if (!to || size < 26 || !from || !localtime_r(from, &parts) ||
+        strftime(to, 26, "%a %b %d %H:%M:%S %Y\n", &parts) == 0)
         return cp_refuse_copy(to, size, EINVAL);
-    strftime(to, size, "%a %b %d %H:%M:%S %Y\n", &parts);
     return 0;
 }
 
