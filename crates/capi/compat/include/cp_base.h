@@ -21,7 +21,8 @@
 
 /* ---- What is not here ------------------------------------------------------------------------- */
 
-/* In front of a declaration: a call of the function is an error of the compiler, which says why. */
+/* In front of a declaration: a call of the function is an error of the compiler, which says why. With
+ * CP_NO_ERROR_ATTRIBUTE, as with a compiler that has no attribute for that. */
 #if defined __has_attribute && !defined CP_NO_ERROR_ATTRIBUTE
 #if __has_attribute(__error__)
 #define CP_REFUSED(text) __attribute__((__error__(text)))
