@@ -75,11 +75,11 @@ enum Step {
         socket: usize,
         bytes: usize,
     },
-    /// Somebody reads all there is, whoever holds the key.
+    /// All there is is read, wherever the key is.
     Drain {
         socket: usize,
     },
-    /// Somebody reads a byte.
+    /// A byte is read.
     Read {
         socket: usize,
     },
@@ -1014,7 +1014,7 @@ fn obey(port: &Port<Shared, usize>, hall: &Hall, mut ready: Ready<'_, Shared>, h
     let mut bytes = [0; 64];
     let room = if matches!(habit, Habit::ReadOneAndRearm) { 1 } else { bytes.len() };
     let read = ready.key_mut().socket.read(&mut bytes[..room]);
-    // A level packet is exact, and nobody else reads from this socket.
+    // A level packet is exact, and no other thread reads from this socket.
     let read = read.expect("a level packet was reported for nothing");
     assert!(read > 0);
     if matches!(habit, Habit::Remove | Habit::RemoveAndRearm) {

@@ -76,7 +76,7 @@ pub(super) const TRIALS: &[Trial] = &[
     },
     Trial {
         rule: 27,
-        what: "a hang-up that nobody asked about, level and persistent",
+        what: "a hang-up that was not asked for, level and persistent",
         expected: "1 packet, then 0; enabled again: 1, then 0",
         run: never_spins,
     },

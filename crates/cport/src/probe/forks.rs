@@ -18,7 +18,7 @@ pub(super) const TRIALS: &[Trial] = &[Trial {
     run: forked,
 }];
 
-/// A child that nobody ends is ended by a signal after so many seconds: its parent may be gone by then.
+/// A child that still runs after so many seconds is ended by a signal: its parent may be gone by then.
 const STUCK: u32 = 3;
 
 fn forked() -> Seen {

@@ -1,4 +1,4 @@
-//! Removal, closing and memory: who owns a key, and what ends what.
+//! Removal, closing and memory: what owns a key, and what ends what.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
