@@ -1092,7 +1092,10 @@ impl<K, M> Port<K, M> {
     /// when it begins again. In a forked child the call does nothing.
     ///
     /// While it is measured, the clock is read once for each packet, and once for each lot that is queued
-    /// together; eight bytes are kept for each registration and each place of a message.
+    /// together; eight bytes are kept for each registration and each place of a message. A one-shot packet
+    /// takes some 440 instructions more where 64 come at once, and 660 where each comes alone, besides what it
+    /// takes to read the clock. Without it, wait, receipt and arming take 290 and 1,170. (`cport bench
+    /// --scenario instructions`, the rows `ours` and `ours, delays`.)
     ///
     /// # Examples
     ///
