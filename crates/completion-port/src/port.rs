@@ -502,7 +502,8 @@ impl<K, M> Port<K, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enable_also(&self, id: Id, interest: Interest) -> Result<()> {
-        self.store.engine.enable_also(id.0, interest, || current_seat(&self.store.engine))
+        let seat = || current_seat(&self.store.engine);
+        self.told(id, self.store.engine.enable_also(id.0, interest, seat))
     }
 
     #[inline]
