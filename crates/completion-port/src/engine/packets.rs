@@ -61,8 +61,8 @@ impl Engine {
         }
     }
 
-    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if the timer is
-    /// due, or was cancelled before.
+    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if a thread
+    /// has queued the message, or cancelled it before.
     pub(crate) fn cancel_post<M>(
         &self,
         timer: TimerName,
@@ -77,7 +77,7 @@ impl Engine {
         let message = take(cell);
         stock.posts.give_back(&self.nodes, POSTED, cell);
         if stock.phase == Phase::Open {
-            schedule.timers_ended(stock.timers.next());
+            schedule.next_timer(stock.timers.next());
         }
         Some(message)
     }

@@ -78,12 +78,12 @@ impl Emptied {
     }
 }
 
-/// In [`Seat::attention`]: the thread was seen asleep and is not counted. When it is awake again, it says
-/// so itself. Changed by other threads, under the lock.
+/// In [`Seat::attention`]: the thread was seen asleep and is not counted. Other threads change it under the
+/// lock. The thread itself clears it when it comes to wait, and when it says that it is awake again.
 pub(super) const PRESUMED_BLOCKED: u8 = 1;
 
-/// In [`Seat::attention`]: it is measured how long the packets of the thread stood in the queue. Set by the
-/// thread itself, under the lock.
+/// In [`Seat::attention`]: it is measured how long the packets of the thread stood in the queue. Only the
+/// thread itself changes it: it sets it under the lock, and clears it when it comes to wait.
 pub(super) const MEASURED: u8 = 2;
 
 /// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
