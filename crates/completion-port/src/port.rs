@@ -693,8 +693,9 @@ impl<K, M> Port<K, M> {
     /// found asleep, or does not come to it for a millisecond or so while another thread is idle; so an
     /// idle thread may be woken to keep watch.
     ///
-    /// So that the other packets have their turn, at most 64 messages of one wait go in front; a further one
-    /// goes to the end of the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
+    /// So that the other packets have their turn, at most 64 messages in a row go in front, over however many
+    /// waits: the count begins anew when the thread comes to wait with none of them left. A further one goes to the
+    /// end of the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
     /// this port, the message is queued as by [`post`](Self::post).
     ///
     /// # Errors

@@ -141,6 +141,28 @@ on_every_system! {
         }
     }
 
+    /// Rule 48: also if the thread has lost what it has put in front: it blocks. And also if it posts two and takes
+    /// one, so that one of an earlier wait is left.
+    fn others_have_their_turn_beside_a_handler_whose_messages_wait_in_the_queue(system: &System) {
+        for blocks in [false, true] {
+            let port = system.port::<(), usize>(1);
+            (0..2).for_each(|message| port.post(message).unwrap());
+            let mut batch = Batch::with_capacity(1);
+            let has_its_turn = (0..400).any(|round| {
+                let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+                let taken = packets.next().map(message);
+                if blocks {
+                    port.post_after(0).unwrap();
+                    port.blocking(|| {});
+                } else if round % 2 == 0 {
+                    (0..2).for_each(|_| port.post_after(0).unwrap());
+                }
+                taken == Some(1)
+            });
+            assert!(has_its_turn, "the other message waits for ever: {blocks}");
+        }
+    }
+
     /// Rule 48: in a row means that the thread has never had nothing left meanwhile.
     fn a_thread_that_had_nothing_left_posts_as_many_again(system: &System) {
         let port = system.port::<(), usize>(1);
