@@ -192,8 +192,12 @@ fn idle() {
     be_polite(server.address);
     exchange(&mut busy, b"and now no more");
     assert_eq!(ends(&mut busy).unwrap(), b"idle\n");
+    let mut lively = connect(server.address);
     server.assert_runs();
+    // One that is not idle when the server ends is not told so.
+    exchange(&mut lively, b"to the end");
     end(server);
+    assert_eq!(ends(&mut lively).unwrap(), b"");
 }
 
 #[test]

@@ -280,7 +280,7 @@ pub(crate) struct Engine {
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
-    /// Made when it is first asked how long packets stand in the port.
+    /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
 

@@ -5,7 +5,8 @@
 
 use super::moment::Moment;
 
-/// A timer of this heap. No other one ever has the same name.
+/// A timer of this heap. No other one ever has the same name, and none of another port of the same kernel: see
+/// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     cell: u32,
@@ -32,7 +33,7 @@ pub(crate) struct Timers {
     heap: Vec<Entry>,
     /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
     places: Vec<u32>,
-    made: u64,
+    next_number: u64,
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -40,8 +41,8 @@ const NOWHERE: u32 = u32::MAX;
 impl Timers {
     /// Timers whose names begin with this number. Where others begin with one that is far from it, a name of
     /// theirs means nothing here.
-    pub(crate) const fn new(made: u64) -> Self {
-        Self { heap: Vec::new(), places: Vec::new(), made }
+    pub(crate) const fn new(next_number: u64) -> Self {
+        Self { heap: Vec::new(), places: Vec::new(), next_number }
     }
 
     /// When the first one is due; [`Moment::NEVER`] if there is none.
@@ -69,8 +70,8 @@ impl Timers {
 
     /// Sets a timer for `cell`, which has none, and for which there is room.
     pub(crate) fn set(&mut self, cell: u32, at: Moment) -> Name {
-        let name = Name { cell, number: self.made };
-        self.made += 1;
+        let name = Name { cell, number: self.next_number };
+        self.next_number += 1;
         self.heap.push(Entry { at, name });
         self.rise(self.heap.len() - 1);
         name
@@ -85,7 +86,7 @@ impl Timers {
         Some(cell)
     }
 
-    /// Takes a timer out before it is due. `None` if it is not there any more; otherwise its cell.
+    /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
     pub(crate) fn cancel(&mut self, name: Name) -> Option<u32> {
         let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
         if self.heap[place as usize].name != name {
