@@ -1,4 +1,4 @@
-//! Idle time-outs: the server tells a client that sends nothing for a second so, and ends its connection.
+//! Idle time-outs: the server writes `idle` to a client that sends nothing for a second, and ends its connection.
 //!
 //! `cargo run --example idle 127.0.0.1:7003`, and SIGTERM or Ctrl-C to end it.
 //!
@@ -12,11 +12,11 @@ use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Found, accept, listen, receive, send};
+use common::{Found, accept, listen, lock, receive, send};
 use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -88,7 +88,8 @@ fn serve(port: &Port<Peer, Watch>) {
                     }
                 }
                 Packet::Posted(watch) => look(port, watch),
-                Packet::Removed(_, Peer::Client(mut client)) => {
+                // At the shutdown those come as well that are not idle: they are closed without a word.
+                Packet::Removed(_, Peer::Client(mut client)) if client.heard.is_long_ago() => {
                     // As far as there is room for it.
                     let _ = send(&mut client.stream, &mut b"idle\n".to_vec());
                 }
@@ -113,12 +114,11 @@ fn look(port: &Port<Peer, Watch>, watch: Watch) {
         // The connection has ended by itself.
         return;
     }
-    let over = watch.heard.last() + IDLE;
-    if over <= Instant::now() {
+    if watch.heard.is_long_ago() {
         // Refused if it ends just now.
         let _ = port.remove(watch.id);
     } else {
-        let _ = port.post_at(over, watch);
+        let _ = port.post_at(watch.heard.last() + IDLE, watch);
     }
 }
 
@@ -128,11 +128,15 @@ impl Heard {
     }
 
     fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *lock(&self.0) = Instant::now();
     }
 
     fn last(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
+    }
+
+    fn is_long_ago(&self) -> bool {
+        self.last() + IDLE <= Instant::now()
     }
 }
 

@@ -297,7 +297,7 @@ pub(crate) struct Engine {
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
-    /// Made when it is first asked how long packets stand in the port.
+    /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
 
