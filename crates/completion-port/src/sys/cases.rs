@@ -1,6 +1,8 @@
 //! What attempts at operations on sockets come to: one list of cases, which the sockets of the system and
 //! the simulated ones go through.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::fmt::Debug;
 use std::mem::MaybeUninit;
 use std::thread;
@@ -730,7 +732,7 @@ fn a_send_of_a_datagram_needs_an_address(w: &dyn World) {
 }
 
 fn a_stream_takes_the_first_parts_of_a_long_list(w: &dyn World) {
-    let bytes: Vec<u8> = (0..PARTS + 10).map(|at| b'a' + (at % 26) as u8).collect();
+    let bytes: Vec<u8> = (b'a'..=b'z').cycle().take(PARTS + 10).collect();
     let parts: Vec<&[u8]> = bytes.chunks(1).collect();
     let with_gaps: Vec<&[u8]> = parts.iter().flat_map(|part| [b"".as_slice(), part]).collect();
     for parts in [&parts, &with_gaps] {
@@ -775,6 +777,9 @@ fn transports_are_told_apart(w: &dyn World) {
     assert_eq!(transport(&w.udp()), Transport::Messages);
     assert_eq!(transport(&w.unix_datagram_pair().0), Transport::Messages);
     assert_eq!(transport(&w.event()), Transport::Messages);
+    let drained = [Transport::Messages, Transport::Stream, Transport::DrainedStream]
+        .map(|transport| (transport.is_stream(), transport.is_drained_by_short_receive()));
+    assert_eq!(drained, [(false, false), (true, false), (true, true)]);
 }
 
 fn what_is_no_socket_is_refused(w: &dyn World) {

@@ -80,10 +80,14 @@ const _: () = {
     assert!(offset_of!(libc::sockaddr, sa_family) == 0 && size_of::<libc::sa_family_t>() == 2);
 };
 
+fn length(len: usize) -> libc::socklen_t {
+    libc::socklen_t::try_from(len).unwrap_or(libc::socklen_t::MAX)
+}
+
 impl RawAddress {
     /// Room for the system to write one to.
     pub(super) fn room() -> Self {
-        Self { bytes: [0; SIZE], len: SIZE as libc::socklen_t }
+        Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
     /// Refused if it is no address of the system.
@@ -104,8 +108,8 @@ impl RawAddress {
         if len > SIZE {
             return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENAMETOOLONG) });
         }
-        raw.len = len as libc::socklen_t;
-        raw.put(0, &(family as libc::sa_family_t).to_ne_bytes());
+        raw.len = length(len);
+        raw.put(0, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
         match &address.0 {
             Kind::Ip(SocketAddr::V4(address)) => {
                 raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
@@ -130,7 +134,7 @@ impl RawAddress {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// For a system call that reads the address, or writes one of at most [`RawAddress::len`] bytes.
+    /// For a system call that reads the [`RawAddress::len`] bytes of the address.
     pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const self.bytes).cast()
     }
@@ -140,21 +144,19 @@ impl RawAddress {
         (&raw mut self.bytes).cast()
     }
 
-    /// How many bytes the address has; never more than there is room for, as long as only a system call
-    /// changes it.
+    /// How many bytes the address has, or there are for one. There are never less.
     pub(super) fn len(&self) -> libc::socklen_t {
-        self.len
+        self.len.min(length(SIZE))
     }
 
-    /// Where a system call writes the length. It may write more than it was given: how long the address
-    /// would have been.
+    /// Where a system call writes how long the address is. It may be longer than what there was room for.
     pub(super) fn len_mut(&mut self) -> &mut libc::socklen_t {
         &mut self.len
     }
 
     /// The address; `None` if there is none, or none that an [`Address`] can say.
     pub(super) fn address(&self) -> Option<Address> {
-        let len = usize::try_from(self.len).unwrap_or(SIZE).min(SIZE);
+        let len = usize::try_from(self.len()).unwrap_or(SIZE);
         let known = Known(&self.bytes[..len]);
         let family = libc::sa_family_t::from_ne_bytes(known.at(0)?);
         match i32::from(family) {
