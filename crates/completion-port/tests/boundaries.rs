@@ -77,11 +77,12 @@ fn the_engine_knows_neither_keys_nor_messages() {
 
 /// The files of the engine. Each may import from those before it and call what they define, and from no
 /// other one.
-const ENGINE: [&str; 17] = [
-    // What there is: the engine, what its lock guards, a seat.
+const ENGINE: [&str; 19] = [
+    // What there is: the engine, what its lock guards, a seat, what stands beside a slot.
     "mod",
     "seat",
     "delays",
+    "desks",
     // One step of a thread that has the lock, or gives it up for that step.
     "sleep",
     "quota",
@@ -91,6 +92,7 @@ const ENGINE: [&str; 17] = [
     "answer",
     "poll",
     "check",
+    "operations",
     // What a caller asks for.
     "wait",
     "peek",
