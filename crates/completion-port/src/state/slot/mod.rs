@@ -383,7 +383,7 @@ impl Slot {
     pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
         let word = self.word();
         word.admits(generation)?;
-        if word.is_held() { Err(Refusal::Held) } else { Ok(()) }
+        if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
     /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
@@ -397,7 +397,7 @@ impl Slot {
     ) -> Result<Next, Refusal> {
         self.request(generation, |word| {
             let enabled = || word.dried(drained()).enabled(mode, poll);
-            if word.is_held() { Err(Refusal::Held) } else { Ok(enabled()) }
+            if word.is_away() { Err(Refusal::Held) } else { Ok(enabled()) }
         })
     }
 
