@@ -134,7 +134,6 @@ impl Engine {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let share = || slot.share(generation, plan.direction.facts());
-        // A port that was closed meanwhile ends the operation, and its waits go on until they have its packet.
         self.start(slot, name, record, plan, share, || {})
     }
 
@@ -150,6 +149,12 @@ impl Engine {
         let (index, _) = name_parts(name);
         let desk = self.desks.at(index);
         let mut lanes = desk.lock();
+        // The thread that closes the port says so before it takes this lock, with which it looks at what is in
+        // flight: so either that thread sees this operation, or this one sees that the port is closed.
+        fence(SeqCst);
+        if lanes.is_shared && self.phase() != Phase::Open {
+            return Err(Error::new(plan.call, ErrorKind::Closed));
+        }
         let is_ready =
             take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
         // Either this thread sees that the port is closed, or the thread that closes it sees the operation.
@@ -160,29 +165,16 @@ impl Engine {
         }
         let Plan { direction, deadline, .. } = *plan;
         let node = record | FLIGHT;
-        let mut course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
+        let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
         if lanes.is_shared {
             desk.hasten(deadline);
         } else {
             desk.set_deadline(deadline);
         }
-        let mut called_off = None;
-        if lanes.is_shared && self.phase() != Phase::Open {
-            let poll = self.poll_of(slot.descriptor());
-            let verdict = Verdict::Cancelled;
-            called_off = lanes.call_off(&self.nodes, slot, node, verdict, poll);
-            if course == Course::Waits {
-                // Its node is queued below.
-                course = Course::Ends(verdict);
-            }
-        }
         drop(lanes);
         self.mind_alarm(index, desk);
-        match called_off {
-            Some(Effects { due: NIL, .. }) => {}
-            Some(Effects { next, .. }) => self.follow(next, index, None),
-            None if course == Course::Waits => self.watch_for(index, slot, direction),
-            None => {}
+        if course == Course::Waits {
+            self.watch_for(index, slot, direction);
         }
         Ok(course)
     }
@@ -299,6 +291,9 @@ impl Engine {
         lanes.land(flight);
         slot.land();
         drop(lanes);
+        if flight.stop_awaiting() {
+            self.end_awaiting();
+        }
         (slot, name)
     }
 
@@ -317,6 +312,9 @@ impl Engine {
         let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
         drop(lanes);
         self.follow(next, index, Some(seat));
+        if flight.stop_awaiting() {
+            self.end_awaiting();
+        }
     }
 
     /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
@@ -334,6 +332,9 @@ impl Engine {
         let mut lanes = self.desks.at(index).lock();
         let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
         drop(lanes);
+        if flight.stop_awaiting() {
+            self.end_awaiting();
+        }
         self.give_back_record(record);
         self.follow(next, index, None);
     }
