@@ -18,6 +18,7 @@ mod calls;
 mod delivery;
 mod kit;
 mod lifetime;
+mod operations;
 mod registration;
 mod system;
 mod table;
@@ -87,9 +88,16 @@ impl Row {
 
 /// All trials, in the order of SEMANTICS.md.
 fn trials() -> impl Iterator<Item = &'static Trial> {
-    [calls::TRIALS, registration::TRIALS, delivery::TRIALS, lifetime::TRIALS, threads::TRIALS]
-        .into_iter()
-        .flatten()
+    [
+        calls::TRIALS,
+        registration::TRIALS,
+        delivery::TRIALS,
+        lifetime::TRIALS,
+        threads::TRIALS,
+        operations::TRIALS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Runs the command.
