@@ -2,10 +2,11 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Interest, OpId, Operation, Outcome, Packet, Persistent, Port, SharedId, Started,
+    Batch, Interest, OneShot, OpId, Operation, Outcome, Packet, Persistent, Port, Registration,
+    SharedId, Started,
 };
 use testkit::{Socket, System, on_every_system};
 
@@ -40,7 +41,7 @@ fn take_all(
         if let Ok(more) = far.read(&mut bytes) {
             read.extend_from_slice(&bytes[..more]);
         }
-        for packet in port.wait(&mut batch, std::time::Duration::ZERO).unwrap() {
+        for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
             match packet {
                 Packet::Finished(finished) => {
                     taken.push((finished.operation(), finished.into_parts().1));
@@ -280,7 +281,7 @@ on_every_system! {
         far.write(b"x").unwrap();
         let mut finished = 0;
         eventually(system, "the receive is done", || {
-            for packet in port.wait(&mut Batch::new(), std::time::Duration::ZERO).unwrap() {
+            for packet in port.wait(&mut Batch::new(), Duration::ZERO).unwrap() {
                 match packet {
                     Packet::Finished(_) => finished += 1,
                     // Room again is an edge, too.
@@ -331,6 +332,43 @@ on_every_system! {
         silent(&port, system);
         let _second = system.tcp_connect(&listener);
         assert!(notified(&port, system).events().is_in());
+    }
+
+    /// Rules 30 and 53: when the kernel's set is replaced what operations wait for is watched again.
+    fn operations_go_on_when_the_kernels_set_is_replaced(system: &System) {
+        let port = shared_on(system);
+        let (near, far) = system.unix_pair();
+        let (other, other_far) = system.unix_pair();
+        let id = port.associate_shared(Shared::new(near)).unwrap();
+        let send = port.start(id, Operation::send_all(vec![b'a'; much(system)])).unwrap();
+        let receive = port.start(id, Operation::recv(room(4))).unwrap();
+        port.associate(Shared::new(other)).unwrap().recv(room(4)).unwrap();
+        silent(&port, system);
+        let mut batch = Batch::new();
+        let mut times = 0;
+        while port.stats().rebuilds == 0 {
+            times += 1;
+            assert!(times < 5_000, "the kernel's set is never replaced");
+            // The kernel goes on reporting what a duplicate keeps alive.
+            let closed = system.event();
+            let lives_on = closed.dup().unwrap();
+            let key = Shared::new(system.event());
+            let stale = Registration::new(&closed, key, Interest::IN, OneShot::Level);
+            let stale = port.register(stale).unwrap();
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            drop(closed);
+            port.remove(stale).unwrap();
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+            lives_on.signal(1).unwrap();
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+        }
+        other_far.write(b"other").unwrap();
+        assert_eq!(bytes(done(&port, system).1), b"othe");
+        far.write(b"x").unwrap();
+        let packet = finished(&port, system);
+        assert_eq!(packet.operation(), receive);
+        let (taken, _) = take_all(&port, system, &far, 1, much(system));
+        assert_eq!(taken[0].0, send);
     }
 
     /// Rule 54: in the order in which they were queued.
