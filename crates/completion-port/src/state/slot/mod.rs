@@ -383,7 +383,7 @@ impl Slot {
     pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
         let word = self.word();
         word.admits(generation)?;
-        if word.is_held() { Err(Refusal::Held) } else { Ok(()) }
+        if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
     /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
@@ -397,7 +397,7 @@ impl Slot {
     ) -> Result<Next, Refusal> {
         self.request(generation, |word| {
             let enabled = || word.dried(drained()).enabled(mode, poll);
-            if word.is_held() { Err(Refusal::Held) } else { Ok(enabled()) }
+            if word.is_away() { Err(Refusal::Held) } else { Ok(enabled()) }
         })
     }
 
@@ -501,11 +501,6 @@ impl Slot {
             Ok((word, is_ready)) => (word, Ok(is_ready)),
             Err(refusal) => (word, Err(refusal)),
         })
-    }
-
-    /// The operation that [`Slot::lend`] has given the key to is refused after all.
-    pub(crate) fn lend_not(&self, direction: Facts) {
-        self.change(|word| (word.lent_not(direction), ()));
     }
 
     /// One more operation of this direction has the key together with others. Returns whether the direction is

@@ -511,12 +511,6 @@ impl Word {
         (self.with(LENT | bits << FLYING_SHIFT), self.has(bits << READY_SHIFT))
     }
 
-    /// An operation that was started by a token was refused after all: the key is the token's.
-    pub(super) fn lent_not(self, direction: Facts) -> Self {
-        let bits = u64::from(direction.directions()) << FLYING_SHIFT;
-        self.without(LENT | bits).with(HELD)
-    }
-
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
     /// reported from here on.
     pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, Next) {
@@ -674,7 +668,7 @@ mod tests {
                 reached.push(grounded);
                 let last = grounded.without(FLYING);
                 if word.has(ONE_SHOT) {
-                    reached.extend([last.landed(), word.lent_not(word.flying())]);
+                    reached.push(last.landed());
                 } else {
                     reached.push(last.landed_last().0);
                 }
