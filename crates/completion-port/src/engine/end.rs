@@ -37,10 +37,14 @@ impl Engine {
         let notice = self.leave_open(&mut state, phase);
         let highest = state.stock.slots.highest();
         if phase == Phase::Closed {
+            // What is called off stands in no list until it is queued: waits go on until then.
+            state.stock.peeks += 1;
             drop(state);
             self.notify(notice);
             self.call_off_everywhere(highest);
-            drop(self.end_if_over(self.lock()));
+            let mut state = self.lock();
+            state.stock.peeks -= 1;
+            drop(self.end_if_over(state));
         } else {
             drop(self.end_if_over(state));
             self.notify(notice);
