@@ -126,7 +126,7 @@ impl Engine {
         drained: Drained,
     ) -> Result<Course, Error> {
         let lend = || slot.lend(plan.direction.facts(), drained);
-        self.start(slot, name, record, plan, lend, || slot.lend_not(plan.direction.facts()))
+        self.start(slot, name, record, plan, lend)
     }
 
     /// The operation of `record`, which is in its cell, has a share in the key of a registration.
@@ -134,8 +134,7 @@ impl Engine {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let share = || slot.share(generation, plan.direction.facts());
-        // A port that was closed meanwhile ends the operation, and its waits go on until they have its packet.
-        self.start(slot, name, record, plan, share, || {})
+        self.start(slot, name, record, plan, share)
     }
 
     fn start(
@@ -145,44 +144,37 @@ impl Engine {
         record: u32,
         plan: &Plan,
         take_key: impl FnOnce() -> Result<bool, Refusal>,
-        undo: impl FnOnce(),
     ) -> Result<Course, Error> {
         let (index, _) = name_parts(name);
         let desk = self.desks.at(index);
         let mut lanes = desk.lock();
         let is_ready =
             take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
+        let Plan { direction, deadline, .. } = *plan;
         // Either this thread sees that the port is closed, or the thread that closes it sees the operation.
         fence(SeqCst);
-        if !lanes.is_shared && self.phase() != Phase::Open {
-            undo();
+        if self.phase() != Phase::Open {
+            let asked = if lanes.is_shared {
+                lanes.share_not(slot, direction, self.poll_of(slot.descriptor()))
+            } else {
+                slot.lend_not(direction.facts());
+                [Next::Nothing; 2]
+            };
+            drop(lanes);
+            asked.into_iter().for_each(|next| self.follow(next, index, None));
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
-        let Plan { direction, deadline, .. } = *plan;
         let node = record | FLIGHT;
-        let mut course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
+        let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
         if lanes.is_shared {
             desk.hasten(deadline);
         } else {
             desk.set_deadline(deadline);
         }
-        let mut called_off = None;
-        if lanes.is_shared && self.phase() != Phase::Open {
-            let poll = self.poll_of(slot.descriptor());
-            let verdict = Verdict::Cancelled;
-            called_off = lanes.call_off(&self.nodes, slot, node, verdict, poll);
-            if course == Course::Waits {
-                // Its node is queued below.
-                course = Course::Ends(verdict);
-            }
-        }
         drop(lanes);
         self.mind_alarm(index, desk);
-        match called_off {
-            Some(Effects { due: NIL, .. }) => {}
-            Some(Effects { next, .. }) => self.follow(next, index, None),
-            None if course == Course::Waits => self.watch_for(index, slot, direction),
-            None => {}
+        if course == Course::Waits {
+            self.watch_for(index, slot, direction);
         }
         Ok(course)
     }

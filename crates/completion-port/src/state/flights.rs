@@ -559,6 +559,14 @@ impl Lanes {
         outcome
     }
 
+    /// One more operation of this direction was refused after all, for which the slot has [`Slot::share`]. Returns
+    /// what the slot asks for, one after the other.
+    pub(crate) fn share_not(&mut self, slot: &Slot, direction: Direction, poll: u32) -> [Next; 2] {
+        let grounded = self.ground_if_empty(slot, direction, poll);
+        let landed = if self.aloft == 0 { slot.land_last() } else { Next::Nothing };
+        [grounded, landed]
+    }
+
     /// The desk's timer has rung: ends the flights whose deadlines are over at `now`, and has those tried again
     /// that waited for that. Nodes that are to be queued are put at the end of `due`. Returns when the timer is to
     /// ring again.
