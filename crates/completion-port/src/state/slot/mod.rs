@@ -386,7 +386,8 @@ impl Slot {
         if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
-    /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
+    /// Enables a registration whose key is neither with a handler nor with an operation that a token has started.
+    /// `drained` gives what [`Slot::put_back`] takes; it is
     /// called after the word was read, and must be true of the state that this word describes.
     pub(crate) fn enable(
         &self,

@@ -58,7 +58,7 @@ pub(crate) enum Refusal {
     NotRegistered,
     /// It is being removed.
     Removing,
-    /// Its key is out with a handler.
+    /// Its key is out with a handler, or with an operation.
     Held,
 }
 
@@ -531,10 +531,13 @@ impl Word {
     /// The packet of the last operation is taken, and the key has been cloned for it.
     pub(super) fn landed_last(self) -> (Self, Next) {
         let word = self.without(LENT);
-        if !word.is_removing() || word.has(QUEUED) {
+        if !word.is_removing() {
             (word, Next::Nothing)
         } else if word.has(COLLECTED) {
+            // The thread that waits takes the node out of the queue, if that is where it stands.
             (word, Next::Collect)
+        } else if word.has(QUEUED) {
+            (word, Next::Nothing)
         } else {
             (word.with(QUEUED), Next::Queue)
         }
