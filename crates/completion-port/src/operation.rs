@@ -390,18 +390,23 @@ impl<B: Buffer> Cargo<B> {
     ) -> Attempted {
         let tells_sender = self.operation.kind == Kind::ReceiveFrom;
         let buffer = self.operation.buffer.as_mut().expect("it was started with a buffer");
-        let (attempt, room) = with_room(buffer, |parts, room| {
+        let receive = |parts: &mut [&mut [_]], room| {
             let attempt = if tells_sender {
                 sockets.receive_from(descriptor, parts)
             } else {
                 sockets.receive(descriptor, transport, parts).map(|received| (received, None))
             };
             (attempt, room)
-        });
+        };
+        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+        // - they are handed to a back end, which writes what it has received.
+        let (attempt, room) = unsafe { with_room(buffer, receive) };
         let is_drained = match &attempt {
             Attempt::Done((received, _)) => {
-                // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-                // - the system says that it has written so many, from the beginning of these parts.
+                // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the
+                // buffer is as it was.
+                // - initialized: the system says that it has written so many, from the beginning of these parts;
+                // - as it was: it lies where it did, and nothing was called since.
                 unsafe { buffer.set_filled(received.len) };
                 // Nothing tells the end of a stream from one that goes on, but the next attempt.
                 received.len > 0 && received.len < room && transport.is_drained_by_short_receive()
