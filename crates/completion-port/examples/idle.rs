@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Found, accept, listen, receive, send};
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Ready, Registration};
+use completion_port::{Batch, Events, Interest, OneShot, Packet, Port, Ready, Registration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -64,7 +64,8 @@ fn serve(port: &Port<Peer>) {
         for packet in packets {
             // At the shutdown each key comes back, and is dropped here: that closes its socket.
             let Packet::Ready(mut ready) = packet else { continue };
-            let is_idle = ready.events().is_timed_out();
+            // What came at the last moment counts.
+            let is_idle = ready.events() == Events::TIMED_OUT;
             match ready.key_mut() {
                 Peer::Listener(listener) => {
                     if let Some(stream) = accept(listener) {

@@ -58,6 +58,11 @@ use std::sync::Arc;
 /// frame.filled(&mut |part| sent.extend_from_slice(part));
 /// assert_eq!(sent, b"\0\0\0\x05hello");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer",
+    label = "an operation can neither send nor fill this",
+    note = "buffers are `Vec<u8>`, `Box<[u8]>`, shared bytes, and several of them in a vector, an array or a pair"
+)]
 pub unsafe trait Buffer: Send + 'static {
     /// Calls `part` with each part of what a send is to send, in order.
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8]));
