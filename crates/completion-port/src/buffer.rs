@@ -131,8 +131,8 @@ unsafe impl Buffer for Box<[u8]> {
 /// Buffers that can only be sent: each is one slice of bytes, and has no room.
 macro_rules! to_be_sent {
     ($($(#[$when:meta])* $buffer:ty;)*) => {$(
-        // SAFETY: there is no room, each time.
         $(#[$when])*
+        // SAFETY: there is no room, each time.
         unsafe impl Buffer for $buffer {
             #[inline]
             fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
