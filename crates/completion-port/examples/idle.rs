@@ -1,4 +1,4 @@
-//! Idle time-outs: the server tells a client that sends nothing for a second so, and ends its connection.
+//! Idle time-outs: the server writes `idle` to a client that sends nothing for a second, and ends its connection.
 //!
 //! `cargo run --example idle 127.0.0.1:7003`, and SIGTERM or Ctrl-C to end it.
 //!

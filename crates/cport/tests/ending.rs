@@ -4,14 +4,17 @@
 
 mod common;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{DEADLINE, Running, content, cport, echo, served, uninterrupted};
-use rustix::process::Signal;
+use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_setpipe_size;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const MIB: usize = 1024 * 1024;
@@ -222,4 +225,40 @@ fn clients_that_go_on_are_served_until_the_end() {
     let ended = server.ended();
     assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), ""), "{ended:?}");
     assert!(ended.stdout.contains("2 connections (2 still open)"), "{ended:?}");
+}
+
+/// What is written to a pipe that nothing reads holds up the main thread, which obeys signals.
+#[test]
+fn a_server_whose_output_nothing_reads_can_be_ended() {
+    /// The least that a pipe holds.
+    const PAGE: usize = 4096;
+    let mut command = cport(&["echo", "--listen", "0", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    fcntl_setpipe_size(output.get_ref(), PAGE).unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    let begun = Instant::now();
+    let signal = |signal| {
+        assert!(begun.elapsed() < DEADLINE, "it goes on");
+        kill_process(pid, signal).unwrap();
+        thread::park_timeout(Duration::from_millis(5));
+    };
+    signal(Signal::USR1);
+    line.clear();
+    output.read_line(&mut line).unwrap();
+    // Until a further line does not fit.
+    while usize::try_from(ioctl_fionread(output.get_ref()).unwrap()).unwrap() + line.len() <= PAGE {
+        signal(Signal::USR1);
+    }
+    signal(Signal::USR1);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        signal(Signal::TERM);
+    };
+    assert_eq!(status.code(), Some(128 + Signal::TERM.as_raw()));
 }

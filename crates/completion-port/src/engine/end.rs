@@ -59,7 +59,8 @@ impl Engine {
         }
     }
 
-    /// The port is open no longer. What is due by now is queued still, though no thread has looked since.
+    /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
+    /// it in one hold of the lock, however much that is, since nothing is queued from this moment on.
     fn leave_open(&self, state: &mut State, phase: Phase) -> Option<Notice> {
         let mut notice = None;
         if state.schedule.has_timers() && phase != Phase::Abandoned {
@@ -67,7 +68,7 @@ impl Engine {
             while self.queue_due(&mut state.stock, now) <= now {}
             notice = self.depart(state);
         }
-        state.schedule.timers_ended(Moment::NEVER);
+        state.schedule.next_timer(Moment::NEVER);
         state.stock.set_phase(phase);
         self.phase.store(phase as u8, SeqCst);
         notice

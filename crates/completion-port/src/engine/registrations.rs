@@ -441,6 +441,13 @@ impl Engine {
             Next::Nothing => {}
             next => self.follow(next, name_parts(name).0, seat().as_deref()),
         }
+        trace!(
+            DEBUG,
+            port = self.number,
+            registration = ?super::Shown(name),
+            ?interest,
+            "enabled also"
+        );
         Ok(())
     }
 

@@ -85,6 +85,18 @@ impl Flight {
         self.uses.load(Relaxed)
     }
 
+    /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
+    /// [`Lanes::turn`] tells.
+    #[inline]
+    pub(crate) fn begin(&self) -> bool {
+        // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.
+        let is_due = self.phase() == Phase::Due && self.verdict() == Verdict::Done;
+        if is_due {
+            self.set(Phase::Tried);
+        }
+        is_due
+    }
+
     /// Whether it is a flight now.
     pub(crate) fn is_aloft(&self) -> bool {
         self.phase() != Phase::Landed
@@ -177,7 +189,7 @@ struct Lane {
     waiting: Fifo,
     /// The flight that is due or being tried; `NIL` if there is none.
     active: Node,
-    /// How many edges concerned the lane, and how many had when the attempt began.
+    /// How many edges concerned the lane, and how many had before the attempt began.
     edges: u32,
     begun: u32,
     /// When the first one is to be tried again, for want of what no edge tells of.
@@ -200,6 +212,7 @@ impl Lane {
         }
         let Some(first) = self.waiting.pop(records) else { return NIL };
         self.active = first;
+        self.begun = self.edges;
         self.retry = Moment::NEVER;
         records.flight(first).set(Phase::Due);
         first
@@ -393,8 +406,10 @@ impl Lanes {
                 return NIL;
             }
             lane.edges = lane.edges.wrapping_add(1);
-            // Again: an attempt that ended since the slot noted the edge may have found otherwise before.
-            slot.know(direction.facts(), true);
+            if !slot.word().is_known_ready(direction.facts()) {
+                // An attempt that ended since the slot noted the edge has found otherwise before.
+                slot.know(direction.facts(), true);
+            }
             lane.next_due(records)
         });
         (due, is_missed)
@@ -411,8 +426,6 @@ impl Lanes {
         let flight = records.flight(node);
         match (flight.phase(), flight.verdict()) {
             (Phase::Due, Verdict::Done) => {
-                let lane = self.lane(flight.direction());
-                lane.begun = lane.edges;
                 flight.set(Phase::Tried);
                 (Course::Try, Effects::NONE)
             }
@@ -421,6 +434,25 @@ impl Lanes {
             }
             (_, verdict) => (Course::Ends(verdict), Effects::NONE),
         }
+    }
+
+    /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
+    /// taken what was there.
+    pub(crate) fn tried_and_landed(&mut self, flight: &Flight, slot: &Slot, dry: bool) {
+        let direction = flight.direction();
+        let lane = self.lane(direction);
+        lane.active = NIL;
+        let is_dry = dry && lane.edges == lane.begun;
+        self.land(flight);
+        slot.land(if is_dry { direction.facts() } else { Facts::NONE });
+    }
+
+    /// An operation was done by the token itself, and its packet is to be queued.
+    pub(crate) fn start_ended(&mut self, flight: &Flight, slot: u32) {
+        flight.slot.store(slot, Relaxed);
+        flight.judge(Verdict::Done);
+        flight.set(Phase::Ended);
+        self.aloft += 1;
     }
 
     /// The caller has tried a flight.

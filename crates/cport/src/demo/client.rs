@@ -101,7 +101,7 @@ pub(crate) fn bursts(
             })?;
             let number = number_of(&echo[..received]);
             let Some(place) = missing.iter().position(|expected| Some(*expected) == number) else {
-                return Err(format!("an echo came that nobody waits for: {number:?}"));
+                return Err(format!("an echo came that no request waits for: {number:?}"));
             };
             numbered(pattern, missing.swap_remove(place), &mut datagram);
             if echo[..received] != datagram {

@@ -61,7 +61,8 @@ pub(crate) struct Options {
     ///
     /// The first Ctrl-C (SIGINT) or SIGTERM closes the listener. A connection is closed once all that was received
     /// has gone back and nothing more has come for a fifth of a second. When this time is over, or with a second signal,
-    /// those that are left are cut off; what they have not got back is said, and the exit code is 1.
+    /// those that are left are cut off; what they have not got back is said, and the exit code is 1. A third signal ends
+    /// the server at once.
     #[arg(long, value_name = "TIME", value_parser = quantity::limit, default_value = "10s")]
     drain: Duration,
 }

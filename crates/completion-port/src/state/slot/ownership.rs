@@ -526,7 +526,12 @@ impl Word {
 
     /// The packet of an operation is taken that was started by a token: the key is the packet's.
     pub(super) fn landed(self) -> Self {
-        self.without(LENT | EDGES).with(HELD)
+        self.without(LENT | EDGES | FLYING).with(HELD)
+    }
+
+    /// An operation was done by the token itself, and its packet is to be queued: the operation has the key.
+    pub(super) fn lent_ended(self, drained: Drained) -> Self {
+        self.dried(drained).without(HELD | TIMED).with(LENT)
     }
 
     /// The packet of the last operation is taken, and the key has been cloned for it.
