@@ -50,7 +50,7 @@ impl Report {
         if reader != Reader::Json {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             show(format_args!(
-                "Three servers on an I/O completion port, with real clients on loopback ({}).\n",
+                "Four servers on an I/O completion port, with real clients on loopback ({}).\n",
                 counted(processors as u64, "processor")
             ))?;
         }
