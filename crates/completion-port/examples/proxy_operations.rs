@@ -93,7 +93,8 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
                             let _ = connect(port, stream(socket), target);
                         }
                         (Peer::Side(pair, number), outcome) => {
-                            if pair.go_on(port, number, outcome).is_err() {
+                            let went_on = pair.go_on(port, number, outcome);
+                            if went_on.is_err() {
                                 pair.end(port);
                             }
                         }
