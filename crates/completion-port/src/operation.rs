@@ -12,6 +12,7 @@ use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
+use crate::sys::backend::Backend;
 use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
@@ -164,11 +165,11 @@ impl<B> Operation<B> {
         matches!(self.kind, Kind::Accept | Kind::Connect)
     }
 
-    pub(crate) fn plan(&self, now: impl FnOnce() -> Moment) -> Plan {
+    pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
         Plan {
             call: self.call(),
             direction: self.kind.direction(),
-            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(now)),
+            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend)),
         }
     }
 }
@@ -274,6 +275,11 @@ impl<B> Cargo<B> {
     /// The operation, which was refused.
     pub(crate) fn into_operation(self) -> Operation<B> {
         Operation { kind: self.kind, buffer: self.buffer, address: self.address, deadline: None }
+    }
+
+    /// What it is, for events.
+    pub(crate) fn call(&self) -> Call {
+        self.kind.call()
     }
 
     /// Whether it has sent something already.

@@ -289,7 +289,7 @@ impl<'p, K, B> Ready<'p, K, B> {
         let Held { store, slot, cell, index, events, drained } = self.into_held();
         let held = Held { store, slot, cell, index, events, drained };
         let engine = &store.engine;
-        let at = deadline.moment(|| engine.backend().now());
+        let at = deadline.moment(engine.backend());
         // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
         // has rung, or the thread for which it rings sees the new deadline.
         if let Err(error) = engine.set_deadline(index, Call::Rearm, at) {

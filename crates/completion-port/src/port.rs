@@ -929,7 +929,7 @@ impl<K, M, B> Port<K, M, B> {
         deadline: impl Into<Deadline>,
         message: M,
     ) -> std::result::Result<TimerId, Refused<M>> {
-        let at = deadline.into().moment(|| self.store.engine.backend().now());
+        let at = deadline.into().moment(self.store.engine.backend());
         let posting = self.begin_post(message, Posting::for_timer)?;
         Ok(TimerId(posting.queue_at(at)))
     }

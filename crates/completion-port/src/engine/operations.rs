@@ -15,6 +15,7 @@ use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
 use crate::sync::fence;
 use crate::sys::sockets::Transport;
+use crate::trace::trace_aside;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.
 const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
@@ -326,6 +327,35 @@ impl Engine {
         }
         self.see_to(effects, index, seat);
         course
+    }
+
+    /// An operation was started, by the token of a registration or by its name.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_started(&self, registration: Name, call: Call) {
+        let _ = (registration, call);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(registration),
+            operation = ?call,
+            "started"
+        );
+    }
+
+    /// A thread has come to the packet of an operation. Whatever a subscriber does, the packet goes to the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
+        let _ = (registration, call, error);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(registration),
+            operation = ?call,
+            error = error.map(|error| tracing::field::debug(error.kind())),
+            "completed"
+        );
     }
 
     /// Does what a change of a flight asks for besides.

@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use super::{Held, Packet, Packets, Ready};
 use crate::address::Address;
 use crate::buffer::Buffer;
-use crate::engine::{Aloft, Attempted, Course, Plan, Seat, Verdict, name_parts};
+use crate::engine::{Aloft, Attempted, Course, Name, Plan, Seat, Verdict, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::current_seat;
@@ -16,6 +16,7 @@ use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::slot::Drained;
+use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
     /// Puts an operation into the cell of its record, which is the caller's.
@@ -98,6 +99,15 @@ impl<K, B: Buffer> Store<K, B> {
         // - a value: an operation is in its cell until its outcome is taken;
         // - nothing else: an operation that has ended is handed to one thread, the caller.
         unsafe { self.cargo.at(record).get_mut() }.settle(verdict);
+    }
+
+    /// A packet of the operation of `record`, which is the caller's, is handed out.
+    #[cold]
+    fn tell_completed(&self, registration: Name, record: u32) {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value, and neither: as in `settle`.
+        let cargo = unsafe { self.cargo.at(record).get() };
+        self.engine.tell_completed(registration, cargo.call(), cargo.error());
     }
 }
 
@@ -432,7 +442,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             Ok(record) => record,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
-        let plan = operation.plan(|| engine.backend().now());
+        let plan = operation.plan(engine.backend());
         let direction = plan.direction.facts();
         let mut cargo = Cargo::new(operation, false);
         // Nothing else is in flight as long as the token is here, which ends the registration if the buffer's code
@@ -469,6 +479,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let held = Held { drained, ..self.into_held() };
         let name = OpId(engine.operation_of(record));
         let is_half_done = cargo.is_half_done();
+        if hears_packets() {
+            engine.tell_started(held.name(), call);
+        }
         store.load(record, cargo);
         match engine.lend(slot, held.name(), record, &plan, drained) {
             Ok(Course::Try) => {
@@ -646,7 +659,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             engine.tell_refused(&error, Some(id.0), None);
             Refused::new(error, operation)
         };
-        let plan: Plan = operation.plan(|| engine.backend().now());
+        let plan: Plan = operation.plan(engine.backend());
         let reserve = |record| store.cargo.reserve(record);
         let record = match engine.shared_record(id.0, &plan, reserve) {
             Ok(record) => record,
@@ -659,6 +672,9 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             return Err(refuse(error, operation));
         }
         let name = OpId(engine.operation_of(record));
+        if hears_packets() {
+            engine.tell_started(id.0, call);
+        }
         store.load(record, Cargo::new(operation, true));
         match engine.share(id.0, record, &plan) {
             Ok(Course::Try) => {
@@ -790,6 +806,9 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 _ => store.attempt_own(&aloft, Some(seat)),
             };
             engine.count_operation(seat, is_done);
+            if is_done && hears_packets() {
+                store.tell_completed(aloft.registration(), record);
+            }
             return is_done.then(|| Packet::Done(Done::of(store, aloft.index)));
         }
         let course = match course {
@@ -820,6 +839,9 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         cargo.settle(verdict);
         engine.count_operation(seat, true);
         engine.land_shared(&aloft, seat);
+        if hears_packets() {
+            store.tell_completed(name, record);
+        }
         let key = ManuallyDrop::new(key);
         Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
     }

@@ -8,12 +8,13 @@
 //! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
 //! the table of its phases.
 
+use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::arena::Arena;
 use super::facts::Facts;
 use super::moment::Moment;
-use super::queue::{Fifo, Links, NIL, Node};
+use super::queue::{FLIGHT, Fifo, Links, NIL, Node};
 use super::slot::{Next, Slot};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
 
@@ -220,13 +221,27 @@ impl Lane {
 }
 
 /// The operations of one registration.
-#[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: [Lane; 2],
     /// Flights whose packets have not been taken.
     aloft: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
+}
+
+impl fmt::Debug for Lanes {
+    /// For each direction how many wait, and the node of the one that is due or being tried; and how many have packets
+    /// to come in all.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
+            write!(f, "{name} {} waiting", lane.waiting.len())?;
+            if lane.active != NIL {
+                write!(f, " {} active", lane.active & !FLIGHT)?;
+            }
+            f.write_str(", ")?;
+        }
+        write!(f, "{} aloft", self.aloft)
+    }
 }
 
 impl Default for Lanes {

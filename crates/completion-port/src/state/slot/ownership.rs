@@ -123,7 +123,7 @@ impl Word {
     /// The directions that were asked for, if an edge is to queue the slot.
     pub(crate) fn armed_directions(self) -> Facts {
         let is_armed = self.has(ENABLED) && !self.has(QUEUED);
-        if is_armed { self.interest().directions() } else { Facts::NONE }
+        if is_armed { Facts::asked_by(self.interest()) } else { Facts::NONE }
     }
 
     /// Whether operations have the key.
@@ -806,17 +806,20 @@ mod tests {
         let word = Word::free(0).registered(mode(Interest::IN | Interest::HANGUP), false);
         assert!(word.rearmed(None, false, Drained::NONE, 3).is_none());
         let word = word.watching(word.wanted_directions());
-        assert_eq!((word.watched(), word.unwatched(Interest::IN.directions())), (Facts::IN, None));
+        assert_eq!(
+            (word.watched(), word.unwatched(Facts::asked_by(Interest::IN))),
+            (Facts::IN, None)
+        );
         assert!(word.rearmed(None, false, Drained::NONE, 3).is_some());
         assert!(word.rearmed(Some(mode(Interest::NONE)), false, Drained::NONE, 3).is_some());
         for interest in [Interest::OUT, Interest::ALL] {
             assert!(word.rearmed(Some(mode(interest)), false, Drained::NONE, 3).is_none());
             // What is watched already is kept.
-            assert_eq!(word.unwatched(interest.directions()), Some(Facts::IN | Facts::OUT));
+            assert_eq!(word.unwatched(Facts::asked_by(interest)), Some(Facts::IN | Facts::OUT));
         }
         let widened = word.watching(Facts::IN | Facts::OUT);
         assert!(widened.rearmed(Some(mode(Interest::ALL)), false, Drained::NONE, 3).is_some());
-        assert_eq!(widened.unwatched(Interest::ALL.directions()), None);
+        assert_eq!(widened.unwatched(Facts::asked_by(Interest::ALL)), None);
         assert_eq!(Word::free(0).freed().watched(), Facts::NONE);
     }
 }
