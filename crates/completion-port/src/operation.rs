@@ -404,7 +404,7 @@ impl<B: Buffer> Cargo<B> {
         let tells_sender = self.kind == Kind::ReceiveFrom;
         let buffer = self.buffer.as_mut().expect("it was started with a buffer");
         let mut sender = None;
-        let (attempt, room) = with_room(buffer, |parts, room| {
+        let receive = |parts: &mut [&mut [_]], room| {
             let attempt = if tells_sender {
                 sockets.receive_from(descriptor, parts).map(|(received, from)| {
                     sender = from;
@@ -414,13 +414,18 @@ impl<B: Buffer> Cargo<B> {
                 sockets.receive(descriptor, transport, parts)
             };
             (attempt, room)
-        });
+        };
+        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+        // - they are handed to a back end, which writes what it has received.
+        let (attempt, room) = unsafe { with_room(buffer, receive) };
         let Received { len, is_cut } = match attempt {
             Attempt::Done(received) => received,
             other => return self.note(other.map(|_| ())),
         };
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the system says that it has written so many, from the beginning of these parts.
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
+        // was.
+        // - initialized: the system says that it has written so many, from the beginning of these parts;
+        // - as it was: it lies where it did, and nothing was called since.
         unsafe { buffer.set_filled(len) };
         (self.len, self.is_cut, self.address) = (len, is_cut, sender);
         // Nothing tells the end of a stream from one that goes on, but the next attempt.
