@@ -41,7 +41,8 @@ struct Failing {
     panics: Arc<AtomicBool>,
 }
 
-impl Buffer for Failing {
+// SAFETY: the room is that of what it is made of, which promises the same.
+unsafe impl Buffer for Failing {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         if self.panics.swap(false, SeqCst) {
             resume_unwind(Box::new("filled"));
@@ -49,11 +50,12 @@ impl Buffer for Failing {
         self.bytes.filled(part);
     }
 
-    fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         if self.panics.swap(false, SeqCst) {
             resume_unwind(Box::new("room"));
         }
-        self.bytes.room(part);
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {

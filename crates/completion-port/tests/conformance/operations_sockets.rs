@@ -43,13 +43,15 @@ impl Source for Made {
 #[derive(Debug)]
 struct Parts(Vec<Vec<u8>>);
 
-impl Buffer for Parts {
+// SAFETY: the room is that of what it is made of, which promises the same.
+unsafe impl Buffer for Parts {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.0.iter().for_each(|each| each.filled(part));
     }
 
-    fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        self.0.iter_mut().for_each(|each| each.room(part));
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // SAFETY: the room is that of the vectors, and the caller's promise holds for each.
+        self.0.iter_mut().for_each(|each| unsafe { each.room(part) });
     }
 
     unsafe fn set_filled(&mut self, mut len: usize) {
