@@ -37,7 +37,7 @@ impl Engine {
         let notice = self.leave_open(&mut state, phase);
         let highest = state.stock.slots.highest();
         if phase == Phase::Closed {
-            // What is called off stands in no list until it is queued: waits go on until then.
+            // Until all packets of operations are queued the waits go on.
             state.stock.peeks += 1;
             drop(state);
             self.notify(notice);
@@ -52,6 +52,7 @@ impl Engine {
     }
 
     /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
+    /// The packets of those that are being tried are awaited.
     fn call_off_everywhere(&self, highest: u32) {
         // Either this thread sees an operation that is being started, or the thread that starts it sees that the
         // port is closed.
@@ -59,11 +60,17 @@ impl Engine {
         for index in 0..highest {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
             let name = name_of(index, slot.word().generation());
+            if let Some(desk) = self.desk(index) {
+                // Also where no operation is seen: one may be on its way.
+                let mut state = self.lock();
+                state.stock.peeks += desk.lock().await_tried(&self.nodes);
+            }
             self.call_off(slot, name, Verdict::Cancelled);
         }
     }
 
-    /// The port is open no longer. What is due by now is queued still, though no thread has looked since.
+    /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
+    /// it in one hold of the lock, however much that is, since nothing is queued from this moment on.
     fn leave_open(&self, state: &mut State, phase: Phase) -> Option<Notice> {
         let mut notice = None;
         if state.schedule.has_timers() && phase != Phase::Abandoned {
@@ -71,7 +78,7 @@ impl Engine {
             while self.queue_due(&mut state.stock, now) <= now {}
             notice = self.depart(state);
         }
-        state.schedule.timers_ended(Moment::NEVER);
+        state.schedule.next_timer(Moment::NEVER);
         state.stock.set_phase(phase);
         self.phase.store(phase as u8, SeqCst);
         notice

@@ -49,7 +49,7 @@ pub(crate) use crate::state::flights::{Course, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
-pub(crate) use operations::{Attempted, Plan};
+pub(crate) use operations::{Aloft, Attempted, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
 pub(crate) use registrations::Entry;
@@ -171,8 +171,8 @@ struct Stock {
     /// A thread is replacing the kernel's sets.
     rebuilding: bool,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
-    /// have taken off `recheck`, stands in no list meanwhile. The same goes for what a thread that closes the port
-    /// calls off.
+    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
+    /// which it closes, and operations that were being tried then: their packets are still to be queued.
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may
     /// be theirs.
@@ -298,7 +298,7 @@ pub(crate) struct Engine {
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
-    /// Made when it is first asked how long packets stand in the port.
+    /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
 

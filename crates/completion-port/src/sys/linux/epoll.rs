@@ -6,7 +6,7 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::blocked;
 use super::clock;
@@ -228,11 +228,11 @@ impl Epoll {
 
     /// The bits of an entry for what is `wanted`.
     fn entry(&self, wanted: Facts, until: Until) -> u32 {
-        let how = match until {
-            Until::Edge if self.is_one_shot => ONCE,
-            _ => libc::EPOLLET.cast_unsigned(),
-        };
-        watched(wanted) | how
+        match until {
+            Until::Edge if self.is_one_shot => watched(wanted) | ONCE,
+            Until::Room if self.is_one_shot => watched(wanted) & !Facts::RDHUP.bits() | ONCE,
+            _ => watched(wanted) | libc::EPOLLET.cast_unsigned(),
+        }
     }
 
     /// The bits of an entry that is new.
@@ -510,6 +510,10 @@ impl Reactor for Epoll {
 impl Host for Epoll {
     fn now(&self) -> Moment {
         clock::now()
+    }
+
+    fn moment_of(&self, instant: Instant) -> Moment {
+        clock::moment_of(instant)
     }
 
     fn this_thread(&self) -> Box<dyn Thread> {
