@@ -11,6 +11,8 @@
 mod address;
 #[path = "../src/batch.rs"]
 mod batch;
+#[path = "../src/buffer.rs"]
+mod buffer;
 #[path = "../src/cells.rs"]
 mod cells;
 #[path = "../src/changes.rs"]
@@ -27,6 +29,8 @@ mod error;
 mod interest;
 #[path = "../src/membership.rs"]
 mod membership;
+#[path = "../src/operation.rs"]
+mod operation;
 #[path = "../src/packet.rs"]
 mod packet;
 #[path = "../src/port.rs"]
@@ -48,6 +52,8 @@ mod trigger;
 
 #[path = "seeds/ledger.rs"]
 mod ledger;
+#[path = "seeds/operations.rs"]
+mod operations;
 #[path = "seeds/program.rs"]
 mod program;
 #[path = "seeds/search.rs"]
@@ -86,12 +92,14 @@ mod sys {
 
 pub use address::Address;
 pub use batch::Batch;
+pub use buffer::Buffer;
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
-pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
+pub use operation::{OpId, Operation, Outcome, SharedId, Started};
+pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
 pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
