@@ -282,9 +282,9 @@ impl<B> Cargo<B> {
         self.kind.call()
     }
 
-    /// Whether it has sent something already.
-    pub(crate) fn is_half_done(&self) -> bool {
-        self.len > 0
+    /// How many bytes it has sent or received.
+    pub(crate) fn transferred(&self) -> usize {
+        self.len
     }
 
     /// A part of the buffer could not be had.

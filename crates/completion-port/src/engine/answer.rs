@@ -112,7 +112,12 @@ impl Engine {
                 word.unwatched(blocked)
             };
             let Some(wanted) = wanted else { return true };
-            let is_watched = self.backend.want(descriptor, name, wanted, until(word)).is_ok();
+            let until = match until(word) {
+                // The end would be told at once, again and again: sends go on behind it, and reports wait for them.
+                Until::Edge if blocked == Facts::OUT => Until::Room,
+                until => until,
+            };
+            let is_watched = self.backend.want(descriptor, name, wanted, until).is_ok();
             if is_watched && !self.is_one_shot {
                 slot.watch(wanted);
             }

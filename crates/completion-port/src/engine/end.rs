@@ -37,10 +37,14 @@ impl Engine {
         let notice = self.leave_open(&mut state, phase);
         let highest = state.stock.slots.highest();
         if phase == Phase::Closed {
+            // Until all packets of operations are queued the waits go on.
+            state.stock.peeks += 1;
             drop(state);
             self.notify(notice);
             self.call_off_everywhere(highest);
-            drop(self.end_if_over(self.lock()));
+            let mut state = self.lock();
+            state.stock.peeks -= 1;
+            drop(self.end_if_over(state));
         } else {
             drop(self.end_if_over(state));
             self.notify(notice);
@@ -48,6 +52,7 @@ impl Engine {
     }
 
     /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
+    /// The packets of those that are being tried are awaited.
     fn call_off_everywhere(&self, highest: u32) {
         // Either this thread sees an operation that is being started, or the thread that starts it sees that the
         // port is closed.
@@ -55,6 +60,11 @@ impl Engine {
         for index in 0..highest {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
             let name = name_of(index, slot.word().generation());
+            if let Some(desk) = self.desk(index) {
+                // Also where no operation is seen: one may be on its way.
+                let mut state = self.lock();
+                state.stock.peeks += desk.lock().await_tried(&self.nodes);
+            }
             self.call_off(slot, name, Verdict::Cancelled);
         }
     }

@@ -171,7 +171,8 @@ struct Stock {
     /// A thread is replacing the kernel's sets.
     rebuilding: bool,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
-    /// have taken off `recheck`, stands in no list meanwhile.
+    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
+    /// which it closes, and operations that were being tried then: their packets are still to be queued.
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may
     /// be theirs.

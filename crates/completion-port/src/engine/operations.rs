@@ -13,7 +13,6 @@ use crate::state::flights::{Course, Desk, Direction, Effects, Flight, Records, T
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
-use crate::sync::fence;
 use crate::sys::sockets::Transport;
 use crate::trace::trace_aside;
 
@@ -162,7 +161,7 @@ impl Engine {
         drained: Drained,
     ) -> Result<Course, Error> {
         let lend = || slot.lend(plan.direction.facts(), drained);
-        self.start(slot, name, record, plan, lend, || slot.lend_not(plan.direction.facts()))
+        self.start(slot, name, record, plan, lend)
     }
 
     /// The operation of `record`, which is in its cell, has a share in the key of a registration.
@@ -170,8 +169,7 @@ impl Engine {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let share = || slot.share(generation, plan.direction.facts());
-        // A port that was closed meanwhile ends the operation, and its waits go on until they have its packet.
-        self.start(slot, name, record, plan, share, || {})
+        self.start(slot, name, record, plan, share)
     }
 
     fn start(
@@ -181,44 +179,29 @@ impl Engine {
         record: u32,
         plan: &Plan,
         take_key: impl FnOnce() -> Result<bool, Refusal>,
-        undo: impl FnOnce(),
     ) -> Result<Course, Error> {
         let (index, _) = name_parts(name);
         let desk = self.desks.at(index);
         let mut lanes = desk.lock();
-        let is_ready =
-            take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
-        // Either this thread sees that the port is closed, or the thread that closes it sees the operation.
-        fence(SeqCst);
-        if !lanes.is_shared && self.phase() != Phase::Open {
-            undo();
+        // The thread that closes the port says so before it takes this lock, with which it looks at what is in
+        // flight: so either that thread sees this operation, or this one sees that the port is closed.
+        if self.phase() != Phase::Open {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
+        let is_ready =
+            take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
         let node = record | FLIGHT;
-        let mut course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
+        let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
         if lanes.is_shared {
             desk.hasten(deadline);
         } else {
             desk.set_deadline(deadline);
         }
-        let mut called_off = None;
-        if lanes.is_shared && self.phase() != Phase::Open {
-            let poll = self.poll_of(slot.descriptor());
-            let verdict = Verdict::Cancelled;
-            called_off = lanes.call_off(&self.nodes, slot, node, verdict, poll);
-            if course == Course::Waits {
-                // Its node is queued below.
-                course = Course::Ends(verdict);
-            }
-        }
         drop(lanes);
         self.mind_alarm(index, desk);
-        match called_off {
-            Some(Effects { due: NIL, .. }) => {}
-            Some(Effects { next, .. }) => self.follow(next, index, None),
-            None if course == Course::Waits => self.watch_for(index, slot, direction),
-            None => {}
+        if course == Course::Waits {
+            self.watch_for(index, slot, direction);
         }
         Ok(course)
     }
@@ -294,6 +277,7 @@ impl Engine {
             Attempted::Blocked | Attempted::Scarce => return false,
         };
         aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
+        self.stop_awaiting(aloft.flight);
         true
     }
 
@@ -379,15 +363,51 @@ impl Engine {
         let mut lanes = aloft.desk.lock();
         lanes.land(aloft.flight);
         aloft.slot.land(Facts::NONE);
+        drop(lanes);
+        self.stop_awaiting(aloft.flight);
     }
 
-    /// The token of a held slot has done the operation of `record` itself: its packet is queued.
-    pub(crate) fn lend_ended(&self, slot: &Slot, index: u32, record: u32, drained: Drained) {
+    /// The packet of a flight is taken, which the waits of a port that was closed may have gone on for.
+    #[inline]
+    fn stop_awaiting(&self, flight: &Flight) {
+        if flight.stop_awaiting() {
+            self.end_awaiting();
+        }
+    }
+
+    /// The packet of an operation is taken that the waits of the closed port have gone on for.
+    #[cold]
+    fn end_awaiting(&self) {
+        if self.forked() {
+            return;
+        }
+        let mut state = self.lock();
+        state.stock.peeks -= 1;
+        drop(self.end_if_over(state));
+    }
+
+    /// The token of a held slot has done the operation of `record` itself: its packet is queued. If the port was closed
+    /// meanwhile, so that perhaps no thread would take it, that is refused.
+    pub(crate) fn lend_ended(
+        &self,
+        slot: &Slot,
+        index: u32,
+        record: u32,
+        call: Call,
+        drained: Drained,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.stock.phase != Phase::Open {
+            return Err(Error::new(call, ErrorKind::Closed));
+        }
         let mut lanes = self.desks.at(index).lock();
         lanes.start_ended(self.nodes.flight(record), index);
         slot.lend_ended(drained);
         drop(lanes);
-        self.submit(record | FLIGHT);
+        let notice = self.submit_locked(&mut state, record | FLIGHT);
+        drop(state);
+        self.notify(notice);
+        Ok(())
     }
 
     /// The record that the operations of a registration with tokens use in turn.
@@ -403,6 +423,7 @@ impl Engine {
         let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
         drop(lanes);
         self.follow(next, index, Some(seat));
+        self.stop_awaiting(flight);
     }
 
     /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
@@ -420,6 +441,7 @@ impl Engine {
         let mut lanes = self.desks.at(index).lock();
         let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
         drop(lanes);
+        self.stop_awaiting(flight);
         self.give_back_record(record);
         self.follow(next, index, None);
     }

@@ -375,10 +375,17 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
         Ok(match self.take_off(operation)? {
             Begun::InFlight(name) => name,
-            Begun::Ended { held: Held { store, slot, index, drained, .. }, record, cargo } => {
+            Begun::Ended { held, record, cargo } => {
+                let Held { store, slot, index, drained, .. } = held;
                 let name = OpId(store.engine.operation_of(record));
+                let call = cargo.call();
                 store.load(record, cargo);
-                store.engine.lend_ended(slot, index, record, drained);
+                if let Err(error) = store.engine.lend_ended(slot, index, record, call, drained) {
+                    let cargo = store.unload(record);
+                    let error = error.having_transferred(cargo.transferred());
+                    let token = Self { held, key: PhantomData };
+                    return Err(token.refuse_operation(error, cargo.into_operation()));
+                }
                 name
             }
         })
@@ -478,7 +485,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         }
         let held = Held { drained, ..self.into_held() };
         let name = OpId(engine.operation_of(record));
-        let is_half_done = cargo.is_half_done();
+        let is_half_done = cargo.transferred() > 0;
         if hears_packets() {
             engine.tell_started(held.name(), call);
         }

@@ -74,6 +74,8 @@ pub(crate) struct Flight {
     phase: AtomicU8,
     verdict: AtomicU8,
     direction: AtomicU8,
+    /// The waits of a port that was closed meanwhile go on until its packet is taken.
+    is_awaited: AtomicBool,
     deadline: AtomicU64,
 }
 
@@ -136,6 +138,11 @@ impl Flight {
 
     fn deadline(&self) -> Moment {
         Moment::from_nanoseconds(self.deadline.load(Relaxed))
+    }
+
+    /// Its packet is taken. Whether it was awaited.
+    pub(crate) fn stop_awaiting(&self) -> bool {
+        self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, Relaxed)
     }
 
     fn is_over(&self, now: Moment) -> bool {
@@ -604,6 +611,14 @@ impl Lanes {
             }
         }
         outcome
+    }
+
+    /// The packets of what is being tried at this moment stand in no queue: they are awaited. Returns how many.
+    pub(crate) fn await_tried(&mut self, records: &impl Records) -> usize {
+        let active = self.lanes.iter().map(|lane| lane.active).filter(|active| *active != NIL);
+        let tried = active.map(|active| records.flight(active));
+        let tried = tried.filter(|flight| flight.phase() == Phase::Tried);
+        tried.filter(|flight| !flight.is_awaited.swap(true, Relaxed)).count()
     }
 
     /// The desk's timer has rung: ends the flights whose deadlines are over at `now`, and has those tried again

@@ -383,10 +383,11 @@ impl Slot {
     pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
         let word = self.word();
         word.admits(generation)?;
-        if word.is_held() { Err(Refusal::Held) } else { Ok(()) }
+        if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
-    /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
+    /// Enables a registration whose key is neither with a handler nor with an operation that a token has started.
+    /// `drained` gives what [`Slot::put_back`] takes; it is
     /// called after the word was read, and must be true of the state that this word describes.
     pub(crate) fn enable(
         &self,
@@ -397,7 +398,7 @@ impl Slot {
     ) -> Result<Next, Refusal> {
         self.request(generation, |word| {
             let enabled = || word.dried(drained()).enabled(mode, poll);
-            if word.is_held() { Err(Refusal::Held) } else { Ok(enabled()) }
+            if word.is_away() { Err(Refusal::Held) } else { Ok(enabled()) }
         })
     }
 
@@ -501,11 +502,6 @@ impl Slot {
             Ok((word, is_ready)) => (word, Ok(is_ready)),
             Err(refusal) => (word, Err(refusal)),
         })
-    }
-
-    /// The operation that [`Slot::lend`] has given the key to is refused after all.
-    pub(crate) fn lend_not(&self, direction: Facts) {
-        self.change(|word| (word.lent_not(direction), ()));
     }
 
     /// One more operation of this direction has the key together with others. Returns whether the direction is

@@ -58,7 +58,7 @@ pub(crate) enum Refusal {
     NotRegistered,
     /// It is being removed.
     Removing,
-    /// Its key is out with a handler.
+    /// Its key is out with a handler, or with an operation.
     Held,
 }
 
@@ -511,12 +511,6 @@ impl Word {
         (self.with(LENT | bits << FLYING_SHIFT), self.has(bits << READY_SHIFT))
     }
 
-    /// An operation that was started by a token was refused after all: the key is the token's.
-    pub(super) fn lent_not(self, direction: Facts) -> Self {
-        let bits = u64::from(direction.directions()) << FLYING_SHIFT;
-        self.without(LENT | bits).with(HELD)
-    }
-
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
     /// reported from here on.
     pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, Next) {
@@ -537,10 +531,13 @@ impl Word {
     /// The packet of the last operation is taken, and the key has been cloned for it.
     pub(super) fn landed_last(self) -> (Self, Next) {
         let word = self.without(LENT);
-        if !word.is_removing() || word.has(QUEUED) {
+        if !word.is_removing() {
             (word, Next::Nothing)
         } else if word.has(COLLECTED) {
+            // The thread that waits takes the node out of the queue, if that is where it stands.
             (word, Next::Collect)
+        } else if word.has(QUEUED) {
+            (word, Next::Nothing)
         } else {
             (word.with(QUEUED), Next::Queue)
         }
@@ -674,7 +671,7 @@ mod tests {
                 reached.push(grounded);
                 let last = grounded.without(FLYING);
                 if word.has(ONE_SHOT) {
-                    reached.extend([last.landed(), word.lent_not(word.flying())]);
+                    reached.push(last.landed());
                 } else {
                     reached.push(last.landed_last().0);
                 }

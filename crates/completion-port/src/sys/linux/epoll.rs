@@ -228,11 +228,11 @@ impl Epoll {
 
     /// The bits of an entry for what is `wanted`.
     fn entry(&self, wanted: Facts, until: Until) -> u32 {
-        let how = match until {
-            Until::Edge if self.is_one_shot => ONCE,
-            _ => libc::EPOLLET.cast_unsigned(),
-        };
-        watched(wanted) | how
+        match until {
+            Until::Edge if self.is_one_shot => watched(wanted) | ONCE,
+            Until::Room if self.is_one_shot => watched(wanted) & !Facts::RDHUP.bits() | ONCE,
+            _ => watched(wanted) | libc::EPOLLET.cast_unsigned(),
+        }
     }
 
     /// The bits of an entry that is new.

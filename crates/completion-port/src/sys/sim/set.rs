@@ -43,7 +43,8 @@ pub(super) struct Set {
 impl Entry {
     /// The part of all that holds `now` which an edge reports.
     fn told(&self, now: Conditions) -> Conditions {
-        now & (self.wanted | Conditions::RDHUP | Conditions::HUP | Conditions::ERR)
+        let told = now & (self.wanted | Conditions::HUP | Conditions::ERR);
+        if self.until == Some(Until::Room) { told } else { told | now & Conditions::RDHUP }
     }
 }
 
