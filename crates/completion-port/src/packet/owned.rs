@@ -239,7 +239,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
     ///
     /// let mut batch = Batch::new();
     /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
-    /// assert!(matches!(done.outcome(), Outcome::Sent(Ok(5), _)));
+    /// assert!(matches!(done.into_parts().1, Outcome::Sent(Ok(5), _)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn start(
