@@ -215,6 +215,9 @@ fn clients_that_go_on_are_served_until_the_end() {
     for way in WAYS {
         let (server, address) = echo(&[&["--drain", "1m"], way].concat());
         let (mut talking, mut idle) = (connect(address), connect(address));
+        // From here on the server has it among its clients.
+        idle.write_all(b"ping").unwrap();
+        idle.read_exact(&mut [0; 4]).unwrap();
         let mut talk = |times: usize| {
             for _ in 0..times {
                 talking.write_all(b"ping").unwrap();
