@@ -18,7 +18,7 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::cells::Cell;
 use crate::deadline::Deadline;
-use crate::engine::{Engine, Name, Scratch, Seat, Taken, Waited, name_of, name_parts};
+use crate::engine::{Engine, Name, Return, Scratch, Seat, Taken, Waited, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused};
 use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
@@ -397,7 +397,8 @@ impl<K, B> Held<'_, K, B> {
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, seat) = (&self.store.engine, || current_seat(&self.store.engine));
         let name = self.name();
-        let accepted = engine.put_back(call, self.slot, name, mode, timed, self.drained, seat);
+        let back = Return { mode, timed, drained: self.drained };
+        let accepted = engine.put_back(call, self.slot, name, back, seat);
         // Refused: the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
     }

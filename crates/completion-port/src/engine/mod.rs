@@ -52,7 +52,7 @@ pub(crate) use dispatch::Taken;
 pub(crate) use operations::{Aloft, Attempted, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
-pub(crate) use registrations::Entry;
+pub(crate) use registrations::{Entry, Return};
 pub(crate) use seat::{Seat, Tally};
 
 /// A registration's name: the index of its slot, and the generation in the bits where the slot's

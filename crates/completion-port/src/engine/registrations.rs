@@ -30,6 +30,16 @@ pub(crate) struct Entry {
     pub(crate) shared: bool,
 }
 
+/// What a token says as it gives its key back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Return {
+    /// How the registration is to be armed; `None`: it is parked.
+    pub(crate) mode: Option<Mode>,
+    /// The arming has a deadline.
+    pub(crate) timed: bool,
+    pub(crate) drained: Drained,
+}
+
 impl Engine {
     /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
     pub(crate) fn reserve_slot(
@@ -195,9 +205,7 @@ impl Engine {
         call: Call,
         slot: &Slot,
         name: Name,
-        mode: Option<Mode>,
-        timed: bool,
-        drained: Drained,
+        Return { mode, timed, drained }: Return,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
         if self.forked() {

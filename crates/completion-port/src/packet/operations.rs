@@ -413,6 +413,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// assert!(matches!(outcome, Outcome::Sent(Ok(5), _)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     pub fn start_now(
         self,
         operation: Operation<B>,
@@ -426,6 +427,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     }
 
     /// Tries an operation, if that looks worth while; and if it has to wait, hands the key to it.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     fn take_off(
         self,
         operation: Operation<B>,

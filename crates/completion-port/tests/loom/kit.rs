@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Entry, Scratch, Seat, Taken, Waited, name_of, name_parts};
+use crate::engine::{Engine, Entry, Return, Scratch, Seat, Taken, Waited, name_of, name_parts};
 use crate::error::Call;
 use crate::fake::{Fake, Handle};
 use crate::interest::{Events, Interest};
