@@ -434,16 +434,18 @@ impl Model {
         if !self.slot.word().mode().one_shot {
             return;
         }
+        if bytes.byte() % 4 == 0 {
+            // It has done the operation itself, and a removal changes nothing of that.
+            self.slot.lend_ended(drained(bytes));
+            (self.node, self.timed) = (Node::Lent, false);
+            return;
+        }
         let lane = Self::lane(bytes);
         let lent = self.slot.lend(DIRECTIONS[lane], drained(bytes));
         match self.admits(true) {
             Ok(()) => {
                 assert!(lent.is_ok());
                 (self.node, self.flying[lane], self.timed) = (Node::Lent, true, false);
-                if bytes.byte() % 4 == 0 {
-                    self.slot.lend_not(DIRECTIONS[lane]);
-                    (self.node, self.flying) = (Node::Held, [false; 2]);
-                }
             }
             Err(refusal) => assert_eq!(lent, Err(refusal)),
         }
@@ -451,11 +453,11 @@ impl Model {
 
     /// The operation of a token ends, and its packet is taken.
     fn land(&mut self, bytes: &mut Reader<'_>) {
-        self.ground(bytes);
-        if self.flying == [false; 2] {
-            self.slot.land();
-            self.node = Node::Held;
+        if bytes.choice() {
+            self.ground(bytes);
         }
+        self.slot.land(if bytes.choice() { Facts::IN } else { Facts::NONE });
+        (self.node, self.flying) = (Node::Held, [false; 2]);
     }
 
     fn register(&mut self, bytes: &mut Reader<'_>) {

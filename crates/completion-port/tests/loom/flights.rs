@@ -224,45 +224,86 @@ impl Board {
         self.start_until(node, direction, Moment::NEVER)
     }
 
+    /// A token first tries the operation itself, if that looks worth while.
     fn start_until(
         &self,
         node: Node,
         direction: Direction,
         deadline: Moment,
     ) -> Result<Course, Refusal> {
+        let facts = direction.facts();
         self.with_cargo(node, |cargo| {
-            *cargo = Cargo { packets: cargo.packets, ..Cargo::default() }
+            *cargo = Cargo { packets: cargo.packets, ..Cargo::default() };
         });
+        let mut drained = NO_HINT;
+        if !self.is_shared {
+            self.use_key();
+            if self.slot.looks_ready(facts, drained) {
+                let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
+                if tried != (Tried::Done { dry: false }) {
+                    drained = Drained::of(direction);
+                }
+                if tried != Tried::Blocked {
+                    return Ok(self.lend_ended(node, drained));
+                }
+            }
+        }
         let mut lanes = self.lanes.lock().unwrap();
         let is_ready = if self.is_shared {
-            self.slot.share(0, direction.facts())?
+            self.slot.share(0, facts)?
         } else {
-            self.use_key();
-            self.slot.lend(direction.facts(), NO_HINT)?
+            self.slot.lend(facts, drained)?
         };
         let course = lanes.start(self, node, 0, direction, deadline, is_ready);
         drop(lanes);
         let course = if course == Course::Try { self.attempt(node) } else { course };
-        if let Course::Ends(_) = course {
-            self.queue(node);
-        }
-        Ok(course)
+        Ok(match course {
+            Course::Ends(_) if !self.is_shared => self.lend_ended(node, NO_HINT),
+            Course::Ends(_) => {
+                self.queue(node);
+                course
+            }
+            _ => course,
+        })
     }
 
+    /// The token has done the operation itself.
+    fn lend_ended(&self, node: Node, drained: Drained) -> Course {
+        let mut lanes = self.lanes.lock().unwrap();
+        lanes.start_ended(self.flight(node), 0);
+        self.slot.lend_ended(drained);
+        drop(lanes);
+        self.queue(node);
+        Course::Ends(Verdict::Done)
+    }
+
+    /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
     fn attempt(&self, node: Node) -> Course {
         let direction = self.flight(node).direction();
         loop {
             let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
-            let (course, effects) =
-                self.lanes.lock().unwrap().tried(self, &self.slot, node, tried, POLL);
+            let mut lanes = self.lanes.lock().unwrap();
+            if let (false, Tried::Done { dry }) = (self.is_shared, tried) {
+                lanes.tried_and_landed(self.flight(node), &self.slot, dry);
+                drop(lanes);
+                self.use_key();
+                return Course::Ends(Verdict::Done);
+            }
+            let (course, effects) = lanes.tried(self, &self.slot, node, tried, POLL);
+            drop(lanes);
             self.see_to(effects);
-            if course != Course::Try {
-                return course;
+            match course {
+                Course::Try => {}
+                Course::Ends(_) if !self.is_shared => {
+                    self.land(node);
+                    return course;
+                }
+                _ => return course,
             }
         }
     }
 
-    /// A thread takes the first node of the queue, if there is one. Gives the flight that has landed by that.
+    /// A thread takes the first node of the queue, if there is one. Gives the flight whose packet it has taken by that.
     fn serve(&self) -> Option<(Node, Verdict)> {
         loop {
             let mut queue = self.queue.lock().unwrap();
@@ -272,17 +313,27 @@ impl Board {
             let node = queue.remove(0);
             drop(queue);
             if let Some(verdict) = self.turn(node) {
-                self.land(node);
+                self.with_cargo(node, |cargo| cargo.packets += 1);
                 return Some((node, verdict));
             }
         }
     }
 
     fn turn(&self, node: Node) -> Option<Verdict> {
-        let (course, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
-        self.see_to(effects);
-        match if course == Course::Try { self.attempt(node) } else { course } {
-            Course::Ends(verdict) => Some(verdict),
+        let mut course = Course::Try;
+        if !self.flight(node).begin() {
+            let effects;
+            (course, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
+            self.see_to(effects);
+        }
+        let is_tried = course == Course::Try;
+        match if is_tried { self.attempt(node) } else { course } {
+            Course::Ends(verdict) => {
+                if self.is_shared || !is_tried {
+                    self.land(node);
+                }
+                Some(verdict)
+            }
             _ => None,
         }
     }
@@ -291,11 +342,10 @@ impl Board {
         if self.is_shared {
             self.clone_key();
         }
-        self.with_cargo(node, |cargo| cargo.packets += 1);
         let mut lanes = self.lanes.lock().unwrap();
         let is_last = lanes.land(self.flight(node));
         let next = if !self.is_shared {
-            self.slot.land();
+            self.slot.land(Facts::NONE);
             Next::Nothing
         } else if is_last {
             self.slot.land_last()

@@ -46,6 +46,7 @@ pub(crate) struct Link {
 enum Fate {
     Started,
     Refused,
+    /// Its packet was taken, or its outcome has come back from the start.
     Ended,
 }
 
@@ -93,19 +94,21 @@ impl Drop for Tray {
     }
 }
 
-impl Buffer for Tray {
+// SAFETY: the room is that of the vector, which promises the same.
+unsafe impl Buffer for Tray {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         point();
         self.bytes.filled(part);
     }
 
-    fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         point();
-        self.bytes.room(part);
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: the room is that of the vector, and the caller has filled so much of it.
+        // SAFETY: the room is that of the vector, and what the caller says of it holds.
         unsafe { self.bytes.set_filled(len) };
     }
 }
@@ -457,6 +460,20 @@ impl World {
         }
     }
 
+    /// An operation has ended, and a thread has its outcome.
+    fn taken(&self, outcome: &Outcome<Tray>) {
+        let (Outcome::Received(_, Tray { number, .. }) | Outcome::Sent(_, Tray { number, .. })) =
+            outcome
+        else {
+            fail(&format!("it was no such operation: {outcome:?}"))
+        };
+        let fate = &mut self.ledger.log().flights[*number].fate;
+        let former = std::mem::replace(fate, Fate::Ended);
+        if former != Fate::Started {
+            fail(&format!("operation {number} has ended, though it was {former:?}"));
+        }
+    }
+
     /// An operation has ended. True if its association is to end as well.
     fn ended(&self, link: &Link, outcome: Outcome<Tray>, expected: Option<usize>) -> bool {
         let now = self.kernel.now();
@@ -469,6 +486,9 @@ impl World {
             other => fail(&format!("it was no such operation: {other:?}")),
         };
         let is_over = matches!(&outcome, Outcome::Received(Ok(0), _));
+        if expected.is_some() {
+            self.taken(&outcome);
+        }
         let tray = outcome.into_buffer().expect("the buffer comes back");
         let number = tray.number;
         self.ledger.note(|| format!("  operation {number} has ended: {count} bytes, {error:?}"));
@@ -483,13 +503,9 @@ impl World {
         drop(tray);
         let mut log = self.ledger.log();
         let flight = &mut log.flights[number];
-        let former = std::mem::replace(&mut flight.fate, Fate::Ended);
         flight.bytes = first.map(|first| (first, count));
         let (key, was_send, earliest) = (flight.key, flight.is_send, flight.earliest);
         drop(log);
-        if former != Fate::Started {
-            fail(&format!("operation {number} has ended, though it was {former:?}"));
-        }
         if key != link.key || is_send != was_send || expected.is_some_and(|it| it != number) {
             fail(&format!("operation {number} of key {key} came as another one"));
         }
@@ -521,22 +537,31 @@ impl World {
         self.go_on(link, token, Start::by_lot());
     }
 
-    pub(crate) fn handle_done(&self, done: Done<'_, Key, Tray>, began: u64) {
+    pub(crate) fn handle_done(&self, done: Done<'_, Key, Tray>, began: u64, before: impl FnOnce()) {
         let key = done.key().number;
         let link = self.wait_for_link(key);
         self.ledger.note(|| format!("takes the operation of key {key}"));
         self.ledger.packet(key, crate::Events::NONE, began, true);
         let (token, outcome) = done.into_parts();
+        self.taken(&outcome);
+        before();
         let ends = self.ended(&link, outcome, None);
         self.after(&link, token, ends);
     }
 
-    pub(crate) fn handle_finished(&self, finished: Finished<'_, Key, Tray>, began: u64) {
+    pub(crate) fn handle_finished(
+        &self,
+        finished: Finished<'_, Key, Tray>,
+        began: u64,
+        before: impl FnOnce(),
+    ) {
         let key = finished.key().number;
         let link = self.wait_for_link(key);
         self.ledger.note(|| format!("takes an operation of key {key}"));
         self.ledger.packet(key, crate::Events::NONE, began, false);
         let (key, outcome) = finished.into_parts();
+        self.taken(&outcome);
+        before();
         let ends = self.ended(&link, outcome, None);
         drop(key);
         turns::linger();

@@ -517,12 +517,10 @@ impl World {
                 self.handle_clone(&key, id, events, habit, trigger, spent);
             }
             Packet::Done(done) => {
-                self.before(worker, habit);
-                self.handle_done(done, began);
+                self.handle_done(done, began, || self.before(worker, habit));
             }
             Packet::Finished(finished) => {
-                self.before(worker, habit);
-                self.handle_finished(finished, began);
+                self.handle_finished(finished, began, || self.before(worker, habit));
             }
             Packet::Removed(_, key) => {
                 self.ledger.note(|| format!("takes last packet of key {}", key.number));
