@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Buffer, Call, ErrorKind, Operation, Outcome, OwnedSource, Packet, Port, Source, Started,
+    Batch, Buffer, Call, ErrorKind, Interest, Operation, Outcome, OwnedSource, Packet, Persistent,
+    Port, Source, Started,
 };
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
@@ -432,6 +433,35 @@ on_every_system! {
             }
             if !is_sent {
                 assert_eq!(finished(&port, system).operation(), full);
+            }
+        }
+    }
+
+    /// Rule 56: the peer's end holds on and on, and is no reason to try the send again and again.
+    fn a_send_that_waits_behind_the_peers_end_does_not_spin(system: &System) {
+        for trigger in [None, Some(Persistent::Level), Some(Persistent::Edge)] {
+            for pair in STREAMS {
+                let port = shared_on(system);
+                let (near, far) = pair(system);
+                let id = port.associate_shared(Shared::new(near)).unwrap();
+                if let Some(trigger) = trigger {
+                    port.enable(id.id(), Interest::HANGUP, trigger).unwrap();
+                }
+                let send = Operation::send_all(vec![b'a'; much(system)]);
+                let send = port.start(id, send).unwrap();
+                silent(&port, system);
+                far.shutdown(Shutdown::Write).unwrap();
+                silent(&port, system);
+                let polls = port.stats().polls;
+                silent(&port, system);
+                assert!(port.stats().polls < polls + 20, "{trigger:?}: {port:#?}");
+                assert!(port.cancel(send).unwrap());
+                let mut packets = port.wait(&mut Batch::new(), system.soon()).unwrap().count();
+                if trigger.is_some() && packets < 2 {
+                    packets += port.wait(&mut Batch::new(), system.soon()).unwrap().count();
+                }
+                // What was held back for the send is reported then.
+                assert_eq!(packets, 1 + usize::from(trigger.is_some()), "{trigger:?}");
             }
         }
     }
