@@ -61,6 +61,7 @@ const SITUATIONS: [Situation; 3] = [
             "ours, plain keys",
             "ours, no hint",
             "ours, persistent",
+            "ours, delays",
             "epoll_edge",
             "epoll_one_shot",
             "mio",

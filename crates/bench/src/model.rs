@@ -29,7 +29,7 @@ mod schedule;
 mod simulation;
 
 use self::costs::Costs;
-use self::simulation::{Outcome, Setup, simulate};
+use self::simulation::{Outcome, Placement, Setup, simulate};
 use crate::options::Model as Options;
 use crate::table::align;
 
@@ -53,12 +53,16 @@ struct Variant {
     handler: u16,
     connections: u16,
     sets: u16,
+    /// `None`: one-shot epoll without a port.
+    placement: Option<Placement>,
 }
 
 impl Options {
     fn setup(&self, cores: usize, variant: Variant) -> Setup {
-        let Variant { handler, connections, sets } = variant;
+        let Variant { handler, connections, sets, placement } = variant;
         let costs = Costs {
+            data_lines: self.data,
+            wake_lines: self.wake_lines,
             near: self.near,
             far: self.far,
             socket: usize::from(self.socket),
@@ -70,10 +74,16 @@ impl Options {
         let duration = u64::from(self.time) * 1_000_000;
         Setup {
             cores,
-            sets: usize::from(sets),
+            // One-shot epoll has one.
+            sets: if placement.is_none() { 1 } else { usize::from(sets) },
             connections: cores * usize::from(connections),
             handler: u64::from(handler) * 1_000,
             think: u64::from(self.think) * 1_000,
+            incoming: cores.min(self.incoming.into()),
+            placement: placement.unwrap_or(Placement::Data),
+            is_bare: placement.is_none(),
+            patience: self.patience.into(),
+            seed: self.seed,
             costs,
             // A parked thread may take a tick of a millisecond until it takes part.
             warm_up: duration / 2,
@@ -81,12 +91,24 @@ impl Options {
         }
     }
 
+    fn placements(&self) -> impl Iterator<Item = Option<Placement>> {
+        self.placement.iter().map(|name| match name.as_str() {
+            "own" => Some(Placement::Own),
+            "data" => Some(Placement::Data),
+            "near" => Some(Placement::Near),
+            "away" => Some(Placement::Away),
+            _ => None,
+        })
+    }
+
     fn variants(&self) -> Vec<Variant> {
         let mut variants = Vec::new();
         for &handler in &self.handler {
             for &connections in &self.connections {
-                let variant = |&sets| Variant { handler, connections, sets };
-                variants.extend(self.sets.iter().map(variant));
+                for &sets in &self.sets {
+                    let variant = |placement| Variant { handler, connections, sets, placement };
+                    variants.extend(self.placements().map(variant));
+                }
             }
         }
         variants
@@ -106,6 +128,9 @@ fn outcomes(options: &Options) -> String {
             "handler",
             "each",
             "sets",
+            "woken",
+            "cpu/packet",
+            "at home",
             "of ideal",
             "of conserving",
             "lock",
@@ -120,6 +145,7 @@ fn outcomes(options: &Options) -> String {
             "of ideal at 70%",
             "p50",
             "p99",
+            "cpu/packet",
         ]
         .map(str::to_owned)
         .to_vec(),
@@ -132,18 +158,22 @@ fn outcomes(options: &Options) -> String {
             let light = simulate(Setup { think, ..setup });
             let mut row = vec![cores.to_string()];
             row.extend(named(variant));
+            row.push(format!("{:.0} ns", full.cpu));
+            row.push(percent(full.at_home));
             row.extend(shown(&setup, &full));
             row.push(percent(light.efficiency));
             row.extend([light.p50, light.p99].map(microseconds));
+            row.push(format!("{:.0} ns", light.cpu));
             rows.push(row);
         }
     }
     align(rows, 0)
 }
 
-fn named(variant: Variant) -> [String; 3] {
-    let Variant { handler, connections, sets } = variant;
-    [format!("{handler} us"), connections.to_string(), sets.to_string()]
+fn named(variant: Variant) -> [String; 4] {
+    let Variant { handler, connections, sets, placement } = variant;
+    let woken = placement.map_or("one-shot".to_owned(), |it| format!("{it:?}").to_lowercase());
+    [format!("{handler} us"), connections.to_string(), sets.to_string(), woken]
 }
 
 /// The part of the processors' time in which handlers would run, if no processor idled while a packet
@@ -180,7 +210,7 @@ fn microseconds(nanoseconds: f64) -> String {
 }
 
 fn saturation(options: &Options) -> String {
-    let mut head = vec!["handler", "each", "sets"];
+    let mut head = vec!["handler", "each", "sets", "woken"];
     let parts: Vec<String> =
         FED.iter().map(|part| format!("{} of one alone", percent(*part))).collect();
     for part in &parts {
@@ -234,6 +264,11 @@ mod tests {
             connections: 16 * cores,
             handler: 5_000,
             think: 10_000,
+            incoming: 0,
+            placement: Placement::Own,
+            is_bare: false,
+            patience: 1,
+            seed: 0,
             costs: Costs::default(),
             warm_up: 5_000_000,
             duration: 20_000_000,
@@ -339,6 +374,11 @@ mod tests {
         let parse = |line: &str| <Line as clap::Parser>::parse_from(line.split(' ')).options;
         let options = parse("model --cores 1,2 --handler 5,20 --sets 1,2 --time 2");
         assert_eq!(outcomes(&options).lines().count(), 1 + 2 * 2 * 2);
+        let placements =
+            "model --cores 2 --handler 1 --sets 1 --time 2 --placement own,data,near,away,one-shot";
+        let text = outcomes(&parse(placements));
+        assert_eq!(text.lines().count(), 1 + 5, "{text}");
+        assert!(text.contains("one-shot") && text.contains(" away "), "{text}");
         let options = parse("model --handler 1 --sets 1 --time 2 --saturation");
         let text = saturation(&options);
         assert_eq!(text.lines().count(), 2, "{text}");

@@ -73,11 +73,12 @@ pub(crate) struct Entry {
 }
 
 /// The first is the one to which the others are compared.
-pub(crate) const ENTRIES: [Entry; 15] = [
+pub(crate) const ENTRIES: [Entry; 16] = [
     Entry { name: "ours", build: ours::owned },
     Entry { name: "ours, plain keys", build: ours::plain },
     Entry { name: "ours, no hint", build: ours::without_hint },
     Entry { name: "ours, persistent", build: ours::persistent },
+    Entry { name: "ours, delays", build: ours::measured },
     Entry { name: "ours, C library", build: c_library::build },
     Entry { name: EDGE, build: edge::build },
     Entry { name: "epoll_one_shot", build: one_shot::build },

@@ -1,12 +1,20 @@
 //! The routines that a program has set for what would stop it: Ctrl+C, a terminal that is closed, the end of the
 //! system. The reference calls them in a thread of their own, and so does this library, when a signal says so.
+//!
+//! The signal handler tells the thread by a word in memory. It uses no descriptor, since a program may close all that
+//! it does not know, and a number that was closed may name a socket of the program's by then.
+//!
+//! A forked child has neither the thread nor the routines. A signal ends it, until it has set routines of its own.
+//! That Ctrl+C is ignored it inherits, as a new process of the reference does.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::errors::{code, succeeds};
+use crate::objects::{cp_wait_word, cp_wake_word};
+use crate::process::Own;
 
 /// `PHANDLER_ROUTINE`.
 pub type Routine = unsafe extern "C" fn(u32) -> c_int;
@@ -15,26 +23,39 @@ pub type Routine = unsafe extern "C" fn(u32) -> c_int;
 const SIGNALS: [(c_int, u32); 4] =
     [(libc::SIGINT, 0), (libc::SIGQUIT, 1), (libc::SIGHUP, 2), (libc::SIGTERM, 6)];
 
-/// What is set; one for the process.
+/// What is set in one process.
+#[derive(Default)]
 struct Set {
     routines: Vec<Routine>,
-    /// Ctrl+C does nothing.
-    ignores: bool,
     has_thread: bool,
 }
 
-static SET: Mutex<Set> =
-    Mutex::new(Set { routines: Vec::new(), ignores: false, has_thread: false });
+static SET: Own<Mutex<Set>> = Own::new(begin_child);
 
-/// The end of the pipe to which the signal handler writes, and the process whose thread reads from it.
-static WRITES_TO: AtomicI32 = AtomicI32::new(-1);
+extern "C" fn begin_child() {
+    SET.pass_on();
+}
+
+fn set() -> MutexGuard<'static, Set> {
+    SET.get(|_| Box::default()).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ctrl+C does nothing. Changed with the set locked.
+static IGNORES: AtomicBool = AtomicBool::new(false);
+
+/// Which signals came and were not looked at yet: a bit for each, in the order of [`SIGNALS`].
+static TOLD: AtomicU32 = AtomicU32::new(0);
+/// The process whose thread looks there.
 static OWNER: AtomicI32 = AtomicI32::new(0);
+
+fn own_process() -> c_int {
+    // SAFETY: getpid(2) demands nothing of memory.
+    unsafe { libc::getpid() }
+}
 
 /// Tells the thread which signal came. Does what a signal handler may.
 extern "C" fn tell(signal: c_int) {
-    // SAFETY: getpid(2) demands nothing of memory.
-    let is_owner = OWNER.load(Relaxed) == unsafe { libc::getpid() };
-    if !is_owner {
+    if OWNER.load(Relaxed) != own_process() {
         // A forked child has no such thread: the signal is its end.
         end_by(signal);
         return;
@@ -44,10 +65,11 @@ extern "C" fn tell(signal: c_int) {
     // SAFETY: reading through a raw pointer demands that it is valid.
     // - it is the calling thread's own number.
     let before = unsafe { errno.read() };
-    let byte = u8::try_from(signal).unwrap_or(0);
-    // SAFETY: write(2) reads one byte at the pointer.
-    // - valid: `byte` is a local. If the pipe is full, enough signals are told.
-    unsafe { libc::write(WRITES_TO.load(Relaxed), (&raw const byte).cast(), 1) };
+    if let Some(place) = SIGNALS.iter().position(|(known, _)| *known == signal) {
+        TOLD.fetch_or(1 << place, SeqCst);
+        // SAFETY: `cp_wake_word` demands nothing: it does not use the word.
+        unsafe { cp_wake_word(TOLD.as_ptr(), 1) };
+    }
     // SAFETY: as above.
     unsafe { errno.write(before) };
 }
@@ -55,10 +77,8 @@ extern "C" fn tell(signal: c_int) {
 /// What the signal does by itself.
 fn end_by(signal: c_int) {
     act(signal, libc::SIG_DFL);
-    // SAFETY: getpid(2) demands nothing of memory.
-    let own = unsafe { libc::getpid() };
     // SAFETY: kill(2) demands nothing of memory.
-    unsafe { libc::kill(own, signal) };
+    unsafe { libc::kill(own_process(), signal) };
 }
 
 /// Sets what a signal does.
@@ -74,55 +94,51 @@ fn act(signal: c_int, action: usize) {
     unsafe { libc::sigaction(signal, &raw const wanted, std::ptr::null_mut()) };
 }
 
-/// Reads which signals came, and calls the routines.
-fn serve(reads_from: c_int) {
+/// Waits until a signal comes, and calls the routines.
+fn serve() {
     loop {
-        let mut byte = 0_u8;
-        // SAFETY: read(2) writes one byte at the pointer.
-        // - valid: `byte` is a local.
-        let read = unsafe { libc::read(reads_from, (&raw mut byte).cast(), 1) };
-        let found = SIGNALS.iter().find(|(signal, _)| *signal == c_int::from(byte));
-        let Some((signal, event)) = found.filter(|_| read == 1) else { continue };
-        let routines = {
-            let set = SET.lock().unwrap_or_else(PoisonError::into_inner);
-            if set.ignores && *signal == libc::SIGINT {
-                continue;
+        let told = TOLD.swap(0, SeqCst);
+        for (place, &(signal, event)) in SIGNALS.iter().enumerate() {
+            if told & 1 << place != 0 {
+                handle(signal, event);
             }
-            set.routines.clone()
-        };
-        // The newest first.
-        let is_handled = routines.iter().rev().any(|routine| {
-            // SAFETY: the routine demands an event.
-            // - the program has set it, and says that any thread may call it at any time.
-            unsafe { routine(*event) != 0 }
-        });
-        if !is_handled {
-            end_by(*signal);
         }
+        // SAFETY: `cp_wait_word` demands a number that is only used atomically and stays there.
+        // - it is an atomic number that lives as long as the process.
+        unsafe { cp_wait_word(TOLD.as_ptr(), 0, u32::MAX) };
+    }
+}
+
+fn handle(signal: c_int, event: u32) {
+    let routines = {
+        let set = set();
+        if IGNORES.load(Relaxed) && signal == libc::SIGINT {
+            return;
+        }
+        set.routines.clone()
+    };
+    // The newest first.
+    let is_handled = routines.iter().rev().any(|routine| {
+        // SAFETY: the routine demands an event.
+        // - the program has set it, and says that any thread may call it at any time.
+        unsafe { routine(event) != 0 }
+    });
+    if !is_handled {
+        end_by(signal);
     }
 }
 
 impl Set {
-    /// Makes the thread and the pipe.
+    /// Makes the thread.
     fn start(&mut self) -> Result<(), u32> {
         if self.has_thread {
             return Ok(());
         }
-        let mut ends = [0; 2];
-        // SAFETY: pipe2(2) writes two numbers at the pointer.
-        // - valid: `ends` has room for two.
-        let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-        if made != 0 {
-            return Err(code::NO_SYSTEM_RESOURCES);
-        }
-        // The handler must not wait if the pipe is full.
-        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
-        unsafe { libc::fcntl(ends[1], libc::F_SETFL, libc::O_NONBLOCK) };
+        // What its parent was told is nothing to a forked child.
+        TOLD.store(0, SeqCst);
         let thread = std::thread::Builder::new().name("cp-control".to_owned());
-        thread.spawn(move || serve(ends[0])).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
-        WRITES_TO.store(ends[1], Relaxed);
-        // SAFETY: getpid(2) demands nothing of memory.
-        OWNER.store(unsafe { libc::getpid() }, Relaxed);
+        thread.spawn(serve).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
+        OWNER.store(own_process(), Relaxed);
         self.has_thread = true;
         Ok(())
     }
@@ -130,7 +146,7 @@ impl Set {
     /// What each of these signals does from now on.
     fn apply(&self, signals: &[(c_int, u32)]) {
         for &(signal, _) in signals {
-            if self.ignores && signal == libc::SIGINT {
+            if IGNORES.load(Relaxed) && signal == libc::SIGINT {
                 act(signal, libc::SIG_IGN);
             } else if self.routines.is_empty() {
                 act(signal, libc::SIG_DFL);
@@ -149,9 +165,9 @@ impl Set {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_set_control_handler(routine: Option<Routine>, add: c_int) -> c_int {
     succeeds(|| {
-        let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut set = set();
         let Some(routine) = routine else {
-            set.ignores = add != 0;
+            IGNORES.store(add != 0, Relaxed);
             // The others are the program's own still, if it has set no routine.
             set.apply(&SIGNALS[..1]);
             return Ok(());

@@ -13,7 +13,8 @@
 //! ```text
 //!  look-up by name         modules
 //!  several buffers         buffers
-//!  the C functions         closing  objects  queue  notifications  sockets  controls  messages
+//!  what stops a program    controls
+//!  the C functions         closing  objects  queue  notifications  sockets  messages
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     handles            from a handle to a port or a foreign object
 //!  a port                  port               packets become entries in the caller's array

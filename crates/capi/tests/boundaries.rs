@@ -14,7 +14,6 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("foreign", &[]),
     ("messages", &[]),
     ("process", &[]),
-    ("controls", &["errors"]),
     ("descriptors", &["errors"]),
     ("numbers", &["descriptors", "process"]),
     ("port", &["abi", "errors", "numbers"]),
@@ -22,6 +21,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("registrations", &["descriptors", "errors", "handles", "numbers", "port"]),
     ("closing", &["numbers"]),
     ("objects", &["abi", "errors", "foreign", "handles"]),
+    ("controls", &["errors", "objects", "process"]),
     ("queue", &["abi", "descriptors", "errors", "handles", "numbers", "port"]),
     (
         "notifications",

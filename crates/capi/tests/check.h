@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef POLLRDHUP
@@ -110,6 +111,24 @@ static inline SOCKET udp_socket(void)
     return s;
 }
 
+/* A datagram socket that the library has not given out. */
+static inline SOCKET unseen_socket(void)
+{
+    SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    CHECK(s != INVALID_SOCKET);
+    return s;
+}
+
+/* Another socket of the same number. The library is told nothing of either call. */
+static inline SOCKET another(SOCKET s)
+{
+    SOCKET next;
+    CHECK_IS(close((int)s), 0);
+    next = unseen_socket();
+    CHECK_IS(next, s);
+    return next;
+}
+
 static inline SOCKET tcp_listener(struct sockaddr_in *address)
 {
     SOCKET s = tcp_socket();
@@ -183,6 +202,27 @@ static inline void send_to(SOCKET s, const char *bytes, int count, const struct 
 {
     CHECK_IS(sendto(s, bytes, count, 0, (const struct sockaddr *)address, (int)sizeof *address),
              count);
+}
+
+/* A datagram; binds the socket if it is not bound yet. */
+static inline void send_to_itself(SOCKET s)
+{
+    struct sockaddr_in address = loopback();
+    int length = (int)sizeof address;
+    CHECK_IS(getsockname(s, (struct sockaddr *)&address, &length), 0);
+    if (address.sin_port == 0) {
+        address = bind_to_loopback(s);
+    }
+    send_to(s, "x", 1, &address);
+}
+
+/* Reads until there is nothing, of a socket that does not block. */
+static inline void drain(SOCKET s)
+{
+    char byte;
+    while (recv(s, &byte, 1, 0) == 1) {
+    }
+    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
 }
 
 /* Waits until the kernel says this of the socket, without the port. */

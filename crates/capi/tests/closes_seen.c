@@ -24,32 +24,6 @@ int close_elsewhere(int descriptor);
 
 static HANDLE port;
 
-static SOCKET unseen_socket(void)
-{
-    SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    CHECK(s != INVALID_SOCKET);
-    return s;
-}
-
-static void send_to_itself(SOCKET s)
-{
-    struct sockaddr_in address = loopback();
-    int length = (int)sizeof address;
-    CHECK_IS(getsockname(s, (struct sockaddr *)&address, &length), 0);
-    if (address.sin_port == 0) {
-        address = bind_to_loopback(s);
-    }
-    send_to(s, "x", 1, &address);
-}
-
-static void drain(SOCKET s)
-{
-    char byte;
-    while (recv(s, &byte, 1, 0) == 1) {
-    }
-    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
-}
-
 /* One that the library has given out, and whose reads it believes. */
 static SOCKET registered_socket(void)
 {

@@ -321,14 +321,14 @@ fn an_argument_of_another_type_does_not_compile() {
 }
 
 /// What a source calls, and what the compilers say of it.
-const REFUSED: [(&str, &str); 21] = [
+const REFUSED: [(&str, &str); 22] = [
     ("WSARecv(s, &buffer, 1, &count, &flags, &overlapped, NULL)", NOT_YET),
     ("WSASend(s, &buffer, 1, &count, 0, &overlapped, NULL)", NOT_YET),
-    ("WSARecvFrom(s, &buffer, 1, &count, &flags, NULL, NULL, pointer, NULL)", NOT_YET),
-    ("WSASendTo(s, &buffer, 1, &count, 0, NULL, 0, pointer, NULL)", NOT_YET),
-    ("WSAIoctl(s, FIONBIO, NULL, 0, NULL, 0, &count, pointer, NULL)", NOT_YET),
+    ("WSARecvFrom(s, &buffer, 1, &count, &flags, NULL, NULL, &context->overlapped, NULL)", NOT_YET),
+    ("WSASendTo(s, &buffer, 1, &count, 0, NULL, 0, &(context->overlapped), NULL)", NOT_YET),
+    ("WSAIoctl(s, FIONBIO, NULL, 0, NULL, 0, &count, ITS_ADDRESS, NULL)", NOT_YET),
     ("ReadFile(handle, &flags, 4, &count, &overlapped)", NOT_YET),
-    ("WriteFile(handle, &flags, 4, &count, pointer)", NOT_YET),
+    ("WriteFile(handle, &flags, 4, &count, & overlapped)", NOT_YET),
     ("AcceptEx(s, s, NULL, 0, 16, 16, &count, &overlapped)", NOT_YET),
     ("ConnectEx(s, NULL, 0, NULL, 0, &count, &overlapped)", NOT_YET),
     ("DisconnectEx(s, &overlapped, 0, 0)", NOT_YET),
@@ -337,12 +337,31 @@ const REFUSED: [(&str, &str); 21] = [
     ("WSAGetOverlappedResult(s, &overlapped, &count, TRUE, &flags)", NOT_YET),
     ("WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, 0, 0, 0, 0, &count, NULL, NULL)", NOT_YET),
     ("QueueUserAPC(NULL, handle, 0) != 0", ABSENT),
-    ("SetWaitableTimer(handle, NULL, 0, routine, NULL, FALSE)", ABSENT),
+    ("SetWaitableTimer(handle, NULL, 0, a_routine, NULL, FALSE)", ABSENT),
+    ("SetWaitableTimer(handle, NULL, 1, &a_routine, NULL, FALSE)", ABSENT),
     ("ConvertThreadToFiber(NULL) != NULL", ABSENT),
     ("CreateFileA(NULL, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL) != NULL", ABSENT),
     ("WSAEventSelect(s, handle, FD_READ)", ABSENT),
     ("(int)SetThreadAffinityMask(handle, 1)", ABSENT),
     ("MessageBox(NULL, TEXT(\"text\"), TEXT(\"title\"), MB_OK)", ABSENT),
+];
+/// What C++ refuses besides: a pointer that is no variable, and one to what begins with an OVERLAPPED.
+const REFUSED_IN_CXX: [&str; 4] = [
+    "WSARecv(s, &buffer, 1, &count, &flags, (LPOVERLAPPED)context, NULL)",
+    "WSASend(s, &buffer, 1, &count, 0, derived, NULL)",
+    "WriteFile(handle, &flags, 4, &count, derived)",
+    "ReadFile(handle, &flags, 4, &count, static_cast<LPOVERLAPPED>(derived))",
+];
+/// What is looked at when it is called: a variable may be NULL.
+const LOOKED_AT: [&str; 8] = [
+    "WSARecv(s, &buffer, 1, &count, &flags, pointer, NULL)",
+    "WSASend(s, &buffer, 1, &count, 0, (pointer), NULL)",
+    "WSARecvFrom(s, &buffer, 1, &count, &flags, NULL, NULL, context->next, NULL)",
+    "WSASendTo(s, &buffer, 1, &count, 0, NULL, 0, *context->list, NULL)",
+    "WSAIoctl(s, FIONBIO, NULL, 0, NULL, 0, &count, pointer, NULL)",
+    "ReadFile(handle, &flags, 4, &count, pointer)",
+    "WriteFile(handle, &flags, 4, &count, NULL)",
+    "SetWaitableTimer(handle, NULL, 0, NULL, NULL, FALSE)",
 ];
 const NOT_YET: &str = "overlapped operations are not yet available on Linux: see PORTING.md";
 const ABSENT: &str = "not available on Linux: see PORTING.md";
@@ -352,14 +371,19 @@ const ABSENT: &str = "not available on Linux: see PORTING.md";
 fn a_call_of_what_is_not_there_is_refused_with_the_reason() {
     let directory = scratch("refused");
     let unit = |calls: &[&str]| {
-        let mut text = OURS.to_owned();
+        let mut text = format!(
+            "{OURS}#define ITS_ADDRESS &overlapped\n\
+             typedef struct CONTEXT {{ OVERLAPPED overlapped; LPOVERLAPPED next, *list; }} CONTEXT;\n\
+             #ifdef __cplusplus\nstruct DERIVED : OVERLAPPED {{}};\n#else\ntypedef OVERLAPPED DERIVED;\n#endif\n\
+             VOID CALLBACK a_routine(LPVOID argument, DWORD low, DWORD high);\n"
+        );
         for (number, call) in calls.iter().enumerate() {
             let head = format!(
-                "int used_{number}(SOCKET s, HANDLE handle, LPOVERLAPPED pointer, PTIMERAPCROUTINE routine)"
+                "int used_{number}(SOCKET s, HANDLE handle, LPOVERLAPPED pointer, CONTEXT *context, DERIVED *derived)"
             );
             text += &format!(
                 "{head};\n{head} {{\n    WSABUF buffer = {{0, 0}};\n    OVERLAPPED overlapped;\n    \
-                 DWORD count = 0, flags = 0;\n    (void)s, (void)handle, (void)pointer, (void)routine, \
+                 DWORD count = 0, flags = 0;\n    (void)s, (void)handle, (void)pointer, (void)context, (void)derived, \
                  (void)buffer, (void)overlapped, (void)flags, (void)count;\n    return {call};\n}}\n"
             );
         }
@@ -386,6 +410,7 @@ fn a_call_of_what_is_not_there_is_refused_with_the_reason() {
                 };
                 // Nothing but the call is refused.
                 assert_eq!(said_of(&["0"]), "", "{compiler}");
+                assert_eq!(said_of(&LOOKED_AT), "", "{compiler}");
                 let said = said_of(&REFUSED.map(|(call, _)| call));
                 for reason in [NOT_YET, ABSENT] {
                     let calls = REFUSED.iter().filter(|it| it.1 == reason).count();
@@ -396,6 +421,41 @@ fn a_call_of_what_is_not_there_is_refused_with_the_reason() {
                     );
                 }
                 assert_eq!(errors(&said, ""), REFUSED.len(), "{compiler} {level}: {said}");
+                if language == Language::Cxx17 {
+                    let said = said_of(&REFUSED_IN_CXX);
+                    assert_eq!(errors(&said, NOT_YET), REFUSED_IN_CXX.len(), "{compiler}: {said}");
+                }
+            }
+        }
+    }
+}
+
+/// A compiler that cannot mark a call as an error marks what is absent as unavailable, and takes the rest as it is.
+#[test]
+fn a_compiler_without_the_attribute_refuses_nothing_that_is_there() {
+    let directory = scratch("without-attribute");
+    let calls = "WSABUF buffer = {0, 0};\n    DWORD count = 0, flags = 0;\n    \
+        return WSARecv(s, &buffer, 1, &count, &flags, NULL, NULL) + WSASend(s, &buffer, 1, &count, 0, NULL, NULL) + \
+        ReadFile(handle, &flags, 4, &count, NULL) + WriteFile(handle, &flags, 4, &count, NULL) + \
+        SetWaitableTimer(handle, NULL, 0, NULL, NULL, FALSE)";
+    for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+        let source = directory.join(name);
+        for (call, is_refused) in [("0", false), ("CancelIo(handle)", true)] {
+            fs::write(
+                &source,
+                format!(
+                    "{OURS}int used(SOCKET s, HANDLE handle);\n\
+                     int used(SOCKET s, HANDLE handle) {{\n    {calls} + {call};\n}}\n"
+                ),
+            )
+            .unwrap();
+            for compiler in compilers(language) {
+                let mut command = Command::new(&compiler);
+                command.arg(format!("-std={}", standards(language)[0])).args(include_flags());
+                command.args(["-DCP_NO_ERROR_ATTRIBUTE", "-c", "-o", "/dev/null"]).arg(&source);
+                let said = toolchain::said(&toolchain::run(&mut command));
+                assert_eq!(said.contains("unavailable"), is_refused, "{compiler}: {said}");
+                assert_eq!(said.contains("error"), is_refused, "{compiler}: {said}");
             }
         }
     }

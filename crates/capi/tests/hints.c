@@ -70,41 +70,12 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
 /* What is sent to, and taken of, while the library asks the kernel. */
 static SOCKET ours, theirs;
 
-static void send_to_itself(SOCKET s)
-{
-    struct sockaddr_in address = loopback();
-    int length = (int)sizeof address;
-    CHECK_IS(getsockname(s, (struct sockaddr *)&address, &length), 0);
-    if (address.sin_port == 0) {
-        address = bind_to_loopback(s);
-    }
-    send_to(s, "x", 1, &address);
-}
-
-static void drain(SOCKET s)
-{
-    char byte;
-    while (recv(s, &byte, 1, 0) == 1) {
-    }
-    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
-}
-
 /* A socket that the library has given out. */
 static SOCKET given_out(void)
 {
     SOCKET s = udp_socket();
     set_nonblocking(s);
     return s;
-}
-
-/* Another socket of the same number, of which the library is told nothing. */
-static SOCKET another(SOCKET s)
-{
-    SOCKET next;
-    CHECK_IS(close((int)s), 0);
-    next = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    CHECK_IS(next, s);
-    return next;
 }
 
 /* Registered, with a packet taken and nothing left to read. */

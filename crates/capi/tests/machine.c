@@ -1,10 +1,12 @@
 /* The machine, times of the day, memory, the standard streams, and what stops a program. */
 #include <winsock2.h>
+#include <conio.h>
 #include <io.h>
 #include <tchar.h>
 #include <windows.h>
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
@@ -81,29 +83,52 @@ static void memory_is_the_heaps(void)
     CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
 }
 
+static BOOL writes(HANDLE file, LPCVOID bytes, DWORD count, LPDWORD done, LPOVERLAPPED overlapped)
+{
+    return WriteFile(file, bytes, count, done, overlapped);
+}
+
+static BOOL reads(HANDLE file, LPVOID bytes, DWORD count, LPDWORD done, LPOVERLAPPED overlapped)
+{
+    return ReadFile(file, bytes, count, done, overlapped);
+}
+
 static void streams_are_written_and_read(void)
 {
     HANDLE out = GetStdHandle(STD_OUTPUT_HANDLE), in = GetStdHandle(STD_INPUT_HANDLE);
     int pipes[2], kept_out = dup(1), kept_in = dup(0), count;
     char text[16];
     DWORD done = UNTOUCHED;
+    OVERLAPPED overlapped;
+    const WCHAR no_letter = (WCHAR)0xDC00;
+    memset(&overlapped, 0, sizeof overlapped);
     CHECK(GetStdHandle(STD_ERROR_HANDLE) != out && out != in && in != NULL);
     SetLastError(0);
     CHECK(GetStdHandle(5) == INVALID_HANDLE_VALUE);
     CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
     CHECK_IS(pipe(pipes), 0);
     CHECK(dup2(pipes[1], 1) == 1 && dup2(pipes[0], 0) == 0);
+    CHECK_IS(_kbhit(), 0);
     printf("held"); /* goes first */
-    CHECK_IS(WriteFile(out, " back", 5, &done, NULL), TRUE);
-    CHECK_IS(done, 5);
+    CHECK_IS(WriteFile(out, " ba", 3, &done, NULL), TRUE);
+    CHECK_IS(done, 3);
+    CHECK_IS(writes(out, "ck", 2, &done, NULL), TRUE); /* a variable may be NULL */
+    CHECK_IS(done, 2);
+    CHECK_FALSE(writes(out, "more", 4, &done, &overlapped), ERROR_NOT_SUPPORTED);
+    CHECK_FALSE(reads(in, text, sizeof text, &done, &overlapped), ERROR_NOT_SUPPORTED);
     CHECK_IS(WriteConsoleW(out, L"\x20AC", 1, &done, NULL), TRUE);
     CHECK_IS(done, 1);
-    CHECK_IS(ReadFile(in, text, sizeof text, &done, NULL), TRUE);
-    count = (int)done;
+    CHECK_IS(WriteConsoleW(out, &no_letter, 1, &done, NULL), TRUE);
+    CHECK(_kbhit());
+    text[0] = (char)_getch();
+    CHECK_IS(ReadFile(in, text + 1, 3, &done, NULL), TRUE);
+    CHECK_IS(done, 3);
+    CHECK_IS(reads(in, text + 4, sizeof text - 4, &done, NULL), TRUE);
+    count = 4 + (int)done;
     fflush(stdout);
     CHECK(dup2(kept_out, 1) == 1 && dup2(kept_in, 0) == 0);
-    CHECK_IS(count, 12);
-    CHECK(memcmp(text, "held back\xE2\x82\xAC", 12) == 0);
+    CHECK_IS(count, 15);
+    CHECK(memcmp(text, "held back\xE2\x82\xAC\xEF\xBF\xBD", 15) == 0);
     CHECK_FALSE(WriteFile((HANDLE)&count, "x", 1, &done, NULL), ERROR_INVALID_HANDLE);
     CHECK_FALSE(ReadFile(NULL, text, 1, &done, NULL), ERROR_INVALID_HANDLE);
     CHECK_IS(_isatty(pipes[0]), 0);
@@ -113,13 +138,13 @@ static void streams_are_written_and_read(void)
 /* ---- what stops a program ------------------------------------------------------------------------------ */
 
 static HANDLE told;
-static volatile LONG first_calls, last_calls, last_event;
+static volatile LONG calls_of_first, calls_of_last, last_event; /* `first`: that comes first */
 static DWORD main_thread;
 
 static BOOL WINAPI comes_last(DWORD event)
 {
     CHECK(GetCurrentThreadId() != main_thread);
-    InterlockedIncrement(&first_calls);
+    InterlockedIncrement(&calls_of_last);
     last_event = (LONG)event;
     CHECK_IS(SetEvent(told), TRUE);
     return TRUE;
@@ -128,7 +153,7 @@ static BOOL WINAPI comes_last(DWORD event)
 static BOOL WINAPI comes_first(DWORD event)
 {
     (void)event;
-    InterlockedIncrement(&last_calls);
+    InterlockedIncrement(&calls_of_first);
     return event == CTRL_BREAK_EVENT ? (SetEvent(told), TRUE) : FALSE;
 }
 
@@ -169,15 +194,15 @@ static void signals_are_control_events(void)
         CHECK_IS(raise(events[i].signal), 0);
         CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
         CHECK_IS(last_event, events[i].event);
-        CHECK_IS(last_calls, i + 1);
+        CHECK_IS(calls_of_first, i + 1);
     }
     CHECK_IS(raise(SIGQUIT), 0); /* the routine that was added last is enough */
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
-    CHECK_IS(first_calls, 3);
+    CHECK_IS(calls_of_last, 3);
     CHECK_IS(SetConsoleCtrlHandler(comes_first, FALSE), TRUE);
     CHECK_IS(raise(SIGINT), 0);
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
-    CHECK_IS(last_calls, 4);
+    CHECK_IS(calls_of_first, 4);
     CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE); /* Ctrl+C does nothing */
     CHECK_IS(raise(SIGINT), 0);
     CHECK_IS(WaitForSingleObject(told, A_WHILE), WAIT_TIMEOUT);
@@ -186,6 +211,72 @@ static void signals_are_control_events(void)
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
     CHECK_IS(SetConsoleCtrlHandler(comes_last, FALSE), TRUE);
     CHECK_IS(CloseHandle(told), TRUE);
+}
+
+/* ---- a forked child ------------------------------------------------------------------------------------- */
+
+static void is_ended_by_a_signal(void)
+{
+    raise(SIGTERM);
+    Sleep(SOON);
+}
+
+static void has_routines_of_its_own(void)
+{
+    int descriptor;
+    main_thread = GetCurrentThreadId();
+    told = CreateEvent(NULL, FALSE, FALSE, NULL);
+    CHECK_FALSE(SetConsoleCtrlHandler(comes_last, FALSE), ERROR_INVALID_PARAMETER); /* that is its parent's */
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    CHECK_IS(raise(SIGTERM), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    /* As a program does it that runs in the background: what the library needs is no descriptor. */
+    for (descriptor = 3; descriptor < 1000; descriptor++) {
+        close(descriptor);
+    }
+    CHECK_IS(raise(SIGHUP), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    CHECK_IS(last_event, CTRL_CLOSE_EVENT);
+    raise(SIGUSR1);
+}
+
+static void ignores_what_its_parent_ignored(void)
+{
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    told = CreateEvent(NULL, FALSE, FALSE, NULL);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(raise(SIGINT), 0);
+    CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
+    raise(SIGUSR2);
+}
+
+/* A child ends by a signal of its own: at an exit Valgrind would miss what threads of the parent have allocated. */
+static void check_end(void (*child)(void), int signal)
+{
+    int status;
+    pid_t name = fork();
+    CHECK(name >= 0);
+    if (name == 0) {
+        child();
+        _exit(1);
+    }
+    CHECK_IS(waitpid(name, &status, 0), name);
+    CHECK(WIFSIGNALED(status));
+    CHECK_IS(WTERMSIG(status), signal);
+}
+
+static void a_child_begins_without_routines(void)
+{
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
+    check_end(is_ended_by_a_signal, SIGTERM);
+    check_end(has_routines_of_its_own, SIGUSR1);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, TRUE), TRUE);
+    check_end(ignores_what_its_parent_ignored, SIGUSR2);
+    CHECK_IS(SetConsoleCtrlHandler(NULL, FALSE), TRUE);
+    CHECK_IS(SetConsoleCtrlHandler(comes_last, FALSE), TRUE);
 }
 
 int _tmain(int count, _TCHAR *words[])
@@ -199,5 +290,6 @@ int _tmain(int count, _TCHAR *words[])
     streams_are_written_and_read();
     other_signals_stay_the_programs();
     signals_are_control_events();
+    a_child_begins_without_routines();
     return finish();
 }

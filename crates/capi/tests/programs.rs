@@ -5,7 +5,9 @@
 
 mod toolchain;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use toolchain::{
     Build, Linkage, Profile, finds_leaks, has, library_directory, package, scratch, succeed,
@@ -42,12 +44,11 @@ fn is_clean_under_address_sanitizer(test: &str, build: Build) {
 
 /// The same, of the library's own code too, which the sanitizer does not see inside of. The programs do a part
 /// of their work only: Valgrind runs one thread at a time, twenty times as slowly.
-fn is_clean_in_valgrind(test: &str, build: Build) {
+fn is_clean_in_valgrind(program: Option<&Path>) {
     if !has("valgrind") {
         return;
     }
-    let directory = scratch(test);
-    if let Some(program) = build.program(&directory) {
+    if let Some(program) = program {
         let mut valgrind = Command::new("valgrind");
         valgrind.args([
             "--quiet",
@@ -69,9 +70,18 @@ macro_rules! programs {
 
             const SOURCES: &[&str] = &[$($source),+];
 
+            /// As it is: built once, for two of the tests.
+            fn program() -> Option<&'static Path> {
+                static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+                let build = || Build::of(SOURCES).program(&scratch(stringify!($name)));
+                PROGRAM.get_or_init(build).as_deref()
+            }
+
             #[test]
             fn runs() {
-                super::runs(concat!(stringify!($name), "-runs"), Build::of(SOURCES));
+                if let Some(program) = program() {
+                    tell(&succeed(&mut Command::new(program)));
+                }
             }
 
             #[test]
@@ -88,7 +98,7 @@ macro_rules! programs {
 
             #[test]
             fn is_clean_in_valgrind() {
-                super::is_clean_in_valgrind(concat!(stringify!($name), "-valgrind"), Build::of(SOURCES));
+                super::is_clean_in_valgrind(program());
             }
 
             $(#[test]

@@ -53,45 +53,9 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
 
 /* ---- sockets that the library has not given out ----------------------------------------------------- */
 
-static SOCKET unseen_socket(void)
-{
-    SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    CHECK(s != INVALID_SOCKET);
-    return s;
-}
-
 static void close_unseen(SOCKET s)
 {
     CHECK_IS(close((int)s), 0);
-}
-
-/* Another socket, of the same number. */
-static SOCKET another(SOCKET s)
-{
-    SOCKET next;
-    close_unseen(s);
-    next = unseen_socket();
-    CHECK_IS(next, s);
-    return next;
-}
-
-static void send_to_itself(SOCKET s)
-{
-    struct sockaddr_in address = loopback();
-    int length = (int)sizeof address;
-    CHECK_IS(getsockname(s, (struct sockaddr *)&address, &length), 0);
-    if (address.sin_port == 0) {
-        address = bind_to_loopback(s);
-    }
-    send_to(s, "x", 1, &address);
-}
-
-static void drain(SOCKET s)
-{
-    char byte;
-    while (recv(s, &byte, 1, 0) == 1) {
-    }
-    CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
 }
 
 /* What a registration has been through when its socket is closed. */

@@ -110,29 +110,87 @@ static void a_datagram_is_cut_and_told(void)
     WSABUF out[2], in[2];
     DWORD sent, received = UNTOUCHED, flags = 0;
     SOCKET s = udp_socket(), from = udp_socket();
-    struct sockaddr_in to = bind_to_loopback(s), sender = bind_to_loopback(from), told;
-    int size = sizeof told;
+    struct sockaddr_in to = bind_to_loopback(s), sender = bind_to_loopback(from);
+    struct sockaddr_in told[2];
+    int size = sizeof told[0];
     out[0] = buffer(head, 2);
     out[1] = buffer(tail, 4);
     in[0] = buffer(first, sizeof first);
     in[1] = buffer(second, sizeof second);
     CHECK_IS(WSASendTo(from, out, 2, &sent, 0, (struct sockaddr *)&to, sizeof to, NULL, NULL), 0);
     CHECK_IS(sent, 6);
-    CHECK_IS(WSARecvFrom(s, in, 2, &received, &flags, (struct sockaddr *)&told, &size, NULL, NULL), 0);
+    CHECK_IS(WSARecvFrom(s, in, 2, &received, &flags, (struct sockaddr *)told, &size, NULL, NULL), 0);
     CHECK_IS(received, 6);
     CHECK_IS(flags, 0);
-    CHECK_IS(size, sizeof told);
-    CHECK_IS(told.sin_port, sender.sin_port);
+    CHECK_IS(size, sizeof told[0]);
+    CHECK_IS(told[0].sin_port, sender.sin_port);
     CHECK(memcmp(first, "ab", 2) == 0 && memcmp(second, "cdef", 4) == 0);
     CHECK_IS(WSASendTo(from, out, 2, &sent, 0, (struct sockaddr *)&to, sizeof to, NULL, NULL), 0);
     in[1] = buffer(second, 1);
     second[1] = 'X';
-    CHECK_SOCKET_ERROR(WSARecvFrom(s, in, 2, &received, &flags, NULL, NULL, NULL, NULL), WSAEMSGSIZE);
+    memset(told, 0, sizeof told);
+    size = sizeof told;
+    CHECK_SOCKET_ERROR(WSARecvFrom(s, in, 2, &received, &flags, (struct sockaddr *)told, &size, NULL, NULL),
+                       WSAEMSGSIZE);
+    CHECK_IS(size, sizeof told[0]);
+    CHECK_IS(told[0].sin_port, sender.sin_port);
     CHECK_IS(flags, MSG_PARTIAL);
     CHECK_IS(received, 3);
     CHECK(second[0] == 'c' && second[1] == 'X');
     CHECK_IS(closesocket(s), 0);
     CHECK_IS(closesocket(from), 0);
+}
+
+/* ---- an OVERLAPPED --------------------------------------------------------------------------------------- */
+
+/* A function that passes its own argument on may be given NULL. */
+static int sends(SOCKET s, WSABUF *out, const struct sockaddr_in *to, LPWSAOVERLAPPED overlapped)
+{
+    DWORD sent = UNTOUCHED;
+    int done = to ? WSASendTo(s, out, 1, &sent, 0, (const struct sockaddr *)to, sizeof *to, overlapped, NULL)
+                  : WSASend(s, out, 1, &sent, 0, overlapped, NULL);
+    CHECK_IS(sent, done == 0 ? out->len : UNTOUCHED);
+    return done;
+}
+
+static int receives(SOCKET s, WSABUF *in, int is_from, LPWSAOVERLAPPED overlapped)
+{
+    DWORD received = UNTOUCHED, flags = 0;
+    LPWSAOVERLAPPED const same = overlapped;
+    int done = is_from ? WSARecvFrom(s, in, 1, &received, &flags, NULL, NULL, same, NULL)
+                       : WSARecv(s, in, 1, &received, &flags, same, NULL);
+    CHECK_IS(received, done == 0 ? in->len : UNTOUCHED);
+    return done;
+}
+
+static int is_blocking(SOCKET s, DWORD nonblocking, LPWSAOVERLAPPED overlapped)
+{
+    DWORD returned;
+    return WSAIoctl(s, FIONBIO, &nonblocking, sizeof nonblocking, NULL, 0, &returned, overlapped, NULL);
+}
+
+static void a_variable_that_is_null_is_no_overlapped(void)
+{
+    char bytes[] = "ab";
+    WSABUF both = buffer(bytes, 2);
+    OVERLAPPED overlapped;
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    memset(&overlapped, 0, sizeof overlapped);
+    CHECK_IS(sends(s, &both, &address, NULL), 0);
+    CHECK_IS(receives(s, &both, 1, NULL), 0);
+    CHECK_IS(connect(s, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_IS(sends(s, &both, NULL, NULL), 0);
+    CHECK_IS(receives(s, &both, 0, NULL), 0);
+    CHECK_IS(is_blocking(s, 1, NULL), 0);
+    CHECK_SOCKET_ERROR(receives(s, &both, 0, NULL), WSAEWOULDBLOCK);
+    CHECK_SOCKET_ERROR(sends(s, &both, &address, &overlapped), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(sends(s, &both, NULL, &overlapped), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(receives(s, &both, 0, &overlapped), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(receives(s, &both, 1, &overlapped), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(is_blocking(s, 0, &overlapped), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(receives(s, &both, 0, NULL), WSAEWOULDBLOCK); /* nothing was sent */
+    CHECK_IS(closesocket(s), 0);
 }
 
 /* ---- connections ---------------------------------------------------------------------------------------- */
@@ -179,6 +237,14 @@ static void a_condition_decides_about_a_connection(void)
     CHECK_IS(WSAGetLastError(), WSAECONNREFUSED);
     until(client, POLLHUP);
     CHECK_SOCKET_ERROR(recv(client, &byte, 1, 0), WSAECONNRESET);
+    CHECK_IS(closesocket(client), 0);
+
+    answer = CF_DEFER; /* rejects it, too */
+    client = tcp_connected_to(&address);
+    WSASetLastError(0);
+    CHECK(WSAAccept(listener, NULL, NULL, decides, 42) == INVALID_SOCKET);
+    CHECK_IS(WSAGetLastError(), WSAEOPNOTSUPP);
+    until(client, POLLHUP);
     CHECK_IS(closesocket(client), 0);
 
     client = tcp_connected_to(&address);
@@ -241,6 +307,7 @@ int main(void)
     what_cannot_be_is_refused();
     a_read_into_buffers_drains_as_any_other();
     a_datagram_is_cut_and_told();
+    a_variable_that_is_null_is_no_overlapped();
     a_condition_decides_about_a_connection();
     members_may_have_these_names();
     events_have_winsocks_names_too();

@@ -27,11 +27,12 @@ static void an_error_has_a_message(void)
              length - 1);
     CHECK(strncmp(text, other, length - 2) == 0 && other[length - 2] == ' ');
 
-    /* In memory that LocalFree frees. */
+    /* In memory that LocalFree frees, with as much room as is asked for. */
     CHECK_IS(FormatMessageA(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, ERROR_INVALID_HANDLE, 0,
-                            (LPSTR)(void *)&made, 0, NULL),
+                            (LPSTR)(void *)&made, 1000, NULL),
              length);
     CHECK(strcmp(made, text) == 0);
+    made[999] = 'x';
     CHECK(LocalFree(made) == NULL);
     CHECK_IS(FormatMessageW(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, ERROR_INVALID_HANDLE, 0,
                             (LPWSTR)(void *)&made_wide, 0, NULL),
@@ -46,7 +47,20 @@ static void an_error_has_a_message(void)
 
 static void a_message_that_is_not_there_is_an_error(void)
 {
-    char text[4] = "abc";
+    char text[4] = "abc", *made = text;
+    WCHAR wide[4] = {1, 2, 3, 0}, *made_wide = wide;
+    CHECK_FALSE(FormatMessageW(SYSTEM, NULL, ERROR_INVALID_HANDLE, 0, wide, 4, NULL), ERROR_INSUFFICIENT_BUFFER);
+    CHECK_IS(wide[0], 1);
+    /* Which the program may free. */
+    CHECK_FALSE(FormatMessageA(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, 987654, 0, (LPSTR)(void *)&made, 0, NULL),
+                ERROR_MR_MID_NOT_FOUND);
+    CHECK(made == NULL);
+    CHECK_FALSE(FormatMessageW(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, 987654, 0, (LPWSTR)(void *)&made_wide, 0,
+                               NULL),
+                ERROR_MR_MID_NOT_FOUND);
+    CHECK(made_wide == NULL);
+    CHECK_FALSE(FormatMessageA(SYSTEM | FORMAT_MESSAGE_ALLOCATE_BUFFER, NULL, ERROR_INVALID_HANDLE, 0, NULL, 0, NULL),
+                ERROR_INVALID_PARAMETER);
     CHECK_FALSE(FormatMessageA(SYSTEM, NULL, ERROR_INVALID_HANDLE, 0, text, sizeof text, NULL),
                 ERROR_INSUFFICIENT_BUFFER);
     CHECK_IS(text[0], 'a');
@@ -82,6 +96,12 @@ static void text_has_two_forms(void)
     CHECK_IS(MultiByteToWideChar(CP_UTF8, 0, "\xC0\x80", -1, wide, 8), 3);
     CHECK_IS(wide[0], 0xFFFD);
     CHECK_IS(MultiByteToWideChar(CP_UTF8, 0, "\xED\xA0\x80", 3, wide, 8), 3);
+    wide[0] = (WCHAR)0xD800;
+    wide[1] = (WCHAR)0x110000;
+    CHECK_FALSE(WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, wide, 1, back, sizeof back, NULL, NULL),
+                ERROR_NO_UNICODE_TRANSLATION);
+    CHECK_IS(WideCharToMultiByte(CP_UTF8, 0, wide, 2, back, sizeof back, NULL, NULL), 6);
+    CHECK(memcmp(back, "\xEF\xBF\xBD\xEF\xBF\xBD", 6) == 0);
     CHECK_IS(lstrlenA("four"), 4);
     CHECK_IS(lstrlenW(NULL), 0);
 }
@@ -112,8 +132,12 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(strcat_s(text, sizeof text, "f"), ERANGE);
     CHECK_IS(text[0], 0);
     CHECK_IS(strcpy_s(text, sizeof text, "123456"), ERANGE);
-    CHECK_IS(strncpy_s(text, sizeof text, "123456", _TRUNCATE), 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "1234567", _TRUNCATE), STRUNCATE);
     CHECK(strcmp(text, "12345") == 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "abcde", _TRUNCATE), 0);
+    CHECK(strcmp(text, "abcde") == 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "123456", 6), ERANGE);
+    CHECK_IS(text[0], 0);
     CHECK_IS(strncpy_s(text, sizeof text, "123456", 3), 0);
     CHECK(strcmp(text, "123") == 0);
     CHECK_IS(_snprintf(text, sizeof text, "%s", "1234567"), -1);
@@ -125,6 +149,51 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(_strnicmp("GET /", "get x", 4), 0);
 }
 
+/* ---- what the reference's C library has besides --------------------------------------------------- */
+
+static void times_have_parts_and_text(void)
+{
+    const time_t leap_day = 951827696, far = 400000000000; /* in 2000 and in 14645 */
+    struct tm parts, own;
+    char text[30];
+    CHECK_IS(gmtime_s(&parts, &leap_day), 0);
+    CHECK(parts.tm_year == 100 && parts.tm_mon == 1 && parts.tm_mday == 29 && parts.tm_hour == 12);
+    CHECK_IS(localtime_s(&own, &leap_day), 0);
+    CHECK_IS(mktime(&own), leap_day);
+    CHECK_IS(gmtime_s(NULL, &leap_day), EINVAL);
+    CHECK_IS(localtime_s(&own, NULL), EINVAL);
+    CHECK_IS(ctime_s(text, 26, &leap_day), 0);
+    CHECK(strlen(text) == 25 && memcmp(text + 19, " 2000\n", 6) == 0);
+    CHECK_IS(ctime_s(text, 25, &leap_day), EINVAL);
+    CHECK_IS(text[0], 0);
+    text[0] = 'x';
+    CHECK_IS(ctime_s(text, sizeof text, &far), EINVAL);
+    CHECK_IS(text[0], 0);
+}
+
+static void memory_is_copied_if_there_is_room(void)
+{
+    char to[4] = "abc";
+    CHECK_IS(memcpy_s(to, sizeof to, "xy", 2), 0);
+    CHECK(strcmp(to, "xyc") == 0);
+    CHECK_IS(memcpy_s(to, 2, "abc", 3), ERANGE);
+    CHECK(to[0] == 0 && to[1] == 0 && to[2] == 'c');
+    CHECK_IS(memcpy_s(to, sizeof to, NULL, 1), EINVAL);
+    CHECK_IS(to[2], 0);
+    CHECK_IS(memcpy_s(NULL, 0, NULL, 0), 0);
+}
+
+static void files_are_opened(void)
+{
+    FILE *file = NULL;
+    CHECK_IS(fopen_s(&file, "/dev/null", "r"), 0);
+    CHECK(file != NULL);
+    CHECK_IS(fclose(file), 0);
+    CHECK_IS(fopen_s(&file, "/dev/null/none", "r"), ENOTDIR);
+    CHECK(file == NULL);
+    CHECK_IS(fopen_s(NULL, "/dev/null", "r"), EINVAL);
+}
+
 int main(void)
 {
     start();
@@ -132,5 +201,8 @@ int main(void)
     a_message_that_is_not_there_is_an_error();
     text_has_two_forms();
     what_does_not_fit_is_told();
+    times_have_parts_and_text();
+    memory_is_copied_if_there_is_room();
+    files_are_opened();
     return finish();
 }

@@ -61,6 +61,33 @@ static void a_timer_is_signalled_when_its_time_has_come(void)
     CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
 }
 
+#ifndef __cplusplus
+static VOID CALLBACK is_not_called(LPVOID argument, DWORD low, DWORD high)
+{
+    (void)argument;
+    (void)low;
+    (void)high;
+    CHECK(0);
+}
+
+/* A function that passes its own argument on may be given NULL. */
+static BOOL sets_with(HANDLE timer, PTIMERAPCROUTINE routine)
+{
+    LARGE_INTEGER due = ticks(-MILLISECOND);
+    return SetWaitableTimer(timer, &due, 0, routine, NULL, FALSE);
+}
+
+static void a_variable_that_is_null_is_no_routine(void)
+{
+    HANDLE timer = CreateWaitableTimer(NULL, FALSE, NULL);
+    CHECK_FALSE(sets_with(timer, is_not_called), ERROR_NOT_SUPPORTED);
+    CHECK_IS(WaitForSingleObject(timer, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(sets_with(timer, NULL), TRUE);
+    CHECK_IS(WaitForSingleObject(timer, SOON), WAIT_OBJECT_0);
+    CHECK_IS(CloseHandle(timer), TRUE);
+}
+#endif
+
 static void a_timer_with_a_period_comes_again(void)
 {
     HANDLE timer = CreateWaitableTimerExW(NULL, NULL, CREATE_WAITABLE_TIMER_HIGH_RESOLUTION, TIMER_ALL_ACCESS);
@@ -246,6 +273,9 @@ int main(void)
     called = CreateSemaphore(NULL, 0, 1000000, NULL);
     may_return = CreateEvent(NULL, TRUE, FALSE, NULL);
     a_timer_is_signalled_when_its_time_has_come();
+#ifndef __cplusplus
+    a_variable_that_is_null_is_no_routine();
+#endif
     a_timer_with_a_period_comes_again();
     a_time_of_the_day_is_one_since_1601();
     a_wait_counts_from_the_new_time();

@@ -193,8 +193,32 @@ static void events_are_set_and_reset(void)
     CHECK_IS(WaitForSingleObject(lasting, 0), WAIT_OBJECT_0);
     CHECK_IS(ResetEvent(lasting), TRUE);
     CHECK_IS(WaitForSingleObject(lasting, A_WHILE), WAIT_TIMEOUT);
+    /* One signal is not there for each of two copies, which a wait for either may have. */
+    CHECK_IS(SetEvent(once), TRUE);
+    both[1] = once;
+    SetLastError(0);
+    CHECK_IS(WaitForMultipleObjects(2, both, TRUE, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_IS(WaitForMultipleObjects(2, both, FALSE, 0), WAIT_OBJECT_0);
     CHECK_IS(CloseHandle(once), TRUE);
     CHECK_IS(CloseHandle(lasting), TRUE);
+}
+
+static void events_are_made_by_flags_too(void)
+{
+    HANDLE event = CreateEventExW(NULL, NULL, CREATE_EVENT_MANUAL_RESET | CREATE_EVENT_INITIAL_SET, 0);
+    CHECK_IS(WaitForSingleObjectEx(event, 0, TRUE), WAIT_OBJECT_0);
+    CHECK_IS(WaitForMultipleObjectsEx(1, &event, TRUE, 0, TRUE), WAIT_OBJECT_0); /* stays */
+    CHECK_IS(CloseHandle(event), TRUE);
+    event = CreateEventExA(NULL, NULL, 0, 0);
+    CHECK_IS(WaitForSingleObjectEx(event, 0, FALSE), WAIT_TIMEOUT);
+    CHECK_IS(SetEvent(event), TRUE);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+    CHECK_IS(CloseHandle(event), TRUE);
+    SetLastError(0);
+    CHECK(CreateEventExW(NULL, L"name", 0, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
 }
 
 /* ---- locks ----------------------------------------------------------------------------------------- */
@@ -325,6 +349,29 @@ static void clocks_go_on(void)
     SwitchToThread();
 }
 
+/* In memory that held something else before. */
+static void locks_are_made_by_calls_too(void)
+{
+    SRWLOCK own;
+    CRITICAL_SECTION sections[2];
+    int i;
+    memset(&own, 0xFF, sizeof own);
+    memset(sections, 0xFF, sizeof sections);
+    InitializeSRWLock(&own);
+    CHECK(TryAcquireSRWLockExclusive(&own));
+    CHECK(!TryAcquireSRWLockShared(&own));
+    ReleaseSRWLockExclusive(&own);
+    CHECK_IS(InitializeCriticalSectionAndSpinCount(&sections[0], 4000), TRUE);
+    CHECK_IS(InitializeCriticalSectionEx(&sections[1], 4000, 0), TRUE);
+    for (i = 0; i < 2; i++) {
+        CHECK(TryEnterCriticalSection(&sections[i]));
+        EnterCriticalSection(&sections[i]);
+        LeaveCriticalSection(&sections[i]);
+        LeaveCriticalSection(&sections[i]);
+        DeleteCriticalSection(&sections[i]);
+    }
+}
+
 static void atomic_operations_return_what_they_return(void)
 {
     volatile LONG word = 5;
@@ -349,6 +396,11 @@ static void atomic_operations_return_what_they_return(void)
     CHECK_IS(InterlockedExchangeAdd64(&wide, 1), (LONG64)1 << 40);
     CHECK_IS(InterlockedCompareExchange64(&wide, 0, ((LONG64)1 << 40) + 1), ((LONG64)1 << 40) + 1);
     CHECK_IS(wide, 0);
+    CHECK_IS(InterlockedAdd64(&wide, (LONG64)12 << 40), (LONG64)12 << 40);
+    CHECK_IS(InterlockedAnd64(&wide, (LONG64)10 << 40), (LONG64)12 << 40);
+    CHECK_IS(InterlockedOr64(&wide, (LONG64)1 << 40), (LONG64)8 << 40);
+    CHECK_IS(InterlockedXor64(&wide, (LONG64)3 << 40), (LONG64)9 << 40);
+    CHECK_IS(wide, (LONG64)10 << 40);
     CHECK(InterlockedCompareExchangePointer(&pointer, &other, &other) == &one);
     CHECK(pointer == &one);
     CHECK(InterlockedCompareExchangePointer(&pointer, &other, &one) == &one);
@@ -365,6 +417,8 @@ int main(void)
     handles_of_one_kind_are_no_others();
     ports_are_signalled_while_packets_are_queued();
     events_are_set_and_reset();
+    events_are_made_by_flags_too();
+    locks_are_made_by_calls_too();
     locks_exclude();
     condition_variables_wake();
     clocks_go_on();

@@ -12,10 +12,10 @@ use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{Found, accept, listen, receive, send};
+use common::{Found, accept, listen, lock, receive, send};
 use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -158,9 +158,4 @@ fn broadcast(lines: &[u8], from: Id, port: &Port<Peer>, room: &Room) {
             let _ = port.enable_also(*id, Interest::OUT);
         }
     }
-}
-
-/// A handler that panics spoils nothing here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

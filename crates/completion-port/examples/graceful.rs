@@ -130,8 +130,10 @@ impl Client {
         let mut unsent = self.unsent.as_slice();
         while !unsent.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
-            // A time-out of zero would be none.
-            self.stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_write_timeout(Some(left))?;
             let sent = self.stream.write(unsent)?;
             unsent = &unsent[sent..];
         }

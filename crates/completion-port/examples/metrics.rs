@@ -125,6 +125,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 thread::yield_now();
             }
             let stream = listener.accept()?.0;
+            // The socket's buffer has room for the answer: it is written at once, or not at all.
+            stream.set_nonblocking(true)?;
             port.register(Registration::owned(stream, Interest::IN, OneShot::Level))?;
             scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
             let mut text = String::new();

@@ -11,11 +11,11 @@ use std::error::Error;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use common::{Found, accept, listen, receive, send};
+use common::{Found, accept, listen, lock, receive, send};
 use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -192,9 +192,4 @@ impl Side {
         }
         Ok((!is_over).then_some(next))
     }
-}
-
-/// A handler that panics spoils its own pair only.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,14 +8,27 @@ use crate::sys::sim;
 
 /// Where a socket is reached: an address of the internet, a path, or an address at a simulated kernel.
 ///
+/// It is kept as it was given: an address of IPv6 has its scope and flow.
+///
+/// # Platform notes
+///
+/// Paths, and names without a file, are addresses where the system has sockets of `AF_UNIX`.
+///
 /// # Examples
 ///
 /// ```
-/// use completion_port::Address;
+/// use completion_port::{Address, sim};
 /// use std::net::SocketAddr;
 ///
 /// let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 80)));
 /// assert_eq!(address.as_ip().map(|address| address.port()), Some(80));
+///
+/// let kernel = sim::Kernel::new();
+/// let listener = kernel.tcp_listener(16)?;
+/// let address = Address::from(listener.address());
+/// assert_eq!(address.as_simulated(), Some(listener.address()));
+/// assert_eq!(address.as_ip(), None);
+/// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(pub(crate) Kind);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::TimerName;
 use crate::state::moment::Moment;
+use crate::sys::backend::Backend;
 
 /// A point in time: so long from now, or an [`Instant`].
 ///
@@ -23,14 +24,13 @@ enum Kind {
 }
 
 impl Deadline {
-    /// The moment that is meant, if the port's clock shows what `now` returns. It is never too early.
-    pub(crate) fn moment(self, now: impl FnOnce() -> Moment) -> Moment {
-        let span = match self.0 {
-            Kind::In(span) => span,
-            // The system's clock is read first.
-            Kind::At(instant) => instant.saturating_duration_since(Instant::now()),
-        };
-        now().checked_add(span).unwrap_or(Moment::NEVER)
+    /// The moment that is meant by the clock of a port on this back end. It is never too early.
+    #[inline]
+    pub(crate) fn moment(self, backend: &dyn Backend) -> Moment {
+        match self.0 {
+            Kind::In(span) => backend.now().checked_add(span).unwrap_or(Moment::NEVER),
+            Kind::At(instant) => backend.moment_of(instant),
+        }
     }
 }
 
@@ -46,8 +46,8 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// The name of a message that is posted at a time to come, on its port; it means nothing to another port. A
-/// name is never used again.
+/// The name of a message that is posted at a time to come, on its port. A name is never used again, and of the
+/// ports of one kernel no two give the same: another one of them finds nothing by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(pub(crate) TimerName);
 

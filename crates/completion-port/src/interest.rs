@@ -3,8 +3,6 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 
-use crate::state::facts::Facts;
-
 macro_rules! set_of_bits {
     ($name:ident: $($bit:ident)|+) => {
         impl $name {
@@ -104,12 +102,6 @@ impl Interest {
 
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
-    }
-
-    /// The facts that tell of its directions.
-    #[inline]
-    pub(crate) const fn directions(self) -> Facts {
-        Facts::of_directions((self.0 & 0b11) as u64)
     }
 }
 

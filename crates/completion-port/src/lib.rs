@@ -182,6 +182,7 @@
 //!   debug level: registered, enabled, removed, ended, refused, a thread found asleep, a replaced kernel
 //!   set. At trace level, with each packet: reported, enabled by its token, a thread woken. They are
 //!   compiled out when it is off. A subscriber may call the port, but not wait on it.
+//! - `bytes`: `Bytes` and `BytesMut` of the crate `bytes` are buffers of operations ([`Buffer`]).
 //! - `sim`: the module `sim` with a simulated kernel and virtual time, to test a server without sockets.
 //!
 //! # Further reading

@@ -12,6 +12,7 @@ use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
+use crate::sys::backend::Backend;
 use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
@@ -164,11 +165,11 @@ impl<B> Operation<B> {
         matches!(self.kind, Kind::Accept | Kind::Connect)
     }
 
-    pub(crate) fn plan(&self, now: impl FnOnce() -> Moment) -> Plan {
+    pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
         Plan {
             call: self.call(),
             direction: self.kind.direction(),
-            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(now)),
+            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend)),
         }
     }
 }
@@ -228,110 +229,115 @@ impl<B> Outcome<B> {
     }
 }
 
-/// What an attempt has brought that was the last one.
-enum Brought {
-    Accepted(OwnedSource, Option<Address>),
-    Connected,
-    Received(Received, Option<Address>),
-    Sent,
-}
-
 /// An operation in its cell: what is asked for, and how far it has come.
 pub(crate) struct Cargo<B> {
-    operation: Operation<B>,
+    kind: Kind,
     /// Packets of it bring clones of the key.
     pub(crate) is_shared: bool,
+    /// The connect is under way.
+    is_begun: bool,
+    /// A datagram was longer than the buffer.
+    is_cut: bool,
+    /// Why it has ended, once it has.
+    verdict: Verdict,
+    buffer: Option<B>,
+    /// Where it is to go; or where from it came.
+    address: Option<Address>,
+    /// How many bytes were sent or received.
+    len: usize,
+    socket: Option<OwnedSource>,
+    fault: Option<Fault>,
     /// What its packet tells of it, if it is shared.
     pub(crate) association: u64,
     pub(crate) name: OpId,
-    /// How many bytes were sent so far.
-    sent: usize,
-    /// The connect is under way.
-    is_begun: bool,
-    result: Option<std::result::Result<Brought, Fault>>,
-    /// What the caller gets, once the packet was taken.
-    outcome: Option<Outcome<B>>,
 }
 
 impl<B> Cargo<B> {
+    #[inline]
     pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
-        let (association, name) = (0, OpId(0));
+        let Operation { kind, buffer, address, .. } = operation;
         Self {
-            operation,
+            kind,
             is_shared,
-            association,
-            name,
-            sent: 0,
             is_begun: false,
-            result: None,
-            outcome: None,
+            is_cut: false,
+            verdict: Verdict::Done,
+            buffer,
+            address,
+            len: 0,
+            socket: None,
+            fault: None,
+            association: 0,
+            name: OpId(0),
         }
     }
 
     /// The operation, which was refused.
     pub(crate) fn into_operation(self) -> Operation<B> {
-        self.operation
+        Operation { kind: self.kind, buffer: self.buffer, address: self.address, deadline: None }
+    }
+
+    /// What it is, for events.
+    pub(crate) fn call(&self) -> Call {
+        self.kind.call()
+    }
+
+    /// How many bytes it has sent or received.
+    pub(crate) fn transferred(&self) -> usize {
+        self.len
     }
 
     /// A part of the buffer could not be had.
     pub(crate) fn fail(&mut self) {
-        self.result = Some(Err(Fault { kind: ErrorKind::Other, code: None }));
+        self.fault = Some(Fault { kind: ErrorKind::Other, code: None });
     }
 
-    /// The operation has ended, and its packet is taken.
+    /// The operation has ended.
+    #[inline]
     pub(crate) fn settle(&mut self, verdict: Verdict) {
-        self.outcome = Some(self.end(verdict));
+        self.verdict = verdict;
+    }
+
+    /// Why the operation has failed, which is settled.
+    pub(crate) fn error(&self) -> Option<Error> {
+        let (kind, code) = match self.verdict {
+            Verdict::Done => match self.fault {
+                Some(fault) => (fault.kind, fault.code),
+                None if self.is_cut => (ErrorKind::Truncated, None),
+                None => return None,
+            },
+            Verdict::Cancelled => (ErrorKind::Cancelled, None),
+            Verdict::TimedOut => (ErrorKind::TimedOut, None),
+            Verdict::Gone => (ErrorKind::BadDescriptor, None),
+        };
+        let error = Error::new(self.kind.call(), kind);
+        Some(error.with_code(code).having_transferred(self.len))
     }
 
     /// What has become of the operation, which is settled.
-    pub(crate) fn outcome(&self) -> &Outcome<B> {
-        self.outcome.as_ref().expect("a packet is handed out with its outcome")
-    }
-
-    /// What has become of the operation, which is settled.
+    #[inline]
     pub(crate) fn into_outcome(self) -> Outcome<B> {
-        self.outcome.expect("a packet is handed out with its outcome")
-    }
-
-    fn end(&mut self, verdict: Verdict) -> Outcome<B> {
-        let Operation { kind, ref mut buffer, .. } = self.operation;
-        let (sent, result, buffer) = (self.sent, self.result.take(), buffer.take());
-        let failed = |kind_of: ErrorKind, code| {
-            Error::new(kind.call(), kind_of).with_code(code).having_transferred(sent)
+        let result = match self.error() {
+            None => Ok(self.len),
+            Some(error) => Err(error),
         };
-        let result = match verdict {
-            Verdict::Done => result.expect("an operation that is done has a result"),
-            Verdict::Cancelled => Err(Fault { kind: ErrorKind::Cancelled, code: None }),
-            Verdict::TimedOut => Err(Fault { kind: ErrorKind::TimedOut, code: None }),
-            Verdict::Gone => Err(Fault { kind: ErrorKind::BadDescriptor, code: None }),
-        };
-        let result = result.map_err(|fault| failed(fault.kind, fault.code));
+        let buffer = self.buffer;
         let has_buffer = "it was started with a buffer";
-        match kind {
-            Kind::Accept => Outcome::Accepted(result.map(|brought| match brought {
-                Brought::Accepted(source, address) => (source, address),
-                _ => unreachable!("an accept brings a connection"),
-            })),
+        match self.kind {
+            Kind::Receive => Outcome::Received(result, buffer.expect(has_buffer)),
+            Kind::Send | Kind::SendAll => Outcome::Sent(result, buffer.expect(has_buffer)),
+            Kind::ReceiveFrom => {
+                let address = self.address;
+                Outcome::ReceivedFrom(result.map(|len| (len, address)), buffer.expect(has_buffer))
+            }
+            Kind::Accept => {
+                let socket = self.socket;
+                let address = self.address;
+                Outcome::Accepted(
+                    result.map(|_| (socket.expect("an accept brings a connection"), address)),
+                )
+            }
             Kind::Connect => Outcome::Connected(result.map(|_| ())),
-            Kind::Receive | Kind::ReceiveFrom => {
-                let result = result.and_then(|brought| match brought {
-                    Brought::Received(Received { len, is_cut: false }, from) => Ok((len, from)),
-                    Brought::Received(Received { len, .. }, _) => {
-                        let error = Error::new(kind.call(), ErrorKind::Truncated);
-                        Err(error.having_transferred(len))
-                    }
-                    _ => unreachable!("a receive brings bytes"),
-                });
-                let buffer = buffer.expect(has_buffer);
-                if kind == Kind::Receive {
-                    Outcome::Received(result.map(|(len, _)| len), buffer)
-                } else {
-                    Outcome::ReceivedFrom(result, buffer)
-                }
-            }
-            Kind::Send | Kind::SendAll => {
-                Outcome::Sent(result.map(|_| sent), buffer.expect(has_buffer))
-            }
         }
     }
 }
@@ -345,27 +351,33 @@ impl<B: Buffer> Cargo<B> {
         descriptor: Descriptor,
         transport: impl FnOnce() -> Transport,
     ) -> Attempted {
-        let attempt = match self.operation.kind {
+        match self.kind {
+            Kind::Receive | Kind::ReceiveFrom => self.receive(sockets, descriptor, transport()),
+            Kind::Send | Kind::SendAll => self.send(sockets, descriptor),
             Kind::Accept => {
-                sockets.accept(descriptor).map(|(source, peer)| Brought::Accepted(source, peer))
+                let attempt = sockets.accept(descriptor).map(|(socket, peer)| {
+                    (self.socket, self.address) = (Some(socket), peer);
+                });
+                self.note(attempt)
             }
-            Kind::Connect => self.connect(sockets, descriptor).map(|()| Brought::Connected),
-            Kind::Receive | Kind::ReceiveFrom => {
-                return self.receive(sockets, descriptor, transport());
+            Kind::Connect => {
+                let attempt = self.connect(sockets, descriptor);
+                self.note(attempt)
             }
-            Kind::Send | Kind::SendAll => self.send(sockets, descriptor).map(|()| Brought::Sent),
-        };
-        self.note(attempt)
+        }
     }
 
-    fn note(&mut self, attempt: Attempt<Brought>) -> Attempted {
-        self.result = Some(match attempt {
-            Attempt::Blocked => return Attempted::Blocked,
-            Attempt::Scarce => return Attempted::Scarce,
-            Attempt::Done(brought) => Ok(brought),
-            Attempt::Failed(fault) => Err(fault),
-        });
-        Attempted::Done
+    #[inline]
+    fn note(&mut self, attempt: Attempt<()>) -> Attempted {
+        match attempt {
+            Attempt::Done(()) => Attempted::Done,
+            Attempt::Blocked => Attempted::Blocked,
+            Attempt::Scarce => Attempted::Scarce,
+            Attempt::Failed(fault) => {
+                self.fault = Some(fault);
+                Attempted::Done
+            }
+        }
     }
 
     fn connect(
@@ -376,59 +388,70 @@ impl<B: Buffer> Cargo<B> {
         if self.is_begun {
             return sockets.end_connect(descriptor);
         }
-        let address = self.operation.address.as_ref().expect("it was started with an address");
+        let address = self.address.as_ref().expect("it was started with an address");
         let attempt = sockets.begin_connect(descriptor, address);
         self.is_begun = matches!(attempt, Attempt::Blocked);
         attempt
     }
 
+    #[inline]
     fn receive(
         &mut self,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
         transport: Transport,
     ) -> Attempted {
-        let tells_sender = self.operation.kind == Kind::ReceiveFrom;
-        let buffer = self.operation.buffer.as_mut().expect("it was started with a buffer");
-        let (attempt, room) = with_room(buffer, |parts, room| {
+        let tells_sender = self.kind == Kind::ReceiveFrom;
+        let buffer = self.buffer.as_mut().expect("it was started with a buffer");
+        let mut sender = None;
+        let receive = |parts: &mut [&mut [_]], room| {
             let attempt = if tells_sender {
-                sockets.receive_from(descriptor, parts)
+                sockets.receive_from(descriptor, parts).map(|(received, from)| {
+                    sender = from;
+                    received
+                })
             } else {
-                sockets.receive(descriptor, transport, parts).map(|received| (received, None))
+                sockets.receive(descriptor, transport, parts)
             };
             (attempt, room)
-        });
-        let is_drained = match &attempt {
-            Attempt::Done((received, _)) => {
-                // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-                // - the system says that it has written so many, from the beginning of these parts.
-                unsafe { buffer.set_filled(received.len) };
-                // Nothing tells the end of a stream from one that goes on, but the next attempt.
-                received.len > 0 && received.len < room && transport.is_drained_by_short_receive()
-            }
-            _ => false,
         };
-        let attempted =
-            self.note(attempt.map(|(received, from)| Brought::Received(received, from)));
-        if is_drained { Attempted::Drained } else { attempted }
+        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+        // - they are handed to a back end, which writes what it has received.
+        let (attempt, room) = unsafe { with_room(buffer, receive) };
+        let Received { len, is_cut } = match attempt {
+            Attempt::Done(received) => received,
+            other => return self.note(other.map(|_| ())),
+        };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
+        // was.
+        // - initialized: the system says that it has written so many, from the beginning of these parts;
+        // - as it was: it lies where it did, and nothing was called since.
+        unsafe { buffer.set_filled(len) };
+        (self.len, self.is_cut, self.address) = (len, is_cut, sender);
+        // Nothing tells the end of a stream from one that goes on, but the next attempt.
+        if len > 0 && len < room && transport.is_drained_by_short_receive() {
+            Attempted::Drained
+        } else {
+            Attempted::Done
+        }
     }
 
-    fn send(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempt<()> {
-        let Operation { kind, buffer, address, .. } = &self.operation;
-        let buffer = buffer.as_ref().expect("it was started with a buffer");
+    #[inline]
+    fn send(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempted {
+        let buffer = self.buffer.as_ref().expect("it was started with a buffer");
         loop {
-            let (attempt, is_all) = with_filled(buffer, self.sent, |parts| {
+            let (attempt, is_all) = with_filled(buffer, self.len, |parts| {
                 let left: usize = parts.iter().map(|part| part.len()).sum();
-                let attempt = sockets.send(descriptor, parts, address.as_ref());
+                let attempt = sockets.send(descriptor, parts, self.address.as_ref());
                 let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
                 (attempt, is_all)
             });
             match attempt {
-                Attempt::Done(sent) => self.sent += sent,
-                other => return other.map(|_| ()),
+                Attempt::Done(sent) => self.len += sent,
+                other => return self.note(other.map(|_| ())),
             }
-            if is_all || *kind == Kind::Send {
-                return Attempt::Done(());
+            if is_all || self.kind == Kind::Send {
+                return Attempted::Done;
             }
         }
     }

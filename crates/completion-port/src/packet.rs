@@ -217,42 +217,86 @@ impl<'p, K, B> Ready<'p, K, B> {
     /// # Examples
     ///
     /// ```
-    /// use completion_port::{Batch, Interest, OneShot, Packet, Port};
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::io::{Read, Write};
     /// use std::os::unix::net::UnixStream;
     /// use std::time::Duration;
     ///
     /// let port = Port::<UnixStream>::new()?;
-    /// let (near, _far) = UnixStream::pair()?;
-    /// let token = port.associate(near)?;
-    /// let id = token.id();
-    /// token.rearm_as(Interest::IN, OneShot::Level)?;
-    /// # port.enable(id, Interest::OUT, OneShot::Level)?;
+    /// let (near, mut far) = UnixStream::pair()?;
+    /// port.register(Registration::owned(near, Interest::IN, OneShot::Level))?;
+    /// far.write_all(b"x")?;
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
-    /// # let ready = { ready.rearm_as(Interest::IN, OneShot::Level)?; port.enable_also(id, Interest::OUT)?;
-    /// # let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() }; ready };
-    /// ready.rearm_until(Duration::from_millis(10))?; // it says nothing
+    /// let Some(Packet::Ready(mut ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// ready.key_mut().read_exact(&mut [0])?;
+    /// ready.rearm_until(Duration::from_millis(10))?; // from here on the client says nothing
     /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
     /// assert!(ready.events().is_timed_out());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
     pub fn rearm_until(self, deadline: impl Into<Deadline>) -> Result<(), Refused<K>> {
+        self.arm_until(None, deadline.into())
+    }
+
+    /// The same, with another filter and trigger, as [`Ready::rearm_as`]. An association's first arming says by
+    /// this what it waits for, and until when.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm_until`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let soon = Duration::from_millis(10);
+    /// port.associate(near)?.rearm_as_until(Interest::IN, OneShot::Level, soon)?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(ready.events().is_timed_out());
+    /// // It still may be written to.
+    /// ready.rearm_as_until(Interest::OUT, OneShot::Level, soon)?;
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(ready.events().is_out() && !ready.events().is_timed_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn rearm_as_until(
+        self,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), Refused<K>> {
+        let terms = trigger.terms(interest);
+        self.held.store.keys.know_clone(terms.clone);
+        self.arm_until(Some(terms.mode), deadline.into())
+    }
+
+    /// Gives the key back and enables the registration again, with `mode` or as it was, until a deadline.
+    #[inline]
+    fn arm_until(self, mode: Option<Mode>, deadline: Deadline) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
             return Err(self.into_held().refuse(Call::Rearm));
         }
         let Held { store, slot, cell, index, events, drained } = self.into_held();
         let held = Held { store, slot, cell, index, events, drained };
         let engine = &store.engine;
-        let at = deadline.into().moment(|| engine.backend().now());
+        let at = deadline.moment(engine.backend());
         // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
         // has rung, or the thread for which it rings sees the new deadline.
         if let Err(error) = engine.set_deadline(index, Call::Rearm, at) {
             return Err(held.refuse_with(error));
         }
-        if hears_packets() || !engine.rearm(slot, None, true, drained) {
-            held.rearm(None, true)?;
+        if hears_packets() || !engine.rearm(slot, mode, true, drained) {
+            held.rearm(mode, true)?;
         }
         engine.mind_deadline(index);
         Ok(())

@@ -108,13 +108,15 @@ impl Drop for Counted {
     }
 }
 
-impl Buffer for Counted {
+// SAFETY: the room is that of the vector, which promises the same.
+unsafe impl Buffer for Counted {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.0.filled(part);
     }
 
-    fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        self.0.room(part);
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.0.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {

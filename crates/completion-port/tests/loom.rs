@@ -31,10 +31,14 @@ mod trace;
 
 #[path = "loom/fake.rs"]
 mod fake;
+#[path = "loom/flights.rs"]
+mod flights;
 #[path = "loom/hand_over.rs"]
 mod hand_over;
 #[path = "loom/kit.rs"]
 mod kit;
+#[path = "loom/operations.rs"]
+mod operations;
 #[path = "loom/readiness.rs"]
 mod readiness;
 #[path = "loom/removal.rs"]

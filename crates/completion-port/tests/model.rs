@@ -1,28 +1,32 @@
 //! Random programs against a plain model of the contract, on every back end.
 //!
-//! One thread runs a program of registrations, traffic, closes, duplicates, posts and waits, and the
-//! model says after each wait what must have come and what may not have come. Several threads run
+//! One thread runs a program of registrations, traffic, closes, duplicates, posts of all three kinds and waits,
+//! and the model says after each wait what must have come and what may not have come. Several threads run
 //! random handlers, of which only what holds under any schedule is asked.
+//!
+//! Times are exact on the simulated kernel, whose clock the program moves. On a real one a message is either due
+//! at once or in some hours.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::VecDeque;
 use std::io::ErrorKind as IoErrorKind;
 use std::net::Shutdown;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use completion_port::{
     Batch, BorrowedSource, ErrorKind, Events, Id, Interest, OneShot, Packet, Persistent, Port,
-    Ready, Registration, Source,
+    Ready, Registration, Source, TimerId,
 };
 use proptest::prelude::*;
 use testkit::{Socket, System};
 
 const SOCKETS: usize = 3;
 
-/// A key that tells the model's bookkeeping when it is dropped.
+/// A key, or a message, that tells the model's bookkeeping when it is dropped.
 #[derive(Debug)]
 struct Key {
     number: u32,
@@ -71,11 +75,11 @@ enum Step {
         socket: usize,
         bytes: usize,
     },
-    /// Somebody reads all there is, whoever holds the key.
+    /// All there is is read, wherever the key is.
     Drain {
         socket: usize,
     },
-    /// Somebody reads a byte.
+    /// A byte is read.
     Read {
         socket: usize,
     },
@@ -109,6 +113,12 @@ enum Step {
         interest: u8,
         trigger: Trigger,
     },
+    /// Also of one whose key is out, where that is wanted and there is one.
+    EnableAlso {
+        socket: usize,
+        interest: u8,
+        is_out: bool,
+    },
     Disable {
         socket: usize,
     },
@@ -118,8 +128,22 @@ enum Step {
     RemoveAndWait {
         socket: usize,
     },
+    /// The handler of the message posts so many more to its own thread, one after the other.
     Post {
-        message: u32,
+        followers: u32,
+    },
+    PostAfter,
+    /// A message for a time in so many milliseconds, or hours where the clock is real.
+    PostAt {
+        later: u32,
+    },
+    /// One of the messages that were ever posted for a time is taken back, if it can be.
+    CancelPost {
+        timer: usize,
+    },
+    /// So many milliseconds pass, where the clock is not real.
+    Pass {
+        milliseconds: u32,
     },
     Wait {
         room: usize,
@@ -155,10 +179,16 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => token.prop_map(|token| Step::KeepKey { token }),
         2 => (socket.clone(), 0..8_u8, triggers())
             .prop_map(|(socket, interest, trigger)| Step::Enable { socket, interest, trigger }),
+        4 => (socket.clone(), 0..8_u8, any::<bool>())
+            .prop_map(|(socket, interest, is_out)| Step::EnableAlso { socket, interest, is_out }),
         1 => socket.clone().prop_map(|socket| Step::Disable { socket }),
         2 => socket.clone().prop_map(|socket| Step::Remove { socket }),
         1 => socket.prop_map(|socket| Step::RemoveAndWait { socket }),
-        2 => any::<u32>().prop_map(|message| Step::Post { message }),
+        2 => (0..3_u32).prop_map(|followers| Step::Post { followers }),
+        1 => Just(Step::PostAfter),
+        2 => (0..4_u32).prop_map(|later| Step::PostAt { later }),
+        1 => (0..8_usize).prop_map(|timer| Step::CancelPost { timer }),
+        1 => (1..3_u32).prop_map(|milliseconds| Step::Pass { milliseconds }),
         6 => (1..6_usize).prop_map(|room| Step::Wait { room }),
     ]
 }
@@ -171,6 +201,21 @@ fn interest_of(bits: u8) -> Interest {
         }
     }
     interest
+}
+
+/// What a packet may report of what is asked for.
+fn reportable(interest: Interest) -> Events {
+    let mut events = Events::NONE;
+    for (part, event) in [
+        (Interest::IN, Events::IN),
+        (Interest::OUT, Events::OUT),
+        (Interest::HANGUP, Events::HANGUP),
+    ] {
+        if interest.contains(part) {
+            events |= event;
+        }
+    }
+    events
 }
 
 /// Where a registration stands, in the model.
@@ -192,6 +237,8 @@ struct Model {
     id: Option<Id>,
     key: u32,
     interest: Interest,
+    /// What is asked for besides, until a packet reports it.
+    also: Interest,
     trigger: Trigger,
     unread: usize,
     ended: bool,
@@ -208,6 +255,7 @@ impl Model {
             id: None,
             key: 0,
             interest: Interest::NONE,
+            also: Interest::NONE,
             trigger: Trigger::Once(OneShot::Level),
             unread: 0,
             ended: false,
@@ -216,17 +264,18 @@ impl Model {
         }
     }
 
-    /// What holds now and would be reported to this filter.
+    /// What holds now and would be reported.
     fn condition(&self) -> Events {
+        let asked = self.interest | self.also;
         let mut events = Events::NONE;
-        let hangup = self.ended && self.interest.contains(Interest::HANGUP);
+        let hangup = self.ended && asked.contains(Interest::HANGUP);
         if hangup {
             events |= Events::HANGUP;
         }
-        if self.interest.contains(Interest::IN) && (self.unread > 0 || (self.ended && !hangup)) {
+        if asked.contains(Interest::IN) && (self.unread > 0 || (self.ended && !hangup)) {
             events |= Events::IN;
         }
-        if self.interest.contains(Interest::OUT) {
+        if asked.contains(Interest::OUT) {
             events |= Events::OUT;
         }
         events
@@ -238,6 +287,47 @@ impl Model {
         self.trigger = trigger;
         self.held_since_enabled = self.condition();
         self.owed = !self.held_since_enabled.is_empty();
+    }
+
+    /// Whatever was asked for besides the filter becomes the filter.
+    fn enable_for_that_alone(&mut self) {
+        self.enable(self.also, self.trigger);
+    }
+
+    /// More is asked for.
+    fn enable_also(&mut self, interest: Interest) {
+        self.also |= interest;
+        match self.state {
+            State::Idle if !interest.is_empty() => self.enable_for_that_alone(),
+            State::Enabled => {
+                let now = self.condition();
+                self.held_since_enabled |= now;
+                self.owed |= now.intersects(reportable(interest));
+            }
+            _ => {}
+        }
+    }
+
+    /// A packet has come.
+    fn reported(&mut self, events: Events) {
+        for (part, told) in [
+            (Interest::IN, events.is_in()),
+            (Interest::OUT, events.is_out()),
+            (Interest::HANGUP, events.is_hangup()),
+        ] {
+            if told {
+                self.also = self.also - part;
+            }
+        }
+        // HANGUP, no longer asked for, may have hidden that a read would not block.
+        self.held_since_enabled |= self.condition();
+        self.owed = false;
+    }
+
+    /// The registration is over.
+    fn end(&mut self) {
+        self.state = State::Absent;
+        self.also = Interest::NONE;
     }
 
     /// Traffic has changed what holds.
@@ -255,13 +345,30 @@ impl Model {
     }
 }
 
+/// A message that was posted for a time.
+struct Timer {
+    id: TimerId,
+    message: u32,
+    due: Duration,
+    /// Neither taken nor taken back.
+    is_left: bool,
+}
+
 struct World<'p> {
-    port: &'p Port<Key, u32>,
+    port: &'p Port<Key, Key>,
+    system: &'p System,
     near: Vec<Socket>,
     far: Vec<Socket>,
     models: Vec<Model>,
     tokens: VecDeque<(usize, Ready<'p, Key>)>,
-    messages: VecDeque<u32>,
+    messages: VecDeque<(u32, u32)>,
+    /// Those that were posted to this thread itself; the last one is the next packet.
+    following: Vec<(u32, u32)>,
+    timers: Vec<Timer>,
+    /// How many messages handlers have posted to their thread.
+    followed: usize,
+    /// The thread has waited, and so it runs here.
+    runs: bool,
     alive: Arc<AtomicUsize>,
     next_key: u32,
 }
@@ -282,7 +389,81 @@ impl<'p> World<'p> {
         Some(model)
     }
 
-    fn run(&mut self, step: &Step, system: &System) {
+    /// A new key or message.
+    fn key(&mut self) -> Key {
+        self.next_key += 1;
+        Key::new(self.next_key, &self.alive)
+    }
+
+    fn now(&self) -> Duration {
+        self.system.kernel().map_or(Duration::ZERO, |kernel| kernel.now())
+    }
+
+    /// Posts a message to this thread, whose handler posts so many more.
+    fn post_after(&mut self, followers: u32) {
+        let message = self.key();
+        let entry = (message.number, followers);
+        self.port.post_after(message).unwrap();
+        if self.runs {
+            self.following.push(entry);
+        } else {
+            self.messages.push_back(entry);
+        }
+    }
+
+    fn post_at(&mut self, later: u32) {
+        let is_real = self.system.kernel().is_none();
+        let unit = Duration::from_millis(if is_real { 3_600_000 } else { 1 });
+        let message = self.key();
+        let (number, due) = (message.number, self.now() + unit * later);
+        let id = self.port.post_at(unit * later, message).unwrap();
+        assert!(self.timers.iter().all(|timer| timer.id != id), "{id:?} was given out before");
+        self.timers.push(Timer { id, message: number, due, is_left: true });
+    }
+
+    fn cancel_post(&mut self, timer: usize) {
+        let Some(place) = timer.checked_rem(self.timers.len()) else { return };
+        let now = self.now();
+        let timer = &mut self.timers[place];
+        match self.port.cancel_post(timer.id) {
+            Some(message) => {
+                assert!(timer.is_left, "{} came twice", timer.message);
+                assert_eq!(message.number, timer.message);
+                timer.is_left = false;
+            }
+            // If its time is over it may be queued already.
+            None => assert!(!timer.is_left || timer.due <= now, "{} is lost", timer.message),
+        }
+    }
+
+    /// A message has come.
+    fn message(&mut self, message: &Key) {
+        let number = message.number;
+        let now = self.now();
+        let timers = self.timers.iter_mut().filter(|timer| timer.is_left);
+        // Of those for one time the first one is found first.
+        let first = timers.min_by_key(|timer| timer.due);
+        if let Some(timer) = first.filter(|timer| timer.message == number) {
+            assert!(timer.due <= now, "{number} came at {now:?}, and was for {:?}", timer.due);
+            timer.is_left = false;
+            return;
+        }
+        let next = self.messages.pop_front();
+        let followers = next.filter(|(expected, _)| *expected == number);
+        let (_, followers) = followers.unwrap_or_else(|| {
+            panic!("messages keep their order: {number} instead of {next:?} or a timer")
+        });
+        self.go_on(followers);
+    }
+
+    fn go_on(&mut self, followers: u32) {
+        if let Some(others) = followers.checked_sub(1) {
+            self.followed += 1;
+            self.post_after(others);
+        }
+    }
+
+    fn run(&mut self, step: &Step) {
         match *step {
             Step::Register { socket, interest, trigger } => {
                 self.register(socket, interest, trigger)
@@ -337,20 +518,40 @@ impl<'p> World<'p> {
                 let Some((socket, ready)) = self.token(token) else { return };
                 ready.park().unwrap();
                 if let Some(model) = self.returned(socket) {
-                    model.state = State::Idle;
+                    if model.also.is_empty() {
+                        model.state = State::Idle;
+                    } else {
+                        model.enable_for_that_alone();
+                    }
                 }
             }
             Step::DropToken { token } => {
                 let Some((socket, ready)) = self.token(token) else { return };
                 drop(ready);
-                self.models[socket].state = State::Absent;
+                self.models[socket].end();
             }
             Step::KeepKey { token } => {
                 let Some((socket, ready)) = self.token(token) else { return };
                 assert_eq!(ready.into_key().number, self.models[socket].key);
-                self.models[socket].state = State::Absent;
+                self.models[socket].end();
             }
             Step::Enable { socket, interest, trigger } => self.enable(socket, interest, trigger),
+            Step::EnableAlso { socket, interest, is_out } => {
+                let out = self.tokens.front().filter(|_| is_out).map(|(socket, _)| *socket);
+                let socket = out.unwrap_or(socket);
+                let model = &mut self.models[socket];
+                let Some(id) = model.id else { return };
+                let interest = interest_of(interest);
+                let outcome = self.port.enable_also(id, interest).map_err(|error| error.kind());
+                match model.state {
+                    State::Absent => assert_eq!(outcome, Err(ErrorKind::NotRegistered)),
+                    State::Removing { .. } => assert_eq!(outcome, Err(ErrorKind::Removing)),
+                    State::Held | State::Enabled | State::Idle => {
+                        assert_eq!(outcome, Ok(()));
+                        model.enable_also(interest);
+                    }
+                }
+            }
             Step::Disable { socket } => {
                 let model = &mut self.models[socket];
                 let Some(id) = model.id else { return };
@@ -362,6 +563,7 @@ impl<'p> World<'p> {
                     State::Enabled | State::Idle => {
                         assert_eq!(outcome, Ok(()));
                         model.state = State::Idle;
+                        model.also = Interest::NONE;
                     }
                 }
             }
@@ -394,23 +596,31 @@ impl<'p> World<'p> {
                     }
                     _ => {
                         assert_eq!(outcome.unwrap().number, model.key);
-                        model.state = State::Absent;
+                        model.end();
                     }
                 }
             }
-            Step::Post { message } => {
+            Step::Post { followers } => {
+                let message = self.key();
+                self.messages.push_back((message.number, followers));
                 self.port.post(message).unwrap();
-                self.messages.push_back(message);
             }
-            Step::Wait { room } => self.wait(room, system),
+            Step::PostAfter => self.post_after(0),
+            Step::PostAt { later } => self.post_at(later),
+            Step::CancelPost { timer } => self.cancel_post(timer),
+            Step::Pass { milliseconds } => {
+                if let Some(kernel) = self.system.kernel() {
+                    kernel.advance(Duration::from_millis(milliseconds.into()));
+                }
+            }
+            Step::Wait { room } => self.wait(room),
         }
     }
 
     fn register(&mut self, socket: usize, interest: u8, trigger: Trigger) {
         let interest = interest_of(interest);
-        self.next_key += 1;
-        let number = self.next_key;
-        let key = Key::new(number, &self.alive);
+        let key = self.key();
+        let number = key.number;
         let near = &self.near[socket];
         let registration = match trigger {
             Trigger::Once(trigger) => Registration::new(near, key, interest, trigger),
@@ -465,42 +675,50 @@ impl<'p> World<'p> {
     }
 
     /// Takes packets until no more come, then compares what is left with the model.
-    fn wait(&mut self, room: usize, system: &System) {
+    fn wait(&mut self, room: usize) {
         let mut batch = Batch::with_capacity(room);
         for _ in 0..1000 {
             let mut taken = 0;
+            let followed = self.followed;
             let port = self.port;
-            for packet in port.wait(&mut batch, std::time::Duration::ZERO).unwrap() {
+            let packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+            self.runs = true;
+            for packet in packets {
                 taken += 1;
                 self.packet(packet);
             }
-            assert!(taken <= room);
+            // What a handler posts to its own thread comes behind a full batch, too.
+            assert!(taken <= room + self.followed - followed);
             if taken == 0 {
-                self.settle(system);
+                self.settle();
                 return;
             }
         }
         panic!("packets without end: {:#?}", self.port);
     }
 
-    fn packet(&mut self, packet: Packet<'p, Key, u32>) {
-        match packet {
-            Packet::Posted(message) => {
-                assert_eq!(self.messages.pop_front(), Some(message), "messages keep their order");
+    fn packet(&mut self, packet: Packet<'p, Key, Key>) {
+        if let Some((expected, followers)) = self.following.pop() {
+            match packet {
+                Packet::Posted(message) => assert_eq!(message.number, expected),
+                other => panic!("{other:?} came before a message of the thread to itself"),
             }
+            return self.go_on(followers);
+        }
+        match packet {
+            Packet::Posted(message) => self.message(&message),
             Packet::Removed(id, key) => {
                 let of = |model: &&mut Model| {
                     model.id == Some(id) && model.state == State::Removing { held: false }
                 };
                 let model = self.models.iter_mut().find(of).expect("it was to be removed");
                 assert_eq!(key.number, model.key);
-                model.state = State::Absent;
+                model.end();
             }
             Packet::Ready(ready) => {
                 let socket = self.reported(ready.id(), ready.events(), ready.key().number);
                 assert!(matches!(self.models[socket].trigger, Trigger::Once(_)));
                 self.models[socket].state = State::Held;
-                self.models[socket].owed = false;
                 self.tokens.push_back((socket, ready));
             }
             Packet::Notified(packet) => {
@@ -525,9 +743,12 @@ impl<'p> World<'p> {
             allowed.contains(events),
             "{events:?} was reported, but since it was enabled only {allowed:?} held"
         );
-        if !model.trigger.is_edge() && events.is_in() {
-            assert!(model.held_since_enabled.is_in());
-        }
+        let asked = model.interest | model.also;
+        assert!(
+            reportable(asked).contains(events),
+            "{events:?} was reported, but only {asked:?} is asked for"
+        );
+        self.models[socket].reported(events);
         socket
     }
 
@@ -542,12 +763,16 @@ impl<'p> World<'p> {
             self.port.enable(id, interest, trigger).unwrap();
             model.enable(interest, Trigger::Stays(trigger));
         }
-        self.models[socket].owed = false;
     }
 
     /// After a wait that came to an end, nothing may be due.
-    fn settle(&mut self, system: &System) {
-        assert!(self.messages.is_empty(), "{}: messages were lost", system.name());
+    fn settle(&mut self) {
+        let (system, now) = (self.system, self.now());
+        let is_due = |timer: &Timer| timer.is_left && timer.due <= now;
+        let lost = !self.messages.is_empty()
+            || !self.following.is_empty()
+            || self.timers.iter().any(is_due);
+        assert!(!lost, "{}: messages were lost", system.name());
         for (number, model) in self.models.iter().enumerate() {
             assert_ne!(
                 model.state,
@@ -575,24 +800,34 @@ impl<'p> World<'p> {
 fn run_program(system: &System, program: &[Step]) {
     let alive = Arc::new(AtomicUsize::new(0));
     {
-        let port = system.port::<Key, u32>(1);
+        let port = system.port::<Key, Key>(1);
         let (near, far) = (0..SOCKETS).map(|_| system.unix_pair()).unzip();
         let mut world = World {
             port: &port,
+            system,
             near,
             far,
             models: (0..SOCKETS).map(|_| Model::new()).collect(),
             tokens: VecDeque::new(),
             messages: VecDeque::new(),
+            following: Vec::new(),
+            timers: Vec::new(),
+            followed: 0,
+            runs: false,
             alive: Arc::clone(&alive),
             next_key: 0,
         };
         for step in program {
-            world.run(step, system);
+            world.run(step);
         }
-        world.wait(4, system);
+        world.wait(4);
     }
-    assert_eq!(alive.load(SeqCst), 0, "{}: keys leaked, or dropped twice", system.name());
+    assert_eq!(
+        alive.load(SeqCst),
+        0,
+        "{}: keys or messages leaked, or dropped twice",
+        system.name()
+    );
     system.assert_nothing_left();
 }
 
@@ -623,6 +858,10 @@ enum Habit {
     Drop,
     Remove,
     RemoveAndRearm,
+    /// Asks for room besides, of the connection that it holds and of another one.
+    AskAlso,
+    /// Posts to its own thread, and for a time in a millisecond.
+    PostMore,
 }
 
 #[derive(Clone, Debug)]
@@ -643,6 +882,8 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
         1 => Just(Habit::Drop),
         1 => Just(Habit::Remove),
         1 => Just(Habit::RemoveAndRearm),
+        2 => Just(Habit::AskAlso),
+        2 => Just(Habit::PostMore),
     ];
     (
         1..5_usize,
@@ -660,6 +901,14 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
             messages,
             habits,
         })
+}
+
+/// What the threads of a scenario share beside the port.
+struct Hall {
+    ids: Vec<Id>,
+    /// Messages that were accepted.
+    accepted: AtomicUsize,
+    timers: Mutex<Vec<TimerId>>,
 }
 
 struct Shared {
@@ -688,6 +937,8 @@ fn run_scenario(system: &System, scenario: &Scenario) {
         Arc::new((0..scenario.sockets).map(|_| AtomicBool::new(false)).collect());
     let posted = AtomicUsize::new(0);
     let turn = AtomicUsize::new(0);
+    let mut hall =
+        Hall { ids: Vec::new(), accepted: AtomicUsize::new(0), timers: Mutex::default() };
     {
         let port = system.port::<Shared, usize>(scenario.concurrency);
         let mut far = Vec::new();
@@ -701,8 +952,10 @@ fn run_scenario(system: &System, scenario: &Scenario) {
                 in_use: Arc::clone(&in_use),
                 alive: Arc::clone(&alive),
             };
-            port.register(Registration::owned(key, Interest::IN, OneShot::Level)).unwrap();
+            let new = Registration::owned(key, Interest::IN, OneShot::Level);
+            hall.ids.push(port.register(new).unwrap());
         }
+        let hall = &hall;
         thread::scope(|scope| {
             for _ in 0..scenario.threads {
                 scope.spawn(|| {
@@ -715,7 +968,7 @@ fn run_scenario(system: &System, scenario: &Scenario) {
                                 }
                                 Packet::Ready(ready) => {
                                     let habit = turn.fetch_add(1, SeqCst) % scenario.habits.len();
-                                    obey(&port, ready, scenario.habits[habit]);
+                                    obey(&port, hall, ready, scenario.habits[habit]);
                                 }
                                 Packet::Removed(_, key) => {
                                     assert!(!in_use[key.number].load(SeqCst));
@@ -728,6 +981,7 @@ fn run_scenario(system: &System, scenario: &Scenario) {
             }
             for message in 0..scenario.messages {
                 port.post(message).unwrap();
+                hall.accepted.fetch_add(1, SeqCst);
             }
             for (socket, bytes) in &scenario.writes {
                 // The other end may be closed by now.
@@ -736,22 +990,31 @@ fn run_scenario(system: &System, scenario: &Scenario) {
             port.shutdown().unwrap();
         });
         assert_eq!(port.stats().registered, 0, "{port:#?}");
+        // What was not due when the port was closed is still there.
+        let timers = hall.timers.lock().unwrap();
+        let left = timers.iter().filter(|timer| port.cancel_post(**timer).is_some()).count();
+        posted.fetch_add(left, SeqCst);
     }
-    assert_eq!(posted.load(SeqCst), scenario.messages, "messages were lost or doubled");
+    assert_eq!(posted.load(SeqCst), hall.accepted.load(SeqCst), "messages were lost or doubled");
     assert_eq!(alive.load(SeqCst), 0, "keys leaked, or were dropped twice");
     system.assert_nothing_left();
 }
 
-fn obey(port: &Port<Shared, usize>, mut ready: Ready<'_, Shared>, habit: Habit) {
+fn obey(port: &Port<Shared, usize>, hall: &Hall, mut ready: Ready<'_, Shared>, habit: Habit) {
     let id = ready.id();
     let number = ready.key().number;
     let in_use = Arc::clone(&ready.key().in_use);
     assert!(!in_use[number].swap(true, SeqCst), "two threads hold one key");
-    assert!(ready.events().is_in());
+    if !ready.events().is_in() {
+        assert!(ready.events().is_out(), "{:?}", ready.events());
+        in_use[number].store(false, SeqCst);
+        let _ = ready.rearm();
+        return;
+    }
     let mut bytes = [0; 64];
     let room = if matches!(habit, Habit::ReadOneAndRearm) { 1 } else { bytes.len() };
     let read = ready.key_mut().socket.read(&mut bytes[..room]);
-    // A level packet is exact, and nobody else reads from this socket.
+    // A level packet is exact, and no other thread reads from this socket.
     let read = read.expect("a level packet was reported for nothing");
     assert!(read > 0);
     if matches!(habit, Habit::Remove | Habit::RemoveAndRearm) {
@@ -759,11 +1022,31 @@ fn obey(port: &Port<Shared, usize>, mut ready: Ready<'_, Shared>, habit: Habit) 
     }
     in_use[number].store(false, SeqCst);
     match habit {
+        Habit::AskAlso => {
+            let other = hall.ids[(number + 1) % hall.ids.len()];
+            for id in [id, other] {
+                // That one may have ended.
+                let _ = port.enable_also(id, Interest::OUT);
+            }
+        }
+        Habit::PostMore => {
+            let timer = port.post_at(Duration::from_millis(1), 0).ok();
+            let accepted = usize::from(port.post_after(0).is_ok()) + usize::from(timer.is_some());
+            hall.timers.lock().unwrap().extend(timer);
+            hall.accepted.fetch_add(accepted, SeqCst);
+        }
+        _ => {}
+    }
+    match habit {
         Habit::ReadAllAndRearm if read < room => {
             ready.read_drained();
             let _ = ready.rearm();
         }
-        Habit::ReadAllAndRearm | Habit::ReadOneAndRearm | Habit::RemoveAndRearm => {
+        Habit::ReadAllAndRearm
+        | Habit::ReadOneAndRearm
+        | Habit::RemoveAndRearm
+        | Habit::AskAlso
+        | Habit::PostMore => {
             let _ = ready.rearm();
         }
         Habit::Park => {

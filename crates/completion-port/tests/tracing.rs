@@ -170,7 +170,7 @@ on_edge_triggered_systems! {
 }
 
 on_every_system! {
-    /// Registered, reported, enabled by a token and by name, refused, removed, ended: each event has the name that
+    /// Registered, reported, enabled by a token, by name and for one more report, refused, removed, ended: each event has the name that
     /// the call has given.
     fn each_event_has_the_name_of_its_registration(system: &System) {
         let port = Arc::new(system.port::<u32, usize>(1));
@@ -194,9 +194,11 @@ on_every_system! {
                 true
             });
             port.enable(id, Interest::IN, OneShot::Level).unwrap();
+            port.enable_also(id, Interest::OUT).unwrap();
             port.remove(id).unwrap();
             take_until(&port, |packet| matches!(packet, Packet::Removed(_, 7)));
             port.enable(id, Interest::IN, OneShot::Level).unwrap_err();
+            port.enable_also(id, Interest::OUT).unwrap_err();
             port.close();
             let _ = port.post(1).unwrap_err();
             names.send(id).unwrap();
@@ -224,8 +226,10 @@ on_every_system! {
             format!("TRACE reported registration={id:?} descriptor={number} events=IN"),
             format!("TRACE enabled registration={id:?}"),
             format!("DEBUG enabled registration={id:?}"),
+            format!("DEBUG enabled also registration={id:?} interest=OUT"),
             format!("DEBUG removed registration={id:?} descriptor={number}"),
             format!("DEBUG ended registration={id:?} descriptor={number}"),
+            format!("DEBUG refused call=Enable kind=NotRegistered registration={id:?}"),
             format!("DEBUG refused call=Enable kind=NotRegistered registration={id:?}"),
             "DEBUG refused call=Post kind=Closed".to_owned(),
         ];

@@ -3,12 +3,16 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::{flag, low_level::pipe};
+use signal_hook::{flag, low_level, low_level::pipe};
+
+/// So many signals that ask for the end are obeyed one after the other; a further one ends the process at once,
+/// whatever the thread that should obey is doing.
+const OBEYED: u32 = 2;
 
 /// What the process was asked by signals, and has not looked at yet.
 pub(crate) struct Signals {
@@ -23,14 +27,26 @@ pub(crate) struct Signals {
 pub(crate) struct Waker(Arc<UnixStream>);
 
 impl Signals {
-    /// From now on SIGINT and SIGTERM ask for the end, and SIGUSR1 for numbers. None of them does anything else.
+    /// From now on SIGINT and SIGTERM ask for the end, and SIGUSR1 for numbers. The third of those that ask for the
+    /// end ends the process at once.
     pub(crate) fn new() -> io::Result<Self> {
         let (watched, written) = UnixStream::pair()?;
         // A full pipe holds wakes enough.
         written.set_nonblocking(true)?;
         let [end, numbers, impatient] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
+        let asked = Arc::new(AtomicU32::new(0));
         for signal in [SIGINT, SIGTERM] {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&impatient))?;
+            let asked = Arc::clone(&asked);
+            let count = move || {
+                // The main thread may be stuck: in a write to a pipe that nothing reads, for instance.
+                if asked.fetch_add(1, SeqCst) >= OBEYED {
+                    low_level::exit(128 + signal);
+                }
+            };
+            // SAFETY: what is registered must be safe in a signal handler, and must not panic.
+            // - it counts in an atomic number, and ends the process by _exit(2).
+            unsafe { low_level::register(signal, count) }?;
         }
         for (signal, flag) in [(SIGINT, &end), (SIGTERM, &end), (SIGUSR1, &numbers)] {
             // The flag first: the wake leads to it.

@@ -37,25 +37,45 @@ pub(crate) fn fitted(text: &str, width: Option<usize>) -> String {
 }
 
 fn fit(all: &mut String, line: &str, width: usize) {
-    let indent = line.len() - line.trim_start_matches(' ').len();
-    let next = if indent + 2 < width / 2 { indent + 2 } else { 0 };
-    all.push_str(&line[..indent]);
-    let mut column = indent;
-    for (index, word) in line[indent..].split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 {
-            if column + 1 + length > width {
-                all.push('\n');
-                all.push_str(&" ".repeat(next));
-                column = next;
-            } else {
-                all.push(' ');
-                column += 1;
+    let text = line.trim_start_matches(' ');
+    let indent = line.len() - text.len();
+    // Where an indent would take half of the room, there is none.
+    let [indent, next] = [indent, indent + 2].map(|it| if it < width / 2 { it } else { 0 });
+    all.push_str(&" ".repeat(indent));
+    let parts = lines(text, width - indent, width - next);
+    all.push_str(&parts.join(&format!("\n{}", " ".repeat(next))));
+}
+
+/// The words of a text on lines of at most `first` and then `next` characters. A word that is longer stands on a
+/// line of its own; spaces at which a line is broken are left out.
+pub(crate) fn lines(text: &str, first: usize, next: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let (mut line, mut length) = (String::new(), None);
+    for word in text.split(' ') {
+        let room = if lines.is_empty() { first } else { next };
+        let letters = word.chars().count();
+        length = Some(match length {
+            Some(length) if length + 1 + letters <= room => {
+                line.push(' ');
+                length + 1 + letters
             }
+            Some(_) => {
+                let full = std::mem::take(&mut line);
+                lines.push(full.trim_end_matches(' ').to_owned());
+                letters
+            }
+            None => letters,
+        });
+        line.push_str(word);
+        // Spaces lead no line but the first.
+        if line.is_empty() && !lines.is_empty() {
+            length = None;
         }
-        all.push_str(word);
-        column += length;
     }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
 }
 
 /// Fields two spaces apart, on as many lines as they need; none is broken.
@@ -91,6 +111,8 @@ mod tests {
         assert_eq!(fitted(text, Some(22)), "short\n   one two three four\nlast");
         assert_eq!(fitted(text, Some(14)), "short\n   one two\n     three\n     four\nlast");
         assert_eq!(fitted("a-word-that-is-longer is", Some(8)), "a-word-that-is-longer\n  is");
+        assert_eq!(fitted("      far right", Some(12)), "far right");
+        assert_eq!(fitted("name          value", Some(12)), "name\n  value");
         assert_eq!(fitted("", Some(8)), "");
     }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 use common::{Terminal, cport, run};
 use rustix::process::Signal;
 
+const TINY: u16 = 30;
 const NARROW: u16 = 50;
 const WIDE: u16 = 200;
 
@@ -20,7 +21,7 @@ fn has_colours(text: &str) -> bool {
 
 #[test]
 fn the_demo_fits_the_terminal() {
-    for columns in [NARROW, WIDE] {
+    for columns in [TINY, NARROW, WIDE] {
         let (status, text) = Terminal::start(cport(&["demo"]), columns).ended();
         assert!(status.success(), "{text}");
         assert!(text.contains("All checks passed"), "{text}");
@@ -29,8 +30,8 @@ fn the_demo_fits_the_terminal() {
         // One table beside the other where there is room.
         let summary = text.split("Summary").nth(1).unwrap();
         assert_eq!(
-            summary.matches("concurrency value  ").count(),
-            if columns == WIDE { 1 } else { 3 }
+            summary.matches("threads at work, peak").count(),
+            if columns == WIDE { 1 } else { 4 }
         );
     }
 }
@@ -47,7 +48,8 @@ fn a_terminal_that_cannot_go_back_gets_plain_lines() {
 
 #[test]
 fn the_server_fits_the_terminal() {
-    for (columns, protocol) in [(NARROW, None), (WIDE, None), (NARROW, Some("--udp"))] {
+    for (columns, protocol) in [(TINY, None), (NARROW, None), (WIDE, None), (NARROW, Some("--udp"))]
+    {
         let mut arguments = vec!["echo", "--listen", "0", "--threads", "8", "--stats", "100ms"];
         arguments.extend(protocol);
         let server = Terminal::start(cport(&arguments), columns);
@@ -68,12 +70,23 @@ fn the_server_fits_the_terminal() {
 }
 
 #[test]
+fn the_probe_fits_the_terminal() {
+    for columns in [TINY, NARROW, WIDE] {
+        let (status, text) = Terminal::start(cport(&["probe"]), columns).ended();
+        assert!(status.success(), "{text}");
+        assert_eq!(text.contains("what is tried"), columns > TINY, "{text}");
+        assert!(text.contains("0 different"), "{text}");
+    }
+}
+
+#[test]
 fn help_fits_the_terminal() {
-    let all: [&[&str]; 6] = [
+    let all: [&[&str]; 7] = [
         &["--help"],
         &["demo", "--help"],
         &["echo", "--help"],
         &["bench", "--help"],
+        &["probe", "--help"],
         &["completions", "--help"],
         &["man", "--help"],
     ];

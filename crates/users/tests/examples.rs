@@ -14,10 +14,10 @@ use users::clients::{
 };
 use users::server::Server;
 
-/// Ends a server, which takes no long.
+/// Ends a server, which must not take long.
 fn end(mut server: Server) {
     server.assert_runs();
-    assert!(server.terminate() < Duration::from_secs(5), "it takes long");
+    assert!(server.terminate() < Duration::from_secs(5), "it takes too long");
 }
 
 /// With nothing to do a server does nothing.
@@ -41,9 +41,14 @@ fn echo() {
 
 #[test]
 fn proxy() {
+    assert_copies_both_ways("proxy");
+}
+
+/// A proxy in front of a server that sends back what comes.
+fn assert_copies_both_ways(proxy: &str) {
     let behind = Server::start(&example("echo"), &[]);
     let target = behind.address.to_string();
-    let front = Server::start(&example("proxy"), &["127.0.0.1:0", &target]);
+    let front = Server::start(&example(proxy), &["127.0.0.1:0", &target]);
     let slow: Vec<_> = (0..6).map(|seed| Slow::begin(front.address, seed)).collect();
     assert_rests(&front);
     be_rude_to_an_echo(front.address);
@@ -66,7 +71,43 @@ fn proxy() {
     end(front);
 }
 
-/// One who has joined the chat.
+#[test]
+fn echo_operations() {
+    let program = example("echo_operations");
+    let server = Server::start(&program, &["127.0.0.1:0", "60"]);
+    let slow: Vec<_> = (0..6).map(|seed| Slow::begin(server.address, seed)).collect();
+    assert_rests(&server);
+    be_rude_to_an_echo(server.address);
+    slow.into_iter().for_each(Slow::read_all);
+    // With operations in flight of each kind.
+    let _silent: Vec<_> = (0..5).map(|_| connect(server.address)).collect();
+    let _deaf = Slow::begin(server.address, 1);
+    end(server);
+
+    // Silent clients have their time, and those that do not read.
+    let mut server = Server::start(&program, &["127.0.0.1:0", "1"]);
+    let began = Instant::now();
+    let mut silent = connect(server.address);
+    let mut busy = connect(server.address);
+    let mut deaf = Slow::begin(server.address, 3);
+    while began.elapsed() < Duration::from_millis(2500) {
+        exchange(&mut busy, b"still here");
+        thread::park_timeout(Duration::from_millis(50));
+    }
+    assert_eq!(ends(&mut silent).unwrap(), b"");
+    assert!(deaf.is_cut_off(Duration::from_secs(20)));
+    assert_eq!(ends(&mut busy).unwrap(), b"");
+    be_polite(server.address);
+    server.assert_runs();
+    end(server);
+}
+
+#[test]
+fn proxy_operations() {
+    assert_copies_both_ways("proxy_operations");
+}
+
+/// A client that has joined the chat.
 struct Guest(BufReader<TcpStream>);
 
 impl Guest {
@@ -92,7 +133,7 @@ impl Guest {
 fn chat() {
     let server = Server::start(&example("chat"), &[]);
     let mut guests: Vec<_> = (0..10).map(|_| Guest::join(&server)).collect();
-    // Those who vanish, and one who never reads.
+    // Clients that vanish, and one that never reads.
     for number in 0..20 {
         let mut stream = connect(server.address);
         let _ = stream.write_all(b"half a line");
@@ -136,14 +177,14 @@ fn chat() {
         }
     });
     assert_rests(&server);
-    // Who says good-bye by ending its half has what came before, and then the end.
+    // A client that ends its half has what came before, and then the end.
     let mut leaver = Guest::join(&server);
     guests[0].say("before");
     assert_eq!(leaver.hear(), "before");
     leaver.0.get_ref().shutdown(Shutdown::Write).unwrap();
     assert_eq!(ends(leaver.0.get_mut()).unwrap(), b"");
     guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), "before"));
-    // The one who does not read is cut off in the end, and keeps no other one waiting.
+    // The client that does not read is cut off in the end, and keeps no other one waiting.
     let line = "x".repeat(4000);
     let end_of_patience = Instant::now() + Duration::from_secs(60);
     deaf.set_nonblocking(true).unwrap();
@@ -192,8 +233,12 @@ fn idle() {
     be_polite(server.address);
     exchange(&mut busy, b"and now no more");
     assert_eq!(ends(&mut busy).unwrap(), b"idle\n");
+    let mut lively = connect(server.address);
     server.assert_runs();
+    // One that is not idle when the server ends is not told so.
+    exchange(&mut lively, b"to the end");
     end(server);
+    assert_eq!(ends(&mut lively).unwrap(), b"");
 }
 
 #[test]
@@ -219,7 +264,7 @@ fn graceful() {
     half.write_all(b"the last one\n").unwrap();
     half.shutdown(Shutdown::Write).unwrap();
     assert_eq!(ends(&mut half).unwrap(), b"THE LAST ONE\n");
-    // Those who do not read have their time, and no more; more of them than the server has threads.
+    // Clients that do not read have their time, and no more. There are more of them than the server has threads.
     let deaf: Vec<_> = (0..20).map(|seed| Slow::begin(server.address, seed)).collect();
     for client in &mut clients {
         ask(client, b"another one\n");

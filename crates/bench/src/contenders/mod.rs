@@ -17,6 +17,7 @@ mod mio;
 mod monoio;
 mod nonblocking;
 mod ours;
+mod ours_by_operations;
 mod ours_in_c;
 mod polling;
 #[cfg(test)]
@@ -84,6 +85,8 @@ pub(crate) fn all() -> Vec<Contender> {
         ours::contender(),
         ours_in_c::contender(),
         ours::by_tick(),
+        ours_by_operations::contender(),
+        ours_by_operations::by_packets(),
         epoll_one_shot::contender(),
         epoll_one_shot::late_contender(),
         epoll_edge::contender(),

@@ -45,6 +45,14 @@ pub(crate) struct Costs {
     pub(crate) take_percent: u64,
     /// Arming. Measured in sum, see `deliver`.
     pub(crate) arm: u64,
+    /// Lines that a handler fetches if the data came in by another processor than its own. Measured: what an
+    /// echo of 64 bytes costs more where the processors are far apart.
+    pub(crate) data_lines: u64,
+    /// Lines that a wake takes if the thread runs in another socket than its waker, half of them on either
+    /// side. Assumed.
+    pub(crate) wake_lines: u64,
+    /// `EPOLL_CTL_MOD`, by which one-shot epoll arms. Measured.
+    pub(crate) modify: u64,
     /// Each set that the set of sets finds ready. Measured: 210, and 240 more if another processor
     /// had the sockets. It waits for the thread that polls that set: measured as well.
     pub(crate) nested: u64,
@@ -79,6 +87,9 @@ impl Default for Costs {
             take: 20,
             take_percent: 100,
             arm: 25,
+            data_lines: options::DATA,
+            wake_lines: 0,
+            modify: 250,
             nested: 210,
             nested_lines: 3,
             wake: options::WAKE,
@@ -101,6 +112,13 @@ impl Costs {
         self.event + self.deliver + self.near * (self.event_percent + self.deliver_percent) / 100
     }
 
+    /// What one side of a wake takes beside its price, if the waker is on one processor and the woken thread
+    /// on another.
+    pub(crate) fn wake_across(&self, one: usize, other: usize) -> u64 {
+        let is_across = one / self.socket != other / self.socket;
+        if is_across { self.wake_lines * self.far / 2 } else { 0 }
+    }
+
     /// What it costs `processor` to fetch a line that `owner` wrote last.
     pub(crate) fn line(&self, owner: usize, processor: usize) -> u64 {
         if owner == processor {
@@ -121,5 +139,11 @@ mod tests {
     fn a_line_is_free_near_or_far() {
         let costs = Costs { near: 80, far: 150, socket: 4, ..Costs::default() };
         assert_eq!([3, 0, 4].map(|owner| costs.line(owner, 3)), [0, 80, 150]);
+    }
+
+    #[test]
+    fn a_wake_costs_more_only_across_sockets() {
+        let costs = Costs { far: 150, socket: 4, wake_lines: 20, ..Costs::default() };
+        assert_eq!([3, 0, 4].map(|waker| costs.wake_across(waker, 3)), [0, 0, 1500]);
     }
 }

@@ -18,6 +18,20 @@ use crate::histogram::Histogram;
 const AT_ONCE: u64 = 0;
 const NEVER: u64 = u64::MAX;
 
+/// On which processor a thread is woken. Threads are alike: to let the newest idle thread run on the processor
+/// of another one is to call that other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Each on its own.
+    Own,
+    /// Where the data of the first packet came in.
+    Data,
+    /// In the waker's socket.
+    Near,
+    /// In another one.
+    Away,
+}
+
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
@@ -29,6 +43,16 @@ pub(crate) struct Setup {
     pub(crate) handler: u64,
     /// From an answer to the next request of its connection: the mean of an exponential distribution.
     pub(crate) think: u64,
+    /// The data of each connection comes in by one of so many processors, the first ones; 0: it costs the same
+    /// everywhere.
+    pub(crate) incoming: usize,
+    pub(crate) placement: Placement,
+    /// There is no port: each thread takes what one-shot epoll gives it.
+    pub(crate) is_bare: bool,
+    /// The port takes packets for so many times as short as they are.
+    pub(crate) patience: u64,
+    /// Another one makes the connections ask at other times.
+    pub(crate) seed: u32,
     pub(crate) costs: Costs,
     /// What is not counted, since the port has to get going first.
     pub(crate) warm_up: u64,
@@ -55,8 +79,12 @@ pub(crate) struct Outcome {
     pub(crate) p99: f64,
     /// Packets for each claim.
     pub(crate) share: f64,
-    /// Wakes for each request.
+    /// Wakes by other threads, for each request.
     pub(crate) wakes: f64,
+    /// Processor time for each request, in nanoseconds.
+    pub(crate) cpu: f64,
+    /// The part of the requests that were handled where their data came in.
+    pub(crate) at_home: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +129,8 @@ enum Sleep {
 #[derive(Debug)]
 struct Thread {
     step: Step,
+    /// The processor that it runs on, or would. No other thread runs there.
+    cpu: usize,
     /// Which of the steps that were put on the calendar is the valid one.
     turn: u64,
     sleep: Sleep,
@@ -168,6 +198,9 @@ struct Counters {
     for_lock: u64,
     for_set: u64,
     asleep: u64,
+    /// The part of `for_lock` in which threads sleep.
+    asleep_for_lock: u64,
+    at_home: u64,
 }
 
 pub(crate) struct Simulation {
@@ -212,8 +245,9 @@ pub(crate) fn simulate(setup: Setup) -> Outcome {
 
 impl Simulation {
     pub(crate) fn new(setup: Setup) -> Self {
-        let thread = || Thread {
-            step: Step::Enter,
+        let thread = |cpu| Thread {
+            step: if setup.is_bare { Step::Poll { set: 0, until: NEVER } } else { Step::Enter },
+            cpu,
             turn: 0,
             sleep: Sleep::Awake,
             token: false,
@@ -232,8 +266,8 @@ impl Simulation {
             now: 0,
             calendar: BinaryHeap::new(),
             entries: 0,
-            dice: 0x9e37_79b9_7f4a_7c15,
-            threads: (0..setup.cores).map(|_| thread()).collect(),
+            dice: 0x9e37_79b9_7f4a_7c15 ^ u64::from(setup.seed),
+            threads: (0..setup.cores).map(thread).collect(),
             connections: vec![Connection { arrived: 0, owner: 0 }; setup.connections],
             waiting: (0..setup.cores).map(waiting).collect(),
             lock: Serial::default(),
@@ -257,7 +291,8 @@ impl Simulation {
         for thread in 0..setup.cores {
             let seat = this.schedule.join(false, 0);
             debug_assert_eq!(seat, thread);
-            this.turn_to(thread, Step::Enter, 0);
+            let step = this.threads[thread].step;
+            this.turn_to(thread, step, 0);
         }
         this
     }
@@ -297,7 +332,9 @@ impl Simulation {
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn outcome(&self) -> Outcome {
         let duration = self.setup.duration as f64;
-        let Counters { handled, claims, claimed, wakes, for_lock, for_set, asleep } = self.counters;
+        let Counters { handled, claims, claimed, wakes, for_lock, for_set, asleep, .. } =
+            self.counters;
+        let Counters { asleep_for_lock, at_home, .. } = self.counters;
         let processors = duration * self.setup.cores as f64;
         let busiest = self.sets.iter().map(|set| set.serial.busy).max().unwrap_or(0);
         Outcome {
@@ -312,6 +349,8 @@ impl Simulation {
             p99: self.delays.per_mille(990).unwrap_or(0.0),
             share: claimed as f64 / claims.max(1) as f64,
             wakes: wakes as f64 / handled.max(1) as f64,
+            cpu: (processors - (asleep + asleep_for_lock) as f64) / handled.max(1) as f64,
+            at_home: at_home as f64 / handled.max(1) as f64,
         }
     }
 
@@ -349,10 +388,54 @@ impl Simulation {
         }
     }
 
-    fn wake(&mut self, thread: usize) {
-        let step = self.threads[thread].step;
-        self.threads[thread].sleep = Sleep::Woken;
-        self.turn_to(thread, step, self.now + self.setup.costs.latency);
+    /// The thread, which sleeps, is woken from processor `by`, if any, for a packet whose data came in by
+    /// processor `data`, if that is known.
+    fn wake(&mut self, thread: usize, by: Option<usize>, data: Option<usize>) {
+        self.place(thread, by, data);
+        let it = &mut self.threads[thread];
+        let step = it.step;
+        it.sleep = Sleep::Woken;
+        let costs = self.setup.costs;
+        let across = by.map_or(0, |by| costs.wake_across(by, it.cpu));
+        self.turn_to(thread, step, self.now + costs.latency + across);
+    }
+
+    /// The sleeping `thread` gets the processor that the placement wants, if no other thread runs there.
+    fn place(&mut self, thread: usize, by: Option<usize>, data: Option<usize>) {
+        let socket = self.setup.costs.socket;
+        let fits = |cpu: usize| match self.setup.placement {
+            Placement::Own => false,
+            Placement::Data => data == Some(cpu),
+            Placement::Near => by.is_some_and(|by| by / socket == cpu / socket),
+            Placement::Away => by.is_some_and(|by| by / socket != cpu / socket),
+        };
+        if fits(self.threads[thread].cpu) {
+            return;
+        }
+        // In the socket of the data, if not on its processor.
+        let is_close = |cpu: usize| data.is_some_and(|data| data / socket == cpu / socket);
+        let wants_close =
+            self.setup.placement == Placement::Data && !is_close(self.threads[thread].cpu);
+        let is_free = |it: &Thread| matches!(it.sleep, Sleep::Parked | Sleep::InKernel);
+        let free = |fits: &dyn Fn(usize) -> bool| {
+            self.threads.iter().position(|it| is_free(it) && fits(it.cpu))
+        };
+        let close = || if wants_close { free(&is_close) } else { None };
+        if let Some(other) = free(&fits).or_else(close) {
+            let cpu = self.threads[other].cpu;
+            self.threads[other].cpu = std::mem::replace(&mut self.threads[thread].cpu, cpu);
+        }
+    }
+
+    /// The processor by which the data of the connection comes in.
+    fn home(&self, connection: usize) -> Option<usize> {
+        (self.setup.incoming > 0).then(|| connection % self.setup.incoming)
+    }
+
+    /// What it costs `thread` to fetch a line that `owner` wrote last. A thread that is woken elsewhere counts
+    /// as if it had written its lines there.
+    fn line(&self, owner: usize, thread: usize) -> u64 {
+        self.setup.costs.line(self.threads[owner].cpu, self.threads[thread].cpu)
     }
 
     #[allow(
@@ -392,7 +475,7 @@ impl Simulation {
             }
             Step::Notify(wake) => {
                 self.counters.wakes += 1;
-                let cost = self.notify(wake);
+                let cost = self.notify(thread, wake);
                 self.turn_to(thread, Step::Handle, self.now + cost);
             }
             Step::Handle => self.handle(thread),
@@ -404,17 +487,25 @@ impl Simulation {
         let thread_at = &mut self.threads[thread];
         let Some(packet) = thread_at.chain.pop_front() else {
             let timed = thread_at.timed.take();
-            thread_at.measured = timed.map(|(since, packets)| (self.now - since) / packets);
-            return self.turn_to(thread, Step::Enter, self.now);
+            let patience = self.setup.patience;
+            thread_at.measured =
+                timed.map(|(since, packets)| (self.now - since) / packets / patience);
+            let bare = Step::Poll { set: 0, until: NEVER };
+            let step = if self.setup.is_bare { bare } else { Step::Enter };
+            return self.turn_to(thread, step, self.now);
         };
         thread_at.progress = thread_at.progress.wrapping_add(1);
+        let line = self.line(self.connections[packet.connection].owner, thread);
+        let cpu = self.threads[thread].cpu;
+        let home = self.home(packet.connection).unwrap_or(cpu);
         let it = &mut self.connections[packet.connection];
-        let line = costs.line(it.owner, thread);
         it.owner = thread;
         let begin = self.now + costs.take + line * costs.take_percent / 100;
         self.delays.record(Duration::from_nanos(begin - it.arrived));
-        let end = begin + self.setup.handler + costs.arm;
+        let end = begin + costs.data_lines * costs.line(home, cpu) + self.setup.handler;
+        let end = if self.setup.is_bare { self.modify(thread, end) } else { end + costs.arm };
         self.counters.handled += 1;
+        self.counters.at_home += u64::from(home == cpu);
         let next = end + self.thinks();
         self.note(next, Event::Arrival(packet.connection));
         self.turn_to(thread, Step::Handle, end);
@@ -425,16 +516,117 @@ impl Simulation {
 mod tests {
     use super::*;
 
+    /// Eight processors in two sockets far apart; the data comes in by those of the first socket.
+    fn far_apart(placement: Placement, is_bare: bool) -> Setup {
+        let far = 500;
+        Setup {
+            cores: 8,
+            sets: 1,
+            connections: 32,
+            handler: 1_000,
+            think: 30_000,
+            incoming: 4,
+            placement,
+            is_bare,
+            patience: 1,
+            seed: 0,
+            costs: Costs { near: 25, far, socket: 4, wake_lines: 20, ..Costs::default() },
+            warm_up: 20_000_000,
+            duration: 40_000_000,
+        }
+    }
+
+    #[test]
+    fn each_thread_has_a_processor_of_its_own_wherever_it_is_woken() {
+        for placement in [Placement::Own, Placement::Data, Placement::Near, Placement::Away] {
+            let mut simulation = Simulation::new(far_apart(placement, false));
+            let mut has_moved = false;
+            for end in (1..100).map(|turn| turn * 77_777) {
+                simulation.run_until(end);
+                let mut cpus: Vec<usize> = simulation.threads.iter().map(|it| it.cpu).collect();
+                has_moved |= !cpus.is_sorted();
+                cpus.sort_unstable();
+                assert_eq!(cpus, (0..8).collect::<Vec<_>>(), "{placement:?} at {end}");
+            }
+            assert_eq!(has_moved, placement != Placement::Own, "{placement:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_far_costs_nothing_where_the_data_comes_in() {
+        let alone = |data_lines, incoming| {
+            let setup = far_apart(Placement::Own, false);
+            let costs = Costs { data_lines, ..setup.costs };
+            simulate(Setup { cores: 1, connections: 4, incoming, costs, ..setup })
+        };
+        assert_eq!(alone(17, 1), alone(0, 1));
+        assert_eq!(alone(17, 1).at_home, 1.0);
+        // Nowhere in particular is everywhere at home.
+        assert_eq!(alone(17, 0), alone(0, 0));
+    }
+
+    #[test]
+    fn far_data_makes_a_request_dearer_and_a_thread_woken_at_the_data_cheaper() {
+        let own = simulate(far_apart(Placement::Own, false));
+        let no_data = far_apart(Placement::Own, false);
+        let costs = Costs { data_lines: 0, ..no_data.costs };
+        assert!(own.cpu > simulate(Setup { costs, ..no_data }).cpu, "{own:?}");
+        let data = simulate(far_apart(Placement::Data, false));
+        assert!(data.at_home > own.at_home, "{own:?} {data:?}");
+        assert!(data.cpu < own.cpu, "{own:?} {data:?}");
+    }
+
+    /// Without a port one thread that has all connections pays the set and nothing else.
+    #[test]
+    fn bare_one_shot_epoll_costs_what_can_be_added_up() {
+        let setup = far_apart(Placement::Own, true);
+        let setup = Setup { cores: 1, connections: 16, think: 0, incoming: 0, ..setup };
+        let costs = setup.costs;
+        let each = costs.event + costs.take + setup.handler + costs.modify;
+        let cycle = costs.poll + 16 * each;
+        let outcome = simulate(setup);
+        let expected = 16 * setup.duration / cycle;
+        assert!(outcome.handled.abs_diff(expected) <= 16, "{outcome:?}, not {expected}");
+    }
+
+    #[test]
+    fn a_wake_across_sockets_costs_both_sides_more() {
+        let price = |placement, seat: usize| {
+            let mut simulation = Simulation::new(far_apart(placement, false));
+            simulation.threads[seat].sleep = Sleep::Parked;
+            simulation.threads[6].sleep = Sleep::Parked;
+            let price = simulation.notify(0, Wake { seat, in_kernel: false });
+            let Some(Reverse((woken, ..))) =
+                simulation.calendar.iter().max_by_key(|Reverse((_, number, _))| *number).copied()
+            else {
+                panic!("the thread has nothing to do");
+            };
+            (price, woken, simulation.threads[seat].cpu)
+        };
+        let Costs { wake, latency, .. } = Costs::default();
+        assert_eq!(price(Placement::Own, 1), (wake, latency, 1));
+        assert_eq!(price(Placement::Own, 5), (wake + 5_000, latency + 5_000, 5));
+        assert_eq!(price(Placement::Near, 1), (wake, latency, 1));
+        assert_eq!(price(Placement::Away, 1), (wake + 5_000, latency + 5_000, 6));
+    }
+
     /// Each connection has one request under way, or one to come: it is in one place at a time.
     #[test]
     fn no_request_is_lost_or_doubled() {
-        for (cores, sets) in [(1, 1), (8, 1), (8, 4), (32, 4)] {
+        for (cores, sets, is_bare) in
+            [(1, 1, false), (8, 1, false), (8, 4, false), (32, 4, false), (8, 1, true)]
+        {
             let mut simulation = Simulation::new(Setup {
                 cores,
                 sets,
                 connections: 16 * cores,
                 handler: 5_000,
                 think: 30_000,
+                incoming: 0,
+                placement: Placement::Own,
+                is_bare,
+                patience: 1,
+                seed: 0,
                 costs: Costs::default(),
                 warm_up: 0,
                 duration: 0,

@@ -36,8 +36,11 @@ fn failed<K>(refused: Refused<K>) -> io::Error {
     refused.error().into()
 }
 
-fn build_owned(receivers: Vec<TcpStream>, hints: bool) -> io::Result<Box<dyn Taker>> {
-    let port = Port::new()?;
+fn build_owned(
+    port: Port<TcpStream>,
+    receivers: Vec<TcpStream>,
+    hints: bool,
+) -> io::Result<Box<dyn Taker>> {
     for stream in receivers {
         let registration = Registration::owned(stream, Interest::IN, OneShot::Level);
         port.register(registration).map_err(failed)?;
@@ -46,11 +49,16 @@ fn build_owned(receivers: Vec<TcpStream>, hints: bool) -> io::Result<Box<dyn Tak
 }
 
 pub(super) fn owned(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
-    build_owned(receivers, true)
+    build_owned(Port::new()?, receivers, true)
+}
+
+/// The same as [`owned`], on a port that measures how long its packets stand in the queue.
+pub(super) fn measured(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
+    build_owned(Port::builder().queue_delays(true).build()?, receivers, true)
 }
 
 pub(super) fn without_hint(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
-    build_owned(receivers, false)
+    build_owned(Port::new()?, receivers, false)
 }
 
 pub(super) fn plain(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {

@@ -21,9 +21,6 @@ extern "C" {
 #define STATUS_PENDING ((DWORD)0x103)
 #define HasOverlappedIoCompleted(overlapped) ((DWORD)(overlapped)->Internal != STATUS_PENDING)
 
-/* What CP_CONSTANT_OR calls. */
-CP_NOT_YET extern LPOVERLAPPED cp_overlapped(const void *);
-
 CP_NOT_YET extern BOOL CancelIo(HANDLE hFile);
 CP_NOT_YET extern BOOL CancelIoEx(HANDLE hFile, LPOVERLAPPED lpOverlapped);
 CP_NOT_YET extern BOOL CancelSynchronousIo(HANDLE hThread);

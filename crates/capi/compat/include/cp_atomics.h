@@ -4,81 +4,41 @@
 
 #include <cp_base.h>
 
-CP_INLINE LONG WINAPI InterlockedIncrement(volatile LONG *Addend) {
-    return __atomic_add_fetch(Addend, 1, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedDecrement(volatile LONG *Addend) {
-    return __atomic_sub_fetch(Addend, 1, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedExchangeAdd(volatile LONG *Addend, LONG Value) {
-    return __atomic_fetch_add(Addend, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedAdd(volatile LONG *Addend, LONG Value) {
-    return __atomic_add_fetch(Addend, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedExchange(volatile LONG *Target, LONG Value) {
-    return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedAnd(volatile LONG *Destination, LONG Value) {
-    return __atomic_fetch_and(Destination, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedOr(volatile LONG *Destination, LONG Value) {
-    return __atomic_fetch_or(Destination, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedXor(volatile LONG *Destination, LONG Value) {
-    return __atomic_fetch_xor(Destination, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG WINAPI InterlockedCompareExchange(volatile LONG *Destination, LONG ExChange, LONG Comperand) {
-    __atomic_compare_exchange_n(Destination, &Comperand, ExChange, 0, __ATOMIC_SEQ_CST,
-                                __ATOMIC_SEQ_CST);
-    return Comperand;
-}
-
-CP_INLINE LONG64 WINAPI InterlockedIncrement64(volatile LONG64 *Addend) {
-    return __atomic_add_fetch(Addend, 1, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedDecrement64(volatile LONG64 *Addend) {
-    return __atomic_sub_fetch(Addend, 1, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedExchangeAdd64(volatile LONG64 *Addend, LONG64 Value) {
-    return __atomic_fetch_add(Addend, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedAdd64(volatile LONG64 *Addend, LONG64 Value) {
-    return __atomic_add_fetch(Addend, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedExchange64(volatile LONG64 *Target, LONG64 Value) {
-    return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedAnd64(volatile LONG64 *Destination, LONG64 Value) {
-    return __atomic_fetch_and(Destination, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedOr64(volatile LONG64 *Destination, LONG64 Value) {
-    return __atomic_fetch_or(Destination, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedXor64(volatile LONG64 *Destination, LONG64 Value) {
-    return __atomic_fetch_xor(Destination, Value, __ATOMIC_SEQ_CST);
-}
-
-CP_INLINE LONG64 WINAPI InterlockedCompareExchange64(volatile LONG64 *Destination, LONG64 ExChange, LONG64 Comperand) {
-    __atomic_compare_exchange_n(Destination, &Comperand, ExChange, 0, __ATOMIC_SEQ_CST,
-                                __ATOMIC_SEQ_CST);
-    return Comperand;
-}
+/* The functions on a number of one type; the names of those on 64 bits end in 64. */
+#define CP_INTERLOCKED(Type, bits)                                                             \
+    CP_INLINE Type WINAPI InterlockedIncrement##bits(volatile Type *Addend) {                  \
+        return __atomic_add_fetch(Addend, 1, __ATOMIC_SEQ_CST);                                \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedDecrement##bits(volatile Type *Addend) {                  \
+        return __atomic_sub_fetch(Addend, 1, __ATOMIC_SEQ_CST);                                \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedExchangeAdd##bits(volatile Type *Addend, Type Value) {    \
+        return __atomic_fetch_add(Addend, Value, __ATOMIC_SEQ_CST);                            \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedAdd##bits(volatile Type *Addend, Type Value) {            \
+        return __atomic_add_fetch(Addend, Value, __ATOMIC_SEQ_CST);                            \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedExchange##bits(volatile Type *Target, Type Value) {       \
+        return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);                           \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedAnd##bits(volatile Type *Destination, Type Value) {       \
+        return __atomic_fetch_and(Destination, Value, __ATOMIC_SEQ_CST);                       \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedOr##bits(volatile Type *Destination, Type Value) {        \
+        return __atomic_fetch_or(Destination, Value, __ATOMIC_SEQ_CST);                        \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedXor##bits(volatile Type *Destination, Type Value) {       \
+        return __atomic_fetch_xor(Destination, Value, __ATOMIC_SEQ_CST);                       \
+    }                                                                                          \
+    CP_INLINE Type WINAPI InterlockedCompareExchange##bits(volatile Type *Destination,         \
+                                                           Type ExChange, Type Comperand) {    \
+        __atomic_compare_exchange_n(Destination, &Comperand, ExChange, 0, __ATOMIC_SEQ_CST,    \
+                                    __ATOMIC_SEQ_CST);                                         \
+        return Comperand;                                                                      \
+    }
+CP_INTERLOCKED(LONG, )
+CP_INTERLOCKED(LONG64, 64)
+#undef CP_INTERLOCKED
 
 CP_INLINE char WINAPI InterlockedExchange8(volatile char *Target, char Value) {
     return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);

@@ -21,10 +21,12 @@
 
 /* ---- What is not here ------------------------------------------------------------------------- */
 
-/* In front of a declaration: a call of the function is an error of the compiler, which says why. */
-#ifdef __has_attribute
+/* In front of a declaration: a call of the function is an error of the compiler, which says why. With
+ * CP_NO_ERROR_ATTRIBUTE, as with a compiler that has no attribute for that. */
+#if defined __has_attribute && !defined CP_NO_ERROR_ATTRIBUTE
 #if __has_attribute(__error__)
 #define CP_REFUSED(text) __attribute__((__error__(text)))
+#define CP_TELLS_ARGUMENTS
 #endif
 #endif
 #ifndef CP_REFUSED
@@ -33,11 +35,18 @@
 #define CP_ABSENT(what) CP_REFUSED("not available on Linux: see PORTING.md of completion-port (" what ")")
 #define CP_NOT_YET CP_REFUSED("overlapped operations are not yet available on Linux: see PORTING.md of completion-port")
 
-/* An argument that must be NULL: what is known to the compiler is passed on, and looked at when the function is
- * called; anything else is handed to `refuse`, a function that is absent. C++ has overloads in its place: a
- * pointer to `cp_nothing` is NULL. */
-#define CP_CONSTANT_OR(argument, refuse) \
-    __builtin_choose_expr(__builtin_constant_p(argument), (argument), refuse(argument))
+/* An argument that must be NULL. In C, an address is handed to `refuse`, a function that is absent; anything else is
+ * passed on, since it may be NULL, and looked at when the function is called. An address is what begins with `&` once
+ * macros are replaced. Where absent functions are marked by __unavailable__, `refuse` could not even be named: there
+ * all is passed on. C++ has overloads in its place, where a pointer
+ * to `cp_nothing` is NULL. */
+#ifdef CP_TELLS_ARGUMENTS
+#define CP_UNLESS(is_refused, argument, refuse) __builtin_choose_expr(is_refused, refuse(argument), (argument))
+#else
+#define CP_UNLESS(is_refused, argument, refuse) (argument)
+#endif
+#define CP_UNLESS_ADDRESS(argument, refuse) \
+    CP_UNLESS(__builtin_strncmp(#argument, "&", 1) == 0, argument, refuse)
 struct cp_nothing;
 
 /* ---- Words of the reference's compilers -------------------------------------------------------- */

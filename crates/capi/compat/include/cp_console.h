@@ -2,6 +2,7 @@
 #ifndef CP_CONSOLE_H
 #define CP_CONSOLE_H
 
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -45,11 +46,12 @@ CP_INLINE BOOL cp_write_stream(HANDLE handle, const void *bytes, DWORD count, LP
     fflush(stream == 2 ? stderr : stdout);
     while (done < count) {
         ssize_t part = write(stream, (const char *)bytes + done, count - done);
-        if (part <= 0) {
+        if (part > 0) {
+            done += (DWORD)part;
+        } else if (part == 0 || errno != EINTR) {
             SetLastError(ERROR_GEN_FAILURE);
             return FALSE;
         }
-        done += (DWORD)part;
     }
     if (written)
         *written = done;
@@ -105,66 +107,46 @@ CP_INLINE BOOL WINAPI SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOO
 
 /* ---- Reading and writing ----------------------------------------------------------------------------- */
 
-/* Standard streams only; `lpOverlapped` must be NULL. */
-CP_INLINE BOOL cp_write_file(HANDLE file, LPCVOID buffer, DWORD count, LPDWORD written, LPOVERLAPPED overlapped) {
-    if (overlapped) {
+/* Standard streams only. */
+CP_INLINE BOOL WINAPI WriteFile(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
+                                LPDWORD lpNumberOfBytesWritten, cp_overlapped_argument lpOverlapped) {
+    if (lpOverlapped) {
         SetLastError(ERROR_NOT_SUPPORTED);
         return FALSE;
     }
-    return cp_write_stream(file, buffer, count, written);
+    return cp_write_stream(hFile, lpBuffer, nNumberOfBytesToWrite, lpNumberOfBytesWritten);
 }
 
-CP_INLINE BOOL cp_read_file(HANDLE file, LPVOID buffer, DWORD count, LPDWORD read_bytes,
-                            LPOVERLAPPED overlapped) {
+CP_INLINE BOOL WINAPI ReadFile(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
+                               LPDWORD lpNumberOfBytesRead, cp_overlapped_argument lpOverlapped) {
     int stream;
     ssize_t part;
-    if (read_bytes)
-        *read_bytes = 0;
-    if (overlapped) {
+    if (lpNumberOfBytesRead)
+        *lpNumberOfBytesRead = 0;
+    if (lpOverlapped) {
         SetLastError(ERROR_NOT_SUPPORTED);
         return FALSE;
     }
-    stream = cp_standard_stream(file);
+    stream = cp_standard_stream(hFile);
     if (stream < 0)
         return FALSE;
-    part = read(stream, buffer, count);
+    do
+        part = read(stream, lpBuffer, nNumberOfBytesToRead);
+    while (part < 0 && errno == EINTR);
     if (part < 0) {
         SetLastError(ERROR_GEN_FAILURE);
         return FALSE;
     }
-    if (read_bytes)
-        *read_bytes = (DWORD)part;
+    if (lpNumberOfBytesRead)
+        *lpNumberOfBytesRead = (DWORD)part;
     return TRUE;
 }
 
-#ifdef __cplusplus
-CP_INLINE BOOL WINAPI WriteFile(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
-                                LPDWORD lpNumberOfBytesWritten, struct cp_nothing *lpOverlapped) {
-    (void)lpOverlapped;
-    return cp_write_file(hFile, lpBuffer, nNumberOfBytesToWrite, lpNumberOfBytesWritten, NULL);
-}
-CP_INLINE BOOL WINAPI ReadFile(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
-                               LPDWORD lpNumberOfBytesRead, struct cp_nothing *lpOverlapped) {
-    (void)lpOverlapped;
-    return cp_read_file(hFile, lpBuffer, nNumberOfBytesToRead, lpNumberOfBytesRead, NULL);
-}
-template <class Overlapped>
-CP_NOT_YET BOOL WriteFile(HANDLE, LPCVOID, DWORD, LPDWORD, Overlapped *);
-template <class Overlapped>
-CP_NOT_YET BOOL ReadFile(HANDLE, LPVOID, DWORD, LPDWORD, Overlapped *);
-#else
-CP_INLINE BOOL WINAPI WriteFile(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
-                                LPDWORD lpNumberOfBytesWritten, LPOVERLAPPED lpOverlapped) {
-    return cp_write_file(hFile, lpBuffer, nNumberOfBytesToWrite, lpNumberOfBytesWritten, lpOverlapped);
-}
-CP_INLINE BOOL WINAPI ReadFile(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
-                               LPDWORD lpNumberOfBytesRead, LPOVERLAPPED lpOverlapped) {
-    return cp_read_file(hFile, lpBuffer, nNumberOfBytesToRead, lpNumberOfBytesRead, lpOverlapped);
-}
+#ifndef __cplusplus
 #define WriteFile(hFile, lpBuffer, nBytes, lpDone, lpOverlapped) \
-    WriteFile(hFile, lpBuffer, nBytes, lpDone, CP_CONSTANT_OR(lpOverlapped, cp_overlapped))
+    WriteFile(hFile, lpBuffer, nBytes, lpDone, CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped))
 #define ReadFile(hFile, lpBuffer, nBytes, lpDone, lpOverlapped) \
-    ReadFile(hFile, lpBuffer, nBytes, lpDone, CP_CONSTANT_OR(lpOverlapped, cp_overlapped))
+    ReadFile(hFile, lpBuffer, nBytes, lpDone, CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped))
 #endif
 
 #endif

@@ -26,6 +26,7 @@ typedef int errno_t;
 #define _countof(array) (sizeof(array) / sizeof((array)[0]))
 #endif
 #define _TRUNCATE ((size_t)-1)
+#define STRUNCATE 80
 
 /* ---- Text into a buffer ---------------------------------------------------------------------------------- */
 
@@ -104,6 +105,7 @@ CP_INLINE errno_t strcpy_s(char *to, size_t size, const char *from) {
     return 0;
 }
 
+/* With _TRUNCATE what does not fit is cut, which STRUNCATE tells. */
 CP_INLINE errno_t strncpy_s(char *to, size_t size, const char *from, size_t count) {
     size_t length = 0;
     if (!to || size == 0 || !from)
@@ -113,7 +115,9 @@ CP_INLINE errno_t strncpy_s(char *to, size_t size, const char *from, size_t coun
     if (length == size) {
         if (count != _TRUNCATE)
             return cp_refuse_copy(to, size, ERANGE);
-        length--;
+        memcpy(to, from, size - 1);
+        to[size - 1] = '\0';
+        return STRUNCATE;
     }
     memcpy(to, from, length);
     to[length] = '\0';
@@ -233,9 +237,10 @@ CP_INLINE errno_t gmtime_s(struct tm *to, const time_t *from) {
 /* As `asctime`, in 26 characters, with two places for the day. */
 CP_INLINE errno_t ctime_s(char *to, size_t size, const time_t *from) {
     struct tm parts;
-    if (!to || size < 26 || !from || !localtime_r(from, &parts))
+    /* A year of five places has no room. */
+    if (!to || size < 26 || !from || !localtime_r(from, &parts) ||
+        strftime(to, 26, "%a %b %d %H:%M:%S %Y\n", &parts) == 0)
         return cp_refuse_copy(to, size, EINVAL);
-    strftime(to, size, "%a %b %d %H:%M:%S %Y\n", &parts);
     return 0;
 }
 

@@ -191,6 +191,7 @@ CP_INLINE BOOL WINAPI SleepConditionVariableSRW(PCONDITION_VARIABLE ConditionVar
         AcquireSRWLockExclusive(SRWLock);
     return cp_woken(code);
 }
+
 /* ---- One-time initialisation ------------------------------------------------------------------ */
 
 typedef struct _RTL_RUN_ONCE {

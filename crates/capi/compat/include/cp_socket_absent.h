@@ -75,6 +75,10 @@ CP_ABSENT("getaddrinfo with AI_NUMERICHOST")
 extern INT WSAAPI WSAStringToAddressA(LPSTR AddressString, INT AddressFamily,
                                       LPWSAPROTOCOL_INFOA lpProtocolInfo, LPSOCKADDR lpAddress,
                                       LPINT lpAddressLength);
+CP_ABSENT("getaddrinfo with AI_NUMERICHOST")
+extern INT WSAAPI WSAStringToAddressW(LPWSTR AddressString, INT AddressFamily,
+                                      LPWSAPROTOCOL_INFOW lpProtocolInfo, LPSOCKADDR lpAddress,
+                                      LPINT lpAddressLength);
 
 #ifdef __cplusplus
 }
@@ -84,6 +88,7 @@ extern INT WSAAPI WSAStringToAddressA(LPSTR AddressString, INT AddressFamily,
 #define WSAConnectByName WSAConnectByNameW
 #define WSADuplicateSocket WSADuplicateSocketW
 #define WSAAddressToString WSAAddressToStringW
+#define WSAStringToAddress WSAStringToAddressW
 #else
 #define WSAConnectByName WSAConnectByNameA
 #define WSADuplicateSocket WSADuplicateSocketA

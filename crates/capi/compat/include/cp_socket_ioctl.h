@@ -64,11 +64,6 @@ CP_INLINE int cp_keep_alive(int descriptor, const struct tcp_keepalive *wanted) 
     return cp_setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-CP_INLINE int cp_wsa_fails(DWORD code) {
-    cp_set_last_error(code);
-    return SOCKET_ERROR;
-}
-
 /* A command that this does not know fails with WSAEOPNOTSUPP. */
 CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_size, void *out, DWORD out_size,
                            DWORD *returned) {
@@ -117,30 +112,20 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
     return done;
 }
 
-#ifdef __cplusplus
-inline int WSAAPI WSAIoctl(SOCKET s, DWORD dwIoControlCode, LPVOID lpvInBuffer, DWORD cbInBuffer,
-                           LPVOID lpvOutBuffer, DWORD cbOutBuffer, LPDWORD lpcbBytesReturned, cp_nothing *,
-                           LPWSAOVERLAPPED_COMPLETION_ROUTINE) {
-    return cp_wsa_ioctl(s, dwIoControlCode, lpvInBuffer, cbInBuffer, lpvOutBuffer, cbOutBuffer,
-                        lpcbBytesReturned);
-}
-template <class Overlapped>
-CP_NOT_YET int WSAIoctl(SOCKET, DWORD, LPVOID, DWORD, LPVOID, DWORD, LPDWORD, Overlapped *,
-                        LPWSAOVERLAPPED_COMPLETION_ROUTINE);
-#else
 CP_INLINE int WSAAPI WSAIoctl(SOCKET s, DWORD dwIoControlCode, LPVOID lpvInBuffer, DWORD cbInBuffer,
                               LPVOID lpvOutBuffer, DWORD cbOutBuffer, LPDWORD lpcbBytesReturned,
-                              LPWSAOVERLAPPED lpOverlapped,
+                              cp_overlapped_argument lpOverlapped,
                               LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
     (void)lpCompletionRoutine;
     return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
                         : cp_wsa_ioctl(s, dwIoControlCode, lpvInBuffer, cbInBuffer, lpvOutBuffer, cbOutBuffer,
                                        lpcbBytesReturned);
 }
-CP_NOT_YET extern LPWSAOVERLAPPED cp_wsa_overlapped_ioctl(const void *);
+
+#ifndef __cplusplus
 #define WSAIoctl(s, dwCode, lpvIn, cbIn, lpvOut, cbOut, lpcbReturned, lpOverlapped, lpRoutine) \
     WSAIoctl(s, dwCode, lpvIn, cbIn, lpvOut, cbOut, lpcbReturned,                              \
-             CP_CONSTANT_OR(lpOverlapped, cp_wsa_overlapped_ioctl), lpRoutine)
+             CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped), lpRoutine)
 #endif
 
 #endif

@@ -41,10 +41,8 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pol
         polled[at].revents = 0;
         /* The end of the peer's stream is told by POLLHUP, whether it was asked for or not. */
         polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP);
-        if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN)) {
-            cp_set_last_error(WSAEINVAL);
-            return SOCKET_ERROR;
-        }
+        if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN))
+            return cp_wsa_fails(WSAEINVAL);
         invalid += polled[at].fd < 0;
     }
     /* Without one that is valid there is nothing to wait for. */
@@ -55,10 +53,8 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pol
         if (timeout >= 0)
             left = gone >= (uint64_t)timeout ? 0 : timeout - (INT)gone;
     }
-    if (found < 0) {
-        cp_set_last_error(cp_error_of_errno(errno));
-        return SOCKET_ERROR;
-    }
+    if (found < 0)
+        return cp_wsa_fails(cp_error_of_errno(errno));
     for (at = 0; at < count; at++) {
         SHORT told = polled[at].revents;
         if (polled[at].fd < 0)
@@ -69,10 +65,8 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pol
             told = (SHORT)((told & ~CP_POLLRDHUP) | POLLHUP);
         asked[at].revents = told;
     }
-    if (invalid == count) {
-        cp_set_last_error(WSAEINVAL);
-        return SOCKET_ERROR;
-    }
+    if (invalid == count)
+        return cp_wsa_fails(WSAEINVAL);
     return found;
 }
 
@@ -81,16 +75,12 @@ CP_INLINE int WSAAPI WSAPoll(LPWSAPOLLFD fdArray, ULONG fds, INT timeout) {
     struct pollfd few[CP_POLL_OF_FEW];
     struct pollfd *polled = few;
     int found;
-    if (!fdArray || fds == 0) {
-        cp_set_last_error(fds == 0 ? WSAEINVAL : WSAEFAULT);
-        return SOCKET_ERROR;
-    }
+    if (!fdArray || fds == 0)
+        return cp_wsa_fails(fds == 0 ? WSAEINVAL : WSAEFAULT);
     if (fds > CP_POLL_OF_FEW)
         polled = (struct pollfd *)calloc(fds, sizeof *polled);
-    if (!polled) {
-        cp_set_last_error(WSAENOBUFS);
-        return SOCKET_ERROR;
-    }
+    if (!polled)
+        return cp_wsa_fails(WSAENOBUFS);
     found = cp_wsa_poll(fdArray, fds, timeout, polled);
     if (polled != few)
         free(polled);

@@ -23,6 +23,10 @@
 #define MB_ERR_INVALID_CHARS 0x8
 #define WC_ERR_INVALID_CHARS 0x80
 
+CP_INLINE int cp_is_letter(uint32_t letter) {
+    return letter <= 0x10FFFF && (letter < 0xD800 || letter >= 0xE000);
+}
+
 /* The letter that begins here, and how many bytes it has; what is no UTF-8 is one byte, and U+FFFD. */
 CP_INLINE uint32_t cp_letter(const unsigned char *text, size_t length, size_t *bytes) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -40,14 +44,16 @@ CP_INLINE uint32_t cp_letter(const unsigned char *text, size_t length, size_t *b
             return 0xFFFD;
         letter = letter << 6 | (text[at] & 0x3FU);
     }
-    if (letter < least[size] || letter > 0x10FFFF || (letter >= 0xD800 && letter < 0xE000))
+    if (letter < least[size] || !cp_is_letter(letter))
         return 0xFFFD;
     *bytes = size;
     return letter;
 }
 
-/* Writes a letter's bytes, and returns how many. */
+/* Writes a letter's bytes, those of U+FFFD for what is no letter, and returns how many. */
 CP_INLINE size_t cp_put_letter(uint32_t letter, unsigned char *to) {
+    if (!cp_is_letter(letter))
+        letter = 0xFFFD;
     if (letter < 0x80) {
         to[0] = (unsigned char)letter;
         return 1;
@@ -122,11 +128,8 @@ CP_INLINE int WINAPI WideCharToMultiByte(UINT CodePage, DWORD dwFlags, LPCWSTR l
         unsigned char bytes[4];
         uint32_t letter = (uint32_t)lpWideCharStr[at];
         size_t size;
-        if (letter > 0x10FFFF || (letter >= 0xD800 && letter < 0xE000)) {
-            if (dwFlags & WC_ERR_INVALID_CHARS)
-                return cp_text_fails(ERROR_NO_UNICODE_TRANSLATION);
-            letter = 0xFFFD;
-        }
+        if ((dwFlags & WC_ERR_INVALID_CHARS) && !cp_is_letter(letter))
+            return cp_text_fails(ERROR_NO_UNICODE_TRANSLATION);
         size = cp_put_letter(letter, bytes);
         if (cbMultiByte > 0) {
             if (written + size > (size_t)cbMultiByte)
@@ -202,67 +205,59 @@ CP_INLINE DWORD cp_message_text(DWORD flags, DWORD code, char *to, size_t room) 
 /* Longer than any message. */
 #define CP_LONGEST_MESSAGE 256
 
+/* The text, and where it goes: to `*to`, or to memory that is allocated for at least `room` characters and then told
+ * there. Returns the text's length; 0 and the last error if it fails. */
+CP_INLINE DWORD cp_message_to(DWORD flags, DWORD code, char *text, void **to, DWORD room, size_t character) {
+    int allocates = (flags & FORMAT_MESSAGE_ALLOCATE_BUFFER) != 0;
+    void *buffer = *to;
+    DWORD length;
+    if (!buffer) {
+        SetLastError(ERROR_INVALID_PARAMETER);
+        return 0;
+    }
+    /* Programs free what is there also if the call has failed. */
+    if (allocates)
+        memset(buffer, 0, sizeof(void *));
+    length = cp_message_text(flags, code, text, CP_LONGEST_MESSAGE);
+    if (length == 0)
+        return 0;
+    if (allocates) {
+        *to = LocalAlloc(LMEM_FIXED, character * (length + 1 > room ? length + 1 : room));
+        memcpy(buffer, to, sizeof(void *));
+    }
+    if (!*to || (!allocates && room < length + 1)) {
+        SetLastError(*to ? ERROR_INSUFFICIENT_BUFFER : ERROR_NOT_ENOUGH_MEMORY);
+        return 0;
+    }
+    return length;
+}
+
 /* Arguments are looked for in no message of the system. */
 CP_INLINE DWORD WINAPI FormatMessageA(DWORD dwFlags, LPCVOID lpSource, DWORD dwMessageId, DWORD dwLanguageId,
                                       LPSTR lpBuffer, DWORD nSize, va_list *Arguments) {
     char text[CP_LONGEST_MESSAGE];
-    DWORD length = cp_message_text(dwFlags, dwMessageId, text, sizeof text);
+    void *to = lpBuffer;
+    DWORD length = cp_message_to(dwFlags, dwMessageId, text, &to, nSize, sizeof(CHAR));
     (void)lpSource;
     (void)dwLanguageId;
     (void)Arguments;
-    if (length == 0)
-        return 0;
-    if (!lpBuffer) {
-        SetLastError(ERROR_INVALID_PARAMETER);
-        return 0;
-    }
-    if (dwFlags & FORMAT_MESSAGE_ALLOCATE_BUFFER) {
-        /* `nSize` is the least that is allocated. */
-        char *made = (char *)LocalAlloc(LMEM_FIXED, length + 1 > nSize ? length + 1 : nSize);
-        memcpy(lpBuffer, &made, sizeof made);
-        if (!made) {
-            SetLastError(ERROR_NOT_ENOUGH_MEMORY);
-            return 0;
-        }
-        lpBuffer = made;
-    } else if (nSize < length + 1) {
-        SetLastError(ERROR_INSUFFICIENT_BUFFER);
-        return 0;
-    }
-    memcpy(lpBuffer, text, (size_t)length + 1);
+    if (length > 0)
+        memcpy(to, text, (size_t)length + 1);
     return length;
 }
 
 CP_INLINE DWORD WINAPI FormatMessageW(DWORD dwFlags, LPCVOID lpSource, DWORD dwMessageId, DWORD dwLanguageId,
                                       LPWSTR lpBuffer, DWORD nSize, va_list *Arguments) {
     char text[CP_LONGEST_MESSAGE];
-    DWORD length = cp_message_text(dwFlags, dwMessageId, text, sizeof text);
+    void *to = lpBuffer;
+    DWORD length = cp_message_to(dwFlags, dwMessageId, text, &to, nSize, sizeof(WCHAR));
     DWORD at;
     (void)lpSource;
     (void)dwLanguageId;
     (void)Arguments;
-    if (length == 0)
-        return 0;
-    if (!lpBuffer) {
-        SetLastError(ERROR_INVALID_PARAMETER);
-        return 0;
-    }
-    if (dwFlags & FORMAT_MESSAGE_ALLOCATE_BUFFER) {
-        size_t characters = length + 1 > nSize ? length + 1 : nSize;
-        WCHAR *made = (WCHAR *)LocalAlloc(LMEM_FIXED, characters * sizeof(WCHAR));
-        memcpy(lpBuffer, &made, sizeof made);
-        if (!made) {
-            SetLastError(ERROR_NOT_ENOUGH_MEMORY);
-            return 0;
-        }
-        lpBuffer = made;
-    } else if (nSize < length + 1) {
-        SetLastError(ERROR_INSUFFICIENT_BUFFER);
-        return 0;
-    }
     /* The messages have no letter that is not ASCII. */
-    for (at = 0; at <= length; at++)
-        lpBuffer[at] = (WCHAR)text[at];
+    for (at = 0; length > 0 && at <= length; at++)
+        ((WCHAR *)to)[at] = (WCHAR)text[at];
     return length;
 }
 

@@ -163,7 +163,6 @@ CP_INLINE BOOL WINAPI SwitchToThread(void) {
     return sched_yield() == 0;
 }
 
-
 CP_INLINE void WINAPI Sleep(DWORD dwMilliseconds) {
     uint32_t nothing = 0;
     uint64_t began = cp_clock();

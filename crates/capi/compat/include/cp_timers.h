@@ -114,9 +114,14 @@ CP_INLINE BOOL WINAPI SetWaitableTimer(HANDLE hTimer, const LARGE_INTEGER *lpDue
 }
 CP_ABSENT("a timer calls no function: wait for it")
 extern PTIMERAPCROUTINE cp_timer_with_routine(PTIMERAPCROUTINE);
+/* A function's name is refused, with `&` or without; a variable may be NULL. */
+#define CP_UNLESS_ROUTINE(argument, refuse)                                                    \
+    CP_UNLESS(__builtin_types_compatible_p(__typeof__(argument), VOID(LPVOID, DWORD, DWORD)) || \
+                  __builtin_strncmp(#argument, "&", 1) == 0,                                   \
+              argument, refuse)
 #define SetWaitableTimer(hTimer, lpDueTime, lPeriod, pfnCompletionRoutine, lpArg, fResume)     \
     SetWaitableTimer(hTimer, lpDueTime, lPeriod,                                               \
-                     CP_CONSTANT_OR(pfnCompletionRoutine, cp_timer_with_routine), lpArg, fResume)
+                     CP_UNLESS_ROUTINE(pfnCompletionRoutine, cp_timer_with_routine), lpArg, fResume)
 #endif
 
 CP_INLINE BOOL WINAPI CancelWaitableTimer(HANDLE hTimer) {

@@ -255,7 +255,6 @@ CP_INLINE DWORD cp_wait_for(cp_awaited *awaited, DWORD count, BOOL all, DWORD mi
                     if (awaited[--taken].object)
                         cp_waitable_give_back(awaited[taken].object);
                 sched_yield();
-                continue;
             }
         } else {
             for (; index < count; index++)
@@ -278,12 +277,22 @@ CP_INLINE DWORD cp_wait_for(cp_awaited *awaited, DWORD count, BOOL all, DWORD mi
     }
 }
 
+/* A signal that one wait takes cannot be there for each copy of a handle. */
+CP_INLINE int cp_has_copies(const HANDLE *handles, DWORD count) {
+    DWORD one, other;
+    for (one = 1; one < count; one++)
+        for (other = 0; other < one; other++)
+            if (handles[one] == handles[other])
+                return 1;
+    return 0;
+}
+
 CP_INLINE DWORD WINAPI WaitForMultipleObjects(DWORD nCount, const HANDLE *lpHandles, BOOL bWaitAll,
                                               DWORD dwMilliseconds) {
     cp_awaited awaited[MAXIMUM_WAIT_OBJECTS];
     DWORD found = 0;
     DWORD result = WAIT_FAILED;
-    if (nCount == 0 || nCount > MAXIMUM_WAIT_OBJECTS || !lpHandles) {
+    if (nCount == 0 || nCount > MAXIMUM_WAIT_OBJECTS || !lpHandles || (bWaitAll && cp_has_copies(lpHandles, nCount))) {
         SetLastError(ERROR_INVALID_PARAMETER);
         return WAIT_FAILED;
     }

@@ -239,6 +239,11 @@ CP_INLINE int cp_descriptor(SOCKET s) {
     return s > 0x7FFFFFFF ? -1 : (int)s;
 }
 
+CP_INLINE int cp_wsa_fails(DWORD code) {
+    cp_set_last_error(code);
+    return SOCKET_ERROR;
+}
+
 CP_INLINE int WSAAPI closesocket(SOCKET s) {
     return cp_close_socket(cp_descriptor(s));
 }
@@ -276,7 +281,7 @@ inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd
 #define ioctlsocket(s, cmd, argp)                                                              \
     ioctlsocket(s,                                                                             \
                 _Generic((argp), DWORD *: ((long)(unsigned int)(cmd) | CP_OF_FOUR_BYTES),      \
-                         u_long *: (cmd), void *: (cmd), int: (cmd), long: (cmd)),                          \
+                         u_long *: (cmd), void *: (cmd), int: (cmd), long: (cmd)),             \
                 _Generic((argp), DWORD *: (void *)(uintptr_t)(argp), default: (argp)))
 #endif
 

@@ -1,7 +1,7 @@
 //! How long packets stand in a port before their turn comes, for ports that are asked to measure it.
 //!
-//! A port that is not asked spends no instruction on it: what is queued and what is handed out passes
-//! through here only if [`Notable`] says so, which is looked at for other reasons anyway.
+//! A port that is not asked spends next to nothing on it: what is queued comes here if [`Notable`] says so, what a
+//! thread takes if its [`Seat::attention`] does; both are looked at for other reasons anyway.
 
 use std::array;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,7 +68,8 @@ impl Delays {
         }
     }
 
-    /// A node is queued. Without memory for its stamp it is not counted.
+    /// A node is queued. Without memory for its stamp it is not counted. The port is locked, as when its cell was
+    /// reserved: room for many is made seldom, and twice as much each time.
     fn begin(&self, node: Node, now: u64) {
         let (stamps, number) = self.place(node);
         if stamps.reserve(number) {
@@ -91,9 +92,12 @@ impl Engine {
         if self.forked() {
             return;
         }
+        // Before the lock is taken: this allocates.
+        let delays = on.then(|| self.delays.get_or_init(|| Box::new(Delays::new())));
         let mut state = self.lock();
-        if on && !state.stock.notable.has(Notable::MEASURED) {
-            let delays = self.delays.get_or_init(|| Box::new(Delays::new()));
+        if let Some(delays) = delays
+            && !state.stock.notable.has(Notable::MEASURED)
+        {
             delays.since.store(stamp(self.backend.now()), Relaxed);
         }
         state.stock.notable.set(Notable::MEASURED, on);

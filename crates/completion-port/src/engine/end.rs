@@ -69,18 +69,8 @@ impl Engine {
         }
     }
 
-    /// The packet of an operation is taken that the waits of the closed port have gone on for.
-    #[cold]
-    pub(super) fn end_awaiting(&self) {
-        if self.forked() {
-            return;
-        }
-        let mut state = self.lock();
-        state.stock.peeks -= 1;
-        drop(self.end_if_over(state));
-    }
-
-    /// The port is open no longer. What is due by now is queued still, though no thread has looked since.
+    /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
+    /// it in one hold of the lock, however much that is, since nothing is queued from this moment on.
     fn leave_open(&self, state: &mut State, phase: Phase) -> Option<Notice> {
         let mut notice = None;
         if state.schedule.has_timers() && phase != Phase::Abandoned {
@@ -88,7 +78,7 @@ impl Engine {
             while self.queue_due(&mut state.stock, now) <= now {}
             notice = self.depart(state);
         }
-        state.schedule.timers_ended(Moment::NEVER);
+        state.schedule.next_timer(Moment::NEVER);
         state.stock.set_phase(phase);
         self.phase.store(phase as u8, SeqCst);
         notice

@@ -49,7 +49,7 @@ pub(crate) use crate::state::flights::{Course, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
-pub(crate) use operations::{Attempted, Plan};
+pub(crate) use operations::{Aloft, Attempted, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
 pub(crate) use registrations::Entry;
@@ -298,7 +298,7 @@ pub(crate) struct Engine {
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
-    /// Made when it is first asked how long packets stand in the port.
+    /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
 

@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_parts};
 use crate::error::{Call, Error, ErrorKind};
-use crate::state::facts::Descriptor;
-use crate::state::flights::{Course, Desk, Direction, Effects, Records, Tried, Verdict};
+use crate::state::facts::{Descriptor, Facts};
+use crate::state::flights::{Course, Desk, Direction, Effects, Flight, Records, Tried, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
-use crate::sync::fence;
 use crate::sys::sockets::Transport;
+use crate::trace::trace_aside;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.
 const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
@@ -36,6 +36,29 @@ pub(crate) enum Attempted {
     Drained,
     Blocked,
     Scarce,
+}
+
+/// An operation in flight, and what it belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Aloft<'e> {
+    pub(crate) record: u32,
+    /// The number of its slot.
+    pub(crate) index: u32,
+    flight: &'e Flight,
+    slot: &'e Slot,
+    desk: &'e Desk,
+}
+
+impl Aloft<'_> {
+    /// What it is tried on.
+    pub(crate) fn descriptor(&self) -> Descriptor {
+        self.slot.descriptor()
+    }
+
+    /// The name of its registration.
+    pub(crate) fn registration(&self) -> Name {
+        super::name_of(self.index, self.slot.word().generation())
+    }
 }
 
 /// The name of an operation: its record, and how often that was used before.
@@ -70,18 +93,30 @@ impl Engine {
 
     /// The record of an operation that is to be started by the token of the held slot `index`. `also` makes
     /// sure that its cell can be used.
+    #[inline]
     pub(crate) fn own_record(
         &self,
         index: u32,
-        plan: &Plan,
+        call: Call,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
-        self.check_open(plan.call)?;
-        let desk = self.make_desk(index, plan.call, true)?;
-        if let Some(own) = desk.own() {
-            return Ok(own & !FLIGHT);
+        self.check_open(call)?;
+        match self.desk(index).and_then(Desk::own) {
+            Some(own) => Ok(own & !FLIGHT),
+            None => self.make_own_record(index, call, also),
         }
-        let record = self.take_record(plan.call, also)?;
+    }
+
+    /// The same for a slot that has none yet.
+    #[cold]
+    fn make_own_record(
+        &self,
+        index: u32,
+        call: Call,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Error> {
+        let desk = self.make_desk(index, call, true)?;
+        let record = self.take_record(call, also)?;
         desk.keep(record | FLIGHT);
         Ok(record)
     }
@@ -126,7 +161,7 @@ impl Engine {
         drained: Drained,
     ) -> Result<Course, Error> {
         let lend = || slot.lend(plan.direction.facts(), drained);
-        self.start(slot, name, record, plan, lend, || slot.lend_not(plan.direction.facts()))
+        self.start(slot, name, record, plan, lend)
     }
 
     /// The operation of `record`, which is in its cell, has a share in the key of a registration.
@@ -134,7 +169,7 @@ impl Engine {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let share = || slot.share(generation, plan.direction.facts());
-        self.start(slot, name, record, plan, share, || {})
+        self.start(slot, name, record, plan, share)
     }
 
     fn start(
@@ -144,25 +179,17 @@ impl Engine {
         record: u32,
         plan: &Plan,
         take_key: impl FnOnce() -> Result<bool, Refusal>,
-        undo: impl FnOnce(),
     ) -> Result<Course, Error> {
         let (index, _) = name_parts(name);
         let desk = self.desks.at(index);
         let mut lanes = desk.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
         // flight: so either that thread sees this operation, or this one sees that the port is closed.
-        fence(SeqCst);
-        if lanes.is_shared && self.phase() != Phase::Open {
+        if self.phase() != Phase::Open {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
         let is_ready =
             take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
-        // Either this thread sees that the port is closed, or the thread that closes it sees the operation.
-        fence(SeqCst);
-        if !lanes.is_shared && self.phase() != Phase::Open {
-            undo();
-            return Err(Error::new(plan.call, ErrorKind::Closed));
-        }
         let Plan { direction, deadline, .. } = *plan;
         let node = record | FLIGHT;
         let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
@@ -219,30 +246,51 @@ impl Engine {
         }
     }
 
-    /// The slot of an operation, and the descriptor that it is tried on.
-    pub(crate) fn slot_of(&self, record: u32) -> (u32, Descriptor) {
-        let index = self.nodes.flight(record).slot();
-        (index, self.slot(index).descriptor())
+    /// What there is of the operation of a record, which is in flight, or is just being started.
+    #[inline]
+    pub(crate) fn aloft(&self, record: u32) -> Aloft<'_> {
+        let flight = self.nodes.flight(record);
+        let index = flight.slot();
+        Aloft { record, index, flight, slot: self.slot(index), desk: self.desks.at(index) }
     }
 
     /// The node of an operation has come to the calling thread.
-    pub(crate) fn turn(&self, record: u32, seat: &Seat) -> Course {
-        let (index, descriptor) = self.slot_of(record);
-        let slot = self.slot(index);
-        let poll = self.poll_of(descriptor);
-        let (course, effects) =
-            self.desks.at(index).lock().turn(&self.nodes, slot, record | FLIGHT, poll);
+    #[inline]
+    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: &Seat) -> Course {
+        if aloft.flight.begin() {
+            return Course::Try;
+        }
+        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let poll = self.poll_of(slot.descriptor());
+        let (course, effects) = desk.lock().turn(&self.nodes, slot, record | FLIGHT, poll);
         self.see_to(effects, index, Some(seat));
         course
     }
 
+    /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
+    /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
+    #[inline]
+    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempted: Attempted) -> bool {
+        let dry = match attempted {
+            Attempted::Done => false,
+            Attempted::Drained => aloft.slot.word().is_plain(),
+            Attempted::Blocked | Attempted::Scarce => return false,
+        };
+        aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
+        self.stop_awaiting(aloft.flight);
+        true
+    }
+
     /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued
     /// by [`Engine::queue_operation`].
-    pub(crate) fn tried(&self, record: u32, attempted: Attempted, seat: Option<&Seat>) -> Course {
-        let (index, descriptor) = self.slot_of(record);
-        let slot = self.slot(index);
-        let desk = self.desks.at(index);
-        let poll = self.poll_of(descriptor);
+    pub(crate) fn tried(
+        &self,
+        aloft: &Aloft<'_>,
+        attempted: Attempted,
+        seat: Option<&Seat>,
+    ) -> Course {
+        let Aloft { record, index, slot, desk, flight } = *aloft;
+        let poll = self.poll_of(slot.descriptor());
         let mut lanes = desk.lock();
         let tried = match attempted {
             Attempted::Done => Tried::Done { dry: false },
@@ -251,7 +299,7 @@ impl Engine {
             Attempted::Blocked => Tried::Blocked,
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
         };
-        let direction = self.nodes.flight(record).direction();
+        let direction = flight.direction();
         let (course, effects) = lanes.tried(&self.nodes, slot, record | FLIGHT, tried, poll);
         if let (Course::Waits, Tried::Scarce(at)) = (course, tried) {
             desk.hasten(at);
@@ -263,6 +311,35 @@ impl Engine {
         }
         self.see_to(effects, index, seat);
         course
+    }
+
+    /// An operation was started, by the token of a registration or by its name.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_started(&self, registration: Name, call: Call) {
+        let _ = (registration, call);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(registration),
+            operation = ?call,
+            "started"
+        );
+    }
+
+    /// A thread has come to the packet of an operation. Whatever a subscriber does, the packet goes to the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
+        let _ = (registration, call, error);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(registration),
+            operation = ?call,
+            error = error.map(|error| tracing::field::debug(error.kind())),
+            "completed"
+        );
     }
 
     /// Does what a change of a flight asks for besides.
@@ -280,21 +357,57 @@ impl Engine {
         }
     }
 
-    /// The packet of an operation is taken that was started by a token. The key is the caller's now, in its
-    /// cell; the operation stays in its own until the token starts another one.
-    pub(crate) fn land_own(&self, record: u32) -> (&Slot, Name) {
-        let flight = self.nodes.flight(record);
-        let index = flight.slot();
-        let slot = self.slot(index);
-        let name = super::name_of(index, slot.word().generation());
-        let mut lanes = self.desks.at(index).lock();
-        lanes.land(flight);
-        slot.land();
+    /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
+    /// now, and the operation stays in its cell until the token starts another one.
+    pub(crate) fn land_own(&self, aloft: &Aloft<'_>) {
+        let mut lanes = aloft.desk.lock();
+        lanes.land(aloft.flight);
+        aloft.slot.land(Facts::NONE);
         drop(lanes);
+        self.stop_awaiting(aloft.flight);
+    }
+
+    /// The packet of a flight is taken, which the waits of a port that was closed may have gone on for.
+    #[inline]
+    fn stop_awaiting(&self, flight: &Flight) {
         if flight.stop_awaiting() {
             self.end_awaiting();
         }
-        (slot, name)
+    }
+
+    /// The packet of an operation is taken that the waits of the closed port have gone on for.
+    #[cold]
+    fn end_awaiting(&self) {
+        if self.forked() {
+            return;
+        }
+        let mut state = self.lock();
+        state.stock.peeks -= 1;
+        drop(self.end_if_over(state));
+    }
+
+    /// The token of a held slot has done the operation of `record` itself: its packet is queued. If the port was closed
+    /// meanwhile, so that perhaps no thread would take it, that is refused.
+    pub(crate) fn lend_ended(
+        &self,
+        slot: &Slot,
+        index: u32,
+        record: u32,
+        call: Call,
+        drained: Drained,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.stock.phase != Phase::Open {
+            return Err(Error::new(call, ErrorKind::Closed));
+        }
+        let mut lanes = self.desks.at(index).lock();
+        lanes.start_ended(self.nodes.flight(record), index);
+        slot.lend_ended(drained);
+        drop(lanes);
+        let notice = self.submit_locked(&mut state, record | FLIGHT);
+        drop(state);
+        self.notify(notice);
+        Ok(())
     }
 
     /// The record that the operations of a registration with tokens use in turn.
@@ -304,17 +417,13 @@ impl Engine {
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
     /// is given back by [`Engine::free_record`].
-    pub(crate) fn land_shared(&self, record: u32, seat: &Seat) {
-        let flight = self.nodes.flight(record);
-        let index = flight.slot();
-        let slot = self.slot(index);
-        let mut lanes = self.desks.at(index).lock();
+    pub(crate) fn land_shared(&self, aloft: &Aloft<'_>, seat: &Seat) {
+        let Aloft { index, flight, slot, desk, .. } = *aloft;
+        let mut lanes = desk.lock();
         let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
         drop(lanes);
         self.follow(next, index, Some(seat));
-        if flight.stop_awaiting() {
-            self.end_awaiting();
-        }
+        self.stop_awaiting(flight);
     }
 
     /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
@@ -332,16 +441,14 @@ impl Engine {
         let mut lanes = self.desks.at(index).lock();
         let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
         drop(lanes);
-        if flight.stop_awaiting() {
-            self.end_awaiting();
-        }
+        self.stop_awaiting(flight);
         self.give_back_record(record);
         self.follow(next, index, None);
     }
 
     /// How the socket carries bytes that an operation is tried on.
-    pub(crate) fn transport(&self, record: u32) -> Transport {
-        let (index, descriptor) = self.slot_of(record);
+    #[inline]
+    pub(crate) fn transport(&self, index: u32, descriptor: Descriptor) -> Transport {
         let ask = || self.backend.transport(descriptor) as u8;
         Transport::of(self.desks.at(index).transport(ask))
     }
@@ -356,12 +463,6 @@ impl Engine {
         made.map_err(|fault| Error::new(call, fault.kind).with_code(fault.code))?;
         desk.is_nonblocking.store(true, SeqCst);
         Ok(())
-    }
-
-    /// The name of the registration that an operation is of.
-    pub(crate) fn registration_of(&self, record: u32) -> Name {
-        let index = self.nodes.flight(record).slot();
-        super::name_of(index, self.slot(index).word().generation())
     }
 
     /// Cancels an operation. False if it has ended already; its packet says how.

@@ -61,8 +61,8 @@ impl Engine {
         }
     }
 
-    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if the timer is
-    /// due, or was cancelled before.
+    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if a thread
+    /// has queued the message, or cancelled it before.
     pub(crate) fn cancel_post<M>(
         &self,
         timer: TimerName,
@@ -77,7 +77,7 @@ impl Engine {
         let message = take(cell);
         stock.posts.give_back(&self.nodes, POSTED, cell);
         if stock.phase == Phase::Open {
-            schedule.timers_ended(stock.timers.next());
+            schedule.next_timer(stock.timers.next());
         }
         Some(message)
     }
@@ -155,12 +155,13 @@ impl Posting<'_> {
         if stock.notable.is_any() {
             engine.note_queued_one(stock, node);
         }
-        let wake = if seat.may_put_next() {
+        let goes_next = seat.may_put_next();
+        let own = seat.own_left() + u32::from(goes_next);
+        let wake = if goes_next {
             // Other threads take the chain away under the lock only, and this thread takes nothing from
             // it meanwhile.
             engine.nodes.link(node).store(seat.chain.load(Relaxed), Relaxed);
             seat.chain.store(node, Release);
-            seat.put_last.store(node, Relaxed);
             if seat.begun.load(Relaxed) != 0 {
                 // It takes its part of the time that is measured.
                 seat.quota.store(seat.quota.load(Relaxed).saturating_add(1), Relaxed);
@@ -171,7 +172,7 @@ impl Posting<'_> {
             stock.ready.push(&engine.nodes, node);
             schedule.look_after(&engine.stage(stock, seat))
         };
-        seat.advance();
+        seat.advance_with_own(own);
         let notice = wake.map(|wake| stock.notice(wake));
         drop(self.state);
         engine.notify(notice);

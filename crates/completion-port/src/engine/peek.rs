@@ -34,7 +34,7 @@ impl Engine {
         // If a thread is idle, one wakes in time for what is due.
         if state.schedule.has_timers() {
             let State { schedule, stock } = &mut *state;
-            schedule.timers_ended(self.queue_due(stock, self.backend.now()));
+            schedule.next_timer(self.queue_due(stock, self.backend.now()));
         }
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);

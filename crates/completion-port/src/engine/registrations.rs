@@ -111,7 +111,7 @@ impl Engine {
         let claimed = if self.phase() != Phase::Open {
             Err(failed(ErrorKind::Closed))
         } else {
-            let expected = associated.map_or(Facts::NONE, Interest::directions);
+            let expected = associated.map_or(Facts::NONE, Facts::asked_by);
             let wanted = slot.word().wanted_directions() | expected;
             if self.is_one_shot {
                 slot.suspect();
@@ -239,7 +239,7 @@ impl Engine {
     fn watch(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
         // A one-shot reactor is asked after the arming, since its answer may come at once.
         self.is_one_shot
-            || slot.word().unwatched(interest.directions()).is_none()
+            || slot.word().unwatched(Facts::asked_by(interest)).is_none()
             || self.widen(slot, name, interest)
     }
 
@@ -251,7 +251,9 @@ impl Engine {
         // Called under the number's lock, so that of two threads the later one adds to what the
         // other has asked for.
         let widen = || {
-            let Some(wanted) = slot.word().unwatched(interest.directions()) else { return true };
+            let Some(wanted) = slot.word().unwatched(Facts::asked_by(interest)) else {
+                return true;
+            };
             let wants = self.backend.want(descriptor, name, wanted, Until::Detached);
             let is_watched = wants.is_ok();
             if is_watched {
@@ -441,6 +443,13 @@ impl Engine {
             Next::Nothing => {}
             next => self.follow(next, name_parts(name).0, seat().as_deref()),
         }
+        trace!(
+            DEBUG,
+            port = self.number,
+            registration = ?super::Shown(name),
+            ?interest,
+            "enabled also"
+        );
         Ok(())
     }
 

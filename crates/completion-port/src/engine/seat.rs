@@ -81,12 +81,12 @@ impl Emptied {
     }
 }
 
-/// In [`Seat::attention`]: the thread was seen asleep and is not counted. When it is awake again, it says
-/// so itself. Changed by other threads, under the lock.
+/// In [`Seat::attention`]: the thread was seen asleep and is not counted. Other threads change it under the
+/// lock. The thread itself clears it when it comes to wait, and when it says that it is awake again.
 pub(super) const PRESUMED_BLOCKED: u8 = 1;
 
-/// In [`Seat::attention`]: it is measured how long the packets of the thread stood in the queue. Set by the
-/// thread itself, under the lock.
+/// In [`Seat::attention`]: it is measured how long the packets of the thread stood in the queue. Only the
+/// thread itself changes it: it sets it under the lock, and clears it when it comes to wait.
 pub(super) const MEASURED: u8 = 2;
 
 /// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
@@ -113,18 +113,17 @@ pub(crate) struct Seat {
     pub(super) begun: AtomicU64,
     pub(super) quota: AtomicU32,
     pub(super) shares: AtomicU32,
-    /// How many messages the thread has put in front of what it had left, since a wait that did not begin with
-    /// one of them; and the last of them. Only the thread touches these.
+    /// How many messages the thread has put in front of what it had left, since it last came to wait with none of
+    /// them left. Only the thread touches it.
     pub(super) put_next: AtomicU32,
-    pub(super) put_last: AtomicU32,
+    /// How many of them were left, and how far the thread had moved on then. Only the thread touches these.
+    pub(super) own: AtomicU32,
+    pub(super) own_at: AtomicU32,
     /// How long the packet that the thread came to last stood in the queue, plus one; 0 if that was not
     /// measured. Only the thread touches it.
     pub(super) delay: AtomicU64,
     /// Records of operations whose packets the thread has taken. Only the thread touches it.
     pub(super) landed: Emptied,
-    /// The thread has given back what it had left, since it last came to wait, and that began with a message that
-    /// it had put there. Only the thread touches it.
-    pub(super) gave_own_back: AtomicBool,
 }
 
 impl Seat {
@@ -132,6 +131,31 @@ impl Seat {
     pub(super) fn advance(&self) {
         // Only the thread itself writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The thread comes to wait. With none of its own messages left it may put as many in front again.
+    pub(super) fn come_to_wait(&self) {
+        if self.put_next.load(Relaxed) == 0 {
+            return self.advance();
+        }
+        self.advance_with_own(self.own_left());
+        if self.own_left() == 0 {
+            self.put_next.store(0, Relaxed);
+        }
+    }
+
+    /// The thread moves on without having taken a packet. Now it has so many of its own messages left.
+    pub(super) fn advance_with_own(&self, own: u32) {
+        self.advance();
+        self.own.store(own, Relaxed);
+        self.own_at.store(self.progress(), Relaxed);
+    }
+
+    /// How many messages the thread has left of those that it has put in front: each packet that it has taken since
+    /// was one of them, since they came first. If another thread has taken them they count until then.
+    pub(super) fn own_left(&self) -> u32 {
+        let taken = self.progress().wrapping_sub(self.own_at.load(Relaxed));
+        self.own.load(Relaxed).saturating_sub(taken)
     }
 
     /// A number that moves on with each wait and each packet of the thread. Only the thread itself
@@ -143,12 +167,6 @@ impl Seat {
     /// Whether the thread, which has the lock, has the seat still and counts as running.
     pub(super) fn runs(&self, schedule: &Schedule) -> bool {
         !self.left.load(Relaxed) && schedule.is_running(self.number)
-    }
-
-    /// Whether what the thread has left begins with the message that it has put there last.
-    pub(super) fn begins_with_own(&self) -> bool {
-        let first = self.chain.load(Relaxed);
-        first != NIL && first == self.put_last.load(Relaxed)
     }
 
     /// Whether the thread may put one more message in front of what it has left.

@@ -29,8 +29,8 @@ impl Engine {
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
             put_next: AtomicU32::new(0),
-            gave_own_back: AtomicBool::new(false),
-            put_last: AtomicU32::new(NIL),
+            own: AtomicU32::new(0),
+            own_at: AtomicU32::new(BEGIN),
             emptied: Emptied::new(),
             landed: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
@@ -87,7 +87,7 @@ impl Engine {
         if self.forked() {
             return;
         }
-        seat.advance();
+        seat.advance_with_own(seat.own_left());
         let mut state = self.lock();
         if !seat.left.load(Relaxed) {
             state.schedule.unblock(seat.number);
@@ -124,7 +124,6 @@ impl Engine {
         }
         let mut state = self.lock();
         let State { schedule, stock } = &mut *state;
-        seat.gave_own_back.store(seat.begins_with_own(), Relaxed);
         let gave_back = schedule.take_back(seat.number, &mut self.stage(stock, seat));
         let notice = if gave_back { self.depart(&mut state) } else { None };
         drop(state);

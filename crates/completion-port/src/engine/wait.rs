@@ -21,14 +21,10 @@ impl Engine {
         room: usize,
         deadline: Option<Moment>,
     ) -> Waited {
-        seat.advance();
+        seat.come_to_wait();
         seat.attention.store(0, Relaxed);
         let packet = self.end_quota(seat);
         let mut state = self.lock();
-        if !seat.begins_with_own() && !seat.gave_own_back.load(Relaxed) {
-            seat.put_next.store(0, Relaxed);
-        }
-        seat.gave_own_back.store(false, Relaxed);
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
         self.take_chain_back(&mut state.stock, seat);
         self.give_back_emptied(&mut state.stock, seat);

@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use super::{Held, Packet, Packets, Ready};
 use crate::address::Address;
 use crate::buffer::Buffer;
-use crate::engine::{Course, Plan, Seat, Verdict, name_parts};
+use crate::engine::{Aloft, Attempted, Course, Name, Plan, Seat, Verdict, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::current_seat;
@@ -16,71 +16,120 @@ use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::slot::Drained;
+use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
     /// Puts an operation into the cell of its record, which is the caller's.
-    fn load(&self, record: u32, operation: Operation<B>, is_shared: bool) {
+    fn load(&self, record: u32, cargo: Cargo<B>) {
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
         //   in flight;
         // - empty: a record is free only after its operation was moved out.
-        unsafe { self.cargo.put(record, Cargo::new(operation, is_shared)) };
+        unsafe { self.cargo.put(record, cargo) };
     }
 
-    /// Takes back the operation of a record that was refused.
-    fn unload(&self, record: u32) -> Operation<B> {
+    /// Takes back the operation of a record that was refused, or has landed.
+    fn unload(&self, record: u32) -> Cargo<B> {
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the operation was refused, so that no other thread knows of the record;
+        // - owned: the operation was refused, or has landed here, so that no other thread knows of it;
         // - a value: the caller has put it there.
-        unsafe { self.cargo.take(record) }.into_operation()
+        unsafe { self.cargo.take(record) }
     }
 
-    /// Tries the operation of `record`, which the engine has handed to the calling thread for that, until it
-    /// ends or has to wait. After [`Course::Waits`] it is the caller's no more.
-    fn attempt(&self, record: u32, seat: Option<&Seat>) -> Course {
-        let (_, descriptor) = self.engine.slot_of(record);
-        let backend = self.engine.backend();
-        let transport = || self.engine.transport(record);
+    /// Tries an operation, which the engine has handed to the calling thread for that.
+    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Attempted {
+        let engine = &self.engine;
+        let tried = Trying { store: self, aloft, seat };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: from `Course::Try` until it is told what that has come to the engine hands the operation to
+        //   no other thread.
+        let cargo = unsafe { self.cargo.at(aloft.record).get_mut() };
+        let descriptor = aloft.descriptor();
+        let transport = || engine.transport(aloft.index, descriptor);
+        let attempted = cargo.attempt(engine.backend(), descriptor, transport);
+        std::mem::forget(tried);
+        attempted
+    }
+
+    /// Tries an operation of a shared association until it ends or has to wait. After [`Course::Waits`] it is
+    /// the caller's no more.
+    fn attempt_shared(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
         loop {
-            let tried = Trying { store: self, record, seat };
-            // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-            // - a value: an operation is in its cell until its packet is taken;
-            // - nothing else: from `Course::Try` until `tried` is called the engine hands the operation to no other
-            //   thread.
-            let cargo = unsafe { self.cargo.at(record).get_mut() };
-            let attempted = cargo.attempt(backend, descriptor, transport);
-            std::mem::forget(tried);
+            let attempted = self.attempt(aloft, seat);
             if self.engine.forked() {
                 // The buffer's code has forked, and this is the child: the operation is the parent's.
                 return Course::Waits;
             }
-            match self.engine.tried(record, attempted, seat) {
+            match self.engine.tried(aloft, attempted, seat) {
                 Course::Try => {}
                 course => return course,
             }
         }
+    }
+
+    /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
+    /// no more.
+    fn attempt_own(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> bool {
+        loop {
+            let attempted = self.attempt(aloft, seat);
+            if self.engine.forked() {
+                // As above.
+                return false;
+            }
+            if self.engine.tried_and_landed(aloft, attempted) {
+                self.settle(aloft.record, Verdict::Done);
+                return true;
+            }
+            match self.engine.tried(aloft, attempted, seat) {
+                Course::Try => {}
+                Course::Waits => return false,
+                Course::Ends(verdict) => {
+                    self.engine.land_own(aloft);
+                    self.settle(aloft.record, verdict);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// The operation of `record`, which is the caller's, has ended.
+    fn settle(&self, record: u32, verdict: Verdict) {
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its outcome is taken;
+        // - nothing else: an operation that has ended is handed to one thread, the caller.
+        unsafe { self.cargo.at(record).get_mut() }.settle(verdict);
+    }
+
+    /// A packet of the operation of `record`, which is the caller's, is handed out.
+    #[cold]
+    fn tell_completed(&self, registration: Name, record: u32) {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value, and neither: as in `settle`.
+        let cargo = unsafe { self.cargo.at(record).get() };
+        self.engine.tell_completed(registration, cargo.call(), cargo.error());
     }
 }
 
 /// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
 struct Trying<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
-    record: u32,
+    aloft: &'s Aloft<'s>,
     seat: Option<&'s Seat>,
 }
 
 impl<K, B: Buffer> Drop for Trying<'_, K, B> {
     fn drop(&mut self) {
-        let Self { store, record, seat } = *self;
+        let Self { store, aloft, seat } = *self;
         if store.engine.forked() {
             return;
         }
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
-        unsafe { store.cargo.at(record).get_mut() }.fail();
-        store.engine.tried(record, crate::engine::Attempted::Done, seat);
-        store.engine.queue_operation(record);
+        unsafe { store.cargo.at(aloft.record).get_mut() }.fail();
+        store.engine.tried(aloft, Attempted::Done, seat);
+        store.engine.queue_operation(aloft.record);
     }
 }
 
@@ -114,32 +163,29 @@ fn held<K, B>(store: &Store<K, B>, index: u32) -> Held<'_, K, B> {
 pub struct Done<'p, K, B = Vec<u8>> {
     // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
     // outcome stays in the operation's cell until it is asked for.
-    held: Held<'p, K, B>,
+    store: &'p Store<K, B>,
+    /// The number of the slot, which is held.
+    index: u32,
     /// So that it is shared between threads only if key and buffer may be.
     parts: PhantomData<(K, Outcome<B>)>,
 }
 
 impl<'p, K, B> Done<'p, K, B> {
-    /// The packet of the operation of `record`, which has ended and is the caller's; so is the key.
-    fn of(store: &'p Store<K, B>, record: u32, verdict: Verdict) -> Self {
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value: an operation is in its cell until its outcome is taken, which this packet does;
-        // - nothing else: an operation that has ended is handed to one thread.
-        unsafe { store.cargo.at(record).get_mut() }.settle(verdict);
-        let (_, name) = store.engine.land_own(record);
-        Self { held: held(store, name_parts(name).0), parts: PhantomData }
+    /// The packet of the operation of the slot `index`, which has landed and is settled.
+    fn of(store: &'p Store<K, B>, index: u32) -> Self {
+        Self { store, index, parts: PhantomData }
     }
 
     /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
     /// uses it as long as this packet has the token.
     fn record(&self) -> u32 {
-        self.held.store.engine.own_record_of(self.held.index)
+        self.store.engine.own_record_of(self.index)
     }
 
     /// The registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
-        Id(self.held.name())
+        Id(held(self.store, self.index).name())
     }
 
     /// The key.
@@ -148,24 +194,23 @@ impl<'p, K, B> Done<'p, K, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the packet has the token, which has the key, and is there as long as the reference;
         // - neither changed nor taken: the cell is the token's, which only `into_parts` and the drop give out, by value.
-        unsafe { self.held.cell.get() }
+        unsafe { self.store.keys.cells.at(self.index).get() }
     }
 
-    /// What has become of the operation.
+    /// Why the operation has failed, if it has.
     #[must_use]
-    pub fn outcome(&self) -> &Outcome<B> {
+    pub fn error(&self) -> Option<Error> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the operation was settled when this packet was made;
         // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
-        unsafe { self.held.store.cargo.at(self.record()).get() }.outcome()
+        unsafe { self.store.cargo.at(self.record()).get() }.error()
     }
 
     /// The token, and what has become of the operation.
     #[must_use = "dropping the token ends the registration"]
     pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
-        let record = self.record();
-        let held = ManuallyDrop::new(self).held;
-        (Ready { held, key: PhantomData }, take_outcome(held.store, record))
+        let this = ManuallyDrop::new(self);
+        (Ready::of(this.store, this.index), take_outcome(this.store, this.record()))
     }
 }
 
@@ -178,20 +223,28 @@ fn take_outcome<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
 }
 
 impl<K, B> Drop for Done<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
     fn drop(&mut self) {
-        let record = self.record();
-        let token = Ready { held: self.held, key: PhantomData };
-        let outcome = take_outcome(self.held.store, record);
-        drop(token);
-        drop(outcome);
+        abandon(self.store, self.index);
     }
+}
+
+/// The packet of an operation of this slot is dropped, which has the slot's token.
+#[cold]
+#[inline(never)]
+fn abandon<K, B>(store: &Store<K, B>, index: u32) {
+    let done = Done { store, index, parts: PhantomData };
+    let (token, outcome) = done.into_parts();
+    drop(token);
+    drop(outcome);
 }
 
 impl<K, B> fmt::Debug for Done<'_, K, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Done")
             .field("id", &self.id())
-            .field("error", &self.outcome().error())
+            .field("error", &self.error())
             .finish_non_exhaustive()
     }
 }
@@ -229,10 +282,10 @@ impl<K, B> Finished<'_, K, B> {
         &self.key
     }
 
-    /// What has become of the operation.
+    /// Why the operation has failed, if it has.
     #[must_use]
-    pub fn outcome(&self) -> &Outcome<B> {
-        self.settled().outcome()
+    pub fn error(&self) -> Option<Error> {
+        self.settled().error()
     }
 
     fn settled(&self) -> &Cargo<B> {
@@ -246,29 +299,37 @@ impl<K, B> Finished<'_, K, B> {
     #[must_use]
     pub fn into_parts(self) -> (K, Outcome<B>) {
         let mut this = ManuallyDrop::new(self);
-        let outcome = this.take_outcome();
+        let outcome = use_up(this.store, this.record);
         // SAFETY: `take` demands that the value is not used again.
         // - `this` is forgotten with this call.
         (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
     }
-
-    /// The packet is used up.
-    fn take_outcome(&mut self) -> Outcome<B> {
-        let outcome = take_outcome(self.store, self.record);
-        let engine = &self.store.engine;
-        engine.free_record(self.record, current_seat(engine).as_deref());
-        outcome
-    }
 }
 
 impl<K, B> Drop for Finished<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
     fn drop(&mut self) {
-        let outcome = self.take_outcome();
-        // SAFETY: `drop` demands that the value is not used again.
+        // SAFETY: `take` demands that the value is not used again.
         // - the packet is about to be gone.
-        unsafe { ManuallyDrop::drop(&mut self.key) };
-        drop(outcome);
+        drop_parts(self.store, self.record, unsafe { ManuallyDrop::take(&mut self.key) });
     }
+}
+
+/// The packet of this operation is dropped.
+#[cold]
+#[inline(never)]
+fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
+    let outcome = use_up(store, record);
+    drop(key);
+    drop(outcome);
+}
+
+/// The packet of this operation is used up: takes its outcome, and gives its record back.
+fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
+    let outcome = take_outcome(store, record);
+    store.engine.free_record(record, current_seat(&store.engine).as_deref());
+    outcome
 }
 
 impl<K, B> fmt::Debug for Finished<'_, K, B> {
@@ -276,9 +337,17 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
         f.debug_struct("Finished")
             .field("id", &self.id())
             .field("operation", &self.operation())
-            .field("error", &self.outcome().error())
+            .field("error", &self.error())
             .finish_non_exhaustive()
     }
+}
+
+/// An operation that was started by a token.
+enum Begun<'p, K, B> {
+    /// It has the key.
+    InFlight(OpId),
+    /// It has ended, and the caller has the key. The record is not in use.
+    Ended { held: Held<'p, K, B>, record: u32, cargo: Cargo<B> },
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
@@ -304,16 +373,22 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        let store = self.held.store;
-        let (record, name, course) = self.take_off(operation)?;
-        let course = match course {
-            Course::Try => store.attempt(record, current_seat(&store.engine).as_deref()),
-            course => course,
-        };
-        if let Course::Ends(_) = course {
-            store.engine.queue_operation(record);
-        }
-        Ok(name)
+        Ok(match self.take_off(operation)? {
+            Begun::InFlight(name) => name,
+            Begun::Ended { held, record, cargo } => {
+                let Held { store, slot, index, drained, .. } = held;
+                let name = OpId(store.engine.operation_of(record));
+                let call = cargo.call();
+                store.load(record, cargo);
+                if let Err(error) = store.engine.lend_ended(slot, index, record, call, drained) {
+                    let cargo = store.unload(record);
+                    let error = error.having_transferred(cargo.transferred());
+                    let token = Self { held, key: PhantomData };
+                    return Err(token.refuse_operation(error, cargo.into_operation()));
+                }
+                name
+            }
+        })
     }
 
     /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
@@ -342,56 +417,106 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let store = self.held.store;
-        let (record, name, course) = self.take_off(operation)?;
-        let course = match course {
-            Course::Try => store.attempt(record, current_seat(&store.engine).as_deref()),
-            course => course,
-        };
-        Ok(match course {
-            Course::Ends(verdict) => {
-                Started::Finished(Done::of(store, record, verdict).into_parts())
+        Ok(match self.take_off(operation)? {
+            Begun::InFlight(name) => Started::InFlight(name),
+            Begun::Ended { held, cargo, .. } => {
+                Started::Finished((Self { held, key: PhantomData }, cargo.into_outcome()))
             }
-            _ => Started::InFlight(name),
         })
     }
 
-    /// Hands the key to an operation. Returns its record and its name, and whether it is to be tried.
+    /// Tries an operation, if that looks worth while; and if it has to wait, hands the key to it.
     fn take_off(
         self,
         operation: Operation<B>,
-    ) -> std::result::Result<(u32, OpId, Course), Refused<(K, Operation<B>)>> {
-        let call = operation.call();
-        let has_its_descriptor = self.has_its_descriptor();
-        let held = self.into_held();
-        let Held { store, slot, index, drained, .. } = held;
-        let engine = &store.engine;
-        let refuse = |error, operation| {
-            let (error, key) = held.refuse_with(error).into_parts();
-            Refused::new(error, (key, operation))
+    ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
+        let Held { store, slot, index, mut drained, .. } = self.held;
+        let (engine, call) = (&store.engine, operation.call());
+        let checked = if slot.word().is_borrowed() {
+            Err(Error::new(call, ErrorKind::NotOwned))
+        } else if !self.has_its_descriptor() {
+            Err(Error::new(call, ErrorKind::BadDescriptor))
+        } else {
+            engine.own_record(index, call, |record| store.cargo.reserve(record))
         };
-        if slot.word().is_borrowed() {
-            return Err(refuse(Error::new(call, ErrorKind::NotOwned), operation));
-        }
-        if !has_its_descriptor {
-            return Err(refuse(Error::new(call, ErrorKind::BadDescriptor), operation));
-        }
-        let plan = operation.plan(|| engine.backend().now());
-        let record = match engine.own_record(index, &plan, |record| store.cargo.reserve(record)) {
+        let checked = checked.and_then(|record| {
+            if operation.needs_nonblocking() {
+                engine.make_nonblocking(index, call)?;
+            }
+            Ok(record)
+        });
+        let record = match checked {
             Ok(record) => record,
-            Err(error) => return Err(refuse(error, operation)),
+            Err(error) => return Err(self.refuse_operation(error, operation)),
         };
-        if operation.needs_nonblocking()
-            && let Err(error) = engine.make_nonblocking(index, call)
-        {
-            return Err(refuse(error, operation));
+        let plan = operation.plan(engine.backend());
+        let direction = plan.direction.facts();
+        let mut cargo = Cargo::new(operation, false);
+        // Nothing else is in flight as long as the token is here, which ends the registration if the buffer's code
+        // panics.
+        if slot.looks_ready(direction, drained) {
+            let descriptor = slot.descriptor();
+            let transport = || engine.transport(index, descriptor);
+            let attempted = cargo.attempt(engine.backend(), descriptor, transport);
+            if engine.forked() {
+                // The buffer's code has forked, and this is the child.
+                let forked = Error::new(call, ErrorKind::Forked);
+                return Err(self.refuse_operation(forked, cargo.into_operation()));
+            }
+            let is_over = match attempted {
+                Attempted::Done => true,
+                Attempted::Drained => {
+                    // Behind what was received an end may stand that no further edge tells of.
+                    if slot.word().is_plain() {
+                        drained = drained.and(Drained::of(plan.direction));
+                    }
+                    true
+                }
+                Attempted::Blocked => {
+                    drained = drained.and(Drained::of(plan.direction));
+                    false
+                }
+                Attempted::Scarce => false,
+            };
+            if is_over {
+                let held = Held { drained, events: Events::NONE, ..self.into_held() };
+                return Ok(Begun::Ended { held, record, cargo });
+            }
         }
+        let held = Held { drained, ..self.into_held() };
         let name = OpId(engine.operation_of(record));
-        store.load(record, operation, false);
-        match engine.lend(slot, held.name(), record, &plan, drained) {
-            Ok(course) => Ok((record, name, course)),
-            Err(error) => Err(refuse(error, store.unload(record))),
+        let is_half_done = cargo.transferred() > 0;
+        if hears_packets() {
+            engine.tell_started(held.name(), call);
         }
+        store.load(record, cargo);
+        match engine.lend(slot, held.name(), record, &plan, drained) {
+            Ok(Course::Try) => {
+                let aloft = engine.aloft(record);
+                if !store.attempt_own(&aloft, current_seat(engine).as_deref()) {
+                    return Ok(Begun::InFlight(name));
+                }
+                let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
+                Ok(Begun::Ended { held, record, cargo: store.unload(record) })
+            }
+            Ok(_) => Ok(Begun::InFlight(name)),
+            Err(_) if is_half_done => {
+                // A part was sent, which a refusal could not tell.
+                let mut cargo = store.unload(record);
+                cargo.settle(Verdict::Cancelled);
+                Ok(Begun::Ended { held, record, cargo })
+            }
+            Err(error) => {
+                let operation = store.unload(record).into_operation();
+                Err(Self { held, key: PhantomData }.refuse_operation(error, operation))
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_operation(self, error: Error, operation: Operation<B>) -> Refused<(K, Operation<B>)> {
+        let (error, key) = self.into_held().refuse_with(error).into_parts();
+        Refused::new(error, (key, operation))
     }
 
     /// Starts [`Operation::accept`].
@@ -541,7 +666,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             engine.tell_refused(&error, Some(id.0), None);
             Refused::new(error, operation)
         };
-        let plan: Plan = operation.plan(|| engine.backend().now());
+        let plan: Plan = operation.plan(engine.backend());
         let reserve = |record| store.cargo.reserve(record);
         let record = match engine.shared_record(id.0, &plan, reserve) {
             Ok(record) => record,
@@ -554,14 +679,18 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             return Err(refuse(error, operation));
         }
         let name = OpId(engine.operation_of(record));
-        store.load(record, operation, true);
+        if hears_packets() {
+            engine.tell_started(id.0, call);
+        }
+        store.load(record, Cargo::new(operation, true));
         match engine.share(id.0, record, &plan) {
             Ok(Course::Try) => {
-                Ok((record, name, store.attempt(record, current_seat(engine).as_deref())))
+                let aloft = engine.aloft(record);
+                Ok((record, name, store.attempt_shared(&aloft, current_seat(engine).as_deref())))
             }
             Ok(course) => Ok((record, name, course)),
             Err(error) => {
-                let operation = store.unload(record);
+                let operation = store.unload(record).into_operation();
                 engine.give_back_record(record);
                 Err(refuse(error, operation))
             }
@@ -589,7 +718,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ///
     /// let mut batch = Batch::new();
     /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
-    /// assert_eq!(done.outcome().error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
+    /// assert_eq!(done.error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, operation: OpId) -> Result<bool> {
@@ -668,23 +797,36 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     pub(super) fn operation(&self, record: u32, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
         let (store, engine) = (self.port.store(), self.port.engine());
-        let course = match engine.turn(record, seat) {
-            Course::Try => store.attempt(record, Some(seat)),
+        let aloft = engine.aloft(record);
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken, which is done below;
+        // - neither changed nor taken: the node of an operation comes to one thread, this one.
+        let is_shared = unsafe { store.cargo.at(record).get() }.is_shared;
+        let course = engine.turn(&aloft, seat);
+        if !is_shared {
+            let is_done = match course {
+                Course::Ends(verdict) => {
+                    engine.land_own(&aloft);
+                    store.settle(record, verdict);
+                    true
+                }
+                _ => store.attempt_own(&aloft, Some(seat)),
+            };
+            engine.count_operation(seat, is_done);
+            if is_done && hears_packets() {
+                store.tell_completed(aloft.registration(), record);
+            }
+            return is_done.then(|| Packet::Done(Done::of(store, aloft.index)));
+        }
+        let course = match course {
+            Course::Try => store.attempt_shared(&aloft, Some(seat)),
             course => course,
         };
         let Course::Ends(verdict) = course else {
             engine.count_operation(seat, false);
             return None;
         };
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value: an operation is in its cell until its packet is taken, which is done below;
-        // - neither changed nor taken: an operation that has ended is handed to one thread, this one.
-        let is_shared = unsafe { store.cargo.at(record).get() }.is_shared;
-        if !is_shared {
-            engine.count_operation(seat, true);
-            return Some(Packet::Done(Done::of(store, record, verdict)));
-        }
-        let name = engine.registration_of(record);
+        let name = aloft.registration();
         let sharing = Sharing(engine, record);
         let clone = self.port.clone_key().expect("set before the first such association");
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
@@ -703,7 +845,10 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         (cargo.association, cargo.name) = (name, OpId(engine.operation_of(record)));
         cargo.settle(verdict);
         engine.count_operation(seat, true);
-        engine.land_shared(record, seat);
+        engine.land_shared(&aloft, seat);
+        if hears_packets() {
+            store.tell_completed(name, record);
+        }
         let key = ManuallyDrop::new(key);
         Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
     }

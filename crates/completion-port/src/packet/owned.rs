@@ -5,8 +5,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Held, Ready};
+use crate::buffer::Buffer;
+use crate::deadline::Deadline;
 use crate::error::Refused;
 use crate::interest::{Events, Interest};
+use crate::operation::{OpId, Operation};
 use crate::port::Port;
 use crate::registration::Id;
 use crate::state::slot::Drained;
@@ -189,6 +192,64 @@ impl<K, M, B> OwnedReady<K, M, B> {
         trigger: impl Trigger<K>,
     ) -> Result<(), Refused<K>> {
         self.take().rearm_as(interest, trigger)
+    }
+
+    /// As [`Ready::rearm_until`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm_until`].
+    pub fn rearm_until(mut self, deadline: impl Into<Deadline>) -> Result<(), Refused<K>> {
+        self.take().rearm_until(deadline)
+    }
+
+    /// As [`Ready::rearm_as_until`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm_until`].
+    pub fn rearm_as_until(
+        mut self,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), Refused<K>> {
+        self.take().rearm_as_until(interest, trigger, deadline)
+    }
+
+    /// As [`Ready::start`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::sync::Arc;
+    /// use std::thread;
+    ///
+    /// let port = Arc::new(Port::<UnixStream>::new()?);
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let Ok(token) = port.associate(near)?.with_port(&port) else { unreachable!("it is this port's") };
+    /// // Not a scoped thread: it may outlive this one, and every borrow.
+    /// thread::spawn(|| token.start(Operation::send(b"hello".to_vec())).is_ok());
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(matches!(done.outcome(), Outcome::Sent(Ok(5), _)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start(
+        mut self,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>>
+    where
+        B: Buffer,
+    {
+        self.take().start(operation)
     }
 
     /// As [`Ready::park`]; then lets go of the port.

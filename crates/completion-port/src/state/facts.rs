@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::moment::Moment;
 use crate::error::ErrorKind;
+use crate::interest::Interest;
 
 /// The number by which the process names a kernel object.
 pub(crate) type Descriptor = i32;
@@ -39,6 +40,12 @@ impl Facts {
     /// The bits.
     pub(crate) const fn bits(self) -> u32 {
         self.0
+    }
+
+    /// The facts that tell of an interest's directions.
+    #[inline]
+    pub(crate) const fn asked_by(interest: Interest) -> Self {
+        Self::of_directions((interest.bits() & 0b11) as u64)
     }
 
     /// Whether every fact of `other` is among these.

@@ -8,12 +8,13 @@
 //! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
 //! the table of its phases.
 
+use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::arena::Arena;
 use super::facts::Facts;
 use super::moment::Moment;
-use super::queue::{Fifo, Links, NIL, Node};
+use super::queue::{FLIGHT, Fifo, Links, NIL, Node};
 use super::slot::{Next, Slot};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
 
@@ -85,6 +86,18 @@ impl Flight {
 
     pub(crate) fn uses(&self) -> u32 {
         self.uses.load(Relaxed)
+    }
+
+    /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
+    /// [`Lanes::turn`] tells.
+    #[inline]
+    pub(crate) fn begin(&self) -> bool {
+        // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.
+        let is_due = self.phase() == Phase::Due && self.verdict() == Verdict::Done;
+        if is_due {
+            self.set(Phase::Tried);
+        }
+        is_due
     }
 
     /// Whether it is a flight now.
@@ -184,7 +197,7 @@ struct Lane {
     waiting: Fifo,
     /// The flight that is due or being tried; `NIL` if there is none.
     active: Node,
-    /// How many edges concerned the lane, and how many had when the attempt began.
+    /// How many edges concerned the lane, and how many had before the attempt began.
     edges: u32,
     begun: u32,
     /// When the first one is to be tried again, for want of what no edge tells of.
@@ -207,6 +220,7 @@ impl Lane {
         }
         let Some(first) = self.waiting.pop(records) else { return NIL };
         self.active = first;
+        self.begun = self.edges;
         self.retry = Moment::NEVER;
         records.flight(first).set(Phase::Due);
         first
@@ -214,13 +228,27 @@ impl Lane {
 }
 
 /// The operations of one registration.
-#[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: [Lane; 2],
     /// Flights whose packets have not been taken.
     aloft: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
+}
+
+impl fmt::Debug for Lanes {
+    /// For each direction how many wait, and the node of the one that is due or being tried; and how many have packets
+    /// to come in all.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
+            write!(f, "{name} {} waiting", lane.waiting.len())?;
+            if lane.active != NIL {
+                write!(f, " {} active", lane.active & !FLIGHT)?;
+            }
+            f.write_str(", ")?;
+        }
+        write!(f, "{} aloft", self.aloft)
+    }
 }
 
 impl Default for Lanes {
@@ -400,8 +428,10 @@ impl Lanes {
                 return NIL;
             }
             lane.edges = lane.edges.wrapping_add(1);
-            // Again: an attempt that ended since the slot noted the edge may have found otherwise before.
-            slot.know(direction.facts(), true);
+            if !slot.word().is_known_ready(direction.facts()) {
+                // An attempt that ended since the slot noted the edge has found otherwise before.
+                slot.know(direction.facts(), true);
+            }
             lane.next_due(records)
         });
         (due, is_missed)
@@ -418,8 +448,6 @@ impl Lanes {
         let flight = records.flight(node);
         match (flight.phase(), flight.verdict()) {
             (Phase::Due, Verdict::Done) => {
-                let lane = self.lane(flight.direction());
-                lane.begun = lane.edges;
                 flight.set(Phase::Tried);
                 (Course::Try, Effects::NONE)
             }
@@ -428,6 +456,25 @@ impl Lanes {
             }
             (_, verdict) => (Course::Ends(verdict), Effects::NONE),
         }
+    }
+
+    /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
+    /// taken what was there.
+    pub(crate) fn tried_and_landed(&mut self, flight: &Flight, slot: &Slot, dry: bool) {
+        let direction = flight.direction();
+        let lane = self.lane(direction);
+        lane.active = NIL;
+        let is_dry = dry && lane.edges == lane.begun;
+        self.land(flight);
+        slot.land(if is_dry { direction.facts() } else { Facts::NONE });
+    }
+
+    /// An operation was done by the token itself, and its packet is to be queued.
+    pub(crate) fn start_ended(&mut self, flight: &Flight, slot: u32) {
+        flight.slot.store(slot, Relaxed);
+        flight.judge(Verdict::Done);
+        flight.set(Phase::Ended);
+        self.aloft += 1;
     }
 
     /// The caller has tried a flight.

@@ -6,7 +6,8 @@
 
 use super::moment::Moment;
 
-/// A timer of this heap. No other one ever has the same name.
+/// A timer of this heap. No other one ever has the same name, and none of another port of the same kernel: see
+/// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     /// The cell of a message; or [`ALARM`] and the number of a slot.
@@ -50,7 +51,7 @@ pub(crate) struct Timers {
     alarms: Vec<u32>,
     /// How many entries are alarms.
     set_alarms: usize,
-    made: u64,
+    next_number: u64,
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -58,8 +59,14 @@ const NOWHERE: u32 = u32::MAX;
 impl Timers {
     /// Timers whose names begin with this number. Where others begin with one that is far from it, a name of
     /// theirs means nothing here.
-    pub(crate) const fn new(made: u64) -> Self {
-        Self { heap: Vec::new(), places: Vec::new(), alarms: Vec::new(), set_alarms: 0, made }
+    pub(crate) const fn new(next_number: u64) -> Self {
+        Self {
+            heap: Vec::new(),
+            places: Vec::new(),
+            alarms: Vec::new(),
+            set_alarms: 0,
+            next_number,
+        }
     }
 
     /// When the first one is due; [`Moment::NEVER`] if there is none.
@@ -119,8 +126,8 @@ impl Timers {
 
     /// Sets a timer for `cell`, which has none, and for which there is room.
     pub(crate) fn set(&mut self, cell: u32, at: Moment) -> Name {
-        let name = Name { cell, number: self.made };
-        self.made += 1;
+        let name = Name { cell, number: self.next_number };
+        self.next_number += 1;
         self.heap.push(Entry { at, name });
         self.rise(self.heap.len() - 1);
         name
@@ -135,7 +142,7 @@ impl Timers {
         Some(if cell & ALARM == 0 { Due::Message(cell) } else { Due::Alarm(cell & !ALARM) })
     }
 
-    /// Takes a timer out before it is due. `None` if it is not there any more; otherwise its cell.
+    /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
     pub(crate) fn cancel(&mut self, name: Name) -> Option<u32> {
         let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
         if self.heap[place as usize].name != name {

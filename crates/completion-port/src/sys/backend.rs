@@ -1,5 +1,6 @@
 //! The seam between the engine and a system, in four parts: [`Reactor`] is about watching descriptors,
-//! [`Sockets`] about operations on them, [`Thread`] about threads, and [`Host`] about the clock and the process. Each trait says item by item what must hold.
+//! [`Sockets`] about operations on them, [`Thread`] about threads, and [`Host`] about the clock and the process.
+//! Each trait says item by item what must hold.
 //!
 //! A back end only translates: requests to system calls, results to facts. It takes no decision about
 //! packets, keys or threads. The traits name no type of any system, so that the engine can be run on the

@@ -4,6 +4,8 @@
 //! [`thread`] and [`host`].
 
 pub(crate) mod backend;
+#[cfg(all(test, feature = "sim"))]
+mod cases;
 pub(crate) mod host;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux;
@@ -15,6 +17,8 @@ pub(crate) mod thread;
 
 // What the crate needs of a system comes through here. On a system without a back end the compiler
 // then reports this error alone, and not every name that is missing because of it.
+#[cfg(all(test, feature = "sim", target_os = "linux"))]
+use linux::Native;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::{fd, native};
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -57,7 +57,7 @@ on_every_system! {
         assert_eq!(port.stats().queued, 1);
         assert!(port.cancel(receive).unwrap());
         let (token, outcome) = done(&port, system);
-        assert_eq!((why(&outcome), same.unread().unwrap()), (ErrorKind::Cancelled, 1));
+        assert_eq!((why(outcome.error()), same.unread().unwrap()), (ErrorKind::Cancelled, 1));
         token.recv(room(4)).unwrap();
         assert_eq!(bytes(done(&port, system).1), b"x");
         silent(&port, system);
@@ -74,7 +74,7 @@ on_every_system! {
             let name = receives.remove(cancelled);
             assert!(port.cancel(name).unwrap());
             let packet = finished(&port, system);
-            assert_eq!((packet.operation(), why(packet.outcome())), (name, ErrorKind::Cancelled));
+            assert_eq!((packet.operation(), why(packet.error())), (name, ErrorKind::Cancelled));
             far.write(b"ab").unwrap();
             for ((packet, receive), byte) in
                 all(&port, system, 2).into_iter().zip(receives).zip([b"a", b"b"])
@@ -105,7 +105,7 @@ on_every_system! {
                 assert_eq!(finished.operation(), name);
                 let outcome = finished.into_parts().1;
                 if name == first {
-                    assert_eq!(why(&outcome), ErrorKind::Cancelled);
+                    assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
                 } else {
                     assert_eq!(bytes(outcome), b"x");
                 }
@@ -125,7 +125,7 @@ on_every_system! {
             silent(&port, system);
             assert!(port.cancel(send).unwrap());
             let packet = finished(&port, system);
-            let error = packet.outcome().error().unwrap();
+            let error = packet.error().unwrap();
             assert_eq!(error.kind(), ErrorKind::Cancelled);
             let part = error.transferred();
             assert!(0 < part && part < much);
@@ -182,7 +182,7 @@ on_every_system! {
         let receive = port.associate(near).unwrap().start(receive).unwrap();
         assert!(port.cancel(receive).unwrap());
         let (token, outcome) = done(&port, system);
-        assert_eq!(why(&outcome), ErrorKind::Cancelled);
+        assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
         token.start(Operation::recv(room(4)).deadline(HOUR)).unwrap();
         silent(&port, system);
         far.write(b"x").unwrap();
@@ -205,7 +205,7 @@ on_every_system! {
                 while let Ok(packets) = port.wait(&mut batch, None) {
                     for packet in packets {
                         let Packet::Finished(finished) = packet else { panic!("no operation") };
-                        say.send(why(finished.outcome())).unwrap();
+                        say.send(why(finished.error())).unwrap();
                     }
                 }
             });
@@ -270,7 +270,7 @@ on_every_system! {
         far.write(b"x").unwrap();
         drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
         assert!(port.cancel(receive).unwrap());
-        assert_eq!(why(finished(&port, system).outcome()), ErrorKind::Cancelled);
+        assert_eq!(why(finished(&port, system).error()), ErrorKind::Cancelled);
         let Started::Finished(outcome) = port.start_now(id, Operation::recv(room(9))).unwrap()
         else {
             panic!("it is known that there is something")

@@ -107,7 +107,7 @@ on_every_system! {
         datagrams.start(Operation::recv_from(room(4)).deadline(time)).unwrap();
         let (_token, outcome) = done(&port, system);
         assert_in_time(system, now(system) - begun, time);
-        assert_eq!(why(&outcome), ErrorKind::TimedOut);
+        assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
     }
 
     /// Rule 60: how much was sent is told, and it is what the peer gets.
@@ -140,7 +140,7 @@ on_every_system! {
         let (token, far) = associated(system, &port);
         token.start(Operation::recv(room(4)).deadline(Instant::now())).unwrap();
         let (token, outcome) = done(&port, system);
-        assert_eq!(why(&outcome), ErrorKind::TimedOut);
+        assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
         token.start(Operation::send(b"x".to_vec()).deadline(Duration::ZERO)).unwrap();
         let (token, outcome) = done(&port, system);
         assert_eq!(sent(&outcome), Ok(1));
@@ -150,7 +150,7 @@ on_every_system! {
         // It is not known to be ready: so it may end either way, in one packet.
         let (token, outcome) = done(&port, system);
         if outcome.error().is_some() {
-            assert_eq!(why(&outcome), ErrorKind::TimedOut);
+            assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
             token.recv(room(4)).unwrap();
             assert_eq!(bytes(done(&port, system).1), b"y");
         }
@@ -192,7 +192,7 @@ on_every_system! {
             let time = 15 * MILLISECOND;
             token.start(Operation::recv(room(4)).deadline(time)).unwrap();
             let (again, outcome) = done(&port, system);
-            assert_eq!(why(&outcome), ErrorKind::TimedOut);
+            assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
             assert_in_time(system, now(system) - begun, time);
             token = again;
         }
@@ -214,7 +214,7 @@ on_every_system! {
         }
         let begun = now(system);
         token.start(Operation::recv(room(4)).deadline(time)).unwrap();
-        assert_eq!(why(&done(&port, system).1), ErrorKind::TimedOut);
+        assert_eq!(why(done(&port, system).1.error()), ErrorKind::TimedOut);
         assert_in_time(system, now(system) - begun, time);
     }
 
@@ -234,7 +234,7 @@ on_every_system! {
             for packet in port.wait(&mut Batch::new(), system.soon()).unwrap() {
                 let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
                 let place = names.iter().position(|name| *name == finished.operation()).unwrap();
-                assert_eq!(why(finished.outcome()), ErrorKind::TimedOut);
+                assert_eq!(why(finished.error()), ErrorKind::TimedOut);
                 assert_in_time(system, now(system) - begun, times[place]);
                 order.push(place);
             }
@@ -273,7 +273,7 @@ on_every_system! {
                 first.get_or_insert(name);
                 let time = if name == sending { send } else { receive };
                 assert_in_time(system, now(system) - begun, time);
-                assert_eq!(why(packet.outcome()), ErrorKind::TimedOut);
+                assert_eq!(why(packet.error()), ErrorKind::TimedOut);
             }
             if system.kernel().is_some() {
                 assert_eq!(first, Some(if receive < send { receiving } else { sending }));
@@ -297,7 +297,7 @@ on_every_system! {
                 while let Ok(packets) = port.wait(&mut batch, None) {
                     for packet in packets {
                         let Packet::Finished(finished) = packet else { panic!("no operation") };
-                        let _ = say.send((finished.operation(), why(finished.outcome())));
+                        let _ = say.send((finished.operation(), why(finished.error())));
                     }
                 }
             });
@@ -331,7 +331,7 @@ on_every_system! {
             let (again, outcome) = done(&port, system);
             token = again;
             if outcome.error().is_some() {
-                assert_eq!(why(&outcome), ErrorKind::TimedOut);
+                assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
                 token.recv(room(4)).unwrap();
                 let (again, outcome) = done(&port, system);
                 assert_eq!(bytes(outcome), b"x");
@@ -499,7 +499,7 @@ on_every_system! {
         let token = timed_out(system, &port, begun, 10 * MILLISECOND);
         let begun = now(system);
         token.start(Operation::recv(room(4)).deadline(10 * MILLISECOND)).unwrap();
-        assert_eq!(why(&done(&port, system).1), ErrorKind::TimedOut);
+        assert_eq!(why(done(&port, system).1.error()), ErrorKind::TimedOut);
         assert_in_time(system, now(system) - begun, 10 * MILLISECOND);
     }
 
@@ -528,7 +528,7 @@ on_every_system! {
             for packet in port.wait(&mut batch, system.soon()).unwrap() {
                 let (token, is_even) = match packet {
                     Packet::Done(done) => {
-                        assert_eq!(why(done.outcome()), ErrorKind::TimedOut);
+                        assert_eq!(why(done.error()), ErrorKind::TimedOut);
                         (done.into_parts().0, true)
                     }
                     Packet::Ready(token) => {

@@ -41,7 +41,8 @@ struct Failing {
     panics: Arc<AtomicBool>,
 }
 
-impl Buffer for Failing {
+// SAFETY: the room is that of what it is made of, which promises the same.
+unsafe impl Buffer for Failing {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         if self.panics.swap(false, SeqCst) {
             resume_unwind(Box::new("filled"));
@@ -49,11 +50,12 @@ impl Buffer for Failing {
         self.bytes.filled(part);
     }
 
-    fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         if self.panics.swap(false, SeqCst) {
             resume_unwind(Box::new("room"));
         }
-        self.bytes.room(part);
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
@@ -75,7 +77,7 @@ on_every_system! {
         port.remove(id).unwrap();
         assert!(!port.cancel(receive).unwrap());
         let (token, outcome) = done(&port, system);
-        assert_eq!(why(&outcome), ErrorKind::Cancelled);
+        assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
         silent(&port, system);
         token.park().unwrap();
         let Packet::Removed(removed, near) = next(&port, system) else { panic!("no removal") };
@@ -104,7 +106,7 @@ on_every_system! {
             for _ in 0..6 {
                 let packet = port.wait(&mut batch, system.soon()).unwrap().next().unwrap();
                 let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
-                assert_eq!(why(finished.outcome()), ErrorKind::Cancelled);
+                assert_eq!(why(finished.error()), ErrorKind::Cancelled);
             }
             let Packet::Removed(removed, _) = next(&port, system) else { panic!("no removal") };
             assert_eq!(removed, id.id());
@@ -125,7 +127,7 @@ on_every_system! {
         for packet in all(&port, system, 2) {
             let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
             let is_send = finished.operation() == send;
-            sorts.push((is_send, finished.outcome().error().map(|error| error.kind())));
+            sorts.push((is_send, finished.error().map(|error| error.kind())));
         }
         assert_eq!(sorts, [(true, None), (false, Some(ErrorKind::Cancelled))]);
         assert!(matches!(next(&port, system), Packet::Removed(..)));
@@ -167,7 +169,7 @@ on_every_system! {
                 while let Ok(packets) = port.wait(&mut batch, None) {
                     for packet in packets {
                         let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
-                        say.send(why(finished.outcome())).unwrap();
+                        say.send(why(finished.error())).unwrap();
                     }
                 }
             });
@@ -191,7 +193,7 @@ on_every_system! {
         port.start(id, Operation::recv(room(4))).unwrap();
         let over = refused(port.remove_and_wait(id.id(), MILLISECOND));
         assert_eq!(over, ErrorKind::TimedOut);
-        assert_eq!(why(finished(&port, system).outcome()), ErrorKind::Cancelled);
+        assert_eq!(why(finished(&port, system).error()), ErrorKind::Cancelled);
         assert!(matches!(next(&port, system), Packet::Removed(..)));
         silent(&port, system);
     }
@@ -226,11 +228,11 @@ on_every_system! {
                 sorts.push(sort(&packet));
                 match packet {
                     Packet::Done(done) => {
-                        assert_eq!(why(done.outcome()), ErrorKind::Cancelled);
+                        assert_eq!(why(done.error()), ErrorKind::Cancelled);
                         done.into_parts().0.park().unwrap();
                     }
                     Packet::Finished(finished) => {
-                        assert_eq!(why(finished.outcome()), ErrorKind::Cancelled);
+                        assert_eq!(why(finished.error()), ErrorKind::Cancelled);
                     }
                     _ => {}
                 }
@@ -265,18 +267,18 @@ on_every_system! {
         for packet in packets {
             match packet {
                 Packet::Done(done) => {
-                    assert_eq!(why(done.outcome()), ErrorKind::Cancelled);
+                    assert_eq!(why(done.error()), ErrorKind::Cancelled);
                     let token = done.into_parts().0;
                     let (why, (_, operation)) = given_back(token.start(Operation::recv(room(4))));
                     assert_eq!(why, ErrorKind::Closed);
                     drop(operation);
                 }
                 Packet::Finished(finished) if finished.operation() == send => {
-                    assert_eq!(sent(finished.outcome()), Ok(1));
+                    assert_eq!(sent(&finished.into_parts().1), Ok(1));
                 }
                 Packet::Finished(finished) => {
                     assert_eq!(finished.operation(), receive);
-                    assert_eq!(why(finished.outcome()), ErrorKind::Cancelled);
+                    assert_eq!(why(finished.error()), ErrorKind::Cancelled);
                 }
                 other => panic!("{}", sort(&other)),
             }
@@ -451,7 +453,7 @@ on_every_system! {
         }));
         assert!(started.is_err());
         let packet = finished(&port, system);
-        assert_eq!(why(packet.outcome()), ErrorKind::Other);
+        assert_eq!(why(packet.error()), ErrorKind::Other);
         assert_eq!(packet.into_parts().1.into_buffer().unwrap().bytes, b"x");
         // In the thread that takes it.
         port.start(id, Operation::recv(buffer(room(4)))).unwrap();

@@ -159,7 +159,7 @@ on_every_system! {
             let receive = start_receives(&port, id, &[4])[0];
             let send = port.start(id, Operation::send_all(b"out".to_vec())).unwrap();
             let packet = finished(&port, system);
-            assert_eq!((packet.operation(), sent(packet.outcome())), (send, Ok(3)));
+            assert_eq!((packet.operation(), sent(&packet.into_parts().1)), (send, Ok(3)));
             assert_eq!(far.read_within(system.soon(), 3), b"out");
             far.write(b"in").unwrap();
             let packet = finished(&port, system);

@@ -257,7 +257,7 @@ on_every_system! {
         port.remove(id).unwrap();
         assert!(matches!(next(&port, system), Packet::Removed(..)));
         assert!(port.cancel(receive).unwrap());
-        assert_eq!(why(finished(&port, system).outcome()), ErrorKind::Cancelled);
+        assert_eq!(why(finished(&port, system).error()), ErrorKind::Cancelled);
         drop(other_far);
     }
 }

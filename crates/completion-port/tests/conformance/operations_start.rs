@@ -297,7 +297,7 @@ on_every_system! {
         let (reason, operation) = given_back(port.start(id, kept()));
         assert_eq!((reason, operation.into_buffer()), (ErrorKind::Removing, Some(b"kept".to_vec())));
         let packet = finished(&port, system);
-        assert_eq!((packet.operation(), why(packet.outcome())), (in_flight, ErrorKind::Cancelled));
+        assert_eq!((packet.operation(), why(packet.error())), (in_flight, ErrorKind::Cancelled));
         assert_eq!(given_back(port.start(id, kept())).0, ErrorKind::Removing);
         assert!(matches!(next(&port, system), Packet::Removed(..)));
         assert_eq!(given_back(port.start(id, kept())).0, ErrorKind::NotRegistered);
@@ -331,6 +331,6 @@ on_every_system! {
         names.dedup();
         assert_eq!(names.len(), 6);
         assert!(port.cancel(last).unwrap());
-        assert_eq!(why(&done(&port, system).1), ErrorKind::Cancelled);
+        assert_eq!(why(done(&port, system).1.error()), ErrorKind::Cancelled);
     }
 }

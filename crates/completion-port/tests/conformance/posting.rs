@@ -10,7 +10,7 @@ use testkit::on_every_system;
 
 use crate::kit::ledger::Ledger;
 use crate::kit::packets::kind;
-use crate::kit::takers::Takers;
+use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, Gate, eventually, hear, settle, stays, take};
 
 on_every_system! {
@@ -276,29 +276,18 @@ on_every_system! {
 
     /// Rule 33: and if another thread may run, that one does not have to wait for the handler.
     fn what_a_handler_posts_is_taken_while_it_runs(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<(), usize>(2);
-        let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            for count in 1..=2 {
-                let (say, port, gate) = (say.clone(), &port, &gate);
-                scope.spawn(move || {
-                    while let Some(message) = take(port) {
-                        if message == 0 {
-                            port.post(1).unwrap();
-                            gate.pass();
-                        }
-                        say.send(message).unwrap();
-                    }
-                });
-                settle(system, port, count);
-            }
+        with_takers(system, 2, |scope, port, takers, gate| {
+            takers.start(scope, 2, |message| {
+                if message == 0 {
+                    port.post(1).unwrap();
+                    gate.pass();
+                }
+            });
             port.post(0).unwrap();
-            assert_eq!(hear(system, &heard, "the second is taken"), 1);
+            assert_eq!(takers.hear("the first is taken").0, 0);
+            assert_eq!(takers.hear("the second is taken").0, 1);
             gate.open();
-            assert_eq!(hear(system, &heard, "the first is done"), 0);
+            settle(system, port, 2);
         });
     }
 

@@ -1,13 +1,12 @@
 //! Rule 48: messages that a handler posts to its own thread.
 
-use std::sync::mpsc;
 use std::thread;
 
 use completion_port::{Batch, ErrorKind, Packet, Port};
 use testkit::on_every_system;
 
-use crate::kit::takers::Takers;
-use crate::kit::threads::{End, Gate, hear, settle, stays, take};
+use crate::kit::takers::{Takers, with_takers};
+use crate::kit::threads::{End, settle, stays, take};
 
 on_every_system! {
     /// Rule 48: it comes before what the thread has left, the last one first, also behind a full batch.
@@ -67,35 +66,24 @@ on_every_system! {
     /// Rule 48: a thread that blocks, whether it says so or not, loses it to one that may run.
     fn a_message_posted_after_does_not_wait_for_a_handler_that_is_stuck(system: &System) {
         for announces in [true, false] {
-            system.several_threads_wait();
-            let port = system.port::<(), usize>(2);
-            let gate = Gate::default();
-            let (say, heard) = mpsc::channel();
-            thread::scope(|scope| {
-                let _end = End::of(&port, [&gate]);
-                for count in 1..=2 {
-                    let (say, port, gate) = (say.clone(), &port, &gate);
-                    scope.spawn(move || {
-                        while let Some(message) = take(port) {
-                            if message == 0 {
-                                port.post_after(1).unwrap();
-                                port.post_after(2).unwrap();
-                                if announces {
-                                    port.blocking(|| gate.pass());
-                                } else {
-                                    gate.pass();
-                                }
-                            }
-                            say.send(message).unwrap();
+            with_takers(system, 2, |scope, port, takers, gate| {
+                takers.start(scope, 2, move |message| {
+                    if message == 0 {
+                        port.post_after(1).unwrap();
+                        port.post_after(2).unwrap();
+                        if announces {
+                            port.blocking(|| gate.pass());
+                        } else {
+                            gate.pass();
                         }
-                    });
-                    settle(system, port, count);
-                }
+                    }
+                });
                 port.post(0).unwrap();
-                assert_eq!(hear(system, &heard, "the last goes first"), 2);
-                assert_eq!(hear(system, &heard, "the other follows"), 1);
+                assert_eq!(takers.hear("the first is taken").0, 0);
+                assert_eq!(takers.hear("the last goes first").0, 2);
+                assert_eq!(takers.hear("the other follows").0, 1);
                 gate.open();
-                assert_eq!(hear(system, &heard, "the handler is done"), 0);
+                settle(system, port, 2);
             });
         }
     }
@@ -150,6 +138,28 @@ on_every_system! {
                 taken == Some(1)
             });
             assert!(has_its_turn, "the other message waits for ever: {behind}");
+        }
+    }
+
+    /// Rule 48: also if the thread has lost what it has put in front: it blocks. And also if it posts two and takes
+    /// one, so that one of an earlier wait is left.
+    fn others_have_their_turn_beside_a_handler_whose_messages_wait_in_the_queue(system: &System) {
+        for blocks in [false, true] {
+            let port = system.port::<(), usize>(1);
+            (0..2).for_each(|message| port.post(message).unwrap());
+            let mut batch = Batch::with_capacity(1);
+            let has_its_turn = (0..400).any(|round| {
+                let mut packets = port.wait(&mut batch, system.soon()).unwrap();
+                let taken = packets.next().map(message);
+                if blocks {
+                    port.post_after(0).unwrap();
+                    port.blocking(|| {});
+                } else if round % 2 == 0 {
+                    (0..2).for_each(|_| port.post_after(0).unwrap());
+                }
+                taken == Some(1)
+            });
+            assert!(has_its_turn, "the other message waits for ever: {blocks}");
         }
     }
 

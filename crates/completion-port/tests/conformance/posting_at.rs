@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use completion_port::{Batch, ErrorKind, Interest, OneShot, Packet, Port, Registration, TimerId};
 use testkit::on_every_system;
 
-use crate::kit::takers::Takers;
-use crate::kit::threads::{End, Gate, now, settle, stays, take};
+use crate::kit::takers::{Takers, with_takers};
+use crate::kit::threads::{End, now, settle, stays, take};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -110,12 +110,7 @@ on_every_system! {
 
     /// Rule 49: whichever thread leaves the port's wait, another one that is idle comes in time.
     fn a_long_handler_delays_no_message_for_later_while_another_thread_idles(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<(), usize>(3);
-        let gate = Gate::default();
-        let takers = Takers::of(system, &port);
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
+        with_takers(system, 3, |scope, port, takers, gate| {
             takers.start(scope, 3, |message| {
                 if message < 2 {
                     gate.pass();
@@ -131,18 +126,13 @@ on_every_system! {
             assert_eq!(takers.hear("the third comes in time").0, 2);
             assert!(now(system) - begun >= 30 * MILLISECOND);
             gate.open();
-            settle(system, &port, 3);
+            settle(system, port, 3);
         });
     }
 
     /// Rule 49: with every seat taken the first thread that comes back finds it.
     fn with_every_seat_taken_the_next_thread_finds_what_is_due(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
-        let gate = Gate::default();
-        let takers = Takers::of(system, &port);
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
+        with_takers(system, 1, |scope, port, takers, gate| {
             takers.start(scope, 2, |message| {
                 if message == 0 {
                     gate.pass();
@@ -157,7 +147,7 @@ on_every_system! {
             }
             gate.open();
             assert_eq!(takers.hear("it comes then").0, 1);
-            settle(system, &port, 2);
+            settle(system, port, 2);
         });
     }
 

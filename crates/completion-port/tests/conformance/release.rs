@@ -9,7 +9,7 @@ use testkit::scheduler::ThreadNumber;
 use testkit::{System, on_every_system};
 
 use crate::kit::signals::{catch_signals, interrupt_sleep};
-use crate::kit::takers::Takers;
+use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, Gate, eventually, hear, make_packets_long, settle, stays, take};
 
 on_every_system! {
@@ -64,12 +64,7 @@ on_every_system! {
     /// Rule 37: threads are released in the opposite order of their coming, packets in that of
     /// theirs.
     fn the_thread_that_came_last_is_released_first(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<(), usize>(8);
-        let gate = Gate::default();
-        let takers = Takers::of(system, &port);
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
+        with_takers(system, 8, |scope, port, takers, gate| {
             takers.start(scope, 4, |_| gate.pass());
             (0..4).for_each(|message| port.post(message).unwrap());
             let mut released: Vec<_> = (0..4).map(|_| takers.hear("a message is taken")).collect();

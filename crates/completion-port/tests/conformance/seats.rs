@@ -8,7 +8,7 @@ use std::time::Duration;
 use completion_port::{Batch, Packet, Port};
 use testkit::{System, on_every_system};
 
-use crate::kit::takers::Takers;
+use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{
     End, Gate, a_seat_is_freed_by, eventually_without_time, hear, settle, stays, take,
 };
@@ -52,12 +52,7 @@ on_every_system! {
 
     /// Rule 38: with every seat taken nothing is handed out, however the others ask.
     fn with_every_seat_taken_nobody_gets_a_packet(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
-        let gate = Gate::default();
-        let takers = Takers::of(system, &port);
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
+        with_takers(system, 1, |scope, port, takers, gate| {
             takers.start(scope, 1, |_| gate.pass());
             (0..3).for_each(|message| port.post(message).unwrap());
             assert_eq!(takers.hear("the first is taken"), (0, 0));
@@ -85,12 +80,7 @@ on_every_system! {
 
     /// Rule 38: spinning is running, for however long.
     fn a_thread_that_spins_keeps_its_seat(system: &System) {
-        system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
-        let gate = Gate::default();
-        let takers = Takers::of(system, &port);
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
+        with_takers(system, 1, |scope, port, takers, gate| {
             takers.start(scope, 2, |message| {
                 if message == 0 {
                     gate.pass();
@@ -105,7 +95,7 @@ on_every_system! {
             });
             gate.open();
             assert_eq!(takers.hear("the second is taken"), (1, 1));
-            settle(system, &port, 2);
+            settle(system, port, 2);
         });
     }
 

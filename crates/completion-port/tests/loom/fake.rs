@@ -156,7 +156,7 @@ impl Fake {
         thread::yield_now();
     }
 
-    fn time(&self) -> Moment {
+    pub(crate) fn time(&self) -> Moment {
         Moment::ZERO + Duration::from_micros(self.microseconds.load(SeqCst))
     }
 
@@ -173,7 +173,12 @@ impl Fake {
     }
 
     pub(crate) fn read(&self) {
-        self.state.lock().unwrap().readable = false;
+        self.take();
+    }
+
+    /// Reads what there is. False if there is nothing.
+    pub(crate) fn take(&self) -> bool {
+        std::mem::take(&mut self.state.lock().unwrap().readable)
     }
 }
 

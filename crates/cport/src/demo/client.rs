@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 use super::pattern::Pattern;
@@ -59,6 +60,17 @@ pub(crate) fn talk(
     }
 }
 
+/// Connects and says nothing, until the server ends the connection; returns how long that took.
+pub(crate) fn stay_silent(server: SocketAddr) -> Told<Duration> {
+    let begin = Instant::now();
+    let mut stream = connect(server)?;
+    match uninterrupted(|| stream.read(&mut [0])) {
+        Ok(0) => Ok(begin.elapsed()),
+        Ok(_) => Err("something came".into()),
+        Err(error) => Err(format!("waiting for the end: {error}")),
+    }
+}
+
 fn connect(server: SocketAddr) -> Told<TcpStream> {
     let prepared = || {
         let stream = TcpStream::connect(server)?;
@@ -101,7 +113,7 @@ pub(crate) fn bursts(
             })?;
             let number = number_of(&echo[..received]);
             let Some(place) = missing.iter().position(|expected| Some(*expected) == number) else {
-                return Err(format!("an echo came that nobody waits for: {number:?}"));
+                return Err(format!("an echo came that no request waits for: {number:?}"));
             };
             numbered(pattern, missing.swap_remove(place), &mut datagram);
             if echo[..received] != datagram {

@@ -38,7 +38,10 @@ impl Progress {
         let done = self.done.load(Relaxed).min(goal);
         let full = usize::try_from(done * width as u64 / goal).unwrap_or_default();
         let (filled, empty) = ("#".repeat(full), ".".repeat(width - full));
-        format!("   [{filled}{empty}] {:3} %  {}", done * 100 / goal, bytes(done))
+        let line = format!("   [{filled}{empty}] {:3} %  {}", done * 100 / goal, bytes(done));
+        // A line that the terminal breaks could not be drawn over.
+        let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(1));
+        line.chars().take(room).collect()
     }
 }
 
@@ -75,6 +78,7 @@ mod tests {
         progress.advance(500);
         assert!(progress.line(None).contains("[################################] 100 %"));
         assert!(progress.line(Some(35)).contains("[##########] 100 %"));
-        assert!(progress.line(Some(10)).contains("[] 100 %"));
+        assert!(progress.line(Some(24)).contains("[] 100 %"));
+        assert_eq!(progress.line(Some(10)), "   [] 100");
     }
 }

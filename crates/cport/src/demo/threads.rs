@@ -2,7 +2,7 @@
 //!
 //! Sixteen threads wait on one port. Listener and connections are told apart by their keys, which
 //! the port owns while they are registered; a packet moves the key out to one thread, so that no
-//! connection needs a lock. Registrations are one-shot: whoever has handled a packet arms again.
+//! connection needs a lock. Registrations are one-shot: the thread that has handled a packet arms again.
 //!
 //! In the end each connection is removed in order (its key comes back with a last packet, wherever
 //! that is taken), and the threads hand a message on that tells them to go home.
@@ -237,7 +237,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Accepts everybody who waits.
+    /// Accepts all connections that wait.
     fn accept(&self, listener: &TcpListener) -> io::Result<()> {
         loop {
             let stream = match uninterrupted(|| listener.accept()) {

@@ -1,7 +1,7 @@
 //! The second scenario: an edge-triggered UDP server.
 //!
-//! The socket is registered before it is bound, so that no datagram can come before somebody
-//! listens for it. There is one registration for good; each packet of it means that something has
+//! The socket is registered before it is bound, so that no datagram can come before the
+//! port watches for it. There is one registration for good; each packet of it means that something has
 //! come since the socket was last found empty, and therefore it is read until it is empty again.
 
 use std::io::{self, ErrorKind};

@@ -60,14 +60,14 @@ pub(super) fn udp() -> io::Result<UdpSocket> {
 }
 
 /// A packet in words. A token is dropped, which ends its registration.
-pub(super) fn word<K, M: Debug>(packet: &Packet<'_, K, M>) -> String {
+pub(super) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
     match packet {
         Packet::Ready(ready) => format!("ready {:?}", ready.events()),
         Packet::Notified(notified) => format!("notified {:?}", notified.events()),
         Packet::Posted(message) => format!("posted {message:?}"),
         Packet::Removed(..) => "removed".to_owned(),
-        Packet::Done(done) => format!("done: {}", result(done.outcome())),
-        Packet::Finished(finished) => format!("finished: {}", result(finished.outcome())),
+        Packet::Done(done) => format!("done: {}", result(&done.into_parts().1)),
+        Packet::Finished(finished) => format!("finished: {}", result(&finished.into_parts().1)),
         _ => "a packet of another kind".to_owned(),
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn wait<K, M: Debug>(
 ) -> completion_port::Result<String> {
     let mut batch = Batch::new();
     let packets = port.wait(&mut batch, limit)?;
-    let words: Vec<_> = packets.map(|packet| word(&packet)).collect();
+    let words: Vec<_> = packets.map(word).collect();
     Ok(if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
 }
 

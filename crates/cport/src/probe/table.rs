@@ -1,52 +1,34 @@
 //! The probe's tables, for people.
 
-use rustix::termios::tcgetwinsize;
-
+use super::Row;
 use super::system::Fact;
-use super::{How, Row};
+use crate::terminal::{fitted, lines};
 
 /// How wide a table is where there is no terminal, and at most.
 const USUAL: usize = 120;
-/// The least that is tried to be filled.
+/// Where there is less room than this, what would stand side by side stands line by line.
 const LEAST: usize = 50;
 const RULE: usize = 5;
 
-fn width() -> usize {
-    let columns = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { USUAL } else { columns.clamp(LEAST, USUAL) }
+/// The width of a table in a terminal of so many columns; `None` if there is no room for one.
+fn table(columns: Option<usize>) -> Option<usize> {
+    let columns = columns.unwrap_or(USUAL).min(USUAL);
+    (columns >= LEAST).then_some(columns)
 }
 
-/// The widths of three columns that share what is left beside the rule's number.
-fn columns() -> [usize; 3] {
-    let each = (width() - RULE - 1) / 3;
-    [each, each, each]
+/// The width of each of three columns that share what is left beside the rule's number.
+fn column(table: usize) -> usize {
+    (table - RULE - 1) / 3
 }
 
 /// Breaks a text into lines of at most `width` characters, between words where that is possible.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let mut letters: Vec<char> = word.chars().collect();
-        loop {
-            let line = lines.last_mut().expect("there is always one");
-            let used = line.chars().count();
-            let room = width.saturating_sub(if used == 0 { 0 } else { used + 1 });
-            if letters.len() <= room {
-                if used > 0 {
-                    line.push(' ');
-                }
-                line.extend(letters);
-                break;
-            }
-            if used > 0 {
-                lines.push(String::new());
-                continue;
-            }
-            line.extend(letters.drain(..room.max(1)));
-            lines.push(String::new());
-        }
+    let mut all = Vec::new();
+    for line in lines(text, width, width) {
+        let letters: Vec<char> = line.chars().collect();
+        all.extend(letters.chunks(width).map(String::from_iter));
     }
-    lines
+    all
 }
 
 /// Cells beside each other, each in a column of its own.
@@ -68,45 +50,72 @@ fn beside(cells: &[(&str, usize)]) -> String {
 }
 
 /// What the system offers, a line or more for each thing.
-pub(super) fn facts(facts: &[Fact]) -> String {
-    let name = facts.iter().map(|fact| fact.name.len() + 2).max().unwrap_or(0).min(width() / 2);
-    let row = |fact: &Fact| beside(&[(fact.name, name), (&fact.value, width() - name)]);
+pub(super) fn facts(facts: &[Fact], columns: Option<usize>) -> String {
+    let Some(width) = table(columns) else {
+        let fact = |fact: &Fact| fitted(&format!("{}: {}\n", fact.name, fact.value), columns);
+        return facts.iter().map(fact).collect();
+    };
+    let name = facts.iter().map(|fact| fact.name.len() + 2).max().unwrap_or(0).min(width / 2);
+    let row = |fact: &Fact| beside(&[(fact.name, name), (&fact.value, width - name)]);
     facts.iter().map(row).collect()
 }
 
-/// The names of the columns.
-pub(super) fn head() -> String {
-    let [what, expected, seen] = columns();
-    beside(&[("rule", RULE), ("what is tried", what), ("expected", expected), ("seen", seen)])
+/// The names of the columns, if there are columns.
+pub(super) fn head(columns: Option<usize>) -> String {
+    let Some(each) = table(columns).map(column) else { return String::new() };
+    beside(&[("rule", RULE), ("what is tried", each), ("expected", each), ("seen", each)])
 }
 
 /// A rule.
-pub(super) fn row(row: &Row) -> String {
-    let [what, expected, seen] = columns();
+pub(super) fn row(row: &Row, columns: Option<usize>) -> String {
+    let (what, expected) = (row.trial.what, row.trial.expected);
     let rule = row.trial.rule.to_string();
-    let (wanted, was) = match (&row.trial.how, &row.seen) {
-        (How::Untried(why), _) => ("", format!("not tried: {why}")),
-        (How::Tried(wanted, _), Some(was)) if was == wanted => (*wanted, was.clone()),
-        (How::Tried(wanted, _), Some(was)) => (*wanted, format!("DIFFERENT: {was}")),
-        (How::Tried(wanted, _), None) => (*wanted, String::new()),
+    let seen = match row.is_as_expected() {
+        true => row.seen.clone(),
+        false => format!("DIFFERENT: {}", row.seen),
     };
-    beside(&[(&rule, RULE), (row.trial.what, what), (wanted, expected), (&was, seen)])
+    let Some(each) = table(columns).map(column) else {
+        let text = format!("rule {rule}: {what}\n  expected: {expected}\n  seen: {seen}\n");
+        return fitted(&text, columns);
+    };
+    beside(&[(&rule, RULE), (what, each), (expected, each), (&seen, each)])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{beside, wrapped};
+    use std::time::Duration;
+
+    use super::super::Trial;
+    use super::*;
 
     #[test]
     fn lines_are_no_longer_than_they_may_be() {
         assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
         assert_eq!(wrapped("incomprehensible", 8), ["incompre", "hensible"]);
-        assert_eq!(wrapped("", 8), [""]);
+        assert_eq!(wrapped("", 8), [""; 0]);
     }
 
     #[test]
     fn cells_stand_beside_each_other() {
         let table = beside(&[("a b", 3), ("long words here", 6)]);
         assert_eq!(table, "a  long\nb  words\n   here\n");
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_columns_there_are_lines() {
+        static TRIAL: Trial =
+            Trial { rule: 7, what: "a wait", expected: "in time", run: || Ok(String::new()) };
+        let rule = Row { trial: &TRIAL, seen: "too soon".into(), took: Duration::ZERO };
+        for columns in [None, Some(LEAST), Some(300)] {
+            let text = row(&rule, columns);
+            assert!(text.starts_with("7    a wait  ") && text.contains("  in time  "), "{text}");
+        }
+        assert_eq!(
+            row(&rule, Some(20)),
+            "rule 7: a wait\n  expected: in time\n  seen: DIFFERENT:\n    too soon\n"
+        );
+        assert_eq!(head(Some(20)), "");
+        let fact = Fact { name: "kernel", value: "6.18 or so, it says".into() };
+        assert_eq!(facts(&[fact], Some(20)), "kernel: 6.18 or so,\n  it says\n");
     }
 }

@@ -10,30 +10,40 @@ impl Simulation {
         set.ready.push_back(connection);
         set.listed = true;
         // At no thread's expense: the network wakes it.
-        self.release_sleeper();
+        self.release_sleeper(None, self.home(connection));
     }
 
     /// The kernel releases the thread that came to its wait last. Whether there was one.
-    fn release_sleeper(&mut self) -> bool {
+    fn release_sleeper(&mut self, by: Option<usize>, data: Option<usize>) -> Option<usize> {
         let sleeper = self.in_kernel.pop();
-        sleeper.into_iter().for_each(|thread| self.wake(thread));
-        sleeper.is_some()
+        sleeper.into_iter().for_each(|thread| self.wake(thread, by, data));
+        sleeper
     }
 
-    /// Wakes another thread. What that costs.
-    pub(super) fn notify(&mut self, wake: Wake) -> u64 {
+    /// Another thread is woken by `thread`. What that costs.
+    pub(super) fn notify(&mut self, thread: usize, wake: Wake) -> u64 {
         let costs = self.setup.costs;
+        let by = self.threads[thread].cpu;
+        let data = self.queue.front().and_then(|packet| self.home(packet.connection));
+        let across = |this: &Self, woken: usize| costs.wake_across(by, this.threads[woken].cpu);
         if wake.in_kernel {
             self.rung = true;
-            return if self.release_sleeper() { costs.wake_kernel } else { costs.tell };
+            let woken = self.release_sleeper(Some(by), data);
+            return woken.map_or(costs.tell, |woken| costs.wake_kernel + across(self, woken));
         }
-        let it = &mut self.threads[wake.seat];
-        if it.sleep == Sleep::Parked {
-            self.wake(wake.seat);
-            return costs.wake;
+        if self.threads[wake.seat].sleep == Sleep::Parked {
+            self.wake(wake.seat, Some(by), data);
+            return costs.wake + across(self, wake.seat);
         }
-        it.token = true;
+        self.threads[wake.seat].token = true;
         costs.tell
+    }
+
+    /// When the thread, which begins at `begin`, has armed a connection in the set. That it may have to wait for
+    /// a thread that polls the set is left out.
+    pub(super) fn modify(&mut self, thread: usize, begin: u64) -> u64 {
+        let owner = std::mem::replace(&mut self.sets[0].serial.owner, thread);
+        begin + self.setup.costs.modify + self.line(owner, thread)
     }
 
     pub(super) fn doze(&mut self, thread: usize, until: u64) {
@@ -47,7 +57,7 @@ impl Simulation {
         if self.sets.iter().any(|set| set.listed) {
             end += costs.poll - costs.empty;
         }
-        let foreign = costs.nested_lines * costs.line(self.top.owner, thread);
+        let foreign = costs.nested_lines * self.line(self.top.owner, thread);
         for (number, set) in self.sets.iter_mut().enumerate().filter(|(_, set)| set.listed) {
             // The kernel locks a set to see whether it is ready, and while it is polled.
             end = end.max(set.serial.free_at) + costs.nested + foreign;
@@ -66,6 +76,7 @@ impl Simulation {
     pub(super) fn poll(&mut self, thread: usize, set: usize, until: u64) {
         let costs = self.setup.costs;
         let step = Step::Poll { set, until };
+        let owner_line = self.line(self.sets[set].serial.owner, thread);
         let kernel = &mut self.sets[set];
         if kernel.serial.free_at > self.now {
             let at = kernel.serial.free_at;
@@ -78,13 +89,15 @@ impl Simulation {
             return self.fall_asleep(thread, Sleep::InKernel, step, until);
         }
         let mut spent = if count == 0 { costs.empty } else { costs.poll };
-        spent += costs.line(kernel.serial.owner, thread) + u64::from(woken) * costs.event;
+        spent += owner_line + u64::from(woken) * costs.event;
         let mut delivery = 0;
         for connection in kernel.ready.drain(..count) {
             let it = &mut self.connections[connection];
-            let line = costs.line(it.owner, thread);
+            let line = costs.line(self.threads[it.owner].cpu, self.threads[thread].cpu);
             spent += costs.event + line * costs.event_percent / 100;
-            delivery += costs.deliver + line * costs.deliver_percent / 100;
+            if !self.setup.is_bare {
+                delivery += costs.deliver + line * costs.deliver_percent / 100;
+            }
             it.owner = thread;
             self.threads[thread].found.push(Packet { connection, from: thread });
         }

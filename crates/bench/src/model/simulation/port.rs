@@ -87,7 +87,8 @@ impl Scene for Stage<'_> {
     }
 
     fn progress(&self, seat: SeatNumber) -> u32 {
-        self.spend(self.setup.costs.line(seat, self.own));
+        let (one, own) = (self.threads[seat].cpu, self.threads[self.own].cpu);
+        self.spend(self.setup.costs.line(one, own));
         self.threads[seat].progress
     }
 
@@ -99,9 +100,9 @@ impl Scene for Stage<'_> {
 
     fn take(&mut self, share: usize) {
         let costs = self.setup.costs;
-        let link = |packet: &Packet| {
-            costs.link + costs.line(packet.from, self.own) * costs.link_percent / 100
-        };
+        let cpu = |thread: usize| self.threads[thread].cpu;
+        let line = |packet: &Packet| costs.line(cpu(packet.from), cpu(self.own));
+        let link = |packet: &Packet| costs.link + line(packet) * costs.link_percent / 100;
         // A queue that is taken whole is not walked through.
         if share < self.queue.len() {
             self.spend(self.queue.iter().take(share).map(link).sum());
@@ -148,6 +149,7 @@ impl Simulation {
             let step = self.threads[thread].step;
             let woken = free_at + self.setup.costs.latency;
             self.counters.for_lock += woken - self.now;
+            self.counters.asleep_for_lock += woken - self.now - self.setup.costs.spin;
             self.turn_to(thread, step, woken);
             return None;
         }
@@ -159,7 +161,7 @@ impl Simulation {
     /// The thread, which got the lock at `begin`, gives it up, and then does `step`.
     fn release(&mut self, thread: usize, begin: u64, step: Step) {
         let costs = self.setup.costs;
-        let fetched = costs.section_lines * costs.line(self.lock.owner, thread);
+        let fetched = costs.section_lines * self.line(self.lock.owner, thread);
         let end = begin + costs.section + fetched + self.spent.take();
         self.lock.busy += end - begin;
         self.lock.free_at = end;
@@ -287,6 +289,11 @@ impl Simulation {
 
     /// The thread queues what it found in a set; it may have `slept` for that, and been `woken`.
     pub(super) fn queue_found(&mut self, thread: usize, set: usize, slept: bool, woken: bool) {
+        if self.setup.is_bare {
+            let it = &mut self.threads[thread];
+            it.chain.extend(it.found.drain(..));
+            return self.turn_to(thread, Step::Handle, self.now);
+        }
         let Some(begin) = self.acquire(thread) else { return };
         if self.setup.sets == 1 {
             self.polled(thread, begin, slept);

@@ -239,7 +239,7 @@ pub(crate) struct Schedule {
     due: Moment,
     /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
     carrier: Option<(SeatNumber, Moment)>,
-    /// There is a timer or a carrier.
+    /// There may be a timer or a carrier; each wait finds out.
     minds_time: bool,
     /// Seats whose threads were handed several packets, and may still have some.
     loaded: Vec<bool>,
@@ -466,13 +466,13 @@ impl Schedule {
         }
         let seat = match (self.seats.watching(), self.carrier) {
             (Some(_), _) if self.watchdog.comes_by(at) => return None,
-            // It sleeps for too long, and goes to sleep anew.
+            // The watchdog or the carrier sleeps past `at`: it is woken, and goes to sleep anew.
             (Some(seat), _) | (None, Some((seat, _)))
                 if self.seats.status(seat) == Status::Idle =>
             {
                 seat
             }
-            // It is about to come, and goes to sleep anew.
+            // The watchdog is awake already, and goes to sleep anew.
             (Some(_), _) => return None,
             _ => {
                 let seat = self.seats.appoint()?;
@@ -485,7 +485,7 @@ impl Schedule {
     }
 
     /// The next timer is due at the moment `due`, which is no earlier than before.
-    pub(crate) fn timers_ended(&mut self, due: Moment) {
+    pub(crate) fn next_timer(&mut self, due: Moment) {
         self.due = due;
     }
 
@@ -723,7 +723,7 @@ impl Schedule {
         let now = scene.now();
         if self.due <= now {
             let due = scene.queue_due(now);
-            self.timers_ended(due);
+            self.next_timer(due);
             // A message is not left to the threads that run.
             turn.rests = false;
             if self.seats.watching() == Some(turn.me) {

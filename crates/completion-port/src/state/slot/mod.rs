@@ -386,7 +386,8 @@ impl Slot {
         if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
-    /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
+    /// Enables a registration whose key is neither with a handler nor with an operation that a token has started.
+    /// `drained` gives what [`Slot::put_back`] takes; it is
     /// called after the word was read, and must be true of the state that this word describes.
     pub(crate) fn enable(
         &self,
@@ -503,11 +504,6 @@ impl Slot {
         })
     }
 
-    /// The operation that [`Slot::lend`] has given the key to is refused after all.
-    pub(crate) fn lend_not(&self, direction: Facts) {
-        self.change(|word| (word.lent_not(direction), ()));
-    }
-
     /// One more operation of this direction has the key together with others. Returns whether the direction is
     /// ready, as far as is known.
     pub(crate) fn share(&self, generation: u32, direction: Facts) -> Result<bool, Refusal> {
@@ -527,9 +523,21 @@ impl Slot {
         self.change(|word| word.grounded(direction, poll))
     }
 
-    /// The packet of an operation is taken that was started by a token: the key is the caller's.
-    pub(crate) fn land(&self) {
-        self.change(|word| (word.landed(), ()));
+    /// The packet of an operation is taken that was started by a token: the key is the caller's. The operation has
+    /// found the directions `dry` not ready.
+    pub(crate) fn land(&self, dry: Facts) {
+        self.change(|word| (word.knowing_of(dry, false).landed(), ()));
+    }
+
+    /// The token has done an operation itself, the packet of which is to be queued: the operation has the key.
+    pub(crate) fn lend_ended(&self, drained: Drained) {
+        self.change(|word| (word.lent_ended(drained), ()));
+    }
+
+    /// Whether the direction is ready, as far as is known, for the holder of the token who says what is `drained`.
+    #[inline]
+    pub(crate) fn looks_ready(&self, direction: Facts, drained: Drained) -> bool {
+        self.word().dried(drained).is_known_ready(direction)
     }
 
     /// The packet of the last operation that has a share in the key is taken.

@@ -58,7 +58,7 @@ pub(crate) enum Refusal {
     NotRegistered,
     /// It is being removed.
     Removing,
-    /// Its key is out with a handler.
+    /// Its key is out with a handler, or with an operation.
     Held,
 }
 
@@ -123,7 +123,7 @@ impl Word {
     /// The directions that were asked for, if an edge is to queue the slot.
     pub(crate) fn armed_directions(self) -> Facts {
         let is_armed = self.has(ENABLED) && !self.has(QUEUED);
-        if is_armed { self.interest().directions() } else { Facts::NONE }
+        if is_armed { Facts::asked_by(self.interest()) } else { Facts::NONE }
     }
 
     /// Whether operations have the key.
@@ -511,12 +511,6 @@ impl Word {
         (self.with(LENT | bits << FLYING_SHIFT), self.has(bits << READY_SHIFT))
     }
 
-    /// An operation that was started by a token was refused after all: the key is the token's.
-    pub(super) fn lent_not(self, direction: Facts) -> Self {
-        let bits = u64::from(direction.directions()) << FLYING_SHIFT;
-        self.without(LENT | bits).with(HELD)
-    }
-
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
     /// reported from here on.
     pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, Next) {
@@ -526,16 +520,24 @@ impl Word {
 
     /// The packet of an operation is taken that was started by a token: the key is the packet's.
     pub(super) fn landed(self) -> Self {
-        self.without(LENT | EDGES).with(HELD)
+        self.without(LENT | EDGES | FLYING).with(HELD)
+    }
+
+    /// An operation was done by the token itself, and its packet is to be queued: the operation has the key.
+    pub(super) fn lent_ended(self, drained: Drained) -> Self {
+        self.dried(drained).without(HELD | TIMED).with(LENT)
     }
 
     /// The packet of the last operation is taken, and the key has been cloned for it.
     pub(super) fn landed_last(self) -> (Self, Next) {
         let word = self.without(LENT);
-        if !word.is_removing() || word.has(QUEUED) {
+        if !word.is_removing() {
             (word, Next::Nothing)
         } else if word.has(COLLECTED) {
+            // The thread that waits takes the node out of the queue, if that is where it stands.
             (word, Next::Collect)
+        } else if word.has(QUEUED) {
+            (word, Next::Nothing)
         } else {
             (word.with(QUEUED), Next::Queue)
         }
@@ -669,7 +671,7 @@ mod tests {
                 reached.push(grounded);
                 let last = grounded.without(FLYING);
                 if word.has(ONE_SHOT) {
-                    reached.extend([last.landed(), word.lent_not(word.flying())]);
+                    reached.push(last.landed());
                 } else {
                     reached.push(last.landed_last().0);
                 }
@@ -801,17 +803,20 @@ mod tests {
         let word = Word::free(0).registered(mode(Interest::IN | Interest::HANGUP), false);
         assert!(word.rearmed(None, false, Drained::NONE, 3).is_none());
         let word = word.watching(word.wanted_directions());
-        assert_eq!((word.watched(), word.unwatched(Interest::IN.directions())), (Facts::IN, None));
+        assert_eq!(
+            (word.watched(), word.unwatched(Facts::asked_by(Interest::IN))),
+            (Facts::IN, None)
+        );
         assert!(word.rearmed(None, false, Drained::NONE, 3).is_some());
         assert!(word.rearmed(Some(mode(Interest::NONE)), false, Drained::NONE, 3).is_some());
         for interest in [Interest::OUT, Interest::ALL] {
             assert!(word.rearmed(Some(mode(interest)), false, Drained::NONE, 3).is_none());
             // What is watched already is kept.
-            assert_eq!(word.unwatched(interest.directions()), Some(Facts::IN | Facts::OUT));
+            assert_eq!(word.unwatched(Facts::asked_by(interest)), Some(Facts::IN | Facts::OUT));
         }
         let widened = word.watching(Facts::IN | Facts::OUT);
         assert!(widened.rearmed(Some(mode(Interest::ALL)), false, Drained::NONE, 3).is_some());
-        assert_eq!(widened.unwatched(Interest::ALL.directions()), None);
+        assert_eq!(widened.unwatched(Facts::asked_by(Interest::ALL)), None);
         assert_eq!(Word::free(0).freed().watched(), Facts::NONE);
     }
 }

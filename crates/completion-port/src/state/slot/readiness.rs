@@ -13,6 +13,7 @@ use super::{
 };
 use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
+use crate::state::flights::Direction;
 
 /// By how much ERR is further up in [`Events`] than in the pending mask.
 const ERR_SHIFT: u32 = 2;
@@ -28,6 +29,15 @@ impl Drained {
     pub(crate) const READ: Self = Self(1);
     /// Writing would block.
     pub(crate) const WRITE: Self = Self(2);
+
+    /// That this direction is drained.
+    #[inline]
+    pub(crate) const fn of(direction: Direction) -> Self {
+        match direction {
+            Direction::In => Self::READ,
+            Direction::Out => Self::WRITE,
+        }
+    }
 
     /// What either of the two says.
     #[inline]

@@ -80,10 +80,14 @@ const _: () = {
     assert!(offset_of!(libc::sockaddr, sa_family) == 0 && size_of::<libc::sa_family_t>() == 2);
 };
 
+fn length(len: usize) -> libc::socklen_t {
+    libc::socklen_t::try_from(len).unwrap_or(libc::socklen_t::MAX)
+}
+
 impl RawAddress {
     /// Room for the system to write one to.
     pub(super) fn room() -> Self {
-        Self { bytes: [0; SIZE], len: SIZE as libc::socklen_t }
+        Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
     /// Refused if it is no address of the system.
@@ -104,8 +108,8 @@ impl RawAddress {
         if len > SIZE {
             return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENAMETOOLONG) });
         }
-        raw.len = len as libc::socklen_t;
-        raw.put(0, &(family as libc::sa_family_t).to_ne_bytes());
+        raw.len = length(len);
+        raw.put(0, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
         match &address.0 {
             Kind::Ip(SocketAddr::V4(address)) => {
                 raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
@@ -130,7 +134,7 @@ impl RawAddress {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// For a system call that reads the address, or writes one of at most [`RawAddress::len`] bytes.
+    /// For a system call that reads the [`RawAddress::len`] bytes of the address.
     pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const self.bytes).cast()
     }
@@ -140,21 +144,19 @@ impl RawAddress {
         (&raw mut self.bytes).cast()
     }
 
-    /// How many bytes the address has; never more than there is room for, as long as only a system call
-    /// changes it.
+    /// How many bytes the address has, or there are for one. There are never less.
     pub(super) fn len(&self) -> libc::socklen_t {
-        self.len
+        self.len.min(length(SIZE))
     }
 
-    /// Where a system call writes the length. It may write more than it was given: how long the address
-    /// would have been.
+    /// Where a system call writes how long the address is. It may be longer than what there was room for.
     pub(super) fn len_mut(&mut self) -> &mut libc::socklen_t {
         &mut self.len
     }
 
     /// The address; `None` if there is none, or none that an [`Address`] can say.
     pub(super) fn address(&self) -> Option<Address> {
-        let len = usize::try_from(self.len).unwrap_or(SIZE).min(SIZE);
+        let len = usize::try_from(self.len()).unwrap_or(SIZE);
         let known = Known(&self.bytes[..len]);
         let family = libc::sa_family_t::from_ne_bytes(known.at(0)?);
         match i32::from(family) {
@@ -195,5 +197,88 @@ struct Known<'b>(&'b [u8]);
 impl Known<'_> {
     fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
         self.0.get(place..)?.first_chunk().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[track_caller]
+    fn assert_kept(address: &Address) {
+        let raw = RawAddress::of(address).unwrap();
+        assert_eq!(raw.address().as_ref(), Some(address));
+    }
+
+    fn local(name: &[u8]) -> Address {
+        Address(Kind::Local(name.to_vec()))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        assert_kept(&SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 0x1234)).into());
+        let ip = Ipv6Addr::new(0xfe80, 1, 2, 3, 4, 5, 6, 7);
+        assert_kept(&SocketAddr::from(SocketAddrV6::new(ip, 0x1234, 0x5678, 9)).into());
+        assert_kept(&local(b"/run/server"));
+        assert_kept(&local(b"\0abstract\0name\0"));
+        assert_kept(&local(&[b'p'; NAME_SIZE - 1]));
+        assert_kept(&local(&[b'p'; NAME_SIZE]));
+        assert_kept(&local(&[0; NAME_SIZE]));
+    }
+
+    #[test]
+    fn it_lies_in_memory_as_the_system_has_it() {
+        let raw = RawAddress::of(&SocketAddr::from(([192, 0, 2, 7], 0x1234)).into()).unwrap();
+        assert_eq!(raw.len(), 16);
+        assert_eq!(raw.bytes[2..8], [0x12, 0x34, 192, 0, 2, 7]);
+        let path = RawAddress::of(&local(b"/a")).unwrap();
+        // The zero behind it counts.
+        assert_eq!((path.len(), &path.bytes[2..5]), (5, b"/a\0".as_slice()));
+        let name = RawAddress::of(&local(b"\0a")).unwrap();
+        assert_eq!((name.len(), &name.bytes[2..5]), (4, b"\0a\0".as_slice()));
+        assert_eq!(RawAddress::of(&local(b"")).unwrap().len(), 2);
+        assert_eq!(RawAddress::of(&local(&[b'p'; NAME_SIZE])).unwrap().len(), 110);
+    }
+
+    #[test]
+    fn what_is_too_long_for_any_address_is_refused() {
+        let fault = RawAddress::of(&local(&[b'p'; SIZE])).map(drop).unwrap_err();
+        assert_eq!(fault.code, Some(libc::ENAMETOOLONG));
+        assert!(Address::from_path("p".repeat(NAME_SIZE)).is_err());
+        assert!(Address::from_path("with a\0zero").is_err());
+    }
+
+    #[test]
+    fn what_no_address_can_say_is_none() {
+        let none = |len: libc::socklen_t, family: i32| {
+            let mut raw = RawAddress::room();
+            raw.put(0, &libc::sa_family_t::try_from(family).unwrap().to_ne_bytes());
+            *raw.len_mut() = len;
+            raw.address()
+        };
+        // No sender at all, half a family, one without a name, one cut short, another family.
+        assert_eq!(none(0, libc::AF_INET), None);
+        assert_eq!(none(1, libc::AF_INET), None);
+        assert_eq!(none(2, libc::AF_UNIX), None);
+        assert_eq!(none(7, libc::AF_INET), None);
+        assert_eq!(none(27, libc::AF_INET6), None);
+        assert_eq!(none(128, libc::AF_NETLINK), None);
+        // The system may say that there would have been more.
+        assert!(none(libc::socklen_t::MAX, libc::AF_INET).is_some());
+    }
+
+    #[test]
+    fn the_standard_library_has_the_same_addresses() {
+        let path = net::SocketAddr::from_pathname("/run/server").unwrap();
+        let name = net::SocketAddr::from_abstract_name(b"name").unwrap();
+        let nameless = net::SocketAddr::from_pathname("").unwrap();
+        assert!(nameless.is_unnamed());
+        for address in [path, name, nameless] {
+            let again = Address::from(address.clone()).as_unix().unwrap();
+            assert_eq!(format!("{again:?}"), format!("{address:?}"));
+        }
+        assert!(Address::from(SocketAddr::from(([127, 0, 0, 1], 1))).as_unix().is_none());
     }
 }

@@ -400,7 +400,7 @@ mod tests {
             let naps = workers.map(ThreadNumber::sleeps_begun);
             eventually("both are preempted", || {
                 for (which, switches) in switches.iter().enumerate() {
-                    // A page that is missing can make it sleep for a moment.
+                    // A page that is missing can make the worker sleep for a moment.
                     let is_asleep = asleep_since(switches).is_some();
                     assert!(!is_asleep || workers[which].sleeps_begun() > naps[which]);
                 }

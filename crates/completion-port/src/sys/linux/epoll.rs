@@ -6,7 +6,7 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::blocked;
 use super::clock;
@@ -510,6 +510,10 @@ impl Reactor for Epoll {
 impl Host for Epoll {
     fn now(&self) -> Moment {
         clock::now()
+    }
+
+    fn moment_of(&self, instant: Instant) -> Moment {
+        clock::moment_of(instant)
     }
 
     fn this_thread(&self) -> Box<dyn Thread> {

@@ -12,8 +12,13 @@ mod options;
 mod process;
 mod sockets;
 mod source;
+#[cfg(all(test, feature = "sim"))]
+mod tests;
 mod thread;
 mod timeout;
+
+#[cfg(all(test, feature = "sim"))]
+pub(in crate::sys) use tests::Native;
 
 /// What owns a descriptor or names one.
 pub(crate) use std::os::fd;

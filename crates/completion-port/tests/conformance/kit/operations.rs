@@ -51,13 +51,15 @@ impl Noted {
     }
 }
 
-impl Buffer for Noted {
+// SAFETY: the room is that of what it is made of, which promises the same.
+unsafe impl Buffer for Noted {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.bytes.filled(part);
     }
 
-    fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        self.bytes.room(part);
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
@@ -161,8 +163,8 @@ pub(crate) fn silent<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System) {
 
 /// Why an operation has failed.
 #[track_caller]
-pub(crate) fn why<B>(outcome: &Outcome<B>) -> ErrorKind {
-    outcome.error().expect("it has not failed").kind()
+pub(crate) fn why(error: Option<Error>) -> ErrorKind {
+    error.expect("it has not failed").kind()
 }
 
 /// What a receive has brought.

@@ -74,6 +74,23 @@ impl<'a> Takers<'a> {
     }
 }
 
+/// Runs `test` with a port that lets `limit` threads run, with takers on it that `test` starts, and with a gate for
+/// their handlers. When it is over, or has failed, the gate is opened and the takers end.
+pub(crate) fn with_takers(
+    on: &System,
+    limit: usize,
+    test: impl for<'s, 'e> FnOnce(&'s Scope<'s, 'e>, &'e Port<(), usize>, &Takers<'e>, &'e Gate),
+) {
+    on.several_threads_wait();
+    let port = on.port(limit);
+    let gate = Gate::default();
+    let takers = Takers::of(on, &port);
+    thread::scope(|scope| {
+        let _end = End::of(&port, [&gate]);
+        test(scope, &port, &takers, &gate);
+    });
+}
+
 /// Sockets that are registered with a port, and threads that take their packets.
 ///
 /// The sockets have numbers from 0, which are their keys. A thread says whose packet it has, and runs with

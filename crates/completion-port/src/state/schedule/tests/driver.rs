@@ -708,7 +708,7 @@ impl Rig {
         // The kernel is not asked any more, and what it has is not a packet.
         let mut lost: Vec<_> = self.port.kernel.drain(..).collect();
         self.port.queue_due(self.port.now);
-        self.schedule.timers_ended(Moment::NEVER);
+        self.schedule.next_timer(Moment::NEVER);
         // Nor are messages handed out whose time has not come.
         lost.extend(self.port.timers.drain(..).map(|(_, packet)| packet));
         self.port.taken.extend(&lost);
