@@ -113,8 +113,9 @@ impl Engine {
             };
             let Some(wanted) = wanted else { return true };
             let until = match until(word) {
-                // The end would be told at once, again and again: sends go on behind it, and reports wait for them.
-                Until::Edge if blocked == Facts::OUT => Until::Room,
+                // The end would be told at once, again and again, and sends go on behind it. A registration that is
+                // enabled has to hear of it.
+                Until::Edge if blocked == Facts::OUT && !word.is_enabled() => Until::Room,
                 until => until,
             };
             let is_watched = self.backend.want(descriptor, name, wanted, until).is_ok();

@@ -1,9 +1,11 @@
 //! Rule 59: operations that are cancelled.
 
+use std::mem::MaybeUninit;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use completion_port::{Batch, ErrorKind, Operation, Outcome, Packet, Started};
+use completion_port::{Batch, Buffer, ErrorKind, Operation, Outcome, Packet, Port, Started};
 use testkit::on_every_system;
 
 use crate::kit::operations::{
@@ -12,6 +14,43 @@ use crate::kit::operations::{
 };
 use crate::kit::sockets::{STREAMS, await_unread};
 use crate::kit::threads::{End, hear, settle};
+
+/// A buffer that says when it is to be filled, and waits for an answer if one is on its way soon.
+struct Asking {
+    bytes: Vec<u8>,
+    say: mpsc::Sender<()>,
+    answers: mpsc::Receiver<()>,
+}
+
+// SAFETY: the room is that of the vector, which promises the same.
+unsafe impl Buffer for Asking {
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        self.bytes.filled(part);
+    }
+
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // A test that is over does not listen.
+        let _ = self.say.send(());
+        let _ = self.answers.recv_timeout(Duration::from_secs(1));
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.bytes.room(part) };
+    }
+
+    unsafe fn set_filled(&mut self, len: usize) {
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
+        // - the room is that of these bytes, and the caller says so.
+        unsafe { self.bytes.set_filled(len) };
+    }
+}
+
+/// Closes the port when the test is over, also if it has failed.
+struct EndWith<'a>(&'a Port<Shared, u32, Asking>);
+
+impl Drop for EndWith<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
 
 on_every_system! {
     /// Rule 59: key and buffer come with the packet, of which there is one.
@@ -140,7 +179,7 @@ on_every_system! {
                     read.extend_from_slice(&bytes[..more]);
                 }
                 let mut batch = Batch::new();
-                is_sent |= port.wait(&mut batch, std::time::Duration::ZERO).unwrap().count() > 0;
+                is_sent |= port.wait(&mut batch, Duration::ZERO).unwrap().count() > 0;
             }
             assert!(is_sent);
             assert_eq!(read.last(), Some(&b'b'));
@@ -187,6 +226,37 @@ on_every_system! {
         silent(&port, system);
         far.write(b"x").unwrap();
         assert_eq!(bytes(done(&port, system).1), b"x");
+    }
+
+    /// Rule 59: one that is being tried ends when that comes to nothing, and as done if it does not.
+    fn an_operation_that_is_being_tried_is_cancelled(system: &System) {
+        system.several_threads_wait();
+        for is_done in [false, true] {
+            let port: Port<Shared, u32, Asking> = system.port_with_buffers(1);
+            let (near, far) = system.unix_pair();
+            let same = near.dup().unwrap();
+            let id = port.associate_shared(Shared::new(near)).unwrap();
+            let (say, heard) = mpsc::channel();
+            let (answer, answers) = mpsc::channel();
+            let buffer = Asking { bytes: room(4), say, answers };
+            let receive = port.start(id, Operation::recv(buffer)).unwrap();
+            // Whether it is tried at its start is not known.
+            while heard.try_recv().is_ok() {}
+            thread::scope(|scope| {
+                let _end = EndWith(&port);
+                let taker = scope.spawn(|| finished(&port, system).into_parts().1);
+                far.write(b"x").unwrap();
+                heard.recv_timeout(system.soon()).expect("it is tried");
+                if !is_done {
+                    assert_eq!(same.read(&mut [0; 4]).unwrap(), 1);
+                }
+                assert!(port.cancel(receive).unwrap());
+                answer.send(()).unwrap();
+                let (result, buffer) = received(taker.join().unwrap());
+                assert_eq!(result, if is_done { Ok(1) } else { Err(ErrorKind::Cancelled) });
+                assert_eq!(buffer.bytes.len(), usize::from(is_done));
+            });
+        }
     }
 
     /// Rule 59: a thread that sleeps in a wait gets the packet.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use completion_port::{
     Batch, BorrowedSource, Buffer, ErrorKind, Interest, Operation, Outcome, Packet, Persistent,
-    Port, SharedSource, Source,
+    Port, SharedSource, Source, Started,
 };
 use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every_system};
 
@@ -113,6 +113,36 @@ on_every_system! {
             silent(&port, system);
             drop(far);
         }
+    }
+
+    /// Rule 62: also if another operation has landed before.
+    fn a_removal_waits_for_what_is_left_of_several_operations(system: &System) {
+        let port = shared_on(system);
+        let (near, far) = system.unix_pair();
+        let id = port.associate_shared(Shared::new(near)).unwrap();
+        port.start(id, Operation::recv(room(1))).unwrap();
+        let left = port.start(id, Operation::recv(room(1))).unwrap();
+        far.write(b"x").unwrap();
+        assert_eq!(bytes(finished(&port, system).into_parts().1), b"x");
+        port.remove(id.id()).unwrap();
+        let mut batch = Batch::with_capacity(1);
+        let packet = port.wait(&mut batch, system.soon()).unwrap().next().unwrap();
+        let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+        assert_eq!((finished.operation(), why(finished.error())), (left, ErrorKind::Cancelled));
+        drop(finished);
+        assert!(matches!(next(&port, system), Packet::Removed(..)));
+        silent(&port, system);
+    }
+
+    /// Rule 62: what finished at once, without a packet, holds up no removal.
+    fn a_removal_waits_for_nothing_that_has_finished_at_once(system: &System) {
+        let port = shared_on(system);
+        let (near, _far) = system.unix_pair();
+        let id = port.associate_shared(Shared::new(near)).unwrap();
+        let started = port.start_now(id, Operation::send(b"x".to_vec())).unwrap();
+        assert!(matches!(started, Started::Finished(_)));
+        port.remove(id.id()).unwrap();
+        assert!(matches!(next(&port, system), Packet::Removed(..)));
     }
 
     /// Rule 62: what has ended by then keeps its outcome.

