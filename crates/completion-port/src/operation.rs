@@ -427,7 +427,10 @@ impl<B: Buffer> Cargo<B> {
         // - initialized: the system says that it has written so many, from the beginning of these parts;
         // - as it was: it lies where it did, and nothing was called since.
         unsafe { buffer.set_filled(len) };
-        (self.len, self.is_cut, self.address) = (len, is_cut, sender);
+        (self.len, self.is_cut) = (len, is_cut);
+        if tells_sender {
+            self.address = sender;
+        }
         // Nothing tells the end of a stream from one that goes on, but the next attempt.
         if len > 0 && len < room && transport.is_drained_by_short_receive() {
             Attempted::Drained

@@ -678,6 +678,11 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         {
             return Some(Some(self.posted(cell, seat)));
         }
+        if first == NIL
+            && let Some(record) = engine.next_operation(seat)
+        {
+            return Some(self.operation(record, seat));
+        }
         let taken = engine.next(seat, first)?;
         Some(self.unpack(taken, seat))
     }

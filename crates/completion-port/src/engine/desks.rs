@@ -45,7 +45,7 @@ impl Engine {
 
     /// An edge concerns operations of the slot, of the directions `flying`. The nodes of those that are to be
     /// tried are handed to `queue`. True if the slot is to note the edge again.
-    #[cold]
+    #[inline(never)]
     pub(super) fn stir(
         &self,
         index: u32,

@@ -63,6 +63,17 @@ impl Engine {
         Some(cell)
     }
 
+    /// The next packet of those that `seat` has been handed, if it is that of an operation: its record.
+    /// [`Engine::turn`] is to be called.
+    #[inline]
+    pub(crate) fn next_operation(&self, seat: &Seat) -> Option<u32> {
+        let node = seat.first();
+        if !is_flight(node) || !seat.takes(node, &self.nodes.flights.at(node & !FLIGHT).link) {
+            return None;
+        }
+        Some(node & !FLIGHT)
+    }
+
     /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
     /// if it was taken already; `NIL` otherwise.
     pub(crate) fn next(&self, seat: &Seat, first: Node) -> Option<Taken<'_>> {

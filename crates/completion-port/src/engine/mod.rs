@@ -45,7 +45,7 @@ use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
 use delays::Delays;
 
-pub(crate) use crate::state::flights::{Course, Verdict};
+pub(crate) use crate::state::flights::{Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;

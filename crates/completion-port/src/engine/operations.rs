@@ -46,7 +46,7 @@ pub(crate) struct Aloft<'e> {
     pub(crate) index: u32,
     flight: &'e Flight,
     slot: &'e Slot,
-    desk: &'e Desk,
+    pub(crate) desk: &'e Desk,
 }
 
 impl Aloft<'_> {
@@ -91,20 +91,22 @@ impl Engine {
         record.ok_or(Error::new(call, ErrorKind::OutOfMemory))
     }
 
-    /// The record of an operation that is to be started by the token of the held slot `index`. `also` makes
-    /// sure that its cell can be used.
+    /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's desk.
+    /// `also` makes sure that the record's cell can be used.
     #[inline]
     pub(crate) fn own_record(
         &self,
         index: u32,
         call: Call,
         also: impl FnOnce(u32) -> bool,
-    ) -> Result<u32, Error> {
+    ) -> Result<(u32, &Desk), Error> {
         self.check_open(call)?;
-        match self.desk(index).and_then(Desk::own) {
-            Some(own) => Ok(own & !FLIGHT),
-            None => self.make_own_record(index, call, also),
+        if let Some(desk) = self.desk(index)
+            && let Some(own) = desk.own()
+        {
+            return Ok((own & !FLIGHT, desk));
         }
+        self.make_own_record(index, call, also)
     }
 
     /// The same for a slot that has none yet.
@@ -114,11 +116,11 @@ impl Engine {
         index: u32,
         call: Call,
         also: impl FnOnce(u32) -> bool,
-    ) -> Result<u32, Error> {
+    ) -> Result<(u32, &Desk), Error> {
         let desk = self.make_desk(index, call, true)?;
         let record = self.take_record(call, also)?;
         desk.keep(record | FLIGHT);
-        Ok(record)
+        Ok((record, desk))
     }
 
     /// The record of an operation that is to be started by the name of a registration. If it is not started it is
@@ -146,6 +148,7 @@ impl Engine {
     }
 
     /// The name that the operation of this record has, or will have.
+    #[inline]
     pub(crate) fn operation_of(&self, record: u32) -> u64 {
         operation_name(record, self.nodes.flight(record).uses())
     }
@@ -155,13 +158,14 @@ impl Engine {
     pub(crate) fn lend(
         &self,
         slot: &Slot,
-        name: Name,
+        index: u32,
+        desk: &Desk,
         record: u32,
         plan: &Plan,
         drained: Drained,
     ) -> Result<Course, Error> {
         let lend = || slot.lend(plan.direction.facts(), drained);
-        self.start(slot, name, record, plan, lend)
+        self.start(slot, index, desk, record, plan, lend)
     }
 
     /// The operation of `record`, which is in its cell, has a share in the key of a registration.
@@ -169,19 +173,20 @@ impl Engine {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let share = || slot.share(generation, plan.direction.facts());
-        self.start(slot, name, record, plan, share)
+        self.start(slot, index, self.desks.at(index), record, plan, share)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what its two callers have looked up")]
+    #[inline]
     fn start(
         &self,
         slot: &Slot,
-        name: Name,
+        index: u32,
+        desk: &Desk,
         record: u32,
         plan: &Plan,
         take_key: impl FnOnce() -> Result<bool, Refusal>,
     ) -> Result<Course, Error> {
-        let (index, _) = name_parts(name);
-        let desk = self.desks.at(index);
         let mut lanes = desk.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
         // flight: so either that thread sees this operation, or this one sees that the port is closed.
@@ -195,7 +200,8 @@ impl Engine {
         let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
         if lanes.is_shared {
             desk.hasten(deadline);
-        } else {
+        } else if desk.deadline() != deadline {
+            // Nothing else moves it: not without the token, and where a timer rings not without the lock.
             desk.set_deadline(deadline);
         }
         drop(lanes);
@@ -395,6 +401,7 @@ impl Engine {
         record: u32,
         call: Call,
         drained: Drained,
+        seat: Option<&Seat>,
     ) -> Result<(), Error> {
         let mut state = self.lock();
         if state.stock.phase != Phase::Open {
@@ -404,15 +411,10 @@ impl Engine {
         lanes.start_ended(self.nodes.flight(record), index);
         slot.lend_ended(drained);
         drop(lanes);
-        let notice = self.submit_locked(&mut state, record | FLIGHT);
+        let notice = self.submit_own_locked(&mut state, record | FLIGHT, seat);
         drop(state);
         self.notify(notice);
         Ok(())
-    }
-
-    /// The record that the operations of a registration with tokens use in turn.
-    pub(crate) fn own_record_of(&self, index: u32) -> u32 {
-        self.desks.at(index).own().expect("an operation was started by its token") & !FLIGHT
     }
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
@@ -448,9 +450,9 @@ impl Engine {
 
     /// How the socket carries bytes that an operation is tried on.
     #[inline]
-    pub(crate) fn transport(&self, index: u32, descriptor: Descriptor) -> Transport {
+    pub(crate) fn transport(&self, desk: &Desk, descriptor: Descriptor) -> Transport {
         let ask = || self.backend.transport(descriptor) as u8;
-        Transport::of(self.desks.at(index).transport(ask))
+        Transport::of(desk.transport(ask))
     }
 
     /// The socket of a slot does not block from here on.

@@ -28,7 +28,28 @@ impl Engine {
         self.notify(notice);
     }
 
-    /// The same, for a thread that has the lock.
+    /// Queues a packet that is the doing of the calling thread, which has the lock. If that thread runs at the port it soon
+    /// comes for its next packets: then another one is woken for this as it is for a check that is left to the next
+    /// wait.
+    pub(super) fn submit_own_locked(
+        &self,
+        state: &mut State,
+        node: Node,
+        seat: Option<&Seat>,
+    ) -> Option<Notice> {
+        let State { schedule, stock } = &mut *state;
+        let Some(seat) = seat.filter(|seat| seat.runs(schedule)) else {
+            return self.submit_locked(state, node);
+        };
+        stock.ready.push(&self.nodes, node);
+        if stock.notable.is_any() {
+            self.note_queued_one(stock, node);
+        }
+        let wake = schedule.look_after(&self.stage(stock, seat));
+        wake.map(|wake| stock.notice(wake))
+    }
+
+    /// The same as [`Engine::submit`], for a thread that has the lock.
     pub(super) fn submit_locked(&self, state: &mut State, node: Node) -> Option<Notice> {
         let State { schedule, stock } = state;
         stock.ready.push(&self.nodes, node);

@@ -7,7 +7,10 @@ use std::mem::ManuallyDrop;
 use super::{Held, Packet, Packets, Ready};
 use crate::address::Address;
 use crate::buffer::Buffer;
-use crate::engine::{Aloft, Attempted, Course, Name, Plan, Seat, Verdict, name_parts};
+use crate::cells::Cell;
+use crate::engine::{
+    Aloft, Attempted, Course, Desk, Engine, Name, Plan, Seat, Verdict, name_parts,
+};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::current_seat;
@@ -15,38 +18,55 @@ use crate::operation::{Cargo, OpId, Operation, Outcome, SharedId, Started};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
+use crate::state::facts::Descriptor;
 use crate::state::slot::Drained;
 use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Puts an operation into the cell of its record, which is the caller's.
-    fn load(&self, record: u32, cargo: Cargo<B>) {
+    /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
+    #[inline]
+    fn load(&self, record: u32, operation: Operation<B>, is_shared: bool) -> &Cell<Cargo<B>> {
+        let cell = self.cargo.at(record);
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
         //   in flight;
         // - empty: a record is free only after its operation was moved out.
-        unsafe { self.cargo.put(record, cargo) };
+        unsafe { cell.put(Cargo::new(operation, is_shared)) };
+        cell
     }
 
-    /// Takes back the operation of a record that was refused, or has landed.
-    fn unload(&self, record: u32) -> Cargo<B> {
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the operation was refused, or has landed here, so that no other thread knows of it;
-        // - a value: the caller has put it there.
-        unsafe { self.cargo.take(record) }
+    /// Tries the operation in `cell`, which no other thread knows of. Should the buffer's code panic, the operation
+    /// is dropped.
+    #[inline]
+    fn attempt_unlent(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        desk: &Desk,
+        descriptor: Descriptor,
+    ) -> Attempted {
+        let loaded = Loaded(cell);
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        let cargo = unsafe { cell.get_mut() };
+        let transport = || self.engine.transport(desk, descriptor);
+        let attempted = cargo.attempt(self.engine.backend(), descriptor, transport);
+        std::mem::forget(loaded);
+        attempted
     }
 
-    /// Tries an operation, which the engine has handed to the calling thread for that.
-    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Attempted {
+    /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
+    #[inline]
+    fn attempt(&self, cell: &Cell<Cargo<B>>, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Attempted {
         let engine = &self.engine;
         let tried = Trying { store: self, aloft, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: from `Course::Try` until it is told what that has come to the engine hands the operation to
         //   no other thread.
-        let cargo = unsafe { self.cargo.at(aloft.record).get_mut() };
+        let cargo = unsafe { cell.get_mut() };
         let descriptor = aloft.descriptor();
-        let transport = || engine.transport(aloft.index, descriptor);
+        let transport = || engine.transport(aloft.desk, descriptor);
         let attempted = cargo.attempt(engine.backend(), descriptor, transport);
         std::mem::forget(tried);
         attempted
@@ -54,9 +74,14 @@ impl<K, B: Buffer> Store<K, B> {
 
     /// Tries an operation of a shared association until it ends or has to wait. After [`Course::Waits`] it is
     /// the caller's no more.
-    fn attempt_shared(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
+    fn attempt_shared(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Course {
         loop {
-            let attempted = self.attempt(aloft, seat);
+            let attempted = self.attempt(cell, aloft, seat);
             if self.engine.forked() {
                 // The buffer's code has forked, and this is the child: the operation is the parent's.
                 return Course::Waits;
@@ -69,16 +94,22 @@ impl<K, B: Buffer> Store<K, B> {
     }
 
     /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
-    /// no more.
-    fn attempt_own(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> bool {
+    /// no more. `known`: what the first attempt has come to, if it was made already.
+    fn attempt_own(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &Aloft<'_>,
+        mut known: Option<Attempted>,
+        seat: Option<&Seat>,
+    ) -> bool {
         loop {
-            let attempted = self.attempt(aloft, seat);
+            let attempted = known.take().unwrap_or_else(|| self.attempt(cell, aloft, seat));
             if self.engine.forked() {
                 // As above.
                 return false;
             }
+            // It is settled as done from its beginning.
             if self.engine.tried_and_landed(aloft, attempted) {
-                self.settle(aloft.record, Verdict::Done);
                 return true;
             }
             match self.engine.tried(aloft, attempted, seat) {
@@ -86,28 +117,45 @@ impl<K, B: Buffer> Store<K, B> {
                 Course::Waits => return false,
                 Course::Ends(verdict) => {
                     self.engine.land_own(aloft);
-                    self.settle(aloft.record, verdict);
+                    settle(cell, verdict);
                     return true;
                 }
             }
         }
     }
+}
 
-    /// The operation of `record`, which is the caller's, has ended.
-    fn settle(&self, record: u32, verdict: Verdict) {
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value: an operation is in its cell until its outcome is taken;
-        // - nothing else: an operation that has ended is handed to one thread, the caller.
-        unsafe { self.cargo.at(record).get_mut() }.settle(verdict);
-    }
+/// A packet of the operation in this cell, which is the caller's, is handed out.
+#[cold]
+fn tell_completed<B>(engine: &Engine, registration: Name, cell: &Cell<Cargo<B>>) {
+    // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+    // - a value, and neither: as in `settle`.
+    let cargo = unsafe { cell.get() };
+    engine.tell_completed(registration, cargo.call(), cargo.error());
+}
 
-    /// A packet of the operation of `record`, which is the caller's, is handed out.
-    #[cold]
-    fn tell_completed(&self, registration: Name, record: u32) {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value, and neither: as in `settle`.
-        let cargo = unsafe { self.cargo.at(record).get() };
-        self.engine.tell_completed(registration, cargo.call(), cargo.error());
+/// Takes back the operation in this cell, which was refused.
+fn unload<B>(cell: &Cell<Cargo<B>>) -> Cargo<B> {
+    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+    // - owned: the operation was refused, so that no other thread knows of it;
+    // - a value: the caller has put it there.
+    unsafe { cell.take() }
+}
+
+/// The operation in this cell, which is the caller's, has ended.
+fn settle<B>(cell: &Cell<Cargo<B>>, verdict: Verdict) {
+    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // - a value: an operation is in its cell until its outcome is taken;
+    // - nothing else: an operation that has ended is handed to one thread, the caller.
+    unsafe { cell.get_mut() }.settle(verdict);
+}
+
+/// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
+struct Loaded<'s, B>(&'s Cell<Cargo<B>>);
+
+impl<B> Drop for Loaded<'_, B> {
+    fn drop(&mut self) {
+        drop(unload(self.0));
     }
 }
 
@@ -166,20 +214,18 @@ pub struct Done<'p, K, B = Vec<u8>> {
     store: &'p Store<K, B>,
     /// The number of the slot, which is held.
     index: u32,
+    /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
+    /// uses it as long as this packet has the token.
+    record: u32,
     /// So that it is shared between threads only if key and buffer may be.
     parts: PhantomData<(K, Outcome<B>)>,
 }
 
 impl<'p, K, B> Done<'p, K, B> {
-    /// The packet of the operation of the slot `index`, which has landed and is settled.
-    fn of(store: &'p Store<K, B>, index: u32) -> Self {
-        Self { store, index, parts: PhantomData }
-    }
-
-    /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
-    /// uses it as long as this packet has the token.
-    fn record(&self) -> u32 {
-        self.store.engine.own_record_of(self.index)
+    /// The packet of the operation of `record`, of the slot `index`, which has landed and is settled.
+    #[inline]
+    fn of(store: &'p Store<K, B>, index: u32, record: u32) -> Self {
+        Self { store, index, record, parts: PhantomData }
     }
 
     /// The registration's name.
@@ -203,39 +249,40 @@ impl<'p, K, B> Done<'p, K, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the operation was settled when this packet was made;
         // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
-        unsafe { self.store.cargo.at(self.record()).get() }.error()
+        unsafe { self.store.cargo.at(self.record).get() }.error()
     }
 
     /// The token, and what has become of the operation.
     #[must_use = "dropping the token ends the registration"]
+    #[inline]
     pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
         let this = ManuallyDrop::new(self);
-        (Ready::of(this.store, this.index), take_outcome(this.store, this.record()))
+        (Ready::of(this.store, this.index), take_outcome(this.store.cargo.at(this.record)))
     }
 }
 
 /// Takes the outcome of an operation that was settled, and that the caller alone knows of.
-fn take_outcome<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
+#[inline]
+fn take_outcome<B>(cell: &Cell<Cargo<B>>) -> Outcome<B> {
     // SAFETY: `take` demands that the caller owns the cell, with a value in it.
     // - owned: the packet of the operation is used up by this call, and is the only one that knows of it;
     // - a value: it was settled when the packet was made, and is taken once.
-    unsafe { store.cargo.take(record) }.into_outcome()
+    unsafe { cell.take() }.into_outcome()
 }
 
 impl<K, B> Drop for Done<'_, K, B> {
     // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
-        abandon(self.store, self.index);
+        abandon(self.store, self.index, self.record);
     }
 }
 
 /// The packet of an operation of this slot is dropped, which has the slot's token.
 #[cold]
 #[inline(never)]
-fn abandon<K, B>(store: &Store<K, B>, index: u32) {
-    let done = Done { store, index, parts: PhantomData };
-    let (token, outcome) = done.into_parts();
+fn abandon<K, B>(store: &Store<K, B>, index: u32, record: u32) {
+    let (token, outcome) = Done::of(store, index, record).into_parts();
     drop(token);
     drop(outcome);
 }
@@ -327,7 +374,7 @@ fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
 
 /// The packet of this operation is used up: takes its outcome, and gives its record back.
 fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
-    let outcome = take_outcome(store, record);
+    let outcome = take_outcome(store.cargo.at(record));
     store.engine.free_record(record, current_seat(&store.engine).as_deref());
     outcome
 }
@@ -346,8 +393,8 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
 enum Begun<'p, K, B> {
     /// It has the key.
     InFlight(OpId),
-    /// It has ended, and the caller has the key. The record is not in use.
-    Ended { held: Held<'p, K, B>, record: u32, cargo: Cargo<B> },
+    /// It has ended and is settled. The caller has the key, and the operation of this record in its cell.
+    Ended(Held<'p, K, B>, u32, &'p Cell<Cargo<B>>),
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
@@ -373,15 +420,17 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let call = operation.call();
         Ok(match self.take_off(operation)? {
             Begun::InFlight(name) => name,
-            Begun::Ended { held, record, cargo } => {
+            Begun::Ended(held, record, cell) => {
                 let Held { store, slot, index, drained, .. } = held;
                 let name = OpId(store.engine.operation_of(record));
-                let call = cargo.call();
-                store.load(record, cargo);
-                if let Err(error) = store.engine.lend_ended(slot, index, record, call, drained) {
-                    let cargo = store.unload(record);
+                let seat = current_seat(&store.engine);
+                let seat = seat.as_deref();
+                let ended = store.engine.lend_ended(slot, index, record, call, drained, seat);
+                if let Err(error) = ended {
+                    let cargo = unload(cell);
                     let error = error.having_transferred(cargo.transferred());
                     let token = Self { held, key: PhantomData };
                     return Err(token.refuse_operation(error, cargo.into_operation()));
@@ -420,10 +469,29 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
         Ok(match self.take_off(operation)? {
             Begun::InFlight(name) => Started::InFlight(name),
-            Begun::Ended { held, cargo, .. } => {
-                Started::Finished((Self { held, key: PhantomData }, cargo.into_outcome()))
+            Begun::Ended(held, _, cell) => {
+                let outcome = take_outcome(cell);
+                Started::Finished((Self { held, key: PhantomData }, outcome))
             }
         })
+    }
+
+    /// The record that an operation of this token is to lie in, and the desk of the registration.
+    #[inline]
+    fn prepare(&self, operation: &Operation<B>) -> Result<(u32, &'p Desk)> {
+        let Held { store, slot, index, .. } = self.held;
+        let (engine, call) = (&store.engine, operation.call());
+        if slot.word().is_borrowed() {
+            return Err(Error::new(call, ErrorKind::NotOwned));
+        }
+        if !self.has_its_descriptor() {
+            return Err(Error::new(call, ErrorKind::BadDescriptor));
+        }
+        let own = engine.own_record(index, call, |record| store.cargo.reserve(record))?;
+        if operation.needs_nonblocking() {
+            engine.make_nonblocking(index, call)?;
+        }
+        Ok(own)
     }
 
     /// Tries an operation, if that looks worth while; and if it has to wait, hands the key to it.
@@ -432,38 +500,23 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
-        let Held { store, slot, index, mut drained, .. } = self.held;
-        let (engine, call) = (&store.engine, operation.call());
-        let checked = if slot.word().is_borrowed() {
-            Err(Error::new(call, ErrorKind::NotOwned))
-        } else if !self.has_its_descriptor() {
-            Err(Error::new(call, ErrorKind::BadDescriptor))
-        } else {
-            engine.own_record(index, call, |record| store.cargo.reserve(record))
-        };
-        let checked = checked.and_then(|record| {
-            if operation.needs_nonblocking() {
-                engine.make_nonblocking(index, call)?;
-            }
-            Ok(record)
-        });
-        let record = match checked {
-            Ok(record) => record,
+        let (record, desk) = match self.prepare(&operation) {
+            Ok(own) => own,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
+        let Held { store, slot, index, mut drained, .. } = self.held;
+        let engine = &store.engine;
         let plan = operation.plan(engine.backend());
-        let direction = plan.direction.facts();
-        let mut cargo = Cargo::new(operation, false);
-        // Nothing else is in flight as long as the token is here, which ends the registration if the buffer's code
-        // panics.
-        if slot.looks_ready(direction, drained) {
-            let descriptor = slot.descriptor();
-            let transport = || engine.transport(index, descriptor);
-            let attempted = cargo.attempt(engine.backend(), descriptor, transport);
+        // Nothing else is in flight as long as the token is here, so that the record is this operation's.
+        let cell = store.load(record, operation, false);
+        let mut was_scarce = false;
+        if slot.looks_ready(plan.direction.facts(), drained) {
+            // The token ends the registration if the buffer's code panics.
+            let attempted = store.attempt_unlent(cell, desk, slot.descriptor());
             if engine.forked() {
                 // The buffer's code has forked, and this is the child.
-                let forked = Error::new(call, ErrorKind::Forked);
-                return Err(self.refuse_operation(forked, cargo.into_operation()));
+                let forked = Error::new(plan.call, ErrorKind::Forked);
+                return Err(self.refuse_operation(forked, unload(cell).into_operation()));
             }
             let is_over = match attempted {
                 Attempted::Done => true,
@@ -478,39 +531,44 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     drained = drained.and(Drained::of(plan.direction));
                     false
                 }
-                Attempted::Scarce => false,
+                Attempted::Scarce => {
+                    was_scarce = true;
+                    false
+                }
             };
             if is_over {
                 let held = Held { drained, events: Events::NONE, ..self.into_held() };
-                return Ok(Begun::Ended { held, record, cargo });
+                return Ok(Begun::Ended(held, record, cell));
             }
         }
         let held = Held { drained, ..self.into_held() };
         let name = OpId(engine.operation_of(record));
-        let is_half_done = cargo.transferred() > 0;
         if hears_packets() {
-            engine.tell_started(held.name(), call);
+            engine.tell_started(held.name(), plan.call);
         }
-        store.load(record, cargo);
-        match engine.lend(slot, held.name(), record, &plan, drained) {
+        match engine.lend(slot, index, desk, record, &plan, drained) {
             Ok(Course::Try) => {
                 let aloft = engine.aloft(record);
-                if !store.attempt_own(&aloft, current_seat(engine).as_deref()) {
+                let seat = current_seat(engine);
+                let known = was_scarce.then_some(Attempted::Scarce);
+                if !store.attempt_own(cell, &aloft, known, seat.as_deref()) {
                     return Ok(Begun::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
-                Ok(Begun::Ended { held, record, cargo: store.unload(record) })
+                Ok(Begun::Ended(held, record, cell))
             }
             Ok(_) => Ok(Begun::InFlight(name)),
-            Err(_) if is_half_done => {
-                // A part was sent, which a refusal could not tell.
-                let mut cargo = store.unload(record);
-                cargo.settle(Verdict::Cancelled);
-                Ok(Begun::Ended { held, record, cargo })
-            }
             Err(error) => {
-                let operation = store.unload(record).into_operation();
-                Err(Self { held, key: PhantomData }.refuse_operation(error, operation))
+                // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+                // - a value: it was put there above;
+                // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
+                if unsafe { cell.get() }.transferred() > 0 {
+                    // A part was sent, which a refusal could not tell.
+                    settle(cell, Verdict::Cancelled);
+                    return Ok(Begun::Ended(held, record, cell));
+                }
+                let token = Self { held, key: PhantomData };
+                Err(token.refuse_operation(error, unload(cell).into_operation()))
             }
         }
     }
@@ -684,15 +742,19 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         if hears_packets() {
             engine.tell_started(id.0, call);
         }
-        store.load(record, Cargo::new(operation, true));
+        let cell = store.load(record, operation, true);
         match engine.share(id.0, record, &plan) {
             Ok(Course::Try) => {
                 let aloft = engine.aloft(record);
-                Ok((record, name, store.attempt_shared(&aloft, current_seat(engine).as_deref())))
+                Ok((
+                    record,
+                    name,
+                    store.attempt_shared(cell, &aloft, current_seat(engine).as_deref()),
+                ))
             }
             Ok(course) => Ok((record, name, course)),
             Err(error) => {
-                let operation = store.unload(record).into_operation();
+                let operation = unload(cell).into_operation();
                 engine.give_back_record(record);
                 Err(refuse(error, operation))
             }
@@ -799,29 +861,29 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     pub(super) fn operation(&self, record: u32, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
         let (store, engine) = (self.port.store(), self.port.engine());
-        let aloft = engine.aloft(record);
+        let (aloft, cell) = (engine.aloft(record), store.cargo.at(record));
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
-        let is_shared = unsafe { store.cargo.at(record).get() }.is_shared;
+        let is_shared = unsafe { cell.get() }.is_shared;
         let course = engine.turn(&aloft, seat);
         if !is_shared {
             let is_done = match course {
                 Course::Ends(verdict) => {
                     engine.land_own(&aloft);
-                    store.settle(record, verdict);
+                    settle(cell, verdict);
                     true
                 }
-                _ => store.attempt_own(&aloft, Some(seat)),
+                _ => store.attempt_own(cell, &aloft, None, Some(seat)),
             };
             engine.count_operation(seat, is_done);
             if is_done && hears_packets() {
-                store.tell_completed(aloft.registration(), record);
+                tell_completed(engine, aloft.registration(), cell);
             }
-            return is_done.then(|| Packet::Done(Done::of(store, aloft.index)));
+            return is_done.then(|| Packet::Done(Done::of(store, aloft.index, record)));
         }
         let course = match course {
-            Course::Try => store.attempt_shared(&aloft, Some(seat)),
+            Course::Try => store.attempt_shared(cell, &aloft, Some(seat)),
             course => course,
         };
         let Course::Ends(verdict) = course else {
@@ -843,13 +905,13 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as above; the packet that is made here takes it.
-        let cargo = unsafe { store.cargo.at(record).get_mut() };
+        let cargo = unsafe { cell.get_mut() };
         (cargo.association, cargo.name) = (name, OpId(engine.operation_of(record)));
         cargo.settle(verdict);
         engine.count_operation(seat, true);
         engine.land_shared(&aloft, seat);
         if hears_packets() {
-            store.tell_completed(name, record);
+            tell_completed(engine, name, cell);
         }
         let key = ManuallyDrop::new(key);
         Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))

@@ -417,23 +417,23 @@ impl Lanes {
         slot: &Slot,
         flying: Facts,
     ) -> ([Node; 2], bool) {
-        let mut is_missed = false;
-        let due = Direction::BOTH.map(|direction| {
+        let (mut due, mut is_missed) = ([NIL; 2], false);
+        for direction in Direction::BOTH {
             if !flying.has(direction.facts()) {
-                return NIL;
+                continue;
             }
             let lane = self.lane(direction);
             if lane.is_empty() {
                 is_missed = true;
-                return NIL;
+                continue;
             }
             lane.edges = lane.edges.wrapping_add(1);
             if !slot.word().is_known_ready(direction.facts()) {
                 // An attempt that ended since the slot noted the edge has found otherwise before.
                 slot.know(direction.facts(), true);
             }
-            lane.next_due(records)
-        });
+            due[direction as usize] = lane.next_due(records);
+        }
         (due, is_missed)
     }
 

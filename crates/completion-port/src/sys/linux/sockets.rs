@@ -436,6 +436,9 @@ impl Sockets for Epoll {
         parts: &[&[u8]],
         address: Option<&Address>,
     ) -> Attempt<usize> {
+        if let ([part], None) = (parts, address) {
+            return send_part(descriptor, part, None).map_or_else(not_done, Attempt::Done);
+        }
         let to = match address.map(RawAddress::of).transpose() {
             Ok(to) => to,
             Err(fault) => return Attempt::Failed(fault),
