@@ -637,7 +637,7 @@ mod tests {
                 reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
                 reached.push(word.ending(CLOSED, 0).0);
                 reached.push(word.enabled_also(mode.interest, poll).0);
-                if !word.is_away() && !(word.has(LENT) && mode.one_shot) {
+                if !(word.is_away() || word.has(LENT) && mode.one_shot) {
                     reached.push(word.dried(drained).enabled(mode, poll).0);
                 }
                 reached.push(word.expired().0);
