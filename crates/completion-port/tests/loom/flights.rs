@@ -839,6 +839,24 @@ fn readiness_that_the_last_operation_leaves_is_reported() {
     });
 }
 
+/// An edge at an urgent mark concerns both directions; room is reported all the same, since the receive may go on to wait.
+#[test]
+fn room_beside_an_urgent_mark_is_reported_while_a_receive_waits() {
+    explore(|| {
+        let board = Board::waiting(true);
+        board.slot.know(Facts::OUT, false);
+        let mode = Mode { interest: Interest::OUT, ..PERSISTENT };
+        board.note(board.slot.enable(0, mode, || NO_HINT, POLL - 1).unwrap());
+        let kernel = spawn(&board, |board| board.edge(Facts::OUT | Facts::URGENT));
+        board.serve();
+        kernel.join().unwrap();
+        board.settle();
+        assert_eq!(board.packets(FIRST), 0, "there is nothing to receive");
+        assert_eq!(board.won.load(SeqCst), 1, "room is not reported");
+        assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::OUT));
+    });
+}
+
 #[test]
 fn enabling_beside_flights_that_end_hides_nothing() {
     explore(|| {
