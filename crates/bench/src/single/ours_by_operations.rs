@@ -9,8 +9,8 @@ use completion_port::{Batch, Interest, OneShot, Outcome, Packet, Port, Registrat
 
 use super::Taker;
 use super::ours::failed;
-use super::pairs::{Driver, messages, receive};
-use crate::work::BUFFER;
+use super::pairs::{Driver, receive};
+use crate::work::{BUFFER, MESSAGE};
 
 /// A key of a type of its own: how code is inlined for the key that `ours` has does not depend on what is done here.
 struct Connection(TcpStream);
@@ -78,7 +78,10 @@ impl Taker for Receiving {
                 let Packet::Done(done) = packet else { continue };
                 let (token, outcome) = done.into_parts();
                 let Outcome::Received(received, buffer) = outcome else { continue };
-                taken += messages(received?)?;
+                if received? != MESSAGE {
+                    return Err(io::Error::other("another length was received than was sent"));
+                }
+                taken += 1;
                 token.recv(buffer).map_err(failed)?;
             }
             Ok(taken)

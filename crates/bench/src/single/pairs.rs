@@ -93,17 +93,10 @@ pub(super) fn check(taken: usize, messages: usize) -> io::Result<()> {
 /// event was about nothing.
 pub(super) fn receive(mut stream: impl Read, buffer: &mut [u8; BUFFER]) -> io::Result<usize> {
     match stream.read(buffer) {
-        Ok(read) => messages(read),
+        Ok(MESSAGE) => Ok(1),
+        Ok(read) => Err(io::Error::other(format!("{read} bytes were received at once"))),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
         Err(error) => Err(error),
-    }
-}
-
-/// How many messages so many bytes are, which were received at once.
-pub(super) fn messages(read: usize) -> io::Result<usize> {
-    match read {
-        MESSAGE => Ok(1),
-        _ => Err(io::Error::other(format!("{read} bytes were received at once"))),
     }
 }
 
