@@ -158,7 +158,7 @@ fn fly_and_drop(number: usize, listener: &TcpListener) {
     // Armed with a deadline.
     let (armed, _armed_far) = UnixStream::pair().unwrap();
     let token = port.associate(key(armed)).unwrap();
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         token.rearm_until(HOUR).unwrap();
     } else {
         token.rearm_as(Interest::IN, OneShot::Level).unwrap();
@@ -176,7 +176,7 @@ fn fly_and_drop(number: usize, listener: &TcpListener) {
         }
     }
     assert!(BUFFERS.load(SeqCst) >= 5);
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         port.close();
     }
     drop(far);

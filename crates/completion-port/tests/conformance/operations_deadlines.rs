@@ -28,6 +28,7 @@ fn assert_in_time(on: &System, took: Duration, time: Duration) {
 }
 
 /// Lets so much time pass, in which no thread is at the port.
+#[allow(clippy::disallowed_methods, reason = "that nothing happens for so long is the event")]
 fn pass(on: &System, time: Duration) {
     match on.kernel() {
         Some(kernel) => kernel.advance(time),

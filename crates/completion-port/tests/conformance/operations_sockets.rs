@@ -21,8 +21,9 @@ use crate::kit::operations::{
 use crate::kit::sockets::{POLLIN, POLLRDHUP, STREAMS, await_facts, await_unread, fill};
 use crate::kit::threads::now;
 
-const DATAGRAMS: [fn(&System) -> (Socket, Socket); 2] =
-    [System::udp_pair, System::unix_datagram_pair];
+type Pair = fn(&System) -> (Socket, Socket);
+
+const DATAGRAMS: [Pair; 2] = [System::udp_pair, System::unix_datagram_pair];
 
 /// A listener that answers no connect, since its queue is full, and what it is full of.
 fn unanswering(on: &System) -> (Socket, Socket) {
@@ -825,10 +826,12 @@ fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
     let port = sockets_on(&system);
     let fresh = system.tcp_fresh();
     // Bound to a number that the system chooses, on every address.
-    // SAFETY: all bytes 0 are an address of no family.
-    let mut name: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-    name.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap();
-    name.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+    let name = libc::sockaddr_in {
+        sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap(),
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+        sin_zero: [0; 8],
+    };
     let size = libc::socklen_t::try_from(size_of_val(&name)).unwrap();
     // SAFETY: bind(2) reads an address of this size at the pointer.
     // - valid for reads: `name` is a local.

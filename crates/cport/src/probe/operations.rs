@@ -119,9 +119,9 @@ fn streams() -> completion_port::Result<Streams> {
     Port::builder().build()
 }
 
-fn associated(
-    port: &Streams,
-) -> Result<(Ready<'_, Arc<UnixStream>>, UnixStream), Box<dyn std::error::Error>> {
+type Token<'p> = Ready<'p, Arc<UnixStream>>;
+
+fn associated(port: &Streams) -> Result<(Token<'_>, UnixStream), Box<dyn std::error::Error>> {
     let (near, far) = UnixStream::pair()?;
     far.set_read_timeout(Some(SOON))?;
     Ok((port.associate(Arc::new(near)).map_err(Error::from)?, far))

@@ -266,7 +266,7 @@ impl Word {
 
     /// The slot is enabled with `mode`, without a deadline; its key is in its cell.
     pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, Next) {
-        self.without(TIMED).with(ENABLED).with_mode(mode).recalling(poll).roused()
+        self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
     /// More than the filter is asked for, until a packet has reported it.
