@@ -301,7 +301,7 @@ fn arming(count: usize) -> Duration {
     Duration::from_micros(1) * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-#[allow(clippy::disallowed_methods, reason = "the event is that time has passed")]
+#[allow(clippy::disallowed_methods, reason = "the time itself is the event")]
 fn sleep_until(at: Instant) {
     thread::sleep(at.saturating_duration_since(Instant::now()) + Duration::from_millis(2));
 }
