@@ -292,13 +292,14 @@ impl<'p, K, B> Ready<'p, K, B> {
         let at = deadline.moment(engine.backend());
         // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
         // has rung, or the thread for which it rings sees the new deadline.
-        if let Err(error) = engine.set_deadline(index, Call::Rearm, at) {
-            return Err(held.refuse_with(error));
-        }
+        let desk = match engine.set_deadline(index, Call::Rearm, at) {
+            Ok(desk) => desk,
+            Err(error) => return Err(held.refuse_with(error)),
+        };
         if hears_packets() || !engine.rearm(slot, mode, true, drained) {
             held.rearm(mode, true)?;
         }
-        engine.mind_deadline(index);
+        engine.mind_alarm(index, desk);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! The engine says when an operation is to be tried, and by which thread; what it is, and how it is tried, the
 //! caller knows. Between [`Course::Try`] and [`Engine::tried`] the caller has the operation to itself.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_parts};
@@ -214,7 +214,7 @@ impl Engine {
 
     /// Sets the timer of a desk, if it rings too late for the desk's deadline.
     #[inline]
-    pub(super) fn mind_alarm(&self, index: u32, desk: &Desk) {
+    pub(crate) fn mind_alarm(&self, index: u32, desk: &Desk) {
         if desk.rings_late() {
             self.hasten_alarm(index, desk);
         }
@@ -504,19 +504,15 @@ impl Engine {
         }
     }
 
-    /// Arms a held slot with a deadline, after that was stored: [`Engine::mind_deadline`] follows.
-    pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<(), Error> {
-        match self.desk(index) {
-            Some(desk) if desk.has_timer.load(SeqCst) => desk.set_deadline(at),
-            _ => self.make_desk(index, call, true)?.set_deadline(at),
-        }
-        Ok(())
-    }
-
-    /// A slot has been armed with the deadline that was set for it.
+    /// Stores the deadline of a held slot. It is armed then, and [`Engine::mind_alarm`] called behind that, for the desk
+    /// that is returned.
     #[inline]
-    pub(crate) fn mind_deadline(&self, index: u32) {
-        let desk = self.desks.at(index);
-        self.mind_alarm(index, desk);
+    pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<&Desk, Error> {
+        let desk = match self.desk(index) {
+            Some(desk) if desk.has_timer.load(Acquire) => desk,
+            _ => self.make_desk(index, call, true)?,
+        };
+        desk.set_deadline_of_arming(at);
+        Ok(desk)
     }
 }

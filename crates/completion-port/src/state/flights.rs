@@ -9,7 +9,7 @@
 //! the table of its phases.
 
 use std::fmt;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use super::arena::Arena;
 use super::facts::Facts;
@@ -301,6 +301,13 @@ impl Desk {
     #[inline]
     pub(crate) fn set_deadline(&self, at: Moment) {
         self.deadline.store(at.nanoseconds(), SeqCst);
+    }
+
+    /// Moves the deadline of an arming, before that. Behind the store the caller passes a full barrier, as each arming
+    /// does, and then looks whether the timer [rings late](Self::rings_late).
+    #[inline]
+    pub(crate) fn set_deadline_of_arming(&self, at: Moment) {
+        self.deadline.store(at.nanoseconds(), Release);
     }
 
     /// Moves the deadline to `at`, if that is earlier.

@@ -105,9 +105,8 @@ impl Handler {
     pub(crate) fn rearm(&self, drained: Drained, with_seat: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_seat.then(|| Arc::clone(&self.seat));
-        self.engine
-            .put_back(Call::Rearm, slot, self.name, Some(LEVEL), false, drained, mine)
-            .unwrap();
+        let back = Return { mode: Some(LEVEL), timed: false, drained };
+        self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 }
 

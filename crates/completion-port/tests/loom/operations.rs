@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::detection::BlockDetection;
 use crate::engine::{
-    Aloft, Attempted, Course, Engine, Entry, Plan, Seat, Taken, Verdict, Waited, name_parts,
+    Aloft, Attempted, Course, Engine, Entry, Plan, Return, Seat, Taken, Verdict, Waited, name_parts,
 };
 use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
@@ -21,6 +21,9 @@ use crate::kit::{
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Mode};
+
+/// The token parks its registration.
+const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
 
 /// The cell of an operation, and what has become of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,7 +155,7 @@ impl Harbour {
         let (index, _) = name_parts(self.name);
         let slot = engine.slot(index);
         self.use_key();
-        let record = engine
+        let (record, desk) = engine
             .own_record(index, Call::Receive, |_| true)
             .map_err(|error| self.refuse(error.kind()))?;
         let operation = engine.operation_of(record);
@@ -165,7 +168,7 @@ impl Harbour {
         }
         self.load(record);
         if !has_byte {
-            let lent = engine.lend(slot, self.name, record, &plan, drained);
+            let lent = engine.lend(slot, index, desk, record, &plan, drained);
             let course = lent.map_err(|error| {
                 self.unload(record);
                 self.refuse(error.kind())
@@ -184,7 +187,8 @@ impl Harbour {
         }
         self.with_cargo(record, |cargo| cargo.has_byte = has_byte);
         let operation = engine.operation_of(record);
-        if let Err(error) = engine.lend_ended(slot, index, record, Call::Receive, drained) {
+        let ended = engine.lend_ended(slot, index, record, Call::Receive, drained, seat);
+        if let Err(error) = ended {
             self.unload(record);
             return Err(self.refuse(error.kind()));
         }
@@ -451,10 +455,7 @@ fn a_remover_that_waits_gets_the_key_when_the_operations_have_landed() {
                 // The token goes back.
                 let slot = harbour.engine.slot(name_parts(harbour.name).0);
                 let nobody = || None;
-                harbour
-                    .engine
-                    .put_back(Call::Rearm, slot, harbour.name, None, false, NO_HINT, nobody)
-                    .unwrap();
+                harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
             }
             remover.join().unwrap();
             kernel.join().unwrap();
@@ -532,20 +533,11 @@ fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
             let (index, _) = name_parts(harbour.name);
             let arm = move |harbour: &Harbour, after| {
                 let at = in_milliseconds(&harbour.fake, after);
-                harbour.engine.set_deadline(index, Call::Rearm, at).unwrap();
+                let desk = harbour.engine.set_deadline(index, Call::Rearm, at).unwrap();
                 let slot = harbour.engine.slot(index);
-                let mode = Some(LEVEL);
-                let put_back = harbour.engine.put_back(
-                    Call::Rearm,
-                    slot,
-                    harbour.name,
-                    mode,
-                    true,
-                    NO_HINT,
-                    || None,
-                );
-                put_back.unwrap();
-                harbour.engine.mind_deadline(index);
+                let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
+                harbour.engine.put_back(Call::Rearm, slot, harbour.name, back, || None).unwrap();
+                harbour.engine.mind_alarm(index, desk);
                 at
             };
             harbour.fake.arrive();
