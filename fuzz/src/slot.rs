@@ -1,14 +1,15 @@
 //! Bytes as the history of one slot: what the kernel, handlers, requests and the slot's turn may do, one after
 //! another.
 //!
-//! Beside the slot there is a model of ARCHITECTURE's table "who owns the key". It says what each transition
-//! has to answer, and what the word has to look like afterwards. Of the word only its dump is known here.
+//! Beside the slot there is a model of ARCHITECTURE's table "who owns the key", and of that of the bits in
+//! docs/design/FLIGHTS.md. It says what each transition has to answer, and what the word has to look like
+//! afterwards. Of the word only its dump is known here.
 
 use crate::interest::{Events, Interest};
 use crate::reader::Reader;
 use crate::state::facts::Facts;
 use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn,
+    Answer, Checked, Delivery, Drained, GENERATIONS, Late, Mode, Next, Refusal, Removal, Slot, Turn,
 };
 
 /// Where the node is.
@@ -26,6 +27,10 @@ enum Node {
     Cloning,
     /// The token has it.
     Held,
+    /// An operation has it that the token has started.
+    Lent,
+    /// The thread has it that has found a deadline over.
+    Expired,
 }
 
 #[derive(Debug)]
@@ -42,7 +47,16 @@ struct Model {
     closed: bool,
     /// A thread waits for the key.
     collected: bool,
+    /// Operations share the key.
+    shared: bool,
+    /// They are in flight: in, out. So is that of a token.
+    flying: [bool; 2],
+    /// The arming has a deadline, if there is one; it is over.
+    timed: bool,
+    late: bool,
 }
+
+const DIRECTIONS: [Facts; 2] = [Facts::IN, Facts::OUT];
 
 /// Plays the history.
 pub fn run(data: &[u8]) {
@@ -57,6 +71,10 @@ pub fn run(data: &[u8]) {
         removing: false,
         closed: false,
         collected: false,
+        shared: false,
+        flying: [false; 2],
+        timed: false,
+        late: false,
     };
     model.slot.begin_with(0);
     while !bytes.is_at_the_end() {
@@ -87,7 +105,7 @@ fn drained(bytes: &mut Reader<'_>) -> Drained {
 
 impl Model {
     fn step(&mut self, bytes: &mut Reader<'_>) {
-        match bytes.byte() % 18 {
+        match bytes.byte() % 24 {
             // Anything may happen at any time,
             0 | 1 => self.deliver(bytes),
             2 => self.poll = self.poll.wrapping_add(1 + u32::from(bytes.byte() % 140)),
@@ -98,6 +116,10 @@ impl Model {
             7 => self.collect(bytes),
             8 => self.stop_collecting(bytes),
             9 => self.enable_also(bytes),
+            10 => self.share(bytes),
+            11 => self.ground(bytes),
+            12 => self.land_last(),
+            13 => self.expire(),
             // but for what the owner of the node does.
             _ => match self.node {
                 Node::Free => self.register(bytes),
@@ -105,7 +127,10 @@ impl Model {
                 Node::Queued => self.take_turn(bytes),
                 Node::Asked => self.answer(bytes),
                 Node::Cloning => self.clone_key(bytes),
+                Node::Held if bytes.byte() % 3 == 0 => self.lend(bytes),
                 Node::Held => self.give_back(bytes),
+                Node::Lent => self.land(bytes),
+                Node::Expired => self.tell_expired(bytes),
             },
         }
     }
@@ -113,7 +138,7 @@ impl Model {
     /// The registration's generation, or now and then another one.
     fn named(&self, bytes: &mut Reader<'_>) -> (u32, bool) {
         let is_stray = bytes.byte() % 16 == 15;
-        let generation = self.generation.wrapping_sub(u32::from(is_stray)) & 0xff_ffff;
+        let generation = self.generation.wrapping_sub(u32::from(is_stray)) & (GENERATIONS - 1);
         (generation, self.node != Node::Free && !is_stray)
     }
 
@@ -133,6 +158,12 @@ impl Model {
         self.node = Node::Free;
         self.also = Interest::NONE;
         [self.enabled, self.removing, self.closed, self.collected] = [false; 4];
+        [self.timed, self.late] = [false; 2];
+    }
+
+    /// The key is with a handler, or with an operation that its token has started.
+    fn is_away(&self) -> bool {
+        matches!(self.node, Node::Held | Node::Lent)
     }
 
     /// The node of one that rested is the caller's, if `next` says so.
@@ -162,8 +193,18 @@ impl Model {
         }
         match self.slot.deliver(generation, facts, poll, || newest) {
             Delivery::Stale => assert!(!is_named),
+            Delivery::Stirred(next, concerned) => {
+                assert!(is_named);
+                assert_eq!(concerned, self.concerned(facts));
+                self.follow(next);
+            }
             Delivery::Noted(next) => {
                 assert!(is_named);
+                assert_eq!(
+                    self.concerned(facts),
+                    Facts::NONE,
+                    "an edge does not reach the flights"
+                );
                 let interest = word.interest();
                 let is_wanted = facts.any(Facts::IN) && interest.contains(Interest::IN)
                     || facts.any(Facts::OUT) && interest.contains(Interest::OUT);
@@ -177,12 +218,14 @@ impl Model {
 
     fn enable(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
-        let (mode, drained) = (mode(bytes), drained(bytes));
+        let (mut mode, drained) = (mode(bytes), drained(bytes));
+        // The engine refuses the other kind.
+        mode.one_shot &= !self.shared;
         let done = self.slot.enable(generation, mode, || drained, self.poll);
         match self.admits(is_named) {
-            Ok(()) if self.node == Node::Held => assert_eq!(done, Err(Refusal::Held)),
+            Ok(()) if self.is_away() => assert_eq!(done, Err(Refusal::Held)),
             Ok(()) => {
-                self.enabled = true;
+                [self.enabled, self.timed] = [true, false];
                 self.follow(done.expect("nothing is against it"));
             }
             Err(refusal) => assert_eq!(done, Err(refusal)),
@@ -198,11 +241,14 @@ impl Model {
             return;
         }
         let next = done.expect("nothing is against it");
-        if self.node == Node::Held || interest.is_empty() {
+        if self.is_away() || interest.is_empty() {
             assert_eq!(next, Next::Nothing);
         }
         self.also |= interest;
-        self.enabled |= self.node != Node::Held && !interest.is_empty();
+        if !self.is_away() && !interest.is_empty() {
+            self.timed &= self.enabled;
+            self.enabled = true;
+        }
         self.follow(next);
     }
 
@@ -216,7 +262,7 @@ impl Model {
         let admitted = self.admits(is_named);
         assert_eq!(self.slot.disable(generation), admitted);
         self.enabled &= admitted.is_err();
-        if admitted.is_ok() && self.node != Node::Held {
+        if admitted.is_ok() && !self.is_away() {
             self.also = Interest::NONE;
         }
     }
@@ -254,7 +300,7 @@ impl Model {
 
     /// Whether the caller that ends the registration has become the owner of the node.
     fn ends(&mut self, done: Removal) -> bool {
-        let rests = self.node == Node::Rests;
+        let rests = self.node == Node::Rests && !self.shared;
         assert_eq!(done, if rests { Removal::Owned } else { Removal::Marked });
         if rests {
             self.node = Node::Queued;
@@ -271,7 +317,7 @@ impl Model {
         let done = self.slot.collect(generation);
         if !is_named {
             assert_eq!(done, Some(Err(Refusal::NotRegistered)));
-        } else if self.node == Node::Rests {
+        } else if self.node == Node::Rests && !self.shared {
             assert_eq!(done, Some(Ok(())));
             self.free();
         } else {
@@ -283,14 +329,136 @@ impl Model {
         let (generation, is_named) = self.named(bytes);
         let is_owned = self.slot.stop_collecting(generation);
         let stops = is_named && self.collected;
-        assert_eq!(is_owned, stops && self.node == Node::Rests);
+        assert_eq!(is_owned, stops && self.node == Node::Rests && !self.shared);
         self.collected &= !stops;
         if is_owned {
             self.node = Node::Queued;
         }
     }
 
+    /// What an edge with these facts has to do with operations.
+    fn concerned(&self, facts: Facts) -> Facts {
+        let concerns = |lane: &usize| {
+            self.flying[*lane] && (facts.any(Facts::RARE) || facts.any(DIRECTIONS[*lane]))
+        };
+        let lanes = (0..2).filter(concerns);
+        lanes.fold(Facts::NONE, |concerned, lane| concerned | DIRECTIONS[lane])
+    }
+
+    fn lane(bytes: &mut Reader<'_>) -> usize {
+        usize::from(bytes.choice())
+    }
+
+    /// Operations of a registration without tokens are started by its name.
+    fn share(&mut self, bytes: &mut Reader<'_>) {
+        let (generation, is_named) = self.named(bytes);
+        let lane = Self::lane(bytes);
+        if self.is_away() || self.slot.word().mode().one_shot {
+            return;
+        }
+        let shared = self.slot.share(generation, DIRECTIONS[lane]);
+        match self.admits(is_named) {
+            Ok(()) => {
+                assert!(shared.is_ok());
+                (self.shared, self.flying[lane]) = (true, true);
+            }
+            Err(refusal) => assert_eq!(shared, Err(refusal)),
+        }
+    }
+
+    /// The last operation of a direction has ended.
+    fn ground(&mut self, bytes: &mut Reader<'_>) {
+        let lane = Self::lane(bytes);
+        if !std::mem::replace(&mut self.flying[lane], false) {
+            return;
+        }
+        let next = self.slot.ground(DIRECTIONS[lane], self.poll);
+        assert!(self.enabled || next == Next::Nothing, "there is nothing to report");
+        self.follow(next);
+    }
+
+    /// The packet of the last operation that shared the key is taken.
+    fn land_last(&mut self) {
+        if !self.shared || self.flying != [false; 2] {
+            return;
+        }
+        self.shared = false;
+        let next = self.slot.land_last();
+        if !self.removing && !self.closed {
+            assert_eq!(next, Next::Nothing);
+        } else if self.collected {
+            assert_eq!(next, Next::Collect, "the remover sleeps on");
+        } else if self.node == Node::Rests {
+            assert_eq!(next, Next::Queue, "the removal is forgotten");
+            self.follow(next);
+        } else {
+            assert_eq!(next, Next::Nothing);
+        }
+    }
+
+    /// The timer rings.
+    fn expire(&mut self) {
+        if self.node == Node::Free {
+            return;
+        }
+        let expected = if !self.enabled || !self.timed {
+            Late::Untimed
+        } else if self.node == Node::Rests {
+            Late::Claimed
+        } else {
+            Late::Queued
+        };
+        assert_eq!(self.slot.expire(), expected);
+        if expected == Late::Claimed {
+            (self.node, self.late) = (Node::Expired, true);
+        }
+    }
+
     // ---- what the owner does ----
+
+    /// The thread that has found a deadline over queues the node, or finds that the deadline was moved.
+    fn tell_expired(&mut self, bytes: &mut Reader<'_>) {
+        self.node = Node::Queued;
+        if bytes.choice() {
+            self.late = false;
+            let is_due = self.slot.expire_not();
+            assert!(is_due || !self.removing && !self.closed, "the end is forgotten");
+            if !is_due {
+                self.node = Node::Rests;
+            }
+        }
+    }
+
+    /// The token starts an operation.
+    fn lend(&mut self, bytes: &mut Reader<'_>) {
+        if !self.slot.word().mode().one_shot {
+            return;
+        }
+        if bytes.byte() % 4 == 0 {
+            // It has done the operation itself, and a removal changes nothing of that.
+            self.slot.lend_ended(drained(bytes));
+            (self.node, self.timed) = (Node::Lent, false);
+            return;
+        }
+        let lane = Self::lane(bytes);
+        let lent = self.slot.lend(DIRECTIONS[lane], drained(bytes));
+        match self.admits(true) {
+            Ok(()) => {
+                assert!(lent.is_ok());
+                (self.node, self.flying[lane], self.timed) = (Node::Lent, true, false);
+            }
+            Err(refusal) => assert_eq!(lent, Err(refusal)),
+        }
+    }
+
+    /// The operation of a token ends, and its packet is taken.
+    fn land(&mut self, bytes: &mut Reader<'_>) {
+        if bytes.choice() {
+            self.ground(bytes);
+        }
+        self.slot.land(if bytes.choice() { Facts::IN } else { Facts::NONE });
+        (self.node, self.flying) = (Node::Held, [false; 2]);
+    }
 
     fn register(&mut self, bytes: &mut Reader<'_>) {
         let generation = self.slot.register(3, mode(bytes), bytes.choice());
@@ -302,14 +470,17 @@ impl Model {
         let way = bytes.byte() % 3;
         let word = self.slot.word();
         if way == 0 && self.slot.hand().is_some() {
-            assert!(word.mode().one_shot && self.also.is_empty());
+            assert!(word.mode().one_shot && self.also.is_empty() && !self.late);
             return self.hand_out();
         }
         let is_due = word.is_due();
         let turn = if way == 1 { self.slot.take_and_park() } else { self.slot.take() };
         let is_packet = matches!(turn, Turn::Held(_) | Turn::Cloned(_) | Turn::Removed);
         assert_eq!(is_due, is_packet);
-        let expected = if self.closed {
+        let is_last = !self.shared;
+        let expected = if !is_last && (self.closed || self.removing) {
+            Some(Turn::Nothing)
+        } else if self.closed {
             Some(Turn::Gone)
         } else if self.collected {
             Some(Turn::Collect)
@@ -321,6 +492,10 @@ impl Model {
             None
         };
         assert_eq!(turn, expected.unwrap_or(turn));
+        if let Turn::Held(events) | Turn::Cloned(events) = turn {
+            assert_eq!(events.is_timed_out(), self.late);
+        }
+        self.late &= turn == Turn::Check;
         match turn {
             Turn::Gone | Turn::Removed => self.free(),
             Turn::Collect | Turn::Nothing => self.node = Node::Rests,
@@ -352,6 +527,7 @@ impl Model {
     /// A key that comes back to be parked is armed for what was asked for besides.
     fn park(&mut self) {
         self.enabled = !self.also.is_empty();
+        self.timed &= !self.enabled;
     }
 
     fn hand_out(&mut self) {
@@ -364,7 +540,7 @@ impl Model {
         let answer = Answer { is_own_end: bytes.choice(), ..facts(bytes).into() };
         match self.slot.check(answer) {
             Checked::Nothing => {
-                assert!(self.enabled, "the owner has something to do");
+                assert!(self.enabled && !self.late, "the owner has something to do");
                 self.node = Node::Rests;
             }
             Checked::Hot => self.node = Node::Queued,
@@ -386,19 +562,19 @@ impl Model {
 
     fn give_back(&mut self, bytes: &mut Reader<'_>) {
         let mode = Some(mode(bytes)).filter(|_| bytes.choice());
-        let drained = drained(bytes);
+        let (drained, timed) = (drained(bytes), bytes.byte() % 3 == 0);
         match bytes.byte() % 4 {
             // The token is dropped.
             0 => return self.free(),
-            1 if self.slot.rearm(mode, drained, self.poll) => {
+            1 if self.slot.rearm(mode, timed, drained, self.poll) => {
                 assert!(!self.removing && !self.closed && self.also.is_empty());
-                self.enabled = true;
+                [self.enabled, self.timed] = [true, timed];
                 self.node = Node::Rests;
                 return;
             }
             _ => {}
         }
-        let next = self.slot.put_back(mode, drained, self.poll);
+        let next = self.slot.put_back(mode, timed, drained, self.poll);
         if self.closed {
             assert_eq!(next, Next::Gone);
             return self.free();
@@ -411,7 +587,7 @@ impl Model {
             self.follow(next);
         } else {
             if mode.is_some() {
-                self.enabled = true;
+                [self.enabled, self.timed] = [true, timed];
             } else {
                 self.park();
             }
@@ -429,9 +605,15 @@ impl Model {
         let says = |name: &str| dump.split(' ').any(|it| it == name);
         assert_eq!(word.generation(), self.generation, "{self:?}");
         assert_eq!(word.is_live(), self.node != Node::Free, "{self:?}");
-        let is_queued = matches!(self.node, Node::Queued | Node::Asked | Node::Cloning);
+        let is_queued =
+            matches!(self.node, Node::Queued | Node::Asked | Node::Cloning | Node::Expired);
         assert_eq!(says("queued"), is_queued, "{dump}, {self:?}");
         assert_eq!(says("held"), self.node == Node::Held, "{dump}, {self:?}");
+        let is_lent = self.shared || self.node == Node::Lent;
+        assert_eq!(says("lent"), is_lent, "{dump}, {self:?}");
+        assert_eq!([says("flying-in"), says("flying-out")], self.flying, "{dump}, {self:?}");
+        assert!(!self.enabled || says("timed") == self.timed, "{dump}, {self:?}");
+        assert_eq!(says("late"), self.late, "{dump}, {self:?}");
         assert_eq!(says("enabled"), self.enabled, "{dump}, {self:?}");
         assert_eq!(says("removing"), self.removing, "{dump}, {self:?}");
         assert_eq!(says("closed"), self.closed, "{dump}, {self:?}");

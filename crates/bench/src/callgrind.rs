@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::{env, fs, io, process};
 
 use crate::report::{Cell, Row};
-use crate::{posts, registration, single};
+use crate::{posts, registration, single, timers};
 
 /// A piece of work that a child does, as it stands on its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// `single`, `posts` or `registration`.
+    /// `single`, `posts`, `timers` or `registration`.
     pub(crate) bench: String,
     pub(crate) contender: String,
     /// Connections that are ready at once, or messages posted at once.
@@ -34,6 +34,7 @@ impl Work {
                 single::Prepared::new(entry, self.size)?.passes(self.amount / self.size)
             }
             "posts" => posts::perform(&self.contender, self.size, self.amount)?.ok_or_else(unknown),
+            "timers" => timers::perform(&self.contender, self.amount)?.ok_or_else(unknown),
             "registration" => {
                 registration::perform(&self.contender, self.amount)?.ok_or_else(unknown).map(drop)
             }
@@ -52,7 +53,7 @@ struct Situation {
     amounts: [usize; 2],
 }
 
-const SITUATIONS: [Situation; 3] = [
+const SITUATIONS: [Situation; 4] = [
     Situation {
         bench: "single",
         title: "an event: wait, receive, arm (without what `bare` needs for sending and receiving)",
@@ -62,6 +63,8 @@ const SITUATIONS: [Situation; 3] = [
             "ours, no hint",
             "ours, persistent",
             "ours, delays",
+            "ours, deadlines",
+            "ours, operations",
             "epoll_edge",
             "epoll_one_shot",
             "mio",
@@ -79,6 +82,13 @@ const SITUATIONS: [Situation; 3] = [
         contenders: &["ours", "ours, with a socket", "crossbeam-channel", "eventfd in epoll"],
         sizes: &[1, 64],
         amounts: [1280, 5120],
+    },
+    Situation {
+        bench: "timers",
+        title: "a timer: armed, and cancelled or taken",
+        contenders: &timers::PERFORMED,
+        sizes: &[1],
+        amounts: [5_000, 15_000],
     },
     Situation {
         bench: "registration",

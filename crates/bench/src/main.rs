@@ -38,6 +38,7 @@ mod sink;
 mod statistics;
 mod table;
 mod targets;
+mod timers;
 mod traffic;
 mod work;
 

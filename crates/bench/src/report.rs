@@ -45,7 +45,7 @@ pub(crate) struct Described {
 /// One situation in which all contenders were measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// The scenario: `S1` … `S11`, `S16`, `single`.
+    /// The scenario: `S1` … `S13`, `S15`, `S16`, `single`.
     pub(crate) scenario: String,
     /// What is measured, in a line.
     pub(crate) title: String,

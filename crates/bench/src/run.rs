@@ -13,7 +13,7 @@ use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds::{self, Limits};
 use crate::scenario::{Extent, Selection};
 use crate::{Failure, called};
-use crate::{callgrind, first_look, plot, posts, registration, single, table, targets};
+use crate::{callgrind, first_look, plot, posts, registration, single, table, targets, timers};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// How long it takes to measure what needs no server; a guess, on the safe side.
 fn within_the_process_takes(selection: &Selection) -> Duration {
-    let all = [("S6", 50), ("S7", 15), ("single", 40)];
+    let all = [("S6", 50), ("S7", 15), ("S15", 20), ("single", 40)];
     let wanted = all.into_iter().filter(|(name, _)| selection.wants(name));
     Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
 }
@@ -140,6 +140,7 @@ fn within_the_process(
 ) -> Result<(), Failure> {
     let (posts, registration, single) =
         (posts::Options::default(), registration::Options::default(), single::Options::default());
+    let timers = timers::Options::default();
     // With `--rounds 2` it is a try, whatever is measured.
     let rounds = |usual: Amount| Amount {
         least: selection.rounds.unwrap_or(usual.least),
@@ -149,10 +150,12 @@ fn within_the_process(
     let registration =
         registration::Options { rounds: rounds(registration.rounds), ..registration };
     let single = single::Options { rounds: rounds(single.rounds), ..single };
+    let timers = timers::Options { rounds: rounds(timers.rounds), ..timers };
     type Bench<'b> = (&'static str, &'b dyn Fn(&Progress) -> Vec<Cell>);
-    let benches: [Bench<'_>; 3] = [
+    let benches: [Bench<'_>; 4] = [
         ("S6", &|progress| posts::run(posts, &mut |step| progress.show(step))),
         ("S7", &|progress| registration::run(registration, &mut |step| progress.show(step))),
+        ("S15", &|progress| timers::run(timers, &mut |step| progress.show(step))),
         ("single", &|progress| single::run(single, &mut |step| progress.show(step))),
     ];
     for (name, run) in benches {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
-pub(crate) use crate::options::{DATAGRAMS, OFTEN, SINK};
+pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, OFTEN, OPERATIONS, SINK};
 use crate::options::{INSTRUCTIONS, SCENARIOS, SHORT};
 use crate::sink::{Drain, Reads, Service, Sink};
 use crate::traffic::Traffic;
@@ -131,7 +131,7 @@ impl Selection {
 
     fn setup(&self, scenario: &'static str, about: &str, size: Size) -> Setup {
         let Size { threads, connections, under_way, drain } = size;
-        let near_one = matches!(scenario, "S3" | "S4")
+        let near_one = matches!(scenario, "S3" | "S4" | ACCEPTS | OPERATIONS)
             || (scenario == "S1" && connections == ACTIVE)
             || (scenario == DATAGRAMS && threads == 1);
         let rounds = match (self.extent, near_one) {
@@ -156,11 +156,11 @@ impl Selection {
             "S5" => (Handlers::All(Work::Locked(turns(3))), 1, RATE),
             // Half a round, and begun anew at once: the last one ends soon after the round.
             "S9" => (Handlers::FirstSpins(half(round)), 1, RATE),
-            SINK => (Handlers::Quick, 1, RATE),
+            SINK | ACCEPTS => (Handlers::Quick, 1, RATE),
             _ => (Handlers::Quick, 1, CPU),
         };
         let traffic = match scenario {
-            SHORT => Traffic::Short,
+            SHORT | ACCEPTS => Traffic::Short,
             DATAGRAMS => Traffic::Datagrams { sockets: connections, under_way },
             _ => Traffic::Lasting,
         };
@@ -252,7 +252,8 @@ impl Selection {
             "S5" => (vec![4, 16], vec![ACTIVE]),
             "S8" => (vec![2], vec![most]),
             "S9" => (vec![2, 4], vec![ACTIVE]),
-            SHORT => (vec![1, 2, 4], vec![SHORT_CLIENTS]),
+            OPERATIONS => (vec![1, 2, 4], vec![ACTIVE]),
+            SHORT | ACCEPTS => (vec![1, 2, 4], vec![SHORT_CLIENTS]),
             DATAGRAMS => (vec![1, 2, 4], vec![1, ACTIVE]),
             _ => (Vec::new(), Vec::new()),
         };
@@ -336,7 +337,9 @@ mod tests {
     #[test]
     fn the_usual_run_has_every_scenario_and_20_rounds_where_ratios_are_near_one() {
         let setups = selection(Extent::Usual).setups().unwrap();
-        for scenario in ["S1", "S2", "S3", "S4", "S4b", "S5", "S8", "S9", "S10", "S11", "S16"] {
+        let all =
+            ["S1", "S2", "S3", "S4", "S4b", "S5", "S8", "S9", "S10", "S11", "S12", "S13", "S16"];
+        for scenario in all {
             assert!(setups.iter().any(|setup| setup.scenario == scenario), "{scenario}");
         }
         let rounds = |scenario: &str, connections: usize| -> Vec<(usize, usize)> {
@@ -347,6 +350,8 @@ mod tests {
         assert_eq!(rounds("S1", 64), [(1, 21), (2, 21), (4, 21)]);
         assert_eq!(rounds("S3", 4), [(2, 21)]);
         assert_eq!(rounds("S4", 64), [(16, 21)]);
+        assert_eq!(rounds("S12", 32), [(1, 21), (2, 21), (4, 21)]);
+        assert_eq!(rounds("S13", 64), [(1, 21), (2, 21), (4, 21)]);
     }
 
     #[test]
@@ -382,6 +387,9 @@ mod tests {
         assert_eq!(sizes(&chosen), [(SHORT, 1, 32), (SHORT, 2, 32), (SHORT, 4, 32)]);
         let setup = chosen.setups().unwrap().remove(1);
         assert_eq!((setup.traffic, setup.compared), (Traffic::Short, CPU));
+        let accepts = Selection { scenarios: vec![ACCEPTS.to_owned()], ..selection(Extent::Usual) };
+        let accepts = accepts.setups().unwrap().remove(1);
+        assert_eq!((accepts.traffic, accepts.compared), (Traffic::Short, RATE));
         assert!(setup.title.ends_with("; 32 clients, 2 threads"), "{}", setup.title);
         assert!(!setup.connects_by_turn(1000, 20_000));
         (chosen.threads, chosen.connections) = (vec![2], vec![100]);

@@ -24,6 +24,7 @@ mod mio;
 mod monoio;
 mod one_shot;
 mod ours;
+mod ours_by_operations;
 mod pairs;
 mod polling;
 mod tally;
@@ -73,12 +74,14 @@ pub(crate) struct Entry {
 }
 
 /// The first is the one to which the others are compared.
-pub(crate) const ENTRIES: [Entry; 16] = [
+pub(crate) const ENTRIES: [Entry; 18] = [
     Entry { name: "ours", build: ours::owned },
     Entry { name: "ours, plain keys", build: ours::plain },
     Entry { name: "ours, no hint", build: ours::without_hint },
     Entry { name: "ours, persistent", build: ours::persistent },
     Entry { name: "ours, delays", build: ours::measured },
+    Entry { name: "ours, deadlines", build: ours_by_operations::with_deadlines },
+    Entry { name: "ours, operations", build: ours_by_operations::by_operations },
     Entry { name: "ours, C library", build: c_library::build },
     Entry { name: EDGE, build: edge::build },
     Entry { name: "epoll_one_shot", build: one_shot::build },

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::contenders::{ACCEPTING, AT_ONCE, BY_PACKETS};
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
-use crate::scenario::{CPU, DATAGRAMS, RATE, SINK};
+use crate::scenario::{ACCEPTS, CPU, DATAGRAMS, OPERATIONS, RATE, SINK};
 use crate::sink::Drain;
 use crate::statistics::{Estimate, estimate_present};
 use crate::table::{align, with_interval};
@@ -55,6 +56,16 @@ const DATAGRAM_RIVAL: &str = "epoll_edge";
 /// ... with one socket, and with more.
 const ONE_SOCKET: f64 = 0.95;
 const SOCKETS: f64 = 0.97;
+
+/// S12: connections that our operations accept in a second, divided by those of the best of these.
+const ACCEPT_RIVALS: [&str; 4] = ["epoll_one_shot", "epoll_edge", "mio", "tokio"];
+const ACCEPT: f64 = 1.0;
+
+/// S13: the processor time for each request by our readiness, divided by that by our operations.
+const BY_OPERATIONS: [(&str, f64); 2] = [(AT_ONCE, 0.97), (BY_PACKETS, 0.90)];
+
+/// S15: what it takes to move a deadline, in nanoseconds.
+const MOVE: f64 = 10.0;
 
 /// A target, and what was measured.
 struct Judged {
@@ -160,6 +171,29 @@ fn judge(report: &Report) -> Vec<Judged> {
         let least = if sockets == 1 { ONE_SOCKET } else { SOCKETS };
         judged.push(floor(cell, what, ratio(cell, CPU, DATAGRAM_RIVAL, OURS), least));
     }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == ACCEPTS) {
+        if let Some(best) = best_of(cell, RATE, f64::gt, |name| ACCEPT_RIVALS.contains(&name)) {
+            let what = format!("rate, {ACCEPTING} / {} (the best by readiness)", best.contender);
+            let measured = ratio(cell, RATE, ACCEPTING, &best.contender);
+            judged.push(floor(cell, what, measured, ACCEPT));
+        }
+    }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == OPERATIONS) {
+        for (name, least) in BY_OPERATIONS {
+            let what = format!("cpu of {OURS} / {name}");
+            judged.push(floor(cell, what, ratio(cell, CPU, OURS, name), least));
+        }
+    }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == "S15") {
+        for row in &cell.rows {
+            let Some(quantity) = row.quantity("a move") else { continue };
+            let measured = estimate_present(&quantity.values);
+            if measured.is_some() {
+                let what = format!("{}: a move, ns", row.contender);
+                judged.push(Judged { at_most: true, ..floor(cell, what, measured, MOVE) });
+            }
+        }
+    }
     for cell in report.cells.iter().filter(|cell| cell.scenario == "S8") {
         let measured = ratio(cell, CPU, OURS, FEW_SOCKETS);
         let what = format!("cpu of ours / {FEW_SOCKETS}");
@@ -197,8 +231,18 @@ fn ratio(cell: &Cell, quantity: &str, above: &str, below: &str) -> Option<Estima
 
 /// The best of all others by the median.
 fn best<'c>(cell: &'c Cell, quantity: &str, is_better: fn(&f64, &f64) -> bool) -> Option<&'c Row> {
+    best_of(cell, quantity, is_better, |name| name != OURS)
+}
+
+/// The best by the median of those that `counts` names.
+fn best_of<'c>(
+    cell: &'c Cell,
+    quantity: &str,
+    is_better: fn(&f64, &f64) -> bool,
+    counts: impl Fn(&str) -> bool,
+) -> Option<&'c Row> {
     let median = |row: &Row| estimate_present(row.values(quantity)).map(|found| found.median);
-    let others = cell.rows.iter().filter(|row| row.contender != OURS && row.failure.is_none());
+    let others = cell.rows.iter().filter(|row| counts(&row.contender) && row.failure.is_none());
     others.filter(|row| median(row).is_some()).reduce(|best, row| {
         let is_better = median(row).zip(median(best)).is_some_and(|(a, b)| is_better(&a, &b));
         if is_better { row } else { best }
@@ -302,6 +346,36 @@ mod tests {
         let many = line(&text, "S11 T1", "C64, 1 under way");
         assert!(many.contains(">= 0.97 missed"), "{many}");
         assert!(!text.contains("S11 T2"), "{text}");
+    }
+
+    #[test]
+    fn accepts_are_compared_with_the_best_by_readiness() {
+        let values = [
+            ("ours", vec![980.0; 6]),
+            (ACCEPTING, vec![1050.0; 6]),
+            ("mio", vec![1000.0; 6]),
+            ("tokio", vec![900.0; 6]),
+            ("uring", vec![1200.0; 6]),
+        ];
+        let text = summary(&report(vec![cell(ACCEPTS, 2, 32, RATE, "1/s", &values)]));
+        let rate = line(&text, "S12 T2", "/ mio (the best by readiness)");
+        assert!(rate.contains("1.050") && rate.contains(">= 1.00 met"), "{rate}");
+        assert!(text.contains("floors met: 1 of 1 measured"), "{text}");
+    }
+
+    #[test]
+    fn operations_are_compared_with_readiness_and_moves_with_nothing() {
+        let values =
+            [("ours", vec![960.0; 6]), (AT_ONCE, vec![1000.0; 6]), (BY_PACKETS, vec![1000.0; 6])];
+        let echo = cell(OPERATIONS, 1, 64, CPU, "ns", &values);
+        let moves = cell("S15", 1, 10_000, "a move", "ns", &[("rearm_until", vec![12.0; 6])]);
+        let text = summary(&report(vec![echo, moves]));
+        let verdict = |scenario, what| -> Vec<&str> {
+            line(&text, scenario, what).split_whitespace().rev().take(3).collect()
+        };
+        assert_eq!(verdict("S13 T1", AT_ONCE), ["missed", "0.97", ">="]);
+        assert_eq!(verdict("S13 T1", BY_PACKETS), ["met", "0.90", ">="]);
+        assert_eq!(verdict("S15 T1", "a move"), ["missed", "10.00", "<="]);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --example idle 127.0.0.1:7003`, and SIGTERM or Ctrl-C to end it.
 //!
-//! A handler only notes when it heard from its client. For each client a message comes when its time may be over:
-//! the handler of that looks at the note, and removes the connection or posts the message for later. The last
-//! packet brings the key, whatever thread takes it.
+//! Each connection is armed until its deadline. If nothing has come by then, its handler is called all the same, and has
+//! the connection as with any other packet. Most deadlines are moved long before they are reached: that costs a
+//! store, and no thread is woken by it.
 
 mod common;
 
@@ -12,12 +12,11 @@ use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Found, accept, listen, lock, receive, send};
-use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
+use common::{Found, accept, listen, receive, send};
+use completion_port::{Batch, Events, Interest, OneShot, Packet, Port, Ready, Registration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -31,16 +30,8 @@ enum Peer {
 struct Client {
     stream: TcpStream,
     unsent: Vec<u8>,
-    heard: Arc<Heard>,
-}
-
-/// When something was last heard from a client.
-struct Heard(Mutex<Instant>);
-
-/// The message that looks after a client.
-struct Watch {
-    id: Id,
-    heard: Arc<Heard>,
+    /// When something was last heard from it.
+    heard: Instant,
 }
 
 impl AsFd for Peer {
@@ -54,7 +45,7 @@ impl AsFd for Peer {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let port = Port::builder().build()?;
+    let port = Port::new()?;
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
     thread::scope(|scope| {
@@ -67,77 +58,49 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn serve(port: &Port<Peer, Watch>) {
+fn serve(port: &Port<Peer>) {
     let mut batch = Batch::new();
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
-            match packet {
-                Packet::Ready(mut ready) => {
-                    let next = match ready.key_mut() {
-                        Peer::Listener(listener) => {
-                            if let Some(stream) = accept(listener) {
-                                welcome(port, stream);
-                            }
-                            Ok(Interest::IN)
-                        }
-                        Peer::Client(client) => client.echo(),
-                    };
-                    // After an error the token is dropped, which closes the connection.
-                    if let Ok(interest) = next {
-                        drop(ready.rearm_as(interest, OneShot::Level));
+            // At the shutdown each key comes back, and is dropped here: that closes its socket.
+            let Packet::Ready(mut ready) = packet else { continue };
+            // What came at the last moment counts.
+            let is_idle = ready.events() == Events::TIMED_OUT;
+            match ready.key_mut() {
+                Peer::Listener(listener) => {
+                    if let Some(stream) = accept(listener) {
+                        welcome(port, stream);
                     }
+                    let _ = ready.rearm();
                 }
-                Packet::Posted(watch) => look(port, watch),
-                // At the shutdown those come as well that are not idle: they are closed without a word.
-                Packet::Removed(_, Peer::Client(mut client)) if client.heard.is_long_ago() => {
-                    // As far as there is room for it.
+                Peer::Client(client) if is_idle => {
+                    // As far as there is room for it. Then the token is dropped, which closes the connection.
                     let _ = send(&mut client.stream, &mut b"idle\n".to_vec());
                 }
-                _ => {}
+                Peer::Client(client) => {
+                    if let Ok(interest) = client.echo() {
+                        go_on(ready, interest);
+                    }
+                }
             }
         }
     }
 }
 
-fn welcome(port: &Port<Peer, Watch>, stream: TcpStream) {
-    let heard = Arc::new(Heard::now());
-    let client = Peer::Client(Client { stream, unsent: Vec::new(), heard: Arc::clone(&heard) });
-    if let Ok(id) = port.register(Registration::owned(client, Interest::IN, OneShot::Level)) {
-        // Refused if the server is ending.
-        let _ = port.post_at(IDLE, Watch { id, heard });
+fn welcome(port: &Port<Peer>, stream: TcpStream) {
+    let client = Client { stream, unsent: Vec::new(), heard: Instant::now() };
+    // Nothing is asked for yet: a registration that is asked at once would have no deadline before its first packet.
+    if let Ok(token) = port.associate(Peer::Client(client)) {
+        go_on(token, Interest::IN);
     }
 }
 
-/// The time of a client may be over.
-fn look(port: &Port<Peer, Watch>, watch: Watch) {
-    if Arc::strong_count(&watch.heard) == 1 {
-        // The connection has ended by itself.
-        return;
-    }
-    if watch.heard.is_long_ago() {
-        // Refused if it ends just now.
-        let _ = port.remove(watch.id);
-    } else {
-        let _ = port.post_at(watch.heard.last() + IDLE, watch);
-    }
-}
-
-impl Heard {
-    fn now() -> Self {
-        Self(Mutex::new(Instant::now()))
-    }
-
-    fn note(&self) {
-        *lock(&self.0) = Instant::now();
-    }
-
-    fn last(&self) -> Instant {
-        *lock(&self.0)
-    }
-
-    fn is_long_ago(&self) -> bool {
-        self.last() + IDLE <= Instant::now()
-    }
+/// The client has its time from when it was last heard.
+fn go_on(token: Ready<'_, Peer>, interest: Interest) {
+    let Peer::Client(client) = token.key() else { return };
+    let over = client.heard + IDLE;
+    // Refused if the server ends.
+    let _ = token.rearm_as_until(interest, OneShot::Level, over);
 }
 
 impl Client {
@@ -145,7 +108,7 @@ impl Client {
     fn echo(&mut self) -> io::Result<Interest> {
         send(&mut self.stream, &mut self.unsent)?;
         if self.unsent.is_empty() {
-            self.heard.note();
+            self.heard = Instant::now();
             if receive(&mut self.stream, &mut self.unsent)? == Found::End {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -32,6 +32,7 @@ impl<T> Cell<T> {
     /// # Safety
     ///
     /// The caller owns the cell, and it is empty (a value in it would be leaked).
+    #[inline]
     pub(crate) unsafe fn put(&self, value: T) {
         // SAFETY: writing through a raw pointer demands that it is valid and that nothing else
         // accesses the place.
@@ -80,6 +81,7 @@ impl<T> Cell<T> {
     /// # Safety
     ///
     /// The caller owns the cell, and there is a value in it, which must not be taken out again.
+    #[inline]
     pub(crate) unsafe fn take(&self) -> T {
         // SAFETY: reading through a raw pointer demands that it is valid and that nothing is
         // written there meanwhile.

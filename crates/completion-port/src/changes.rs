@@ -43,22 +43,22 @@ use crate::trigger::{Terms, Trigger};
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Changes<'c, K> {
-    list: Vec<Change<'c, K>>,
+pub struct Changes<'c, K, B = Vec<u8>> {
+    list: Vec<Change<'c, K, B>>,
     results: Vec<Result<Id>>,
     refused: Vec<RefusedChange<K>>,
 }
 
-enum Change<'c, K> {
+enum Change<'c, K, B> {
     Register(Registration<'c, K>),
-    Rearm(Ready<'c, K>, Option<Terms<K>>),
+    Rearm(Ready<'c, K, B>, Option<Terms<K>>),
     Enable(Id, Terms<K>),
     EnableAlso(Id, Interest),
     Disable(Id),
     Remove(Id),
 }
 
-impl<'c, K> Changes<'c, K> {
+impl<'c, K, B> Changes<'c, K, B> {
     /// No changes.
     #[must_use]
     pub fn new() -> Self {
@@ -71,12 +71,17 @@ impl<'c, K> Changes<'c, K> {
     }
 
     /// Adds the rearming of a token; as [`Ready::rearm`]. A token knows its port, and is rearmed there.
-    pub fn rearm(&mut self, ready: Ready<'c, K>) {
+    pub fn rearm(&mut self, ready: Ready<'c, K, B>) {
         self.list.push(Change::Rearm(ready, None));
     }
 
     /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
-    pub fn rearm_as(&mut self, ready: Ready<'c, K>, interest: Interest, trigger: impl Trigger<K>) {
+    pub fn rearm_as(
+        &mut self,
+        ready: Ready<'c, K, B>,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+    ) {
         self.list.push(Change::Rearm(ready, Some(trigger.terms(interest))));
     }
 
@@ -134,7 +139,7 @@ impl<'c, K> Changes<'c, K> {
         self.refused.len() == self.results.len()
     }
 
-    pub(crate) fn apply<M>(&mut self, port: &Port<K, M>) {
+    pub(crate) fn apply<M>(&mut self, port: &Port<K, M, B>) {
         self.results.clear();
         self.refused.clear();
         for change in self.list.drain(..) {
@@ -174,13 +179,13 @@ fn parts<K>(refused: Refused<K>) -> (Error, Option<K>) {
     (error, Some(key))
 }
 
-impl<K> Default for Changes<'_, K> {
+impl<K, B> Default for Changes<'_, K, B> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K> fmt::Debug for Changes<'_, K> {
+impl<K, B> fmt::Debug for Changes<'_, K, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Changes")
             .field("waiting", &self.list.len())

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::TimerName;
 use crate::state::moment::Moment;
+use crate::sys::backend::Backend;
 
 /// A point in time: so long from now, or an [`Instant`].
 ///
@@ -23,14 +24,13 @@ enum Kind {
 }
 
 impl Deadline {
-    /// The moment that is meant, if the port's clock shows what `now` returns. It is never too early.
-    pub(crate) fn moment(self, now: impl FnOnce() -> Moment) -> Moment {
-        let span = match self.0 {
-            Kind::In(span) => span,
-            // The system's clock is read first.
-            Kind::At(instant) => instant.saturating_duration_since(Instant::now()),
-        };
-        now().checked_add(span).unwrap_or(Moment::NEVER)
+    /// The moment that is meant by the clock of a port on this back end. It is never too early.
+    #[inline]
+    pub(crate) fn moment(self, backend: &dyn Backend) -> Moment {
+        match self.0 {
+            Kind::In(span) => backend.now().checked_add(span).unwrap_or(Moment::NEVER),
+            Kind::At(instant) => backend.moment_of(instant),
+        }
     }
 }
 

@@ -38,6 +38,19 @@ pub enum Call {
     Post,
     /// [`Port::shutdown`](crate::Port::shutdown).
     Shutdown,
+    /// [`Port::associate`](crate::Port::associate) or
+    /// [`Port::associate_shared`](crate::Port::associate_shared).
+    Associate,
+    /// Accepting a connection, an [`Operation`](crate::Operation).
+    Accept,
+    /// Connecting, an [`Operation`](crate::Operation).
+    Connect,
+    /// Receiving, an [`Operation`](crate::Operation).
+    Receive,
+    /// Sending, an [`Operation`](crate::Operation).
+    Send,
+    /// [`Port::cancel`](crate::Port::cancel).
+    Cancel,
 }
 
 impl fmt::Display for Call {
@@ -53,6 +66,12 @@ impl fmt::Display for Call {
             Self::Wait => "waiting on a port",
             Self::Post => "posting a message",
             Self::Shutdown => "shutting a port down",
+            Self::Associate => "associating a descriptor",
+            Self::Accept => "accepting a connection",
+            Self::Connect => "connecting",
+            Self::Receive => "receiving",
+            Self::Send => "sending",
+            Self::Cancel => "cancelling an operation",
         })
     }
 }
@@ -66,25 +85,36 @@ pub enum ErrorKind {
     AlreadyRegistered,
     /// The number names no open descriptor.
     BadDescriptor,
+    /// The operation was cancelled, its registration removed, or the port closed.
+    Cancelled,
     /// The port was closed or is shutting down.
     Closed,
     /// The process, or the system, has no descriptor left.
     DescriptorLimit,
     /// This process is a forked child; the port belongs to its parent.
     Forked,
-    /// The key is out with a handler, which alone can rearm the registration.
+    /// The key is out with a handler, which alone can rearm the registration; or with an operation, the packet
+    /// of which brings it back.
     KeyHeld,
+    /// The key is shared by operations, so that no handler can have it to itself: a one-shot trigger is out of
+    /// the question.
+    KeyShared,
     /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
     /// port itself is made of.
     NotPollable,
+    /// The key does not own its descriptor, which might name something else by the time that an operation uses it.
+    NotOwned,
     /// The id names no registration, or one that has ended.
     NotRegistered,
     /// No memory.
     OutOfMemory,
     /// The registration is being removed; its last packet is on the way.
     Removing,
-    /// The time given to [`Port::remove_and_wait`](crate::Port::remove_and_wait) is over.
+    /// The time given to [`Port::remove_and_wait`](crate::Port::remove_and_wait), or the deadline of an operation,
+    /// is over.
     TimedOut,
+    /// A datagram was longer than the buffer that was to receive it, and the rest of it is lost.
+    Truncated,
     /// The system, or the sandbox that the process is in, does not offer what was asked for.
     Unsupported,
     /// The source belongs to another kernel than the port: a simulated socket on a port of the system,
@@ -101,15 +131,19 @@ impl ErrorKind {
         match self {
             Self::AlreadyRegistered => "the descriptor is registered already",
             Self::BadDescriptor => "the number names no open descriptor",
+            Self::Cancelled => "the operation was cancelled",
             Self::Closed => "the port is closed",
             Self::DescriptorLimit => "no descriptor left",
             Self::Forked => "the port belongs to the parent of this forked process",
-            Self::KeyHeld => "the key is out with a handler",
+            Self::KeyHeld => "the key is out with a handler or an operation",
+            Self::KeyShared => "operations share the key, so that no handler can have it to itself",
             Self::NotPollable => "the descriptor cannot be watched",
+            Self::NotOwned => "the key does not own its descriptor",
             Self::NotRegistered => "there is no such registration, or it has ended",
             Self::OutOfMemory => "no memory",
             Self::Removing => "the registration is being removed",
             Self::TimedOut => "the time is over",
+            Self::Truncated => "the datagram was longer than the buffer",
             Self::Unsupported => "the system does not offer it here",
             Self::WrongKernel => "the source belongs to another kernel than the port",
             Self::WatchLimit => "the user's limit of watched descriptors is reached",
@@ -147,13 +181,19 @@ pub struct Error {
     kind: ErrorKind,
     elsewhere: bool,
     code: Option<i32>,
+    /// How many bytes an operation had transferred.
+    transferred: usize,
     /// The registration that the descriptor has already.
     pub(crate) existing: Option<u64>,
 }
 
 impl Error {
     pub(crate) fn new(call: Call, kind: ErrorKind) -> Self {
-        Self { call, kind, elsewhere: false, code: None, existing: None }
+        Self { call, kind, elsewhere: false, code: None, transferred: 0, existing: None }
+    }
+
+    pub(crate) fn having_transferred(self, transferred: usize) -> Self {
+        Self { transferred, ..self }
     }
 
     pub(crate) fn with_code(self, code: Option<i32>) -> Self {
@@ -184,6 +224,12 @@ impl Error {
     #[must_use]
     pub fn os_code(&self) -> Option<i32> {
         self.code
+    }
+
+    /// How many bytes an operation had sent, or a receive has put into its buffer, before it failed.
+    #[must_use]
+    pub fn transferred(&self) -> usize {
+        self.transferred
     }
 
     /// Whether the descriptor is registered on *another* port of the process. True only with
@@ -230,18 +276,23 @@ impl From<Error> for io::Error {
         }
         let kind = match error.kind {
             ErrorKind::AlreadyRegistered => io::ErrorKind::AlreadyExists,
-            ErrorKind::BadDescriptor | ErrorKind::NotPollable | ErrorKind::WrongKernel => {
-                io::ErrorKind::InvalidInput
-            }
+            ErrorKind::BadDescriptor
+            | ErrorKind::NotOwned
+            | ErrorKind::NotPollable
+            | ErrorKind::WrongKernel => io::ErrorKind::InvalidInput,
             ErrorKind::Closed => io::ErrorKind::BrokenPipe,
             ErrorKind::Forked | ErrorKind::Unsupported => io::ErrorKind::Unsupported,
-            ErrorKind::KeyHeld | ErrorKind::Removing => io::ErrorKind::ResourceBusy,
+            ErrorKind::KeyHeld | ErrorKind::KeyShared | ErrorKind::Removing => {
+                io::ErrorKind::ResourceBusy
+            }
+            ErrorKind::Truncated => io::ErrorKind::InvalidData,
             ErrorKind::NotRegistered => io::ErrorKind::NotFound,
             ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
-            ErrorKind::DescriptorLimit | ErrorKind::WatchLimit | ErrorKind::Other => {
-                io::ErrorKind::Other
-            }
+            ErrorKind::Cancelled
+            | ErrorKind::DescriptorLimit
+            | ErrorKind::WatchLimit
+            | ErrorKind::Other => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

@@ -130,6 +130,9 @@ impl Events {
     /// The stream is over in both directions: a write fails. Only ever together with [`Events::HANGUP`], which
     /// alone says that the peer has ended its half, and may still be written to.
     pub const WRITE_CLOSED: Self = Self(8);
+    /// The deadline of the arming is over, and perhaps nothing else has happened. Only with
+    /// [`Ready::rearm_until`](crate::Ready::rearm_until).
+    pub const TIMED_OUT: Self = Self(0x20);
     /// An error is pending; a read or `take_error` tells which.
     pub const ERR: Self = Self(0x40);
 
@@ -162,6 +165,12 @@ impl Events {
         self.is_hangup()
     }
 
+    /// Whether [`Events::TIMED_OUT`] is in it.
+    #[must_use]
+    pub const fn is_timed_out(self) -> bool {
+        self.contains(Self::TIMED_OUT)
+    }
+
     /// Whether [`Events::WRITE_CLOSED`] is in it.
     #[must_use]
     pub const fn is_write_closed(self) -> bool {
@@ -175,7 +184,7 @@ impl Events {
     }
 }
 
-set_of_bits!(Events: IN | OUT | HANGUP | WRITE_CLOSED | ERR);
+set_of_bits!(Events: IN | OUT | HANGUP | WRITE_CLOSED | TIMED_OUT | ERR);
 
 /// The trigger of a registration that a packet disables until it is armed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,9 @@
 //! One I/O completion port for any number of threads: socket notifications, posted messages and a
 //! concurrency value, in one queue.
 //!
-//! A [`Port`] is what Windows calls an *I/O completion port* with *socket state notifications*,
-//! built natively on Linux. Any number of threads wait on it; each packet goes to one of them:
+//! A [`Port`] is what Windows calls an *I/O completion port*, with overlapped operations on sockets and
+//! *socket state notifications*, built natively on Linux. Any number of threads wait on it; each packet goes to one of
+//! them:
 //!
 //! - **Registrations.** A [`Source`], which is a socket or another descriptor, is registered with a *key*,
 //!   an event filter ([`Interest`]) and a [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`],
@@ -10,6 +11,11 @@
 //! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet
 //!   moves the key out to the handler, as a [`Ready`] token: the handler has `&mut` access without
 //!   a lock. Rearming moves it back. Removal and refusal give it back, dropping the port drops it.
+//! - **Operations.** A token, or the name of a shared association, starts an [`Operation`]: to accept, connect,
+//!   receive or send. Its packet brings what has become of it, and the [`Buffer`] that was lent. Readiness and operations
+//!   [go together](guide#readiness-or-operations).
+//! - **Deadlines.** Of operations ([`Operation::deadline`]) and of armings ([`Ready::rearm_until`]). To move one
+//!   costs a store.
 //! - **Connections that write to each other.** [`Port::enable_also`] has another connection's handler
 //!   called as soon as there is room, whatever that connection is doing.
 //! - **Removal that says when it is over.** [`Port::remove`] makes one last packet,
@@ -162,6 +168,30 @@
 //! # }
 //! ```
 //!
+//! A buffer is out of reach while an operation has it, and an operation uses the token up:
+//!
+//! ```compile_fail,E0382
+//! # fn f(token: completion_port::Ready<'_, std::net::TcpStream>) {
+//! let mut buffer = Vec::with_capacity(16);
+//! token.recv(buffer).unwrap();
+//! buffer.push(1);
+//! # }
+//! ```
+//! ```compile_fail,E0382
+//! # fn f(token: completion_port::Ready<'_, std::net::TcpStream>) {
+//! token.recv(Vec::with_capacity(16)).unwrap();
+//! token.rearm().unwrap();
+//! # }
+//! ```
+//!
+//! A key of which several operations are in flight at once can be cloned, and is `Sync`:
+//!
+//! ```compile_fail,E0277
+//! # fn f(port: &completion_port::Port<std::net::TcpStream>, stream: std::net::TcpStream) {
+//! port.associate_shared(stream).unwrap();
+//! # }
+//! ```
+//!
 //! A key that cannot be cloned cannot be registered persistently, and there are no other triggers:
 //!
 //! ```compile_fail,E0277
@@ -182,6 +212,7 @@
 //!   debug level: registered, enabled, removed, ended, refused, a thread found asleep, a replaced kernel
 //!   set. At trace level, with each packet: reported, enabled by its token, a thread woken. They are
 //!   compiled out when it is off. A subscriber may call the port, but not wait on it.
+//! - `bytes`: `Bytes` and `BytesMut` of the crate `bytes` are buffers of operations ([`Buffer`]).
 //! - `sim`: the module `sim` with a simulated kernel and virtual time, to test a server without sockets.
 //!
 //! # Further reading
@@ -190,7 +221,9 @@
 //! the contract rule by rule; PLATFORM, what holds on which system; COMPARE, what else there is; STALLS, what to
 //! look at when a server stalls.
 
+mod address;
 mod batch;
+mod buffer;
 mod cells;
 mod changes;
 mod deadline;
@@ -199,6 +232,7 @@ mod engine;
 mod error;
 mod interest;
 mod membership;
+mod operation;
 mod packet;
 mod port;
 pub mod raw;
@@ -211,16 +245,19 @@ mod sys;
 mod trace;
 mod trigger;
 
+pub use address::Address;
 pub use batch::Batch;
+pub use buffer::Buffer;
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
-pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
+pub use operation::{OpId, Operation, Outcome, SharedId, Started};
+pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, SharedSource, Source};
+pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 #[cfg(feature = "sim")]
 pub use sys::sim;

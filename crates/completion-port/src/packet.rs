@@ -1,9 +1,12 @@
 //! What a wait returns.
 
 // Named, so that it is found where a test mounts this file under a path of its own.
+#[path = "packet/operations.rs"]
+mod operations;
 #[path = "packet/owned.rs"]
 mod owned;
 
+pub use operations::{Done, Finished};
 pub use owned::OwnedReady;
 
 use std::fmt;
@@ -12,8 +15,10 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
+use crate::buffer::Buffer;
 use crate::cells::Cell;
-use crate::engine::{Engine, Name, Scratch, Seat, Taken, Waited, name_of, name_parts};
+use crate::deadline::Deadline;
+use crate::engine::{Engine, Name, Return, Scratch, Seat, Taken, Waited, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused};
 use crate::interest::{Events, Interest};
 use crate::membership::{Membership, current_seat, take_seat};
@@ -27,11 +32,10 @@ use crate::trace::hears_packets;
 use crate::trigger::{Terms, Trigger};
 
 /// One packet.
-#[derive(Debug)]
 #[non_exhaustive]
-pub enum Packet<'p, K, M> {
+pub enum Packet<'p, K, M, B = Vec<u8>> {
     /// A one-shot registration reports; the key is the handler's until it is rearmed.
-    Ready(Ready<'p, K>),
+    Ready(Ready<'p, K, B>),
     /// A persistent registration reports; it stays enabled, and the packet has a clone of the key.
     Notified(Notified<K>),
     /// A posted message.
@@ -39,6 +43,11 @@ pub enum Packet<'p, K, M> {
     /// A registration has ended by [`Port::remove`]; its key comes back. No other packet of it
     /// follows, but another thread may still hold an earlier one of a persistent registration.
     Removed(Id, K),
+    /// An operation that was started by a token has ended. [`Done::into_parts`] gives the token back, and what has
+    /// become of the operation.
+    Done(Done<'p, K, B>),
+    /// An operation of a shared association has ended; the packet has a clone of the key.
+    Finished(Finished<'p, K, B>),
 }
 
 /// A one-shot packet: it holds the key, which the port does not touch until the registration is
@@ -81,15 +90,15 @@ pub enum Packet<'p, K, M> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
-pub struct Ready<'p, K> {
-    held: Held<'p, K>,
+pub struct Ready<'p, K, B = Vec<u8>> {
+    held: Held<'p, K, B>,
     /// So that a token is shared between threads only if its key may be.
     key: PhantomData<K>,
 }
 
 /// What a token is made of, for what becomes of it in the end.
-struct Held<'p, K> {
-    store: &'p Store<K>,
+struct Held<'p, K, B> {
+    store: &'p Store<K, B>,
     slot: &'p Slot,
     /// Where the key lies, which is the token's: the slot is held as long as that is here.
     cell: &'p Cell<K>,
@@ -99,15 +108,15 @@ struct Held<'p, K> {
     drained: Drained,
 }
 
-impl<K> Clone for Held<'_, K> {
+impl<K, B> Clone for Held<'_, K, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for Held<'_, K> {}
+impl<K, B> Copy for Held<'_, K, B> {}
 
-impl<'p, K> Ready<'p, K> {
+impl<'p, K, B> Ready<'p, K, B> {
     /// The registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
@@ -193,6 +202,107 @@ impl<'p, K> Ready<'p, K> {
         self.arm(None)
     }
 
+    /// Gives the key back and enables the registration again, until a deadline: if nothing has happened by then, a
+    /// packet reports [`Events::TIMED_OUT`]. It never does so earlier. While a thread waits at the port, or comes to
+    /// wait within a millisecond, it is at most that late.
+    ///
+    /// It is made for deadlines that are moved with each packet, as those of idle connections are: to move one
+    /// costs a store, and no thread is woken for it. Each timer rings once in a while, finds its deadline moved, and
+    /// is set anew.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`]; and [`ErrorKind::OutOfMemory`], with a registration's first deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::io::{Read, Write};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, mut far) = UnixStream::pair()?;
+    /// port.register(Registration::owned(near, Interest::IN, OneShot::Level))?;
+    /// far.write_all(b"x")?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Ready(mut ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// ready.key_mut().read_exact(&mut [0])?;
+    /// ready.rearm_until(Duration::from_millis(10))?; // from here on the client says nothing
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(ready.events().is_timed_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn rearm_until(self, deadline: impl Into<Deadline>) -> Result<(), Refused<K>> {
+        self.arm_until(None, deadline.into())
+    }
+
+    /// The same, with another filter and trigger, as [`Ready::rearm_as`]. An association's first arming says by
+    /// this what it waits for, and until when.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm_until`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let soon = Duration::from_millis(10);
+    /// port.associate(near)?.rearm_as_until(Interest::IN, OneShot::Level, soon)?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(ready.events().is_timed_out());
+    /// // It still may be written to.
+    /// ready.rearm_as_until(Interest::OUT, OneShot::Level, soon)?;
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(ready.events().is_out() && !ready.events().is_timed_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn rearm_as_until(
+        self,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), Refused<K>> {
+        let terms = trigger.terms(interest);
+        self.held.store.keys.know_clone(terms.clone);
+        self.arm_until(Some(terms.mode), deadline.into())
+    }
+
+    /// Gives the key back and enables the registration again, with `mode` or as it was, until a deadline.
+    #[inline]
+    fn arm_until(self, mode: Option<Mode>, deadline: Deadline) -> Result<(), Refused<K>> {
+        if !self.has_its_descriptor() {
+            return Err(self.into_held().refuse(Call::Rearm));
+        }
+        let Held { store, slot, cell, index, events, drained } = self.into_held();
+        let held = Held { store, slot, cell, index, events, drained };
+        let engine = &store.engine;
+        let at = deadline.moment(engine.backend());
+        // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
+        // has rung, or the thread for which it rings sees the new deadline.
+        let desk = match engine.set_deadline(index, Call::Rearm, at) {
+            Ok(desk) => desk,
+            Err(error) => return Err(held.refuse_with(error)),
+        };
+        if hears_packets() || !engine.rearm(slot, mode, true, drained) {
+            held.rearm(mode, true)?;
+        }
+        engine.mind_alarm(index, desk);
+        Ok(())
+    }
+
     /// Gives the key back and enables the registration again, with another filter and trigger. With a
     /// persistent trigger its further packets are [`Packet::Notified`].
     ///
@@ -221,7 +331,7 @@ impl<'p, K> Ready<'p, K> {
             return Err(self.into_held().refuse(Call::Park));
         }
         let id = self.id();
-        self.into_held().put_back(Call::Park, None).map(|()| id)
+        self.into_held().put_back(Call::Park, None, false).map(|()| id)
     }
 
     /// Ends the registration and keeps the key. No packet of it follows.
@@ -239,16 +349,16 @@ impl<'p, K> Ready<'p, K> {
         // Taken apart here, and put together again only to be passed on, so that the token need not
         // lie in memory.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
-        if !hears_packets() && store.engine.rearm(slot, mode, drained) {
+        if !hears_packets() && store.engine.rearm(slot, mode, false, drained) {
             return Ok(());
         }
-        Held { store, slot, cell, index, events, drained }.rearm(mode)
+        Held { store, slot, cell, index, events, drained }.rearm(mode, false)
     }
 
     /// Uses the token up. From here on the key may belong to the port, so the token's drop must not
     /// run.
     #[inline]
-    fn into_held(self) -> Held<'p, K> {
+    fn into_held(self) -> Held<'p, K, B> {
         ManuallyDrop::new(self).held
     }
 
@@ -264,7 +374,7 @@ impl<'p, K> Ready<'p, K> {
     }
 }
 
-impl<K> Held<'_, K> {
+impl<K, B> Held<'_, K, B> {
     /// The registration's name, which it has as long as it is held.
     fn name(&self) -> Name {
         name_of(self.index, self.slot.word().generation())
@@ -273,10 +383,10 @@ impl<K> Held<'_, K> {
     /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
     /// it was. A subscriber hears of it.
     #[cold]
-    fn rearm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
+    fn rearm(self, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, name) = (&self.store.engine, self.name());
         let mode = mode.unwrap_or_else(|| self.slot.word().mode());
-        self.put_back(Call::Rearm, Some(mode))?;
+        self.put_back(Call::Rearm, Some(mode), timed)?;
         if hears_packets() {
             engine.tell_enabled(name, mode);
         }
@@ -285,10 +395,11 @@ impl<K> Held<'_, K> {
 
     /// The token is used up: the engine is to have the key.
     #[inline(never)]
-    fn put_back(self, call: Call, mode: Option<Mode>) -> Result<(), Refused<K>> {
+    fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, seat) = (&self.store.engine, || current_seat(&self.store.engine));
         let name = self.name();
-        let accepted = engine.put_back(call, self.slot, name, mode, self.drained, seat);
+        let back = Return { mode, timed, drained: self.drained };
+        let accepted = engine.put_back(call, self.slot, name, back, seat);
         // Refused: the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
     }
@@ -329,7 +440,7 @@ impl<K> Held<'_, K> {
     }
 }
 
-impl<K> Drop for Ready<'_, K> {
+impl<K, B> Drop for Ready<'_, K, B> {
     // Inlined, so that a token need not lie in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
@@ -337,7 +448,20 @@ impl<K> Drop for Ready<'_, K> {
     }
 }
 
-impl<K> fmt::Debug for Ready<'_, K> {
+impl<K: fmt::Debug, M: fmt::Debug, B> fmt::Debug for Packet<'_, K, M, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(ready) => f.debug_tuple("Ready").field(ready).finish(),
+            Self::Notified(notified) => f.debug_tuple("Notified").field(notified).finish(),
+            Self::Posted(message) => f.debug_tuple("Posted").field(message).finish(),
+            Self::Removed(id, key) => f.debug_tuple("Removed").field(id).field(key).finish(),
+            Self::Done(done) => f.debug_tuple("Done").field(done).finish(),
+            Self::Finished(finished) => f.debug_tuple("Finished").field(finished).finish(),
+        }
+    }
+}
+
+impl<K, B> fmt::Debug for Ready<'_, K, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ready")
             .field("id", &self.id())
@@ -427,8 +551,8 @@ impl<K> fmt::Debug for Notified<K> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "packets that are not taken go back to the queue"]
-pub struct Packets<'b, 'p, K, M> {
-    port: &'p Port<K, M>,
+pub struct Packets<'b, 'p, K, M, B = Vec<u8>> {
+    port: &'p Port<K, M, B>,
     scratch: &'b mut Scratch,
     room: usize,
     deadline: Option<Moment>,
@@ -439,15 +563,15 @@ pub struct Packets<'b, 'p, K, M> {
     clones: bool,
 }
 
-impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
+impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
     /// A wait that takes nothing.
-    pub(crate) fn none(port: &'p Port<K, M>, scratch: &'b mut Scratch) -> Self {
+    pub(crate) fn none(port: &'p Port<K, M, B>, scratch: &'b mut Scratch) -> Self {
         Self { port, scratch, room: 0, deadline: None, seat: None, settled: true, clones: false }
     }
 
     /// What a wait of `seat` has brought.
     pub(crate) fn waited(
-        port: &'p Port<K, M>,
+        port: &'p Port<K, M, B>,
         scratch: &'b mut Scratch,
         room: usize,
         deadline: Option<Moment>,
@@ -465,10 +589,12 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
         self.clones = true;
         self
     }
+}
 
+impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     /// A packet whose key the caller owns now. The key stays in its cell.
     #[inline]
-    fn ready(&self, slot: &'p Slot, index: u32, events: Events) -> Packet<'p, K, M> {
+    fn ready(&self, slot: &'p Slot, index: u32, events: Events) -> Packet<'p, K, M, B> {
         let store = self.port.store();
         let cell = store.keys.cells.at(index);
         let held = Held { store, slot, cell, index, events, drained: Drained::NONE };
@@ -477,7 +603,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
 
     /// A packet of a posted message.
     #[inline]
-    fn posted(&self, cell: u32, seat: &Seat) -> Packet<'p, K, M> {
+    fn posted(&self, cell: u32, seat: &Seat) -> Packet<'p, K, M, B> {
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the message's node came off the queue, and stands there once;
         // - a value: the message was put there before its node was queued.
@@ -487,7 +613,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     }
 
     /// Any packet; `None` if there is nothing for the caller in it.
-    fn unpack(&self, taken: Taken<'p>, seat: &Seat) -> Option<Packet<'p, K, M>> {
+    fn unpack(&self, taken: Taken<'p>, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
         match taken {
@@ -498,6 +624,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
                 Some(self.ready(slot, name_parts(name).0, events))
             }
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
+            Taken::Operation(record) => self.operation(record, seat),
             Taken::Notified(name, events) => {
                 let key = {
                     // If the clone panics, this still gives the node back, and the packet is made
@@ -545,12 +672,17 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     /// The next packet that the seat has been handed, of any kind, as [`Engine::next`]; whether there was
     /// one, and whether there is something for the caller in it.
     #[inline(never)]
-    fn next_other(&self, seat: &Seat, first: Node) -> Option<Option<Packet<'p, K, M>>> {
+    fn next_other(&self, seat: &Seat, first: Node) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
         if first == NIL
             && let Some(cell) = engine.next_posted(seat)
         {
             return Some(Some(self.posted(cell, seat)));
+        }
+        if first == NIL
+            && let Some(record) = engine.next_operation(seat)
+        {
+            return Some(self.operation(record, seat));
         }
         let taken = engine.next(seat, first)?;
         Some(self.unpack(taken, seat))
@@ -559,7 +691,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
     /// The next packet that the seat has been handed, with a clone of its key; whether there was one, and
     /// whether there is something for the caller in it.
     #[inline(never)]
-    fn next_clone(&self, seat: &Seat) -> Option<Option<Packet<'p, K, M>>> {
+    fn next_clone(&self, seat: &Seat) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
         let make = self.port.clone_key().expect("set before the first such wait");
         let mut key = None;
@@ -605,7 +737,7 @@ impl<'b, 'p, K, M> Packets<'b, 'p, K, M> {
 
     /// Ends the iterator, also if the thread has another packet later.
     #[inline]
-    fn end(&mut self) -> Option<Packet<'p, K, M>> {
+    fn end(&mut self) -> Option<Packet<'p, K, M, B>> {
         self.seat = None;
         None
     }
@@ -673,8 +805,8 @@ impl Drop for Cloning<'_> {
     }
 }
 
-impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
-    type Item = Packet<'p, K, M>;
+impl<'p, K, M, B: Buffer> Iterator for Packets<'_, 'p, K, M, B> {
+    type Item = Packet<'p, K, M, B>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -715,9 +847,9 @@ impl<'p, K, M> Iterator for Packets<'_, 'p, K, M> {
     }
 }
 
-impl<K, M> FusedIterator for Packets<'_, '_, K, M> {}
+impl<K, M, B: Buffer> FusedIterator for Packets<'_, '_, K, M, B> {}
 
-impl<K, M> Drop for Packets<'_, '_, K, M> {
+impl<K, M, B> Drop for Packets<'_, '_, K, M, B> {
     fn drop(&mut self) {
         if let Some(seat) = &self.seat {
             self.port.engine().give_back(seat);
@@ -725,7 +857,7 @@ impl<K, M> Drop for Packets<'_, '_, K, M> {
     }
 }
 
-impl<K, M> fmt::Debug for Packets<'_, '_, K, M> {
+impl<K, M, B> fmt::Debug for Packets<'_, '_, K, M, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Packets").field("room", &self.room).finish_non_exhaustive()
     }

@@ -1,21 +1,24 @@
 //! The port: the public calls.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Batch;
+use crate::buffer::Buffer;
 use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Histogram, Posting, Seat, Tally, Waited, name_parts};
+use crate::engine::{Engine, Entry, Histogram, Posting, Seat, Tally, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
-use crate::interest::Interest;
+use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::{current_seat, take_seat};
-use crate::packet::Packets;
+use crate::operation::{Cargo, SharedId};
+use crate::packet::{Packets, Ready};
 use crate::raw::Raw;
 use crate::registration::{Id, Owner, Registration};
 use crate::source::{KernelId, Source, SourceName};
@@ -80,17 +83,19 @@ use crate::trigger::{Terms, Trigger};
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Port<K, M = ()> {
-    store: Store<K>,
+pub struct Port<K, M = (), B = Vec<u8>> {
+    store: Store<K, B>,
     messages: Cells<M>,
 }
 
 /// The keys of a port, and the engine, which knows the owner of each.
-pub(crate) struct Store<K> {
+pub(crate) struct Store<K, B> {
     pub(crate) engine: Hold,
     /// At which kernel the engine's numbers mean something.
     pub(crate) kernel: KernelId,
     pub(crate) keys: Keys<K>,
+    /// Operations in flight.
+    pub(crate) cargo: Cells<Cargo<B>>,
 }
 
 /// A port's share of its engine. The engine ends when the port drops this, and not in another
@@ -142,14 +147,29 @@ impl Drop for Hold {
 /// assert_eq!(port.concurrency(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct PortBuilder {
+pub struct PortBuilder<B = Vec<u8>> {
     concurrency: usize,
     block_detection: BlockDetection,
     kernel_sets: usize,
     one_shot_kernel: bool,
     queue_delays: bool,
+    /// What a buffer is; the builder has none.
+    buffers: PhantomData<fn(B) -> B>,
+}
+
+impl Default for PortBuilder {
+    fn default() -> Self {
+        Self {
+            concurrency: 0,
+            block_detection: BlockDetection::default(),
+            kernel_sets: 0,
+            one_shot_kernel: false,
+            queue_delays: false,
+            buffers: PhantomData,
+        }
+    }
 }
 
 /// How many processors the process may use.
@@ -157,7 +177,7 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-impl PortBuilder {
+impl<B> PortBuilder<B> {
     /// How many threads may run with packets at once; 0 means the number of processors that the
     /// process may use ([`std::thread::available_parallelism`]).
     pub fn concurrency(mut self, threads: usize) -> Self {
@@ -205,6 +225,33 @@ impl PortBuilder {
         self
     }
 
+    /// What the port's operations send and fill: a [`Buffer`]. `Vec<u8>` unless this is called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Operation, Port};
+    ///
+    /// let port: Port<std::net::TcpStream, (), Box<[u8]>> =
+    ///     Port::builder().buffers::<Box<[u8]>>().build()?;
+    /// let _ = (port, Operation::recv(vec![0; 4096].into_boxed_slice()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn buffers<C: Buffer>(self) -> PortBuilder<C> {
+        let Self {
+            concurrency, block_detection, kernel_sets, one_shot_kernel, queue_delays, ..
+        } = self;
+        let buffers = PhantomData;
+        PortBuilder {
+            concurrency,
+            block_detection,
+            kernel_sets,
+            one_shot_kernel,
+            queue_delays,
+            buffers,
+        }
+    }
+
     fn sets(&self) -> usize {
         // `next_power_of_two` of zero is one.
         self.kernel_sets.min(64).next_power_of_two()
@@ -217,7 +264,7 @@ impl PortBuilder {
     /// [`ErrorKind::DescriptorLimit`] or [`ErrorKind::OutOfMemory`] if the system has no descriptor
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
     /// the system does not offer it here.
-    pub fn build<K, M>(self) -> Result<Port<K, M>> {
+    pub fn build<K, M>(self) -> Result<Port<K, M, B>> {
         let backend = sys::native(self.sets(), self.one_shot_kernel)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend, KernelId::SYSTEM)
@@ -230,13 +277,13 @@ impl PortBuilder {
     /// [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and the simulated kernel
     /// was told that it has no such records.
     #[cfg(feature = "sim")]
-    pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M>> {
+    pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M, B>> {
         let sets = if self.one_shot_kernel { 1 } else { self.sets() };
         let backend = kernel.backend_of(sets, self.one_shot_kernel);
         self.build_on(backend, kernel.id())
     }
 
-    fn build_on<K, M>(self, backend: Box<dyn Backend>, kernel: KernelId) -> Result<Port<K, M>> {
+    fn build_on<K, M>(self, backend: Box<dyn Backend>, kernel: KernelId) -> Result<Port<K, M, B>> {
         let limit = match self.concurrency {
             0 => processors(),
             given => given,
@@ -246,7 +293,12 @@ impl PortBuilder {
             engine.measure_delays(true);
         }
         Ok(Port {
-            store: Store { engine: Hold(ManuallyDrop::new(engine)), kernel, keys: Keys::new() },
+            store: Store {
+                engine: Hold(ManuallyDrop::new(engine)),
+                kernel,
+                keys: Keys::new(),
+                cargo: Cells::new(),
+            },
             messages: Cells::new(),
         })
     }
@@ -299,7 +351,7 @@ impl Port<(), ()> {
     }
 }
 
-impl<K, M> Port<K, M> {
+impl<K, M, B> Port<K, M, B> {
     /// How many threads may run with packets at once.
     #[must_use]
     pub fn concurrency(&self) -> usize {
@@ -348,18 +400,27 @@ impl<K, M> Port<K, M> {
         &self,
         registration: Registration<'_, K>,
     ) -> std::result::Result<Id, Refused<K>> {
+        self.register_as(Call::Register, registration, None, false)
+    }
+
+    /// Registers a descriptor. If it is `associated`, it is watched for that from the first, and not armed: a
+    /// token has the key, which the caller makes, unless it is `shared`.
+    fn register_as(
+        &self,
+        call: Call,
+        registration: Registration<'_, K>,
+        associated: Option<Interest>,
+        shared: bool,
+    ) -> std::result::Result<Id, Refused<K>> {
         let Registration { owner, kernel, number, key, terms, source_of } = registration;
         if kernel.is_some_and(|kernel| kernel != self.store.kernel) {
             // Its number may name something else here.
-            let usable = self.store.engine.check_open(Call::Register);
-            let wrong = Error::new(Call::Register, ErrorKind::WrongKernel);
+            let usable = self.store.engine.check_open(call);
+            let wrong = Error::new(call, ErrorKind::WrongKernel);
             return Err(self.refused(usable.err().unwrap_or(wrong), number, key));
         }
-        let index = match self
-            .store
-            .engine
-            .reserve_slot(Call::Register, |number| self.store.keys.cells.reserve(number))
-        {
+        let reserve = |number| self.store.keys.cells.reserve(number);
+        let index = match self.store.engine.reserve_slot(call, reserve) {
             Ok(index) => index,
             Err(error) => return Err(self.refused(error, number, key)),
         };
@@ -373,16 +434,15 @@ impl<K, M> Port<K, M> {
         unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, Owner::Key);
         let seat = || current_seat(&self.store.engine);
-        self.store.engine.register(index, number, terms.mode, borrowed, seat).map(Id).map_err(
-            |error| {
-                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-                // - owned: a refused slot was held by the call all the time, and is given up only below;
-                // - a value: the key put there just now.
-                let key = unsafe { self.store.keys.cells.take(index) };
-                self.store.engine.cancel(index);
-                self.refused(error, number, key)
-            },
-        )
+        let entry = Entry { descriptor: number, mode: terms.mode, borrowed, associated, shared };
+        self.store.engine.register(call, index, entry, seat).map(Id).map_err(|error| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: a refused slot was held by the call all the time, and is given up only below;
+            // - a value: the key put there just now.
+            let key = unsafe { self.store.keys.cells.take(index) };
+            self.store.engine.cancel(index);
+            self.refused(error, number, key)
+        })
     }
 
     /// A registration of `number` was refused. A subscriber hears of it.
@@ -417,6 +477,100 @@ impl<K, M> Port<K, M> {
     pub fn id_of<S: Source + ?Sized>(&self, source: &S) -> Option<Id> {
         let SourceName { kernel, number } = source.as_source().name;
         if kernel == self.store.kernel { self.store.engine.find(number).map(Id) } else { None }
+    }
+
+    /// Associates a key with the port, which owns its descriptor: nothing is asked for yet. The token says what
+    /// comes first: an operation ([`Ready::start`](crate::Ready::start)), or readiness
+    /// ([`Ready::rearm_as`](crate::Ready::rearm_as)).
+    ///
+    /// A registration that [`Port::register`] has made is an association, too, which is asked for readiness at
+    /// once; the token of its packet starts operations as well.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::register`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
+    /// use std::io::Write;
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (mut near, far) = UnixStream::pair()?;
+    /// port.associate(far)?.start(Operation::recv(Vec::with_capacity(16)))?;
+    /// near.write_all(b"hello")?;
+    ///
+    /// for packet in port.wait(&mut Batch::new(), None)? {
+    ///     let Packet::Done(done) = packet else { panic!() };
+    ///     let (token, Outcome::Received(Ok(5), buffer)) = done.into_parts() else { panic!() };
+    ///     assert_eq!(buffer, b"hello");
+    ///     token.start(Operation::send_all(buffer))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn associate(&self, key: K) -> std::result::Result<Ready<'_, K, B>, Refused<K>>
+    where
+        K: Source,
+    {
+        self.associate_for(key, Interest::IN)
+    }
+
+    /// The same, watched for `expected` from the first.
+    pub(crate) fn associate_for(
+        &self,
+        key: K,
+        expected: Interest,
+    ) -> std::result::Result<Ready<'_, K, B>, Refused<K>>
+    where
+        K: Source,
+    {
+        let registration = Registration::owned(key, Interest::NONE, OneShot::Level);
+        let id = self.register_as(Call::Associate, registration, Some(expected), false)?;
+        Ok(Ready::associated(&self.store, name_parts(id.0).0))
+    }
+
+    /// Associates a key whose operations are started by the association's name ([`Port::start`]), several at once:
+    /// to receive and send, or sixteen accepts on one listener. Their packets bring clones of the key
+    /// ([`Packet::Finished`](crate::Packet::Finished)), and never a token.
+    ///
+    /// [`Port::enable`] can ask it for readiness besides, with a persistent trigger. While operations of a
+    /// direction are in flight, readiness of that direction is theirs, and is not reported.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::register`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::sync::Arc;
+    ///
+    /// let port = Port::<Arc<TcpListener>>::new()?;
+    /// let listener = Arc::new(TcpListener::bind("127.0.0.1:0")?);
+    /// let address = listener.local_addr()?;
+    /// let id = port.associate_shared(listener)?;
+    /// for _ in 0..16 {
+    ///     port.start(id, Operation::accept())?;
+    /// }
+    /// let _client = TcpStream::connect(address)?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Finished(finished)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let (_listener, outcome) = finished.into_parts();
+    /// assert!(matches!(outcome, Outcome::Accepted(Ok(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn associate_shared(&self, key: K) -> std::result::Result<SharedId, Refused<K>>
+    where
+        K: Source + Clone + Sync,
+    {
+        let registration = Registration::owned(key, Interest::NONE, Persistent::Level);
+        let id = self.register_as(Call::Associate, registration, Some(Interest::IN), true)?;
+        Ok(SharedId(id.0))
     }
 
     /// Enables a registration by its name, and overwrites its filter and trigger. The registration
@@ -775,7 +929,7 @@ impl<K, M> Port<K, M> {
         deadline: impl Into<Deadline>,
         message: M,
     ) -> std::result::Result<TimerId, Refused<M>> {
-        let at = deadline.into().moment(|| self.store.engine.backend().now());
+        let at = deadline.into().moment(self.store.engine.backend());
         let posting = self.begin_post(message, Posting::for_timer)?;
         Ok(TimerId(posting.queue_at(at)))
     }
@@ -825,7 +979,7 @@ impl<K, M> Port<K, M> {
         &'p self,
         batch: &'b mut Batch,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<Packets<'b, 'p, K, M>> {
+    ) -> Result<Packets<'b, 'p, K, M, B>> {
         let deadline = self.deadline(timeout.into())?;
         match self.take(batch, deadline) {
             (_, Waited::Closed) => Err(Error::new(Call::Wait, ErrorKind::Closed)),
@@ -852,10 +1006,10 @@ impl<K, M> Port<K, M> {
     /// still in `changes`.
     pub fn process<'b, 'p>(
         &'p self,
-        changes: &mut Changes<'_, K>,
+        changes: &mut Changes<'_, K, B>,
         batch: &'b mut Batch,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<Packets<'b, 'p, K, M>> {
+    ) -> Result<Packets<'b, 'p, K, M, B>> {
         let deadline = self.deadline(timeout.into())?;
         if self.store.engine.is_closed() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
@@ -877,7 +1031,7 @@ impl<K, M> Port<K, M> {
         batch: &'b mut Batch,
         deadline: Option<Moment>,
         all_were_refused: bool,
-    ) -> Packets<'b, 'p, K, M> {
+    ) -> Packets<'b, 'p, K, M, B> {
         let seat = take_seat(&self.store.engine);
         let tells = !all_were_refused || seat.hears_of_refusal();
         let deadline = if tells { Some(Moment::ZERO) } else { deadline };
@@ -900,7 +1054,7 @@ impl<K, M> Port<K, M> {
         &'p self,
         batch: &'b mut Batch,
         deadline: Option<Moment>,
-    ) -> (Packets<'b, 'p, K, M>, Waited) {
+    ) -> (Packets<'b, 'p, K, M, B>, Waited) {
         let room = batch.capacity();
         if room == 0 {
             // This call does not wait: the thread goes on running at whatever port it runs.
@@ -1009,7 +1163,7 @@ impl<K, M> Port<K, M> {
     /// number.
     #[inline]
     #[must_use]
-    pub fn raw(&self) -> Raw<'_, K, M> {
+    pub fn raw(&self) -> Raw<'_, K, M, B> {
         Raw::new(self)
     }
 
@@ -1140,7 +1294,7 @@ impl<K, M> Port<K, M> {
         &self.store.keys
     }
 
-    pub(crate) fn store(&self) -> &Store<K> {
+    pub(crate) fn store(&self) -> &Store<K, B> {
         &self.store
     }
 
@@ -1159,6 +1313,7 @@ fn counts(tally: &Tally) -> PacketCounts {
         notified: tally.notified,
         posted: tally.posted,
         removed: tally.removed,
+        done: tally.done,
     }
 }
 
@@ -1196,10 +1351,10 @@ impl<F: Fn(u32)> Drop for Each<F> {
     }
 }
 
-impl<K, M> Drop for Port<K, M> {
+impl<K, M, B> Drop for Port<K, M, B> {
     fn drop(&mut self) {
         let remains = self.store.engine.dismantle();
-        let (keys, messages) = (&self.store.keys.cells, &self.messages);
+        let (keys, messages, cargo) = (&self.store.keys.cells, &self.messages, &self.store.cargo);
         // These are dropped in reverse order, each of them even if the drop of the other panics.
         let messages = Each(remains.messages.into_iter(), |cell| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
@@ -1213,13 +1368,20 @@ impl<K, M> Drop for Port<K, M> {
             // - a value: the engine names each slot that has a key and is not held, once.
             drop(unsafe { keys.take(index) });
         });
+        let operations = Each(remains.operations.into_iter(), |record| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: nothing else has the port, so that no thread tries an operation;
+            // - a value: the engine names each operation whose packet was not taken, once.
+            drop(unsafe { cargo.take(record) });
+        });
+        drop(operations);
         drop(keys);
         drop(messages);
         // The engine, and with it the port's descriptors, ends with its `Hold`.
     }
 }
 
-impl<K, M> fmt::Debug for Port<K, M> {
+impl<K, M, B> fmt::Debug for Port<K, M, B> {
     /// The slots, the threads and the queue, for hunting stalls; `docs/STALLS.md` explains each line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.engine.fmt(f)

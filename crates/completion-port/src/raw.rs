@@ -125,32 +125,32 @@ impl Hints {
 /// The calls of a port that are for bindings to other languages; [`Port::raw`] makes it.
 ///
 /// It is a view of the port, which costs nothing to make and to copy.
-pub struct Raw<'p, K, M = ()> {
-    port: &'p Port<K, M>,
+pub struct Raw<'p, K, M = (), B = Vec<u8>> {
+    port: &'p Port<K, M, B>,
 }
 
-impl<K, M> Clone for Raw<'_, K, M> {
+impl<K, M, B> Clone for Raw<'_, K, M, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K, M> Copy for Raw<'_, K, M> {}
+impl<K, M, B> Copy for Raw<'_, K, M, B> {}
 
-impl<K, M> fmt::Debug for Raw<'_, K, M> {
+impl<K, M, B> fmt::Debug for Raw<'_, K, M, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Raw").field(self.port).finish()
     }
 }
 
-impl<'p, K, M> Raw<'p, K, M> {
+impl<'p, K, M, B> Raw<'p, K, M, B> {
     #[inline]
-    pub(crate) fn new(port: &'p Port<K, M>) -> Self {
+    pub(crate) fn new(port: &'p Port<K, M, B>) -> Self {
         Self { port }
     }
 }
 
-impl<'p, K: Clone, M> Raw<'p, K, M> {
+impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
     /// Registers a descriptor by its number. As [`Port::register`], for a descriptor that stays with
     /// the caller.
     ///
@@ -213,13 +213,13 @@ impl<'p, K: Clone, M> Raw<'p, K, M> {
         self,
         batch: &'b mut Batch,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<Packets<'b, 'p, K, M>> {
+    ) -> Result<Packets<'b, 'p, K, M, B>> {
         self.port.keys().know_clone(Some(K::clone));
         self.port.wait(batch, timeout).map(Packets::with_clones)
     }
 }
 
-impl<K, M> Raw<'_, K, M> {
+impl<K, M, B> Raw<'_, K, M, B> {
     /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its
     /// key is dropped; a key that is out with a handler is dropped when the handler gives it back.
     /// A packet that another thread has taken stays with that thread.

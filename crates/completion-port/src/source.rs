@@ -6,6 +6,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::state::facts::Descriptor;
+use crate::sys::fd::OwnedFd;
+#[cfg(feature = "sim")]
+use crate::sys::sim;
 
 /// What can be registered on a port: a socket, or whatever else the system can watch.
 ///
@@ -116,6 +119,121 @@ impl Source for BorrowedSource<'_> {
     }
 }
 
+/// A socket that a port has made: one that it has accepted, or connects. Dropping it closes the socket.
+///
+/// It is a [`Source`], and converts to what the program's own types are made of: on Unix to an `OwnedFd`, and
+/// from there to a `TcpStream`, say. It does not block, and other programs that the process executes do not
+/// inherit it.
+///
+/// What a program has of its own converts to it, so that a server can have one type for all its sockets.
+///
+/// # Examples
+///
+/// A socket of the system:
+///
+/// ```
+/// use completion_port::{OwnedSource, Source};
+/// use std::net::{TcpListener, TcpStream};
+/// use std::os::fd::OwnedFd;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let address = listener.local_addr()?;
+/// let socket = OwnedSource::from(OwnedFd::from(listener));
+///
+/// let listener = TcpListener::from(OwnedFd::from(socket));
+/// assert_eq!(listener.local_addr()?, address);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// A simulated one:
+///
+/// ```
+/// use completion_port::{OwnedSource, sim};
+///
+/// let kernel = sim::Kernel::new();
+/// let (ours, theirs) = kernel.tcp_pair()?;
+/// let socket = OwnedSource::from(ours);
+///
+/// theirs.write(b"hello")?;
+/// let ours = socket.into_simulated().expect("a simulated socket");
+/// assert_eq!(ours.read(&mut [0; 9])?, 5);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct OwnedSource(pub(crate) OwnedKind);
+
+pub(crate) enum OwnedKind {
+    System(OwnedFd),
+    #[cfg(feature = "sim")]
+    Simulated(sim::Socket),
+}
+
+impl OwnedSource {
+    /// The simulated socket, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// A socket of the system comes back.
+    #[cfg(feature = "sim")]
+    pub fn into_simulated(self) -> Result<sim::Socket, Self> {
+        match self.0 {
+            OwnedKind::Simulated(socket) => Ok(socket),
+            kind @ OwnedKind::System(_) => Err(Self(kind)),
+        }
+    }
+
+    /// The descriptor, if it is one of the system.
+    ///
+    /// # Errors
+    ///
+    /// A simulated socket comes back.
+    pub fn into_descriptor(self) -> Result<OwnedFd, Self> {
+        match self.0 {
+            OwnedKind::System(descriptor) => Ok(descriptor),
+            #[cfg(feature = "sim")]
+            kind @ OwnedKind::Simulated(_) => Err(Self(kind)),
+        }
+    }
+}
+
+impl Source for OwnedSource {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        match &self.0 {
+            OwnedKind::System(descriptor) => descriptor.as_source(),
+            #[cfg(feature = "sim")]
+            OwnedKind::Simulated(socket) => socket.as_source(),
+        }
+    }
+}
+
+impl From<OwnedFd> for OwnedSource {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(OwnedKind::System(descriptor))
+    }
+}
+
+#[cfg(feature = "sim")]
+impl From<sim::Socket> for OwnedSource {
+    fn from(socket: sim::Socket) -> Self {
+        Self(OwnedKind::Simulated(socket))
+    }
+}
+
+impl From<OwnedSource> for OwnedFd {
+    /// # Panics
+    ///
+    /// If the socket is a simulated one, which has no descriptor. A port of the system makes none. Where it
+    /// may be either, use [`OwnedSource::into_descriptor`].
+    fn from(source: OwnedSource) -> Self {
+        source.into_descriptor().expect("a simulated socket has no descriptor")
+    }
+}
+
+impl fmt::Debug for OwnedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedSource").field(&self.as_source()).finish()
+    }
+}
+
 impl fmt::Debug for BorrowedSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let simulated = self.name.kernel != KernelId::SYSTEM;
@@ -189,5 +307,46 @@ impl<S: ?Sized> From<Arc<S>> for SharedSource<S> {
 impl<S: fmt::Debug + ?Sized> fmt::Debug for SharedSource<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SharedSource").field(&&*self.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "sim")]
+    fn a_socket_made_by_a_port_is_of_one_kernel() {
+        let event = sim::Kernel::new().event().unwrap();
+        let (number, kernel) = (event.number(), event.kernel().clone());
+        let socket = OwnedSource::from(event);
+        assert_eq!(socket.as_source().name, SourceName { kernel: kernel.id(), number });
+        let shown = format!("{socket:?}");
+        assert!(shown.contains("simulated: true"), "{shown}");
+        let socket = socket.into_descriptor().unwrap_err().into_simulated().unwrap();
+        assert_eq!((socket.number(), kernel.open_descriptors()), (number, 1));
+        drop(OwnedSource::from(socket));
+        assert_eq!(kernel.open_descriptors(), 0);
+    }
+
+    #[test]
+    #[cfg(feature = "sim")]
+    #[should_panic(expected = "a simulated socket has no descriptor")]
+    fn a_simulated_socket_is_no_descriptor() {
+        let event = sim::Kernel::new().event().unwrap();
+        let _ = OwnedFd::from(OwnedSource::from(event));
+    }
+
+    #[test]
+    fn a_descriptor_is_no_simulated_socket() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let socket = OwnedSource::from(OwnedFd::from(file));
+        let number = socket.as_source().name.number;
+        assert_eq!(socket.as_source().name.kernel, KernelId::SYSTEM);
+        #[cfg(feature = "sim")]
+        let socket = socket.into_simulated().unwrap_err();
+        let descriptor = socket.into_descriptor().unwrap();
+        assert_eq!(descriptor.as_source().name.number, number);
+        assert!(std::fs::File::from(descriptor).metadata().unwrap().is_file());
     }
 }

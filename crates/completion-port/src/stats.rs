@@ -132,12 +132,14 @@ pub struct PacketCounts {
     pub posted: u64,
     /// [`Packet::Removed`](crate::Packet::Removed).
     pub removed: u64,
+    /// Of operations that have ended.
+    pub done: u64,
 }
 
 impl PacketCounts {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.ready + self.notified + self.posted + self.removed
+        self.ready + self.notified + self.posted + self.removed + self.done
     }
 }

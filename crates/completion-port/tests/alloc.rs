@@ -12,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::{
-    Batch, Changes, ErrorKind, Interest, OneShot, Packet, Persistent, Port, Ready, Registration,
+    Batch, Changes, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Persistent, Port,
+    Ready, Registration, SharedSource, Started,
 };
 use testkit::alloc::{Counting, count};
 
@@ -302,4 +303,136 @@ fn four_threads_allocate_nothing() {
         }
     });
     assert!(quiet, "allocations in {STRETCHES} stretches of {STRETCH} packets: {allocations:?}");
+}
+
+/// Receives and answers by operations, each with a deadline if there is one.
+fn operate(deadline: Option<Duration>) {
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    let with_deadline = |operation: Operation| match deadline {
+        Some(deadline) => operation.deadline(deadline),
+        None => operation,
+    };
+    for ours in ours {
+        let receive = with_deadline(Operation::recv(Vec::with_capacity(64)));
+        port.associate(ours).unwrap().start(receive).unwrap();
+    }
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        call(&theirs);
+        let mut answered = 0;
+        while answered < theirs.len() {
+            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                let Packet::Done(done) = packet else { panic!("{packet:?}") };
+                let (token, outcome) = done.into_parts();
+                let next = match outcome {
+                    Outcome::Received(Ok(1), bytes) => Operation::send_all(bytes),
+                    Outcome::Sent(Ok(1), bytes) => {
+                        answered += 1;
+                        Operation::recv(bytes)
+                    }
+                    other => panic!("{other:?}"),
+                };
+                token.start(with_deadline(next)).unwrap();
+            }
+        }
+        hear(&theirs);
+    });
+}
+
+#[test]
+fn an_echo_by_operations_allocates_nothing() {
+    operate(None);
+}
+
+#[test]
+fn an_echo_by_operations_with_deadlines_allocates_nothing() {
+    operate(Some(Duration::from_secs(10)));
+}
+
+/// Whatever can be is done at once, by the call that starts it.
+#[test]
+fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    for ours in ours {
+        port.associate(ours).unwrap().recv(Vec::with_capacity(64)).unwrap();
+    }
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        call(&theirs);
+        let mut answered = 0;
+        while answered < theirs.len() {
+            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                let Packet::Done(done) = packet else { panic!("{packet:?}") };
+                let (token, outcome) = done.into_parts();
+                let Outcome::Received(Ok(1), bytes) = outcome else { panic!("{outcome:?}") };
+                let started = token.start_now(Operation::send_all(bytes)).unwrap();
+                let Started::Finished((token, outcome)) = started else { panic!("no room") };
+                token.recv(outcome.into_buffer().unwrap()).unwrap();
+                answered += 1;
+            }
+        }
+        hear(&theirs);
+    });
+}
+
+/// By name, with a receive and a send in flight at once.
+#[test]
+fn operations_of_shared_associations_allocate_nothing() {
+    type Key = SharedSource<UnixStream>;
+    let port = Port::builder().concurrency(1).build::<Key, ()>().unwrap();
+    let (ours, theirs) = pairs(16);
+    for ours in ours {
+        let id = port.associate_shared(Key::new(ours)).unwrap();
+        for _ in 0..2 {
+            port.start(id, Operation::recv(Vec::with_capacity(64))).unwrap();
+        }
+    }
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        call(&theirs);
+        let mut answered = 0;
+        while answered < theirs.len() {
+            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                let Packet::Finished(finished) = packet else { panic!("{packet:?}") };
+                let id = finished.id();
+                match finished.into_parts().1 {
+                    Outcome::Received(Ok(1), bytes) => {
+                        port.start(id, Operation::send_all(bytes)).unwrap();
+                    }
+                    Outcome::Sent(Ok(1), bytes) => {
+                        port.start(id, Operation::recv(bytes)).unwrap();
+                        answered += 1;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        hear(&theirs);
+    });
+}
+
+#[test]
+fn cancelling_and_timing_out_allocate_nothing() {
+    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
+    let (ours, _theirs) = pair();
+    let mut token = Some(port.associate(ours).unwrap());
+    let mut buffer = Some(Vec::with_capacity(64));
+    let mut batch = Batch::new();
+    let mut is_cancelled = false;
+    assert_allocates_nothing(|| {
+        let receive = Operation::recv(buffer.take().unwrap()).deadline(Duration::from_micros(50));
+        let receive = token.take().unwrap().start(receive).unwrap();
+        is_cancelled = !is_cancelled;
+        if is_cancelled {
+            port.cancel(receive).unwrap();
+        }
+        let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+        let Some(Packet::Done(done)) = packet else { panic!("{packet:?}") };
+        let (again, outcome) = done.into_parts();
+        assert!(outcome.error().is_some());
+        token = Some(again);
+        buffer = outcome.into_buffer();
+    });
 }

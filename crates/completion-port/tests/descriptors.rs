@@ -1,13 +1,27 @@
-//! What a port opens and maps is given back with it, whatever its threads do then. One test for itself: it
-//! looks at what the process has.
+//! What a port opens and maps is given back with it, whatever its threads do then, and whatever is in flight.
+//! One test at a time: they look at what the process has.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
-use std::sync::{Arc, mpsc};
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, BlockDetection, Packet, Port};
+use completion_port::{
+    Batch, BlockDetection, Buffer, Interest, OneShot, Operation, Packet, Port, SharedSource,
+};
+
+/// Held by the test that looks.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Open descriptors, and mapped records of the scheduler.
 fn held() -> (usize, usize) {
@@ -55,6 +69,7 @@ fn outlived(detection: BlockDetection) -> Option<[(usize, usize); 3]> {
 
 #[test]
 fn a_dropped_port_leaves_nothing_to_its_threads() {
+    let _alone = alone();
     let [before, meanwhile, afterwards] = outlived(BlockDetection::Tick).unwrap();
     // The set, the eventfd, and what says of either thread whether it sleeps.
     assert_eq!(meanwhile, (before.0 + 4, before.1));
@@ -68,4 +83,125 @@ fn a_dropped_port_leaves_nothing_to_its_threads() {
             "SKIPPED a_dropped_port_leaves_nothing_to_its_threads with records: no perf_event_open here"
         ),
     }
+}
+
+/// How many buffers there are.
+static BUFFERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A buffer that is counted.
+struct Counted(Vec<u8>);
+
+impl Counted {
+    fn new(bytes: Vec<u8>) -> Self {
+        BUFFERS.fetch_add(1, SeqCst);
+        Self(bytes)
+    }
+
+    fn room() -> Self {
+        Self::new(Vec::with_capacity(16))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        BUFFERS.fetch_sub(1, SeqCst);
+    }
+}
+
+// SAFETY: the room is that of the vector, which promises the same.
+unsafe impl Buffer for Counted {
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        self.0.filled(part);
+    }
+
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        unsafe { self.0.room(part) };
+    }
+
+    unsafe fn set_filled(&mut self, len: usize) {
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
+        // - the room is that of these bytes, and the caller says so.
+        unsafe { self.0.set_filled(len) };
+    }
+}
+
+/// A key that owns its descriptor, of whatever kind.
+type Key = SharedSource<OwnedFd>;
+
+/// A port that is dropped with operations waiting, due, done and cancelled; with deadlines; with some in a
+/// batch, and with one that was taken by a thread which has ended.
+fn fly_and_drop(number: usize, listener: &TcpListener) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let port: Port<Key, u32, Counted> =
+        Port::builder().concurrency(1).kernel_sets(1).buffers::<Counted>().build().unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let (other, other_far) = UnixStream::pair().unwrap();
+    let (idle, _idle_far) = UnixStream::pair().unwrap();
+    let key = |stream: UnixStream| Key::new(stream.into());
+    // Waiting in both directions, the sends for room.
+    let id = port.associate_shared(key(near)).unwrap();
+    let full = Operation::send_all(Counted::new(vec![0; 300_000]));
+    port.start(id, full).unwrap();
+    let receives = [(); 3].map(|()| port.start(id, Operation::recv(Counted::room())).unwrap());
+    port.start(id, Operation::send(Counted::new(vec![7])).deadline(HOUR)).unwrap();
+    port.cancel(receives[1]).unwrap();
+    // One that will be due, and one that has ended.
+    port.associate(key(other)).unwrap().recv(Counted::room()).unwrap();
+    (&other_far).write_all(b"x").unwrap();
+    let token = port.associate(key(idle)).unwrap();
+    token.start(Operation::recv(Counted::room()).deadline(HOUR)).unwrap();
+    // A connection that no handler gets.
+    let accepting = port.associate_shared(Key::new(listener.try_clone().unwrap().into())).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    port.start(accepting, Operation::accept()).unwrap();
+    // Armed with a deadline.
+    let (armed, _armed_far) = UnixStream::pair().unwrap();
+    let token = port.associate(key(armed)).unwrap();
+    if number.is_multiple_of(2) {
+        token.rearm_until(HOUR).unwrap();
+    } else {
+        token.rearm_as(Interest::IN, OneShot::Level).unwrap();
+    }
+    let mut batch = Batch::new();
+    match number % 3 {
+        // Nobody has looked.
+        0 => {}
+        // Found, and not looked at.
+        1 => drop(port.wait(&mut batch, Duration::ZERO).unwrap()),
+        // One packet is taken, the rest is in the batch.
+        _ => {
+            let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+            assert!(packets.next().is_some());
+        }
+    }
+    assert!(BUFFERS.load(SeqCst) >= 5);
+    if number.is_multiple_of(5) {
+        port.close();
+    }
+    drop(far);
+    drop(port);
+    assert_eq!(BUFFERS.load(SeqCst), 0, "port {number}");
+    drop(client);
+}
+
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn ports_that_are_dropped_with_all_in_flight_leave_nothing() {
+    const PORTS: usize = 10_000;
+    let _alone = alone();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let before = (held(), threads());
+    for number in 0..PORTS {
+        fly_and_drop(number, &listener);
+        if number % 1000 == 0 {
+            assert_eq!(held(), before.0, "port {number}");
+        }
+    }
+    assert_eq!(held(), before.0);
+    // A thread of the harness may have ended meanwhile.
+    assert!(threads() <= before.1, "{} threads after {}", threads(), before.1);
 }

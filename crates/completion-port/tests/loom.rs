@@ -31,10 +31,14 @@ mod trace;
 
 #[path = "loom/fake.rs"]
 mod fake;
+#[path = "loom/flights.rs"]
+mod flights;
 #[path = "loom/hand_over.rs"]
 mod hand_over;
 #[path = "loom/kit.rs"]
 mod kit;
+#[path = "loom/operations.rs"]
+mod operations;
 #[path = "loom/readiness.rs"]
 mod readiness;
 #[path = "loom/removal.rs"]
@@ -50,7 +54,20 @@ mod sys {
     pub(crate) mod backend;
     pub(crate) mod host;
     pub(crate) mod reactor;
+    pub(crate) mod sockets;
     pub(crate) mod thread;
+}
+
+/// Where a socket is reached: no model looks at one.
+mod address {
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub(crate) struct Address;
+}
+
+/// Sockets that a port makes: no model has one.
+mod source {
+    #[derive(Debug)]
+    pub(crate) struct OwnedSource;
 }
 
 /// What `src/sync.rs` is to the library.

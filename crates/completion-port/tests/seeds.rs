@@ -7,8 +7,12 @@
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
 
+#[path = "../src/address.rs"]
+mod address;
 #[path = "../src/batch.rs"]
 mod batch;
+#[path = "../src/buffer.rs"]
+mod buffer;
 #[path = "../src/cells.rs"]
 mod cells;
 #[path = "../src/changes.rs"]
@@ -25,6 +29,8 @@ mod error;
 mod interest;
 #[path = "../src/membership.rs"]
 mod membership;
+#[path = "../src/operation.rs"]
+mod operation;
 #[path = "../src/packet.rs"]
 mod packet;
 #[path = "../src/port.rs"]
@@ -46,6 +52,8 @@ mod trigger;
 
 #[path = "seeds/ledger.rs"]
 mod ledger;
+#[path = "seeds/operations.rs"]
+mod operations;
 #[path = "seeds/program.rs"]
 mod program;
 #[path = "seeds/search.rs"]
@@ -64,6 +72,9 @@ mod sys {
     pub(crate) mod host;
     pub(crate) mod reactor;
     pub mod sim;
+    pub(crate) mod sockets;
+    #[path = "linux/source.rs"]
+    mod source;
     pub(crate) mod thread;
 
     pub(crate) use std::os::fd;
@@ -79,16 +90,19 @@ mod sys {
     }
 }
 
+pub use address::Address;
 pub use batch::Batch;
+pub use buffer::Buffer;
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
 pub use interest::{Events, Interest, OneShot, Persistent};
-pub use packet::{Notified, OwnedReady, Packet, Packets, Ready};
+pub use operation::{OpId, Operation, Outcome, SharedId, Started};
+pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, SharedSource, Source};
+pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, Stats};
 pub use sys::sim;
 pub use trigger::Trigger;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use completion_port::sim::Kernel;
 use completion_port::{
-    Batch, BlockDetection, Interest, OneShot, Packet, Persistent, Port, QueueDelays, Registration,
-    Stats, ThreadStatus,
+    Batch, BlockDetection, Interest, OneShot, Operation, Packet, Persistent, Port, QueueDelays,
+    Registration, SharedSource, Started, Stats, ThreadStatus,
 };
 use testkit::{Dice, on_every_system};
 
@@ -153,6 +153,45 @@ on_every_system! {
         }
         assert!(handled > 50, "{handled}");
         assert_eq!(port.stats().packets.total(), handled);
+        assert_eq!(port.queue_delays().count(), handled);
+    }
+
+    /// Operations are counted as such, and measured like all other packets; what is done at once is none.
+    fn operations_are_counted_where_they_make_packets(system: &System) {
+        type Key = SharedSource<testkit::Socket>;
+        let port: Port<Key, u32> = system.port(1);
+        port.measure_queue_delays(true);
+        let (near, far) = system.unix_pair();
+        let id = port.associate_shared(Key::new(near)).unwrap();
+        let receive = || Operation::recv(Vec::with_capacity(4));
+        let send = || Operation::send(b"x".to_vec());
+        let mut batch = Batch::new();
+        let mut handled = 0;
+        for round in 1..=20 {
+            port.start(id, receive()).unwrap();
+            let cancelled = port.start(id, receive()).unwrap();
+            port.start(id, send()).unwrap();
+            let now = port.start_now(id, send()).unwrap();
+            assert!(matches!(now, Started::Finished(_)));
+            port.post(1).unwrap();
+            assert!(port.cancel(cancelled).unwrap());
+            far.write(b"y").unwrap();
+            while handled < 4 * round {
+                let before = handled;
+                for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                    assert!(matches!(packet, Packet::Finished(_) | Packet::Posted(1)));
+                    handled += 1;
+                }
+                assert!(handled > before, "{port:#?}");
+            }
+            // Some take another thread's, or find nothing.
+            far.drain();
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+        }
+        let stats = port.stats();
+        assert_eq!((stats.packets.done, stats.packets.posted), (60, 20));
+        assert_eq!((stats.packets.total(), stats.queued), (handled, 0));
+        assert_eq!(port.thread_stats()[0].packets, stats.packets);
         assert_eq!(port.queue_delays().count(), handled);
     }
 

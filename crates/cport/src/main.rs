@@ -42,7 +42,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run three servers against real clients and check the result
+    /// Run four servers against real clients and check the result
     ///
     /// One after the other, on loopback: a replacement for poll, an edge-triggered UDP server, a
     /// multi-threaded server.

@@ -61,11 +61,12 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 /// The packets by kind, on one line.
 pub(crate) fn packets(counts: PacketCounts) -> String {
     format!(
-        "{} ready, {} notified, {} posted, {} removed",
+        "{} ready, {} notified, {} posted, {} removed, {} done",
         grouped(counts.ready),
         grouped(counts.notified),
         grouped(counts.posted),
-        grouped(counts.removed)
+        grouped(counts.removed),
+        grouped(counts.done)
     )
 }
 

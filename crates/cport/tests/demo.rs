@@ -20,7 +20,7 @@ fn json_is_one_document_that_says_that_every_check_passed() {
     let document: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(document["passed"], true);
     assert_eq!(document["fault"], Value::Null);
-    assert_eq!(document["scenarios"].as_array().unwrap().len(), 3);
+    assert_eq!(document["scenarios"].as_array().unwrap().len(), 4);
     for scenario in document["scenarios"].as_array().unwrap() {
         assert_eq!(scenario["passed"], true, "{scenario}");
         let checks = scenario["checks"].as_array().unwrap();
@@ -52,6 +52,15 @@ fn json_is_one_document_that_says_that_every_check_passed() {
     assert_eq!(threads["packets"]["notified"], 0);
     assert_eq!(threads["packets"]["removed"], 101);
     assert_eq!(threads["packets"]["posted"], 16);
+
+    let operations = scenario(&document, "operations");
+    assert_eq!((&operations["connections"], &operations["timed_out"]), (&72.into(), &8.into()));
+    assert_eq!(operations["bytes"]["sent"], operations["bytes"]["received"]);
+    let packets = &operations["packets"];
+    assert_eq!((&packets["ready"], &packets["removed"]), (&0.into(), &2.into()));
+    assert!(operations["ticks"].as_u64().unwrap() > 0);
+    // An accept for each connection and those that are cancelled, and a receive for each message at least.
+    assert!(packets["done"].as_u64().unwrap() >= 72 + 32 + 64 * 300);
 }
 
 #[test]

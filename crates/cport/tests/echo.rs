@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    DEADLINE, Ended, Running, content, cport, cport_limited, echo, run, served, uninterrupted,
+    DEADLINE, Ended, Running, WAYS, content, cport, cport_limited, echo, run, served, uninterrupted,
 };
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
@@ -52,118 +52,132 @@ fn assert_has(ended: &Ended, words: &str) {
 
 #[test]
 fn what_is_sent_comes_back_whole_after_the_client_has_ended_its_half() {
-    let (server, address) = echo(&["--threads", "3", "--concurrency", "2"]);
-    for length in [0, 1, 65_535, 65_536, 65_537, 5 * MIB] {
-        let sent = content(length as u64, length);
-        assert!(sent_and_back(connect(address), &sent) == sent, "{length} bytes");
+    for way in WAYS {
+        let (server, address) = echo(&[way, &["--threads", "3", "--concurrency", "2"]].concat());
+        for length in [0, 1, 65_535, 65_536, 65_537, 5 * MIB] {
+            let sent = content(length as u64, length);
+            assert!(sent_and_back(connect(address), &sent) == sent, "{length} bytes");
+        }
+        let ended = interrupted(server);
+        assert_has(&ended, "6 connections (0 still open)");
+        assert_has(&ended, "concurrency value 2");
+        assert_eq!(ended.stderr, "");
     }
-    let ended = interrupted(server);
-    assert_has(&ended, "6 connections (0 still open)");
-    assert_has(&ended, "concurrency value 2");
-    assert_eq!(ended.stderr, "");
 }
 
 #[test]
 fn a_client_that_does_not_read_is_held_back_and_loses_nothing() {
-    let (server, address) = echo(&[]);
-    let mut stream = connect(address);
-    // So much is never in flight between two processes: the server would have to store it.
-    let most = 256 * MIB;
-    let chunk = content(1, MIB);
-    let mut sent = 0;
-    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    let begun = Instant::now();
-    let stalled = loop {
-        match uninterrupted(|| stream.write(&chunk[sent % MIB..])) {
-            Ok(written) if sent < most => sent += written,
-            Ok(_) => break false,
-            // Before that it may be slow to begin.
-            Err(error) if error.kind() == ErrorKind::WouldBlock && sent > MIB => break true,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                assert!(begun.elapsed() < DEADLINE, "the server takes only {sent} bytes");
+    for way in WAYS {
+        let (server, address) = echo(way);
+        let mut stream = connect(address);
+        // So much is never in flight between two processes: the server would have to store it.
+        let most = 256 * MIB;
+        let chunk = content(1, MIB);
+        let mut sent = 0;
+        stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let begun = Instant::now();
+        let stalled = loop {
+            match uninterrupted(|| stream.write(&chunk[sent % MIB..])) {
+                Ok(written) if sent < most => sent += written,
+                Ok(_) => break false,
+                // Before that it may be slow to begin.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && sent > MIB => break true,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    assert!(begun.elapsed() < DEADLINE, "the server takes only {sent} bytes");
+                }
+                Err(error) => panic!("{error}"),
             }
-            Err(error) => panic!("{error}"),
-        }
-    };
-    assert!(stalled, "the server took {sent} bytes without giving one back");
-    stream.shutdown(Shutdown::Write).unwrap();
+        };
+        assert!(stalled, "the server took {sent} bytes without giving one back");
+        stream.shutdown(Shutdown::Write).unwrap();
 
-    let mut back = 0;
-    let mut buffer = vec![0; 10_007];
-    loop {
-        let read = uninterrupted(|| stream.read(&mut buffer)).unwrap();
-        if read == 0 {
-            break;
+        let mut back = 0;
+        let mut buffer = vec![0; 10_007];
+        loop {
+            let read = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+            if read == 0 {
+                break;
+            }
+            let expected = chunk.iter().cycle().skip(back % MIB).take(read);
+            assert!(buffer[..read].iter().eq(expected), "after {back} bytes");
+            back += read;
         }
-        let expected = chunk.iter().cycle().skip(back % MIB).take(read);
-        assert!(buffer[..read].iter().eq(expected), "after {back} bytes");
-        back += read;
+        assert_eq!(back, sent);
+        interrupted(server);
     }
-    assert_eq!(back, sent);
-    interrupted(server);
 }
 
 #[test]
 fn many_connections_get_their_own_bytes_back() {
-    let (server, address) = echo(&["--threads", "8", "--concurrency", "2"]);
-    thread::scope(|scope| {
-        for first in 0..8_u64 {
-            scope.spawn(move || {
-                let mut streams = (0..25).map(|_| connect(address)).collect::<Vec<_>>();
-                for round in 0..20 {
-                    let message = |number: u64| content(first * 1000 + number * 20 + round, 3000);
-                    for (number, stream) in (0..).zip(&mut streams) {
-                        stream.write_all(&message(number)).unwrap();
+    for way in WAYS {
+        let (server, address) = echo(&[way, &["--threads", "8", "--concurrency", "2"]].concat());
+        thread::scope(|scope| {
+            for first in 0..8_u64 {
+                scope.spawn(move || {
+                    let mut streams = (0..25).map(|_| connect(address)).collect::<Vec<_>>();
+                    for round in 0..20 {
+                        let message =
+                            |number: u64| content(first * 1000 + number * 20 + round, 3000);
+                        for (number, stream) in (0..).zip(&mut streams) {
+                            stream.write_all(&message(number)).unwrap();
+                        }
+                        for (number, stream) in (0..).zip(&mut streams) {
+                            let mut back = [0; 3000];
+                            stream.read_exact(&mut back).unwrap();
+                            assert!(back[..] == message(number), "round {round}");
+                        }
                     }
-                    for (number, stream) in (0..).zip(&mut streams) {
-                        let mut back = [0; 3000];
-                        stream.read_exact(&mut back).unwrap();
-                        assert!(back[..] == message(number), "round {round}");
-                    }
-                }
-            });
-        }
-    });
-    assert_has(&interrupted(server), "200 connections");
+                });
+            }
+        });
+        assert_has(&interrupted(server), "200 connections");
+    }
 }
 
 #[test]
 fn an_aborted_connection_disturbs_no_other() {
-    let (server, address) = echo(&["--threads", "2"]);
-    let mut other = connect(address);
-    let mut echoed = |bytes: &[u8; 10]| {
-        other.write_all(bytes).unwrap();
-        let mut back = [0; 10];
-        other.read_exact(&mut back).unwrap();
-        assert_eq!(&back, bytes);
-    };
-    echoed(b"first here");
-    let before = server.sockets();
-    for _ in 0..20 {
-        let mut aborted = connect(address);
-        aborted.write_all(&content(9, 100_000)).unwrap();
-        // Closing it discards what is under way and resets the connection.
-        set_socket_linger(&aborted, Some(Duration::ZERO)).unwrap();
-        drop(aborted);
-        echoed(b"still here");
+    for way in WAYS {
+        let (server, address) = echo(&[way, &["--threads", "2"]].concat());
+        let mut other = connect(address);
+        let mut echoed = |bytes: &[u8; 10]| {
+            other.write_all(bytes).unwrap();
+            let mut back = [0; 10];
+            other.read_exact(&mut back).unwrap();
+            assert_eq!(&back, bytes);
+        };
+        echoed(b"first here");
+        let before = server.sockets();
+        for _ in 0..20 {
+            let mut aborted = connect(address);
+            aborted.write_all(&content(9, 100_000)).unwrap();
+            // Closing it discards what is under way and resets the connection.
+            set_socket_linger(&aborted, Some(Duration::ZERO)).unwrap();
+            drop(aborted);
+            echoed(b"still here");
+        }
+        // The last one was aborted before the last echo, but another thread may see to it.
+        let begun = Instant::now();
+        while server.sockets() > before {
+            assert!(begun.elapsed() < DEADLINE, "an aborted connection stays open");
+            thread::yield_now();
+        }
+        assert_has(&interrupted(server), "(1 still open)");
     }
-    // The last one was aborted before the last echo, but another thread may see to it.
-    let begun = Instant::now();
-    while server.sockets() > before {
-        assert!(begun.elapsed() < DEADLINE, "an aborted connection stays open");
-        thread::yield_now();
-    }
-    assert_has(&interrupted(server), "(1 still open)");
 }
 
 #[test]
 fn ctrl_c_and_sigterm_end_it_with_the_statistics_while_clients_are_connected() {
-    for (signal, protocol) in
-        [(Signal::INT, None), (Signal::TERM, None), (Signal::INT, Some("--udp"))]
-    {
-        let (server, address) = echo(protocol.as_slice());
+    for (signal, protocol) in [
+        (Signal::INT, ""),
+        (Signal::TERM, ""),
+        (Signal::TERM, "--operations"),
+        (Signal::INT, "--udp"),
+    ] {
+        let option: Vec<_> = [protocol].into_iter().filter(|option| !option.is_empty()).collect();
+        let (server, address) = echo(&option);
+        let is_tcp = protocol != "--udp";
         let mut clients = Vec::new();
-        if protocol.is_none() {
+        if is_tcp {
             clients.extend((0..5).map(|_| connect(address)));
             for client in &mut clients {
                 client.write_all(b"x").unwrap();
@@ -176,7 +190,7 @@ fn ctrl_c_and_sigterm_end_it_with_the_statistics_while_clients_are_connected() {
         assert_eq!(ended.stderr, "");
         assert_has(&ended, "packets: ");
         assert_has(&ended, "packets by thread: ");
-        if protocol.is_none() {
+        if is_tcp {
             assert_has(&ended, "5 connections (5 still open)");
         } else {
             assert_has(&ended, "0 datagrams (0 lost)");
@@ -208,6 +222,30 @@ fn connections_wait_without_a_busy_loop_while_no_descriptor_is_left() {
     let ready = packets.split(" ready").next().unwrap().replace(',', "").parse::<u64>().unwrap();
     // Three for each connection, and one for each time the listener has rested.
     assert!(ready < 3 * 40 + 600, "{packets}");
+}
+
+/// The port tries again by itself, and reports none of it.
+#[test]
+fn accepts_in_flight_wait_while_no_descriptor_is_left() {
+    let arguments = ["echo", "--listen", "127.0.0.1:0", "--operations", "--threads", "2"];
+    let (server, address) = served(cport_limited(20, &arguments));
+    let mut clients = (0..40).map(|_| connect(address)).collect::<Vec<_>>();
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+    }
+    thread::park_timeout(Duration::from_millis(200));
+    // Each client that leaves makes room for one that waits.
+    for mut client in clients {
+        client.read_exact(&mut [0]).unwrap();
+    }
+    let ended = interrupted(server);
+    assert_has(&ended, "40 connections");
+    assert_eq!(ended.stderr, "", "{ended:?}");
+    let packets = ended.stdout.lines().find_map(|line| line.strip_prefix("packets: ")).unwrap();
+    let done = packets.rsplit(", ").next().unwrap().strip_suffix(" done").unwrap();
+    // An accept, a receive and the end for each connection, a send of its own for some; and the accepts that are
+    // cancelled in the end.
+    assert!(done.parse::<u32>().unwrap() <= 4 * 40 + 16, "{packets}");
 }
 
 #[test]
@@ -278,6 +316,7 @@ fn arguments_that_make_no_sense_are_refused() {
         &["echo"][..],
         &["echo", "--listen", "127.0.0.1:0", "--threads", "0"],
         &["echo", "--listen", "127.0.0.1:0", "--concurrency", "-1"],
+        &["echo", "--listen", "127.0.0.1:0", "--operations", "--udp"],
         &["serve"],
     ] {
         let ended = run(cport(arguments));

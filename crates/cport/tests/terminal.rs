@@ -31,7 +31,7 @@ fn the_demo_fits_the_terminal() {
         let summary = text.split("Summary").nth(1).unwrap();
         assert_eq!(
             summary.matches("threads at work, peak").count(),
-            if columns == WIDE { 1 } else { 3 }
+            if columns == WIDE { 1 } else { 4 }
         );
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use completion_port::{BorrowedSource, Source, sim};
+use completion_port::{BorrowedSource, OwnedSource, Source, sim};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
@@ -29,6 +29,16 @@ impl Address {
 
     pub(crate) fn simulated(address: sim::Address) -> Self {
         Self(Place::Simulated(address))
+    }
+
+    /// The address as operations of a port have it. That of a real socket must be an Internet address.
+    #[must_use]
+    #[track_caller]
+    pub fn for_port(&self) -> completion_port::Address {
+        match &self.0 {
+            Place::Native(address) => SocketAddr::try_from(address.clone()).unwrap().into(),
+            Place::Simulated(address) => (*address).into(),
+        }
     }
 }
 
@@ -83,6 +93,13 @@ impl Socket {
 
     fn beside(&self, end: End) -> Self {
         Self { end, _counted: Counted::new(&self._counted.0) }
+    }
+
+    pub(crate) fn adopted(source: OwnedSource, open: &Arc<AtomicUsize>) -> Self {
+        match source.into_simulated() {
+            Ok(socket) => Self::simulated(socket, open),
+            Err(source) => Self::native(source.into(), open),
+        }
     }
 
     /// The number that its kernel gave it. Only that of a real one names a descriptor of the process.

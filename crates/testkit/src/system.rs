@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use completion_port::{BlockDetection, Port, sim};
+use completion_port::{BlockDetection, Buffer, OwnedSource, Port, PortBuilder, sim};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
@@ -150,15 +150,30 @@ impl System {
         concurrency: usize,
         detection: BlockDetection,
     ) -> completion_port::Result<Port<K, M>> {
-        let builder = Port::builder()
-            .concurrency(concurrency)
-            .block_detection(detection)
-            .kernel_sets(self.sets)
-            .one_shot_kernel(self.is_one_shot);
+        self.built(Port::builder().concurrency(concurrency).block_detection(detection))
+    }
+
+    /// A port whose operations have buffers of the type `B`.
+    #[must_use]
+    pub fn port_with_buffers<K, M, B: Buffer>(&self, concurrency: usize) -> Port<K, M, B> {
+        self.built(Port::builder().concurrency(concurrency).buffers::<B>()).unwrap()
+    }
+
+    fn built<K, M, B: Buffer>(
+        &self,
+        builder: PortBuilder<B>,
+    ) -> completion_port::Result<Port<K, M, B>> {
+        let builder = builder.kernel_sets(self.sets).one_shot_kernel(self.is_one_shot);
         match &self.kind {
             Kind::Native => builder.build(),
             Kind::Simulated(kernel) => builder.build_simulated(kernel),
         }
+    }
+
+    /// A socket that a port has made or accepted.
+    #[must_use]
+    pub fn adopt(&self, source: OwnedSource) -> Socket {
+        Socket::adopted(source, &self.sockets)
     }
 
     fn own(&self, descriptor: OwnedFd) -> Socket {

@@ -41,9 +41,14 @@ fn echo() {
 
 #[test]
 fn proxy() {
+    assert_copies_both_ways("proxy");
+}
+
+/// A proxy in front of a server that sends back what comes.
+fn assert_copies_both_ways(proxy: &str) {
     let behind = Server::start(&example("echo"), &[]);
     let target = behind.address.to_string();
-    let front = Server::start(&example("proxy"), &["127.0.0.1:0", &target]);
+    let front = Server::start(&example(proxy), &["127.0.0.1:0", &target]);
     let slow: Vec<_> = (0..6).map(|seed| Slow::begin(front.address, seed)).collect();
     assert_rests(&front);
     be_rude_to_an_echo(front.address);
@@ -64,6 +69,42 @@ fn proxy() {
     assert_eq!(ends(&mut stream).unwrap(), b"");
     assert_eq!(ends(&mut connect(front.address)).unwrap(), b"");
     end(front);
+}
+
+#[test]
+fn echo_operations() {
+    let program = example("echo_operations");
+    let server = Server::start(&program, &["127.0.0.1:0", "60"]);
+    let slow: Vec<_> = (0..6).map(|seed| Slow::begin(server.address, seed)).collect();
+    assert_rests(&server);
+    be_rude_to_an_echo(server.address);
+    slow.into_iter().for_each(Slow::read_all);
+    // With operations in flight of each kind.
+    let _silent: Vec<_> = (0..5).map(|_| connect(server.address)).collect();
+    let _deaf = Slow::begin(server.address, 1);
+    end(server);
+
+    // Silent clients have their time, and those that do not read.
+    let mut server = Server::start(&program, &["127.0.0.1:0", "1"]);
+    let began = Instant::now();
+    let mut silent = connect(server.address);
+    let mut busy = connect(server.address);
+    let mut deaf = Slow::begin(server.address, 3);
+    while began.elapsed() < Duration::from_millis(2500) {
+        exchange(&mut busy, b"still here");
+        thread::park_timeout(Duration::from_millis(50));
+    }
+    assert_eq!(ends(&mut silent).unwrap(), b"");
+    assert!(deaf.is_cut_off(Duration::from_secs(20)));
+    assert_eq!(ends(&mut busy).unwrap(), b"");
+    be_polite(server.address);
+    server.assert_runs();
+    end(server);
+}
+
+#[test]
+fn proxy_operations() {
+    assert_copies_both_ways("proxy_operations");
 }
 
 /// A client that has joined the chat.

@@ -4,7 +4,8 @@ use std::io;
 use std::net::{TcpStream, UdpSocket};
 
 pub(crate) use self::listening::Listening;
-use crate::scenario::OFTEN;
+pub(crate) use self::ours_by_operations::{AT_ONCE, AT_ONCE as ACCEPTING, BY_PACKETS};
+use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
 
 // The file of each contender has `pub(crate) fn contender() -> Contender`.
@@ -17,6 +18,7 @@ mod mio;
 mod monoio;
 mod nonblocking;
 mod ours;
+mod ours_by_operations;
 mod ours_in_c;
 mod polling;
 #[cfg(test)]
@@ -41,9 +43,23 @@ pub(crate) struct Contender {
 
 impl Contender {
     /// Whether it is of interest in a scenario where no contender was asked for by name. How the port finds out
-    /// which threads block concerns those in which they do.
+    /// which threads block concerns those in which they do. Where operations are compared, only those take part with
+    /// which they are.
     pub(crate) fn belongs_to(&self, scenario: &str) -> bool {
-        self.name != ours::BY_TICK || ["S4", OFTEN, "S5"].contains(&scenario)
+        let (own, among): (&[&str], &[&str]) = match self.name {
+            ours::BY_TICK => (&["S4", OFTEN, "S5"], &[]),
+            ours_by_operations::AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
+            ours_by_operations::BY_PACKETS => (&[OPERATIONS], &[]),
+            ours_by_operations::SHARED => (&[ACCEPTS], &[]),
+            "ours" | "uring" => (&[], &[ACCEPTS, OPERATIONS]),
+            "compio" | "monoio" => (&[], &[OPERATIONS]),
+            "epoll_one_shot" | "epoll_edge" | "mio" | "tokio" => (&[], &[ACCEPTS]),
+            _ => (&[], &[]),
+        };
+        match scenario {
+            ACCEPTS | OPERATIONS => own.contains(&scenario) || among.contains(&scenario),
+            _ => own.is_empty() || own.contains(&scenario),
+        }
     }
 }
 
@@ -84,6 +100,9 @@ pub(crate) fn all() -> Vec<Contender> {
         ours::contender(),
         ours_in_c::contender(),
         ours::by_tick(),
+        ours_by_operations::contender(),
+        ours_by_operations::by_packets(),
+        ours_by_operations::by_shared_accepts(),
         epoll_one_shot::contender(),
         epoll_one_shot::late_contender(),
         epoll_edge::contender(),

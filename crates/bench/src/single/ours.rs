@@ -32,7 +32,7 @@ struct Edge {
     streams: Vec<TcpStream>,
 }
 
-fn failed<K>(refused: Refused<K>) -> io::Error {
+pub(super) fn failed<K>(refused: Refused<K>) -> io::Error {
     refused.error().into()
 }
 

@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use super::{Engine, Name, name_of, name_parts};
 use crate::interest::Interest;
 use crate::state::facts::{Descriptor, Facts};
-use crate::state::queue::Node;
+use crate::state::flights::Verdict;
+use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{
     Answer, Checked, Mode, Removal, Slot, Word, depends_on_kind, depends_on_unread,
 };
@@ -90,6 +91,47 @@ impl Engine {
             }
         }
         checked
+    }
+
+    /// Makes sure that the kernel watches for what the operations of a slot wait for. If its descriptor turns out to
+    /// be closed, they end: the nodes of those that have ended are returned, for the caller to queue.
+    #[inline(never)]
+    pub(super) fn watch_lanes(&self, index: u32, slot: &Slot) -> Fifo {
+        let mut ended = Fifo::new();
+        let Some(desk) = self.desk(index) else { return ended };
+        let name = name_of(index, slot.word().generation());
+        let descriptor = slot.descriptor();
+        let watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        // Under the number's lock, so that of two threads the later one asks for what both want.
+        let watch = || {
+            let blocked = desk.lock().blocked();
+            let word = slot.word();
+            let wanted = if self.is_one_shot {
+                Some(blocked | word.armed_directions()).filter(|wanted| *wanted != Facts::NONE)
+            } else {
+                word.unwatched(blocked)
+            };
+            let Some(wanted) = wanted else { return true };
+            let until = match until(word) {
+                // The end would be told at once, again and again, and sends go on behind it. A registration that is
+                // enabled has to hear of it.
+                Until::Edge if blocked == Facts::OUT && !word.is_enabled() => Until::Room,
+                until => until,
+            };
+            let is_watched = self.backend.want(descriptor, name, wanted, until).is_ok();
+            if is_watched && !self.is_one_shot {
+                slot.watch(wanted);
+            }
+            is_watched
+        };
+        let is_there = self.backend.descriptors().holds(descriptor, self.number, name, watch);
+        drop(watching);
+        if !is_there {
+            // Operations have the key, and so a share in the node: the last of them goes on with the end.
+            slot.retire(name_parts(name).1);
+            self.call_off_all(name, Verdict::Gone, &mut ended);
+        }
+        ended
     }
 
     /// Has a one-shot reactor watch for what a registration asks for. False if its descriptor turned out to be

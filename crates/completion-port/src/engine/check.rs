@@ -7,7 +7,7 @@ use super::seat::Seat;
 use super::{Engine, State, Stock, name_of};
 use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Fifo, Node};
-use crate::state::slot::Checked;
+use crate::state::slot::{Checked, Next};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -115,6 +115,20 @@ impl Engine {
                 Checked::Hot => return true,
                 Checked::Again => {}
             }
+        }
+    }
+
+    /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
+    #[inline]
+    pub(super) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
+        match next {
+            Next::Nothing => {}
+            // User code that this call has called, a clone of a key or a hint, has forked.
+            _ if self.forked() => {}
+            Next::Queue => self.submit(node),
+            Next::Recheck => self.queue_check(node, seat),
+            Next::Collect => self.announce_collected(),
+            Next::Gone => unreachable!("only a token's return can find this, and sees to it"),
         }
     }
 

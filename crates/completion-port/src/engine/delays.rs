@@ -10,7 +10,7 @@ use super::seat::{MEASURED, Seat};
 use super::{Engine, Notable, Stock};
 use crate::state::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, Node, POSTED};
+use crate::state::queue::{FLIGHT, Fifo, Node, POSTED, is_flight};
 use crate::sync::AtomicU64;
 
 /// Bucket `n` counts delays of less than 2^n nanoseconds that no earlier one counts; the last one counts the
@@ -23,6 +23,7 @@ pub(super) struct Delays {
     since: AtomicU64,
     slots: Arena<AtomicU64>,
     posts: Arena<AtomicU64>,
+    flights: Arena<AtomicU64>,
     buckets: [AtomicU64; BUCKETS],
     /// All delays together, in nanoseconds.
     total: AtomicU64,
@@ -51,13 +52,20 @@ impl Delays {
             since: AtomicU64::new(0),
             slots: Arena::new(),
             posts: Arena::new(),
+            flights: Arena::new(),
             buckets: array::from_fn(|_| AtomicU64::new(0)),
             total: AtomicU64::new(0),
         }
     }
 
     fn place(&self, node: Node) -> (&Arena<AtomicU64>, u32) {
-        if node & POSTED == 0 { (&self.slots, node) } else { (&self.posts, node & !POSTED) }
+        if node & POSTED == 0 {
+            (&self.slots, node)
+        } else if is_flight(node) {
+            (&self.flights, node & !FLIGHT)
+        } else {
+            (&self.posts, node & !POSTED)
+        }
     }
 
     /// A node is queued. Without memory for its stamp it is not counted. The port is locked, as when its cell was

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::seat::{MEASURED, PRESUMED_BLOCKED, Seat};
 use super::{Engine, Name, name_of};
 use crate::interest::Events;
-use crate::state::queue::{Links, NIL, Node, POSTED};
+use crate::state::queue::{FLIGHT, Links, NIL, Node, POSTED, is_flight};
 use crate::state::slot::{Slot, Turn};
 use crate::sync::AtomicU64;
 
@@ -18,6 +18,8 @@ pub(crate) enum Taken<'e> {
     Notified(Name, Events),
     /// The message is to be moved out, then [`Engine::free_post`] called.
     Posted(u32),
+    /// The operation of this record has its turn: [`Engine::turn`] is to be called.
+    Operation(u32),
     /// The key is to be moved out, then [`Engine::free`] called.
     Removed(Name),
     /// The key is to be dropped, then [`Engine::free`] called.
@@ -50,7 +52,7 @@ impl Engine {
     #[inline]
     pub(crate) fn next_posted(&self, seat: &Seat) -> Option<u32> {
         let node = seat.first();
-        if node & POSTED == 0 || node == NIL {
+        if node & FLIGHT != POSTED {
             return None;
         }
         let cell = node & !POSTED;
@@ -59,6 +61,17 @@ impl Engine {
         }
         count(&seat.counts.posted);
         Some(cell)
+    }
+
+    /// The next packet of those that `seat` has been handed, if it is that of an operation: its record.
+    /// [`Engine::turn`] is to be called.
+    #[inline]
+    pub(crate) fn next_operation(&self, seat: &Seat) -> Option<u32> {
+        let node = seat.first();
+        if !is_flight(node) || !seat.takes(node, &self.nodes.flights.at(node & !FLIGHT).link) {
+            return None;
+        }
+        Some(node & !FLIGHT)
     }
 
     /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
@@ -80,6 +93,9 @@ impl Engine {
                 NIL => self.next_node(seat)?,
                 first => first,
             };
+            if is_flight(node) {
+                return Some(Taken::Operation(node & !FLIGHT));
+            }
             if node & POSTED != 0 {
                 count(&seat.counts.posted);
                 return Some(Taken::Posted(node & !POSTED));
@@ -132,6 +148,16 @@ impl Engine {
                 self.uncount_delay(seat);
                 None
             }
+        }
+    }
+
+    /// The thread of `seat`, which calls this, has come to the packet of an operation; or the operation goes on,
+    /// and there is none.
+    pub(crate) fn count_operation(&self, seat: &Seat, is_done: bool) {
+        if is_done {
+            count(&seat.counts.done);
+        } else {
+            self.uncount_delay(seat);
         }
     }
 

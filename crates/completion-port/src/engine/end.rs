@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, name_of};
 use crate::error::{Call, Error};
+use crate::state::flights::Verdict;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, POSTED};
+use crate::state::queue::{FLIGHT, Fifo, POSTED};
 use crate::sync::fence;
 
 /// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
 pub(crate) struct Remains {
     pub(crate) keys: Vec<u32>,
     pub(crate) messages: Vec<u32>,
+    /// Records of operations whose cells are not empty.
+    pub(crate) operations: Vec<u32>,
 }
 
 impl Engine {
@@ -32,8 +35,38 @@ impl Engine {
             return;
         }
         let notice = self.leave_open(&mut state, phase);
-        drop(self.end_if_over(state));
-        self.notify(notice);
+        let highest = state.stock.slots.highest();
+        if phase == Phase::Closed {
+            // Until all packets of operations are queued the waits go on.
+            state.stock.peeks += 1;
+            drop(state);
+            self.notify(notice);
+            self.call_off_everywhere(highest);
+            let mut state = self.lock();
+            state.stock.peeks -= 1;
+            drop(self.end_if_over(state));
+        } else {
+            drop(self.end_if_over(state));
+            self.notify(notice);
+        }
+    }
+
+    /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
+    /// The packets of those that are being tried are awaited.
+    fn call_off_everywhere(&self, highest: u32) {
+        // Either this thread sees an operation that is being started, or the thread that starts it sees that the
+        // port is closed.
+        fence(SeqCst);
+        for index in 0..highest {
+            let Some(slot) = self.nodes.slots.find(index) else { continue };
+            let name = name_of(index, slot.word().generation());
+            if let Some(desk) = self.desk(index) {
+                // Also where no operation is seen: one may be on its way.
+                let mut state = self.lock();
+                state.stock.peeks += desk.lock().await_tried(&self.nodes);
+            }
+            self.call_off(slot, name, Verdict::Cancelled);
+        }
     }
 
     /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
@@ -80,7 +113,8 @@ impl Engine {
     /// The port is dropped: forgets every descriptor, and tells which slots and cells still hold a
     /// key or a message that is to be dropped.
     pub(crate) fn dismantle(&self) -> Remains {
-        let mut remains = Remains { keys: Vec::new(), messages: Vec::new() };
+        let mut remains =
+            Remains { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
         // In a forked child the lock may never be given up: the thread that had it is not there.
         let forked = self.forked();
         let state = if forked { self.state.try_lock().ok() } else { Some(self.lock()) };
@@ -93,9 +127,15 @@ impl Engine {
             let mut queued = std::mem::replace(&mut state.stock.ready, Fifo::new());
             drop(state);
             while let Some(node) = queued.pop(&self.nodes) {
-                if node & POSTED != 0 {
+                if node & FLIGHT == POSTED {
                     remains.messages.push(node & !POSTED);
                 }
+            }
+        }
+        for record in 0.. {
+            let Some(flight) = self.nodes.flights.find(record) else { break };
+            if flight.is_aloft() {
+                remains.operations.push(record);
             }
         }
         for index in 0.. {

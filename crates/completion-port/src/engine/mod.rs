@@ -9,8 +9,10 @@
 mod answer;
 mod check;
 mod delays;
+mod desks;
 mod dispatch;
 mod end;
+mod operations;
 mod packets;
 mod peek;
 mod poll;
@@ -31,9 +33,10 @@ use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
-use crate::state::queue::{Fifo, Links, Node, POSTED};
+use crate::state::flights::{Desks, Flight};
+use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
-use crate::state::slot::{GENERATION, Slot};
+use crate::state::slot::{GENERATION, Refusal, Slot};
 pub(crate) use crate::state::timers::Name as TimerName;
 use crate::state::timers::Timers;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
@@ -42,11 +45,14 @@ use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
 use delays::Delays;
 
+pub(crate) use crate::state::flights::{Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
+pub(crate) use operations::{Aloft, Attempted, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
+pub(crate) use registrations::{Entry, Return};
 pub(crate) use seat::{Seat, Tally};
 
 /// A registration's name: the index of its slot, and the generation in the bits where the slot's
@@ -153,7 +159,9 @@ struct Stock {
     notable: Notable,
     slots: Spares,
     posts: Spares,
-    /// Posted messages whose time has not come.
+    /// Records of operations.
+    flights: Spares,
+    /// Posted messages whose time has not come, and deadlines.
     timers: Timers,
     /// Which of the back end's sets are being polled, and which is asked next.
     polling: Vec<bool>,
@@ -163,7 +171,8 @@ struct Stock {
     /// A thread is replacing the kernel's sets.
     rebuilding: bool,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
-    /// have taken off `recheck`, stands in no list meanwhile.
+    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
+    /// which it closes, and operations that were being tried then: their packets are still to be queued.
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may
     /// be theirs.
@@ -239,16 +248,23 @@ impl Stock {
     }
 }
 
-/// Slots and links of posted messages.
+/// Slots, links of posted messages, and operations.
 struct Nodes {
     slots: Arena<Slot>,
     posts: Arena<AtomicU32>,
+    flights: Arena<Flight>,
 }
 
 impl Links for Nodes {
     #[inline]
     fn link(&self, node: Node) -> &AtomicU32 {
-        if node & POSTED == 0 { &self.slots.at(node).link } else { self.posts.at(node & !POSTED) }
+        if node & POSTED == 0 {
+            &self.slots.at(node).link
+        } else if is_flight(node) {
+            &self.flights.at(node & !FLIGHT).link
+        } else {
+            self.posts.at(node & !POSTED)
+        }
     }
 }
 
@@ -280,6 +296,8 @@ pub(crate) struct Engine {
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
+    /// What slots have beside their words, by the numbers of slots.
+    desks: Desks,
     /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
@@ -316,7 +334,8 @@ impl Engine {
                 observes_all,
                 origin: backend.origin(),
                 backend,
-                nodes: Nodes { slots: Arena::new(), posts: Arena::new() },
+                nodes: Nodes { slots: Arena::new(), posts: Arena::new(), flights: Arena::new() },
+                desks: Desks::new(),
                 state: Mutex::new(State {
                     schedule: Schedule::new(limit, BEGIN),
                     stock: Stock {
@@ -327,6 +346,7 @@ impl Engine {
                         notable: Notable::NOTHING,
                         slots: Spares::new(),
                         posts: Spares::new(),
+                        flights: Spares::new(),
                         timers: Timers::new(number << 32),
                         polling: vec![false; sets],
                         next_set: 0,
@@ -420,5 +440,13 @@ impl Engine {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         Ok(())
+    }
+}
+
+fn kind_of(refusal: Refusal) -> ErrorKind {
+    match refusal {
+        Refusal::NotRegistered => ErrorKind::NotRegistered,
+        Refusal::Removing => ErrorKind::Removing,
+        Refusal::Held => ErrorKind::KeyHeld,
     }
 }

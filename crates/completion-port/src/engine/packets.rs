@@ -7,7 +7,7 @@ use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock, TimerName};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::moment::Moment;
-use crate::state::queue::{Links, Node, POSTED};
+use crate::state::queue::{FLIGHT, Links, MOST, Node, POSTED};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -28,7 +28,28 @@ impl Engine {
         self.notify(notice);
     }
 
-    /// The same, for a thread that has the lock.
+    /// Queues a packet that is the doing of the calling thread, which has the lock. If that thread runs at the port it soon
+    /// comes for its next packets: then another one is woken for this as it is for a check that is left to the next
+    /// wait.
+    pub(super) fn submit_own_locked(
+        &self,
+        state: &mut State,
+        node: Node,
+        seat: Option<&Seat>,
+    ) -> Option<Notice> {
+        let State { schedule, stock } = &mut *state;
+        let Some(seat) = seat.filter(|seat| seat.runs(schedule)) else {
+            return self.submit_locked(state, node);
+        };
+        stock.ready.push(&self.nodes, node);
+        if stock.notable.is_any() {
+            self.note_queued_one(stock, node);
+        }
+        let wake = schedule.look_after(&self.stage(stock, seat));
+        wake.map(|wake| stock.notice(wake))
+    }
+
+    /// The same as [`Engine::submit`], for a thread that has the lock.
     pub(super) fn submit_locked(&self, state: &mut State, node: Node) -> Option<Notice> {
         let State { schedule, stock } = state;
         stock.ready.push(&self.nodes, node);
@@ -54,7 +75,7 @@ impl Engine {
         if state.stock.phase != Phase::Open {
             return Err(Error::new(Call::Post, ErrorKind::Closed));
         }
-        let reserve = |number| self.nodes.posts.reserve(number) && also(number);
+        let reserve = |number| number < MOST && self.nodes.posts.reserve(number) && also(number);
         match state.stock.posts.take(&self.nodes, POSTED, reserve) {
             Some(cell) => Ok(Posting { engine: self, state, cell }),
             None => Err(Error::new(Call::Post, ErrorKind::OutOfMemory)),
@@ -89,11 +110,14 @@ impl Engine {
         seat.emptied.push(cell, self.nodes.posts.at(cell));
     }
 
-    /// Gives back the cells that the thread of `seat`, which calls this, has emptied.
+    /// Gives back the cells and the records that the thread of `seat`, which calls this, has emptied.
     #[inline]
     pub(super) fn give_back_emptied(&self, stock: &mut Stock, seat: &Seat) {
         if let Some(cells) = seat.emptied.take() {
             stock.posts.give_back_all(&self.nodes, POSTED, cells);
+        }
+        if let Some(records) = seat.landed.take() {
+            stock.flights.give_back_all(&self.nodes, FLIGHT, records);
         }
     }
 }

@@ -90,6 +90,7 @@ impl Engine {
     }
 
     fn is_due(&self, node: Node) -> bool {
+        // An operation that is to be tried counts as one that has ended: as a rule it has by its turn.
         node & POSTED != 0 || self.slot(node).word().is_due()
     }
 

@@ -9,7 +9,7 @@ use super::answer::until;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of, name_parts};
 use crate::state::facts::{Edge, Probe};
-use crate::state::queue::{Fifo, Node, Row};
+use crate::state::queue::{Fifo, Links, Node, Row};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
@@ -266,18 +266,42 @@ impl Engine {
                 ready.push(index, &slot.link);
                 continue;
             }
-            match slot.deliver(generation, edge.facts, poll, newest) {
-                Delivery::Noted(Next::Queue) => ready.push(index, &slot.link),
-                Delivery::Noted(Next::Recheck) if self.is_one_shot => {
-                    match self.answer_by_edge(index, edge.facts, poll, newest()) {
-                        Checked::Nothing => {}
-                        Checked::Hot => ready.push(index, &slot.link),
-                        Checked::Again => recheck.push(index, &slot.link),
+            let mut is_noted = false;
+            while !is_noted {
+                let delivery = slot.deliver(generation, edge.facts, poll, newest);
+                let next = match delivery {
+                    Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
+                    Delivery::Stale => {
+                        strays += 1;
+                        break;
+                    }
+                };
+                is_noted = match delivery {
+                    Delivery::Stirred(_, flying) => {
+                        let queue = |node| ready.push(node, self.nodes.link(node));
+                        !self.stir(index, slot, flying, queue)
+                    }
+                    _ => true,
+                };
+                match next {
+                    Next::Queue => ready.push(index, &slot.link),
+                    Next::Recheck if self.is_one_shot => {
+                        match self.answer_by_edge(index, edge.facts, poll, newest()) {
+                            Checked::Nothing => {}
+                            Checked::Hot => ready.push(index, &slot.link),
+                            Checked::Again => recheck.push(index, &slot.link),
+                        }
+                    }
+                    Next::Recheck => recheck.push(index, &slot.link),
+                    _ => {}
+                }
+                if self.is_one_shot && slot.word().is_lent() {
+                    // The edge has used up what the reactor was asked for.
+                    let mut ended = self.watch_lanes(index, slot);
+                    while let Some(node) = ended.pop(&self.nodes) {
+                        ready.push(node, self.nodes.link(node));
                     }
                 }
-                Delivery::Noted(Next::Recheck) => recheck.push(index, &slot.link),
-                Delivery::Noted(_) => {}
-                Delivery::Stale => strays += 1,
             }
         }
         Polled { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }

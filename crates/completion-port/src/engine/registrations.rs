@@ -8,14 +8,37 @@ use super::seat::Seat;
 use super::{Engine, Name, Notable, Phase, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind};
 use crate::interest::{Events, Interest};
-use crate::state::facts::Descriptor;
-use crate::state::queue::Node;
+use crate::state::facts::{Descriptor, Facts};
+use crate::state::flights::Verdict;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder};
 use crate::sync::{AtomicU32, barrier, fence};
 use crate::sys::reactor::Until;
 use crate::sys::thread::Thread;
 use crate::trace::{trace, trace_aside};
+
+/// A descriptor that is to be registered, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) mode: Mode,
+    /// The key does not own the descriptor.
+    pub(crate) borrowed: bool,
+    /// It is associated, and not armed: watched for this from the first.
+    pub(crate) associated: Option<Interest>,
+    /// Its operations share the key.
+    pub(crate) shared: bool,
+}
+
+/// What a token says as it gives its key back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Return {
+    /// How the registration is to be armed; `None`: it is parked.
+    pub(crate) mode: Option<Mode>,
+    /// The arming has a deadline.
+    pub(crate) timed: bool,
+    pub(crate) drained: Drained,
+}
 
 impl Engine {
     /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
@@ -70,19 +93,25 @@ impl Engine {
     }
 
     /// Makes the reserved slot `index` a registration. Its key must be in its cell: the first packet
-    /// may be taken before this returns.
+    /// may be taken before this returns. If it is associated by a token, the slot is held, and the key the
+    /// caller's.
     ///
     /// If it is refused, the key is the caller's again, and the slot has been given back.
     pub(crate) fn register(
         &self,
+        call: Call,
         index: u32,
-        descriptor: Descriptor,
-        mode: Mode,
-        borrowed: bool,
+        Entry { descriptor, mode, borrowed, associated, shared }: Entry,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<Name, Error> {
-        let failed = |kind| Error::new(Call::Register, kind);
+        let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
+        if !self.begin_desk(index, shared) {
+            let generation = slot.register(descriptor, mode, borrowed);
+            let _ = generation;
+            slot.free();
+            return Err(failed(ErrorKind::OutOfMemory));
+        }
         let attaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let generation = slot.register(descriptor, mode, borrowed);
         let name = name_of(index, generation);
@@ -92,7 +121,8 @@ impl Engine {
         let claimed = if self.phase() != Phase::Open {
             Err(failed(ErrorKind::Closed))
         } else {
-            let wanted = slot.word().wanted_directions();
+            let expected = associated.map_or(Facts::NONE, Facts::asked_by);
+            let wanted = slot.word().wanted_directions() | expected;
             if self.is_one_shot {
                 slot.suspect();
             } else {
@@ -118,7 +148,15 @@ impl Engine {
             slot.free();
             return Err(error);
         }
-        match slot.put_back(Some(mode), Drained::NONE, self.poll_of(descriptor)) {
+        if associated.is_some() {
+            // Nothing is known of the socket: the first operation of each direction is tried at once.
+            slot.know(Facts::IN | Facts::OUT, true);
+            if !shared {
+                return Ok(name);
+            }
+        }
+        let armed = if associated.is_some() { None } else { Some(mode) };
+        match slot.put_back(armed, false, Drained::NONE, self.poll_of(descriptor)) {
             Next::Gone => {
                 // The descriptor was closed, and its number registered anew, before this call was
                 // over.
@@ -141,30 +179,22 @@ impl Engine {
         }
     }
 
-    /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
-    #[inline]
-    fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
-        match next {
-            Next::Nothing => {}
-            // User code that this call has called, a clone of a key or a hint, has forked.
-            _ if self.forked() => {}
-            Next::Queue => self.submit(node),
-            Next::Recheck => self.queue_check(node, seat),
-            Next::Collect => self.announce_collected(),
-            Next::Gone => unreachable!("only a token's return can find this, and sees to it"),
-        }
-    }
-
     /// The token of a held registration gives its key back, to be armed with `mode`, or as it was.
     /// False, and nothing has changed, in all but the common case.
     #[inline]
-    pub(crate) fn rearm(&self, slot: &Slot, mode: Option<Mode>, drained: Drained) -> bool {
+    pub(crate) fn rearm(
+        &self,
+        slot: &Slot,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+    ) -> bool {
         if self.phase() != Phase::Open || self.forked() {
             return false;
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
-        slot.rearm(mode, drained, self.poll_of(slot.descriptor()))
+        slot.rearm(mode, timed, drained, self.poll_of(slot.descriptor()))
     }
 
     /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
@@ -175,8 +205,7 @@ impl Engine {
         call: Call,
         slot: &Slot,
         name: Name,
-        mode: Option<Mode>,
-        drained: Drained,
+        Return { mode, timed, drained }: Return,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
         if self.forked() {
@@ -201,7 +230,7 @@ impl Engine {
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
         let poll = self.poll_of(slot.descriptor());
-        match slot.put_back(mode, drained, poll) {
+        match slot.put_back(mode, timed, drained, poll) {
             Next::Nothing => Ok(()),
             Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
             next => {
@@ -218,7 +247,7 @@ impl Engine {
     fn watch(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
         // A one-shot reactor is asked after the arming, since its answer may come at once.
         self.is_one_shot
-            || slot.word().unwatched(interest).is_none()
+            || slot.word().unwatched(Facts::asked_by(interest)).is_none()
             || self.widen(slot, name, interest)
     }
 
@@ -230,7 +259,9 @@ impl Engine {
         // Called under the number's lock, so that of two threads the later one adds to what the
         // other has asked for.
         let widen = || {
-            let Some(wanted) = slot.word().unwatched(interest) else { return true };
+            let Some(wanted) = slot.word().unwatched(Facts::asked_by(interest)) else {
+                return true;
+            };
             let wants = self.backend.want(descriptor, name, wanted, Until::Detached);
             let is_watched = wants.is_ok();
             if is_watched {
@@ -374,11 +405,14 @@ impl Engine {
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
         self.check_open(Call::Enable)?;
-        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        let refused = |refusal| Error::new(Call::Enable, super::kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         // Refused if it is held now, even if the token comes back at once: the kernel is not asked to watch for
         // what no registration is armed with.
         slot.may_enable(generation).map_err(refused)?;
+        if mode.one_shot && self.is_shared(name_parts(name).0) {
+            return Err(Error::new(Call::Enable, ErrorKind::KeyShared));
+        }
         if !self.watch(slot, name, mode.interest) {
             self.retire(name);
         }
@@ -402,7 +436,7 @@ impl Engine {
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
         self.check_open(Call::Enable)?;
-        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        let refused = |refusal| Error::new(Call::Enable, super::kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
         // Also for a token that is out: its return may be the short way to the handler's own filter, and asks
@@ -430,7 +464,7 @@ impl Engine {
     /// Disables a registration by its name.
     pub(crate) fn disable(&self, name: Name) -> Result<(), Error> {
         self.check_usable(Call::Disable)?;
-        let refused = |refusal| Error::new(Call::Disable, kind_of(refusal));
+        let refused = |refusal| Error::new(Call::Disable, super::kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.disable(generation).map_err(refused)
     }
@@ -438,7 +472,7 @@ impl Engine {
     /// Removes a registration by its name: its last packet is on the way.
     pub(crate) fn remove(&self, name: Name) -> Result<(), Error> {
         self.check_usable(Call::Remove)?;
-        let refused = |refusal| Error::new(Call::Remove, kind_of(refusal));
+        let refused = |refusal| Error::new(Call::Remove, super::kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         // Read first: the slot may be given up as soon as it is marked.
         let descriptor = slot.descriptor();
@@ -447,7 +481,10 @@ impl Engine {
                 self.detach(descriptor, name);
                 self.submit(name_parts(name).0);
             }
-            Removal::Marked => self.detach(descriptor, name),
+            Removal::Marked => {
+                self.detach(descriptor, name);
+                self.call_off(slot, name, Verdict::Cancelled);
+            }
             Removal::Already => return Ok(()),
         }
         self.tell_removed(name, descriptor);
@@ -485,6 +522,7 @@ impl Engine {
             }
             Removal::Marked => {
                 self.detach(descriptor, name);
+                self.call_off(slot, name, Verdict::Gone);
                 self.tell_removed(name, descriptor);
                 Ok(false)
             }
@@ -498,7 +536,7 @@ impl Engine {
     pub(crate) fn collect(&self, name: Name, timeout: Option<Duration>) -> Result<(), Error> {
         self.check_usable(Call::Remove)?;
         let failed = |kind| Error::new(Call::Remove, kind);
-        let refused = |refusal| failed(kind_of(refusal));
+        let refused = |refusal| failed(super::kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         let descriptor = slot.descriptor();
         match slot.remove(generation, true).map_err(refused)? {
@@ -508,7 +546,10 @@ impl Engine {
                 return Ok(());
             }
             Removal::Already => return Err(failed(ErrorKind::Removing)),
-            Removal::Marked => self.detach(descriptor, name),
+            Removal::Marked => {
+                self.detach(descriptor, name);
+                self.call_off(slot, name, Verdict::Cancelled);
+            }
         }
         self.tell_removed(name, descriptor);
         let (index, _) = name_parts(name);
@@ -527,8 +568,10 @@ impl Engine {
             // registration's.
             self.take_back_all(&mut state);
             let stock = &mut state.stock;
-            let found =
-                stock.ready.unlink(&self.nodes, index) || stock.recheck.unlink(&self.nodes, index);
+            // While operations have a share in the key, the last of them goes on with the removal.
+            let found = !slot.word().is_lent()
+                && (stock.ready.unlink(&self.nodes, index)
+                    || stock.recheck.unlink(&self.nodes, index));
             if found {
                 break Ok(());
             }
@@ -575,16 +618,10 @@ impl Holder for Engine {
 
     fn retire(&self, name: Name) {
         let Some((slot, generation)) = self.known(name) else { return };
-        if slot.retire(generation) == Removal::Owned {
-            self.submit(name_parts(name).0);
+        match slot.retire(generation) {
+            Removal::Owned => self.submit(name_parts(name).0),
+            Removal::Marked => self.call_off(slot, name, Verdict::Gone),
+            Removal::Already => {}
         }
-    }
-}
-
-fn kind_of(refusal: Refusal) -> ErrorKind {
-    match refusal {
-        Refusal::NotRegistered => ErrorKind::NotRegistered,
-        Refusal::Removing => ErrorKind::Removing,
-        Refusal::Held => ErrorKind::KeyHeld,
     }
 }

@@ -101,6 +101,9 @@ impl fmt::Debug for Engine {
             .filter(|(_, slot)| slot.word().is_live())
             .map(|(index, slot)| (index, slot.descriptor(), slot.word()))
             .collect();
+        let lanes = |index| Some((index, format!("{:?}", *self.desk(index)?.lock())));
+        let lent = slots.iter().filter(|(_, _, word)| word.is_lent());
+        let operations: Vec<_> = lent.filter_map(|(index, _, _)| lanes(*index)).collect();
         f.debug_struct("Port")
             .field("backend", &self.backend.name())
             .field("limit", &self.limit)
@@ -109,6 +112,7 @@ impl fmt::Debug for Engine {
             .field("to_be_checked", &stock.recheck.nodes(&self.nodes))
             .field("seats", schedule.seats())
             .field("slots", &slots)
+            .field("operations", &operations)
             .finish()
     }
 }

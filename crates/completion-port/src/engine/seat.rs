@@ -18,6 +18,7 @@ pub(super) struct Counts {
     pub(super) notified: AtomicU64,
     pub(super) posted: AtomicU64,
     pub(super) removed: AtomicU64,
+    pub(super) done: AtomicU64,
 }
 
 /// The same as plain numbers.
@@ -27,6 +28,7 @@ pub(crate) struct Tally {
     pub(crate) notified: u64,
     pub(crate) posted: u64,
     pub(crate) removed: u64,
+    pub(crate) done: u64,
 }
 
 impl Tally {
@@ -35,10 +37,11 @@ impl Tally {
         self.notified += counts.notified.load(Relaxed);
         self.posted += counts.posted.load(Relaxed);
         self.removed += counts.removed.load(Relaxed);
+        self.done += counts.done.load(Relaxed);
     }
 }
 
-/// Cells of posted messages that a thread has emptied: a chain of their numbers. Only that thread
+/// Cells of posted messages, or records of operations, that a thread has emptied: a chain of their numbers. Only that thread
 /// touches it.
 #[derive(Debug)]
 pub(super) struct Emptied {
@@ -119,6 +122,8 @@ pub(crate) struct Seat {
     /// How long the packet that the thread came to last stood in the queue, plus one; 0 if that was not
     /// measured. Only the thread touches it.
     pub(super) delay: AtomicU64,
+    /// Records of operations whose packets the thread has taken. Only the thread touches it.
+    pub(super) landed: Emptied,
 }
 
 impl Seat {

@@ -9,8 +9,9 @@ use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, POSTED};
 use crate::state::schedule::{Scene, SeatNumber};
+use crate::state::timers::Due;
 
-/// How many messages whose time has come are queued at once.
+/// How many timers that are due are seen to at once.
 const MOST_DUE: usize = 1024;
 
 /// The port, as a thread that has the lock sees it.
@@ -39,14 +40,16 @@ impl Engine {
         seat.chain.load(Relaxed) != NIL && self.take_links_back(stock, seat)
     }
 
-    /// Queues the messages that are due at `now`, or a good many of them: the port is locked meanwhile. Returns
-    /// when the next one is due.
+    /// Queues what is due at `now`, messages and what deadlines tell of, or a good part of it: the port is locked
+    /// meanwhile. Returns when the next timer is due.
     pub(super) fn queue_due(&self, stock: &mut Stock, now: Moment) -> Moment {
         let mut due = Fifo::new();
-        while due.len() < MOST_DUE
-            && let Some(cell) = stock.timers.take_due(now)
-        {
-            due.push(&self.nodes, cell | POSTED);
+        for _ in 0..MOST_DUE {
+            match stock.timers.take_due(now) {
+                None => break,
+                Some(Due::Message(cell)) => due.push(&self.nodes, cell | POSTED),
+                Some(Due::Alarm(slot)) => self.ring(stock, slot, now, &mut due),
+            }
         }
         if stock.notable.is_any() {
             self.note_queued(stock, &due);
@@ -97,7 +100,7 @@ impl Scene for Stage<'_> {
 
     #[inline]
     fn posts(&self) -> usize {
-        self.stock.posts.in_use() - self.stock.timers.len()
+        self.stock.posts.in_use() - self.stock.timers.messages()
     }
 
     fn queue_due(&mut self, now: Moment) -> Moment {

@@ -32,6 +32,7 @@ impl Engine {
             own: AtomicU32::new(0),
             own_at: AtomicU32::new(BEGIN),
             emptied: Emptied::new(),
+            landed: Emptied::new(),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
             left: AtomicBool::new(false),

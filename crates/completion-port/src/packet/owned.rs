@@ -5,8 +5,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Held, Ready};
+use crate::buffer::Buffer;
+use crate::deadline::Deadline;
 use crate::error::Refused;
 use crate::interest::{Events, Interest};
+use crate::operation::{OpId, Operation};
 use crate::port::Port;
 use crate::registration::Id;
 use crate::state::slot::Drained;
@@ -61,8 +64,8 @@ use crate::trigger::Trigger;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
-pub struct OwnedReady<K, M = ()> {
-    port: Arc<Port<K, M>>,
+pub struct OwnedReady<K, M = (), B = Vec<u8>> {
+    port: Arc<Port<K, M, B>>,
     /// The number of the slot, which this token holds unless it is used up.
     index: u32,
     events: Events,
@@ -72,7 +75,7 @@ pub struct OwnedReady<K, M = ()> {
     key: PhantomData<K>,
 }
 
-impl<'p, K> Ready<'p, K> {
+impl<'p, K, B> Ready<'p, K, B> {
     /// The same token, which keeps its port alive instead of borrowing it: for a thread that outlives the
     /// borrow.
     ///
@@ -85,7 +88,7 @@ impl<'p, K> Ready<'p, K> {
     /// # Examples
     ///
     /// See [`OwnedReady`].
-    pub fn with_port<M>(self, port: &Arc<Port<K, M>>) -> Result<OwnedReady<K, M>, Self> {
+    pub fn with_port<M>(self, port: &Arc<Port<K, M, B>>) -> Result<OwnedReady<K, M, B>, Self> {
         // Compared by address: the token borrows its port, which so stays where it is as long as
         // the token lives.
         if !std::ptr::eq(port.store(), self.held.store) {
@@ -97,10 +100,10 @@ impl<'p, K> Ready<'p, K> {
     }
 }
 
-impl<K, M> OwnedReady<K, M> {
+impl<K, M, B> OwnedReady<K, M, B> {
     /// What the token holds.
     #[inline]
-    fn held(&self) -> Held<'_, K> {
+    fn held(&self) -> Held<'_, K, B> {
         let &Self { ref port, index, events, drained, .. } = self;
         let store = port.store();
         let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
@@ -109,14 +112,14 @@ impl<K, M> OwnedReady<K, M> {
 
     /// Uses the token up and returns what it holds as a token that borrows the port.
     #[inline]
-    fn take(&mut self) -> Ready<'_, K> {
+    fn take(&mut self) -> Ready<'_, K, B> {
         self.is_used_up = true;
         Ready { held: self.held(), key: PhantomData }
     }
 
     /// The port, to post to it or to register something on it.
     #[must_use]
-    pub fn port(&self) -> &Arc<Port<K, M>> {
+    pub fn port(&self) -> &Arc<Port<K, M, B>> {
         &self.port
     }
 
@@ -191,6 +194,64 @@ impl<K, M> OwnedReady<K, M> {
         self.take().rearm_as(interest, trigger)
     }
 
+    /// As [`Ready::rearm_until`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm_until`].
+    pub fn rearm_until(mut self, deadline: impl Into<Deadline>) -> Result<(), Refused<K>> {
+        self.take().rearm_until(deadline)
+    }
+
+    /// As [`Ready::rearm_as_until`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm_until`].
+    pub fn rearm_as_until(
+        mut self,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), Refused<K>> {
+        self.take().rearm_as_until(interest, trigger, deadline)
+    }
+
+    /// As [`Ready::start`]; then lets go of the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::sync::Arc;
+    /// use std::thread;
+    ///
+    /// let port = Arc::new(Port::<UnixStream>::new()?);
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let Ok(token) = port.associate(near)?.with_port(&port) else { unreachable!("it is this port's") };
+    /// // Not a scoped thread: it may outlive this one, and every borrow.
+    /// thread::spawn(|| token.start(Operation::send(b"hello".to_vec())).is_ok());
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(matches!(done.into_parts().1, Outcome::Sent(Ok(5), _)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start(
+        mut self,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>>
+    where
+        B: Buffer,
+    {
+        self.take().start(operation)
+    }
+
     /// As [`Ready::park`]; then lets go of the port.
     ///
     /// # Errors
@@ -207,7 +268,7 @@ impl<K, M> OwnedReady<K, M> {
     }
 }
 
-impl<K, M> Drop for OwnedReady<K, M> {
+impl<K, M, B> Drop for OwnedReady<K, M, B> {
     /// Ends the registration, unless the token is used up; then lets go of the port.
     fn drop(&mut self) {
         if !self.is_used_up {
@@ -216,7 +277,7 @@ impl<K, M> Drop for OwnedReady<K, M> {
     }
 }
 
-impl<K, M> fmt::Debug for OwnedReady<K, M> {
+impl<K, M, B> fmt::Debug for OwnedReady<K, M, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedReady")
             .field("id", &self.id())

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::moment::Moment;
 use crate::error::ErrorKind;
+use crate::interest::Interest;
 
 /// The number by which the process names a kernel object.
 pub(crate) type Descriptor = i32;
@@ -41,6 +42,12 @@ impl Facts {
         self.0
     }
 
+    /// The facts that tell of an interest's directions.
+    #[inline]
+    pub(crate) const fn asked_by(interest: Interest) -> Self {
+        Self::of_directions((interest.bits() & 0b11) as u64)
+    }
+
     /// Whether every fact of `other` is among these.
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -74,6 +81,13 @@ impl std::ops::BitOr for Facts {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitAnd for Facts {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod facts;
+pub(crate) mod flights;
 pub(crate) mod moment;
 pub(crate) mod queue;
 pub(crate) mod schedule;

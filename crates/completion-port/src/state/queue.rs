@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::sync::AtomicU32;
 
-/// The number of a node: a slot's index, or a posted message's with [`POSTED`] set.
+/// The number of a node: a slot's index, a posted message's with [`POSTED`] set, or an operation's with
+/// [`FLIGHT`].
 pub(crate) type Node = u32;
 
 /// No node.
@@ -17,6 +18,19 @@ pub(crate) const NIL: Node = u32::MAX;
 
 /// Set in the number of a posted message.
 pub(crate) const POSTED: Node = 1 << 31;
+
+/// Set in the number of an operation: [`POSTED`], so that one look tells that a node is no slot, and a bit
+/// that no message's number has.
+pub(crate) const FLIGHT: Node = POSTED | 1 << 30;
+
+/// Of messages and of operations there are fewer than this.
+pub(crate) const MOST: u32 = 1 << 30;
+
+/// Whether a node that is no slot is an operation.
+#[inline]
+pub(crate) fn is_flight(node: Node) -> bool {
+    node & FLIGHT == FLIGHT && node != NIL
+}
 
 /// Where the links lie.
 pub(crate) trait Links {
@@ -174,7 +188,7 @@ impl Fifo {
     /// Whether the first node is a posted message.
     #[inline]
     pub(crate) fn begins_with_post(&self) -> bool {
-        self.head != NIL && self.head & POSTED != 0
+        self.head & FLIGHT == POSTED
     }
 
     /// Whether `holds` is true of some node.

@@ -1,7 +1,8 @@
-//! Posted messages whose time has not come: a heap, earliest first.
+//! What is to happen at a time to come: a heap, earliest first.
 //!
-//! A message is named by its cell. The heap knows where each stands, so that one is taken out without a
-//! search and nothing is left behind.
+//! A posted message is named by its cell. A registration has one timer at most, its *alarm*, whatever it is to be
+//! told of. The heap knows where each stands, so that one is taken out without a search and nothing is left
+//! behind.
 
 use super::moment::Moment;
 
@@ -9,9 +10,22 @@ use super::moment::Moment;
 /// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
+    /// The cell of a message; or [`ALARM`] and the number of a slot.
     cell: u32,
     /// They count up.
     number: u64,
+}
+
+/// Set in the number of a slot, to tell it from that of a cell.
+const ALARM: u32 = 1 << 31;
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The message in this cell.
+    Message(u32),
+    /// The alarm of this slot.
+    Alarm(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +47,10 @@ pub(crate) struct Timers {
     heap: Vec<Entry>,
     /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
     places: Vec<u32>,
+    /// The same for slots.
+    alarms: Vec<u32>,
+    /// How many entries are alarms.
+    set_alarms: usize,
     next_number: u64,
 }
 
@@ -42,7 +60,13 @@ impl Timers {
     /// Timers whose names begin with this number. Where others begin with one that is far from it, a name of
     /// theirs means nothing here.
     pub(crate) const fn new(next_number: u64) -> Self {
-        Self { heap: Vec::new(), places: Vec::new(), next_number }
+        Self {
+            heap: Vec::new(),
+            places: Vec::new(),
+            alarms: Vec::new(),
+            set_alarms: 0,
+            next_number,
+        }
     }
 
     /// When the first one is due; [`Moment::NEVER`] if there is none.
@@ -51,21 +75,53 @@ impl Timers {
         self.heap.first().map_or(Moment::NEVER, |first| first.at)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+    /// How many messages wait for their time.
+    pub(crate) fn messages(&self) -> usize {
+        self.heap.len() - self.set_alarms
     }
 
     /// Makes sure that a timer can be set for `cell`. False if there is no memory.
     pub(crate) fn reserve(&mut self, cell: u32) -> bool {
-        let wanted = cell as usize + 1;
-        let more = wanted.saturating_sub(self.places.len());
-        if self.heap.try_reserve(1).is_err() || self.places.try_reserve(more).is_err() {
+        Self::reserve_in(&mut self.places, cell) && self.reserve_entries()
+    }
+
+    /// Makes sure that an alarm can be set for `slot`, however often. False if there is no memory.
+    pub(crate) fn reserve_alarm(&mut self, slot: u32) -> bool {
+        Self::reserve_in(&mut self.alarms, slot) && self.reserve_entries()
+    }
+
+    fn reserve_in(places: &mut Vec<u32>, number: u32) -> bool {
+        let wanted = number as usize + 1;
+        let more = wanted.saturating_sub(places.len());
+        if places.try_reserve(more).is_err() {
             return false;
         }
         if more > 0 {
-            self.places.resize(wanted, NOWHERE);
+            places.resize(wanted, NOWHERE);
         }
         true
+    }
+
+    /// Makes room for an entry of each cell and of each slot.
+    fn reserve_entries(&mut self) -> bool {
+        let wanted = self.places.len() + self.alarms.len();
+        self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
+    }
+
+    /// Sets the alarm of `slot`, or moves it. There is room for it.
+    pub(crate) fn set_alarm(&mut self, slot: u32, at: Moment) {
+        match self.alarms[slot as usize] {
+            NOWHERE => {
+                self.set_alarms += 1;
+                self.set(ALARM | slot, at);
+            }
+            place => {
+                let place = place as usize;
+                self.heap[place].at = at;
+                self.rise(place);
+                self.sink(place);
+            }
+        }
     }
 
     /// Sets a timer for `cell`, which has none, and for which there is room.
@@ -77,13 +133,13 @@ impl Timers {
         name
     }
 
-    /// Takes the cell of the first timer, if that is due at `now`.
-    pub(crate) fn take_due(&mut self, now: Moment) -> Option<u32> {
+    /// Takes the first timer, if that is due at `now`.
+    pub(crate) fn take_due(&mut self, now: Moment) -> Option<Due> {
         let first =
             self.heap.first().filter(|first| first.at <= now && first.at != Moment::NEVER)?;
         let cell = first.name.cell;
         self.take_out(0);
-        Some(cell)
+        Some(if cell & ALARM == 0 { Due::Message(cell) } else { Due::Alarm(cell & !ALARM) })
     }
 
     /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
@@ -96,14 +152,24 @@ impl Timers {
         Some(name.cell)
     }
 
-    /// The cells of all timers, in no order.
+    /// The cells of all messages, in no order.
     pub(crate) fn cells(&self) -> impl Iterator<Item = u32> + '_ {
-        self.heap.iter().map(|entry| entry.name.cell)
+        self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & ALARM == 0)
+    }
+
+    /// Where the place of this cell's or slot's entry is noted.
+    fn noted(&mut self, cell: u32) -> &mut u32 {
+        if cell & ALARM == 0 {
+            &mut self.places[cell as usize]
+        } else {
+            &mut self.alarms[(cell & !ALARM) as usize]
+        }
     }
 
     fn take_out(&mut self, place: usize) {
         let entry = self.heap.swap_remove(place);
-        self.places[entry.name.cell as usize] = NOWHERE;
+        *self.noted(entry.name.cell) = NOWHERE;
+        self.set_alarms -= usize::from(entry.name.cell & ALARM != 0);
         if place < self.heap.len() {
             self.rise(place);
             self.sink(place);
@@ -142,7 +208,7 @@ impl Timers {
     /// The entry at `place` stands there.
     #[allow(clippy::cast_possible_truncation, reason = "there are fewer entries than cells")]
     fn note(&mut self, place: usize) {
-        self.places[self.heap[place].name.cell as usize] = place as u32;
+        *self.noted(self.heap[place].name.cell) = place as u32;
     }
 }
 
@@ -165,7 +231,7 @@ mod tests {
             timers.set(cell, moment(5));
         }
         let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(5))).collect();
-        assert_eq!(taken, [3, 1, 2]);
+        assert_eq!(taken, [3, 1, 2].map(Due::Message));
     }
 
     #[test]
@@ -204,7 +270,7 @@ mod tests {
                         plain.sort_by_key(|(at, name)| (*at, name.number));
                         while plain.first().is_some_and(|(first, _)| *first <= at) {
                             let (_, name) = plain.remove(0);
-                            prop_assert_eq!(timers.take_due(moment(at)), Some(name.cell));
+                            prop_assert_eq!(timers.take_due(moment(at)), Some(Due::Message(name.cell)));
                             ended.push(name);
                         }
                         prop_assert_eq!(timers.take_due(moment(at)), None);
@@ -216,7 +282,7 @@ mod tests {
                 }
                 let next = plain.iter().map(|(at, _)| moment(*at)).min();
                 prop_assert_eq!(timers.next(), next.unwrap_or(Moment::NEVER));
-                prop_assert_eq!(timers.len(), plain.len());
+                prop_assert_eq!(timers.messages(), plain.len());
                 let mut cells: Vec<_> = timers.cells().collect();
                 let mut expected: Vec<_> = plain.iter().map(|(_, name)| name.cell).collect();
                 cells.sort_unstable();

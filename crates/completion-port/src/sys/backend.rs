@@ -1,5 +1,6 @@
-//! The seam between the engine and a system, in three parts: [`Reactor`] is about descriptors, [`Thread`]
-//! about threads, and [`Host`] about the clock and the process. Each trait says item by item what must hold.
+//! The seam between the engine and a system, in four parts: [`Reactor`] is about watching descriptors,
+//! [`Sockets`] about operations on them, [`Thread`] about threads, and [`Host`] about the clock and the process.
+//! Each trait says item by item what must hold.
 //!
 //! A back end only translates: requests to system calls, results to facts. It takes no decision about
 //! packets, keys or threads. The traits name no type of any system, so that the engine can be run on the
@@ -9,8 +10,9 @@
 
 use super::host::Host;
 use super::reactor::Reactor;
+use super::sockets::Sockets;
 
-/// A system, as the engine holds it: one object, behind one pointer, that is a reactor and a host.
-pub(crate) trait Backend: Reactor + Host {}
+/// A system, as the engine holds it: one object, behind one pointer, that is all of these.
+pub(crate) trait Backend: Reactor + Sockets + Host {}
 
-impl<S: Reactor + Host> Backend for S {}
+impl<S: Reactor + Sockets + Host> Backend for S {}

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use super::thread::Thread;
 use crate::state::facts::Fault;
@@ -12,6 +13,13 @@ use crate::state::table::Descriptors;
 pub(crate) trait Host: Send + Sync {
     /// The time, by a clock that does not go back.
     fn now(&self) -> Moment;
+
+    /// The moment by this clock at which the system's monotonic clock shows `instant`; never an earlier one.
+    fn moment_of(&self, instant: Instant) -> Moment {
+        // The system's clock is read first.
+        let ahead = instant.saturating_duration_since(Instant::now());
+        self.now().checked_add(ahead).unwrap_or(Moment::NEVER)
+    }
 
     /// The calling thread, as something that can be parked, unparked and looked at.
     fn this_thread(&self) -> Box<dyn Thread>;

@@ -1,19 +1,24 @@
 //! The systems: one folder each, and the only place that knows which one it is compiled for.
 //!
-//! [`backend`] is the seam: what each of them implements, in the three traits of [`reactor`], [`thread`] and
-//! [`host`].
+//! [`backend`] is the seam: what each of them implements, in the four traits of [`reactor`], [`sockets`],
+//! [`thread`] and [`host`].
 
 pub(crate) mod backend;
+#[cfg(all(test, feature = "sim"))]
+mod cases;
 pub(crate) mod host;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux;
 pub(crate) mod reactor;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub(crate) mod sockets;
 pub(crate) mod thread;
 
 // What the crate needs of a system comes through here. On a system without a back end the compiler
 // then reports this error alone, and not every name that is missing because of it.
+#[cfg(all(test, feature = "sim", target_os = "linux"))]
+use linux::Native;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::{fd, native};
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

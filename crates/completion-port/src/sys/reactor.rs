@@ -19,6 +19,9 @@ pub(crate) struct Watch {
 pub(crate) enum Until {
     /// Until a poll brings an edge of it. There is one at once if something holds.
     Edge,
+    /// The same, but that the peer has ended the stream is no edge, if nothing else holds: for what waits for
+    /// room alone.
+    Room,
     /// Until it is detached or closed.
     Detached,
 }

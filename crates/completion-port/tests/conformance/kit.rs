@@ -3,6 +3,7 @@
 pub(crate) mod crew;
 pub(crate) mod descriptors;
 pub(crate) mod ledger;
+pub(crate) mod operations;
 pub(crate) mod packets;
 pub(crate) mod signals;
 pub(crate) mod sockets;

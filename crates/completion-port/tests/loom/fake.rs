@@ -1,17 +1,21 @@
 //! The kernel of the models.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use loom::thread;
 
+use crate::address::Address;
 use crate::error::ErrorKind;
+use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
+use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
 use crate::sys::thread::Thread;
 
 /// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time; unless
@@ -152,7 +156,7 @@ impl Fake {
         thread::yield_now();
     }
 
-    fn time(&self) -> Moment {
+    pub(crate) fn time(&self) -> Moment {
         Moment::ZERO + Duration::from_micros(self.microseconds.load(SeqCst))
     }
 
@@ -169,7 +173,12 @@ impl Fake {
     }
 
     pub(crate) fn read(&self) {
-        self.state.lock().unwrap().readable = false;
+        self.take();
+    }
+
+    /// Reads what there is. False if there is nothing.
+    pub(crate) fn take(&self) -> bool {
+        std::mem::take(&mut self.state.lock().unwrap().readable)
     }
 }
 
@@ -272,6 +281,51 @@ impl Reactor for Handle {
     }
     fn rebuild(&self, _live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
         Ok(())
+    }
+}
+
+/// The one descriptor carries nothing: each operation waits for what never comes.
+impl Sockets for Handle {
+    fn make_nonblocking(&self, _descriptor: Descriptor) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn transport(&self, _descriptor: Descriptor) -> Transport {
+        Transport::Messages
+    }
+    fn open_stream(&self, _address: &Address) -> Result<OwnedSource, Fault> {
+        Err(Fault { kind: ErrorKind::Unsupported, code: None })
+    }
+    fn accept(&self, _descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+        Attempt::Blocked
+    }
+    fn begin_connect(&self, _descriptor: Descriptor, _address: &Address) -> Attempt<()> {
+        Attempt::Blocked
+    }
+    fn end_connect(&self, _descriptor: Descriptor) -> Attempt<()> {
+        Attempt::Blocked
+    }
+    fn receive(
+        &self,
+        _descriptor: Descriptor,
+        _transport: Transport,
+        _room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<Received> {
+        Attempt::Blocked
+    }
+    fn receive_from(
+        &self,
+        _descriptor: Descriptor,
+        _room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<(Received, Option<Address>)> {
+        Attempt::Blocked
+    }
+    fn send(
+        &self,
+        _descriptor: Descriptor,
+        _parts: &[&[u8]],
+        _address: Option<&Address>,
+    ) -> Attempt<usize> {
+        Attempt::Blocked
     }
 }
 

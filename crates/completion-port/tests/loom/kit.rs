@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Scratch, Seat, Taken, Waited, name_of, name_parts};
+use crate::engine::{Engine, Entry, Return, Scratch, Seat, Taken, Waited, name_of, name_parts};
 use crate::error::Call;
 use crate::fake::{Fake, Handle};
 use crate::interest::{Events, Interest};
@@ -105,7 +105,8 @@ impl Handler {
     pub(crate) fn rearm(&self, drained: Drained, with_seat: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_seat.then(|| Arc::clone(&self.seat));
-        self.engine.put_back(Call::Rearm, slot, self.name, Some(LEVEL), drained, mine).unwrap();
+        let back = Return { mode: Some(LEVEL), timed: false, drained };
+        self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 }
 
@@ -191,7 +192,12 @@ pub(crate) fn take_one(engine: &Engine) {
 /// Registers the one descriptor of the fake kernel.
 pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
     let index = engine.reserve_slot(Call::Register, |_| true).unwrap();
-    engine.register(index, 3, mode, false, || None).unwrap()
+    engine.register(Call::Register, index, entry(mode), || None).unwrap()
+}
+
+/// The one descriptor, to be armed as `mode` says.
+pub(crate) fn entry(mode: Mode) -> Entry {
+    Entry { descriptor: 3, mode, borrowed: false, associated: None, shared: false }
 }
 
 /// The ways to find out who sleeps.

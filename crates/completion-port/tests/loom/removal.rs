@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::engine::{Taken, Waited};
 use crate::error::Call;
-use crate::kit::{Handler, LEVEL, NO_HINT, Seen, engine, explore, next, scratch, spawn};
+use crate::kit::{Handler, LEVEL, NO_HINT, Seen, engine, entry, explore, next, scratch, spawn};
 
 #[test]
 fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
@@ -12,7 +12,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
         let (engine, _) = engine(1);
         let registrar = spawn(&engine, |engine| {
             let index = engine.reserve_slot(Call::Register, |_| true).ok()?;
-            let registered = engine.register(index, 3, LEVEL, false, || None);
+            let registered = engine.register(Call::Register, index, entry(LEVEL), || None);
             if registered.is_err() {
                 engine.cancel(index);
             }

@@ -30,7 +30,7 @@ impl Cell {
         let slot = Slot::default();
         slot.register(3, mode, false);
         slot.watch(slot.word().wanted_directions());
-        assert_eq!(slot.put_back(Some(mode), NO_HINT, 0), Next::Nothing);
+        assert_eq!(slot.put_back(Some(mode), false, NO_HINT, 0), Next::Nothing);
         Self {
             slot,
             key: UnsafeCell::new(Some(7)),
@@ -84,15 +84,16 @@ impl Cell {
         match self.slot.deliver(0, facts, poll, newest) {
             Delivery::Stale => Next::Nothing,
             Delivery::Noted(next) => self.note(next),
+            Delivery::Stirred(..) => unreachable!("no operation is in flight"),
         }
     }
 
     fn put_back(&self, mode: Option<Mode>, drained: Drained) -> Next {
         self.put_key(7);
-        if mode.is_some() && self.slot.rearm(mode, drained, 5) {
+        if mode.is_some() && self.slot.rearm(mode, false, drained, 5) {
             return Next::Nothing;
         }
-        self.note(self.slot.put_back(mode, drained, 5))
+        self.note(self.slot.put_back(mode, false, drained, 5))
     }
 
     fn take_key(&self) -> u32 {
@@ -277,7 +278,7 @@ fn an_edge_polled_before_arming_is_checked() {
         cell.put_key(7);
         sync::fence(SeqCst);
         let number = poll.load(SeqCst);
-        let armed = cell.note(cell.slot.put_back(Some(LEVEL), READ, number));
+        let armed = cell.note(cell.slot.put_back(Some(LEVEL), false, READ, number));
         assert_ne!(armed, Next::Queue);
         let delivered = kernel.join().unwrap();
         assert_ne!(delivered, Next::Queue, "nothing is readable, so nothing goes out unchecked");
@@ -389,7 +390,7 @@ fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
             kernel.join().unwrap();
             let won = cell.won.load(SeqCst) == 1;
             if cell.slot.word().is_held() {
-                cell.slot.put_back(None, NO_HINT, 5);
+                cell.slot.put_back(None, false, NO_HINT, 5);
             }
             let enabled = cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap();
             assert!(won || enabled == Next::Recheck, "nobody will ask the kernel");
@@ -618,7 +619,7 @@ fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
         cell.slot.free();
         let generation = cell.slot.register(4, LEVEL, false);
         assert_eq!(generation, 1);
-        assert_eq!(cell.slot.put_back(Some(LEVEL), NO_HINT, 5), Next::Nothing);
+        assert_eq!(cell.slot.put_back(Some(LEVEL), false, NO_HINT, 5), Next::Nothing);
         let delivery = late.join().unwrap();
         assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(Next::Nothing)));
         // The new registration is silent: an edge of its own must be the first to win the node.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::interest::{Events, Interest};
+use crate::operations::Log;
 use crate::raw::AnyTrigger;
 use crate::registration::Id;
 use crate::sim::{Conditions, Kernel, Socket};
@@ -48,7 +49,7 @@ pub(crate) struct Facts {
     /// A token of it is out.
     is_out: bool,
     /// When it was removed, or its last packet came.
-    removing: bool,
+    pub(crate) removing: bool,
     ended: Option<u64>,
     /// When a call last changed it, or began to.
     changed: u64,
@@ -100,6 +101,7 @@ pub(crate) struct Exact {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     book: Mutex<Book>,
+    log: Mutex<Log>,
     exact: Exact,
     writes_notes: bool,
 }
@@ -117,13 +119,18 @@ pub(crate) fn is_level(trigger: AnyTrigger) -> bool {
 
 impl Ledger {
     pub(crate) fn new(exact: Exact, writes_notes: bool) -> Arc<Self> {
-        Arc::new(Self { book: Mutex::default(), exact, writes_notes })
+        Arc::new(Self { book: Mutex::default(), log: Mutex::default(), exact, writes_notes })
     }
 
     fn open(&self) -> MutexGuard<'_, Book> {
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         book.time += 1;
         book
+    }
+
+    /// What is known of operations. The book is not opened before it.
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn note(&self, text: impl FnOnce() -> String) {
@@ -280,6 +287,17 @@ impl Ledger {
             facts.interest = interest;
             facts.trigger = trigger;
         }
+    }
+
+    /// The token is about to be given to an operation.
+    pub(crate) fn lending(&self, key: u32) {
+        self.giving_back(key, None);
+        self.with(key, |facts| facts.arms += 1);
+    }
+
+    /// A call has given a token.
+    pub(crate) fn lent_back(&self, key: u32) {
+        self.packet(key, Events::NONE, self.now(), true);
     }
 
     /// The registration has ended, or is about to, without a last packet.
@@ -493,6 +511,7 @@ impl Ledger {
                 ));
             }
         }
+        self.due_operations(kernel, &mut due);
         let book = self.open();
         for (number, letter) in book.letters.iter().enumerate() {
             let is_due =
@@ -525,9 +544,10 @@ impl Ledger {
     }
 
     /// At the end, when nothing is left that could have a key or a message.
-    pub(crate) fn check_all_is_gone(&self, may_leave_messages: bool) {
-        let book = self.open();
+    pub(crate) fn check_all_is_gone(&self, may_leave_messages: bool, may_leave_operations: bool) {
         let mut left = Vec::new();
+        self.log().check(may_leave_operations, &mut left);
+        let book = self.open();
         for (number, facts) in &book.keys {
             if facts.alive != 0 {
                 left.push(format!("key {number}: {} left", facts.alive));
@@ -563,6 +583,10 @@ impl Ledger {
             if facts.alive > 0 {
                 text += &format!("key {number}: {facts:?}\n");
             }
+        }
+        drop(book);
+        if let Ok(log) = self.log.try_lock() {
+            text += &log.report();
         }
         text
     }

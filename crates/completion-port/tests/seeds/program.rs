@@ -2,7 +2,7 @@
 
 use crate::interest::Interest;
 use crate::raw::AnyTrigger;
-use crate::turns::Lot;
+use crate::turns::{Lot, lot_below};
 use crate::{BlockDetection, OneShot, Persistent};
 
 pub(crate) const PLACES: usize = 3;
@@ -81,6 +81,28 @@ pub(crate) enum Step {
     Mail {
         armed: bool,
     },
+    /// Associates a socket, and starts something on it.
+    Associate {
+        shared: bool,
+        start: Start,
+    },
+    /// Starts something on a shared association.
+    Start {
+        which: usize,
+        start: Start,
+    },
+    /// The peer of an association sends.
+    Feed {
+        which: usize,
+        bytes: usize,
+    },
+    /// It ends its stream.
+    Hush {
+        which: usize,
+    },
+    CancelOperation {
+        which: usize,
+    },
     HasPackets,
     Look {
         which: usize,
@@ -88,6 +110,37 @@ pub(crate) enum Step {
     Sleep {
         microseconds: u64,
     },
+}
+
+/// An operation, or an arming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// It sends; all of its bytes if that is true. `None`: it receives.
+    pub(crate) send: Option<bool>,
+    pub(crate) bytes: usize,
+    /// Its deadline.
+    pub(crate) microseconds: Option<u64>,
+    /// An outcome at once is returned at once.
+    pub(crate) at_once: bool,
+    /// Where there is a token, that is armed instead.
+    pub(crate) arms: bool,
+}
+
+impl Start {
+    fn drawn(mut below: impl FnMut(usize) -> usize) -> Self {
+        Self {
+            send: [None, None, None, None, Some(true), Some(false)][below(6)],
+            bytes: [1, 2, 2, 3, 8][below(5)],
+            microseconds: [None, None, None, Some(0), Some(40), Some(900), Some(5_000)][below(7)],
+            at_once: below(4) == 0,
+            arms: below(6) == 0,
+        }
+    }
+
+    /// By the turns of the run.
+    pub(crate) fn by_lot() -> Self {
+        Self::drawn(lot_below)
+    }
 }
 
 /// What a handler does with one packet.
@@ -228,6 +281,26 @@ fn steps_of(lot: &mut Lot, theme: usize) -> Step {
     }
 }
 
+/// Steps with operations, among those that an actor has.
+fn add_operations(lot: &mut Lot, steps: &mut Vec<Step>) {
+    for _ in 0..2 + lot.below(20) {
+        let which = lot.below(4);
+        let start = Start::drawn(|bound| lot.below(bound));
+        let step = match lot.below(10) {
+            0 | 1 => Step::Associate { shared: lot.once_in(2), start },
+            2..5 => Step::Start { which, start },
+            5..8 => Step::Feed { which, bytes: 1 + lot.below(6) },
+            8 if lot.once_in(4) => Step::Hush { which },
+            _ => Step::CancelOperation { which: lot.below(6) },
+        };
+        steps.insert(lot.below(steps.len() + 1), step);
+    }
+    for _ in 0..1 + lot.below(2) {
+        let start = Start::drawn(|bound| lot.below(bound));
+        steps.insert(0, Step::Associate { shared: lot.once_in(2), start });
+    }
+}
+
 fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
     if reads && !lot.once_in(6) {
         return lot.pick(&[
@@ -322,7 +395,7 @@ impl Program {
             .collect();
         let longest = if theme == 4 || theme == 5 { 80 } else { lot.pick(&[6, 20, 60]) };
         let actors = 1 + lot.below(3);
-        let actors = (0..actors)
+        let mut actors: Vec<Vec<Step>> = (0..actors)
             .map(|_| {
                 let length = 1 + lot.below(longest);
                 let mut steps: Vec<Step> = (0..length).map(|_| steps_of(lot, theme)).collect();
@@ -339,6 +412,16 @@ impl Program {
                 steps
             })
             .collect();
+        // Drawn apart: the other programs stay what they are.
+        let more = &mut Lot::new(seed, 9);
+        if more.once_in(3) {
+            for steps in &mut actors {
+                if more.once_in(3) {
+                    steps.clear();
+                }
+                add_operations(more, steps);
+            }
+        }
         Self {
             limit: 1 + lot.below(4),
             detection: lot.pick(&[
@@ -416,6 +499,11 @@ impl Program {
     pub(crate) fn may_leave_messages(&self) -> bool {
         let waits_once = |step| matches!(step, Step::Wait { forgets: true, .. });
         self.end == End::Abandon || self.ends_early && self.does(waits_once)
+    }
+
+    /// So may operations; and those that a thread which takes no packets was just starting when the port was closed.
+    pub(crate) fn may_leave_operations(&self) -> bool {
+        self.may_leave_messages() || self.ends_early && self.end == End::Close
     }
 
     /// One thread alone takes packets.

@@ -76,6 +76,10 @@ macro_rules! counters {
                 point();
                 self.0.fetch_max(value, Ordering::SeqCst)
             }
+            pub(crate) fn fetch_min(&self, value: $value, _: Ordering) -> $value {
+                point();
+                self.0.fetch_min(value, Ordering::SeqCst)
+            }
         }
     )* };
 }

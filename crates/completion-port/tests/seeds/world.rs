@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::ledger::{Change, Exact, Key, Ledger, Message, NO_ORDER, is_level, is_one_shot};
+use crate::operations::{Link, Tray};
 use crate::program::{End, Habit, PLACES, Program, Step, Worker};
 use crate::raw::{AnyTrigger, Hints};
 use crate::search;
 use crate::sim::{Kernel, Socket};
 use crate::turns::{self, Joiner, fail, point};
 use crate::{
-    Batch, BlockDetection, Changes, ErrorKind, Events, Id, Interest, OneShot, OwnedReady, Packet,
-    Port, Ready, Refused, Registration, TimerId,
+    Batch, BlockDetection, Changes, ErrorKind, Events, Id, Interest, OneShot, OpId, OwnedReady,
+    Packet, Port, Ready, Refused, Registration, TimerId,
 };
 
-type Token = OwnedReady<Key, Message>;
+type Token = OwnedReady<Key, Message, Tray>;
 
 /// Time in which a port does whatever it is to do: dozens of looks of the watchdog.
 const LONG: Duration = Duration::from_millis(60);
@@ -35,18 +36,21 @@ struct Place {
     far: Option<Arc<Socket>>,
 }
 
-struct World {
-    kernel: Kernel,
-    port: Arc<Port<Key, Message>>,
-    ledger: Arc<Ledger>,
+pub(crate) struct World {
+    pub(crate) kernel: Kernel,
+    pub(crate) port: Arc<Port<Key, Message, Tray>>,
+    pub(crate) ledger: Arc<Ledger>,
     program: Program,
     places: [Mutex<Place>; PLACES],
     /// All that were ever registered.
-    known: Mutex<Vec<(u32, Id)>>,
+    pub(crate) known: Mutex<Vec<(u32, Id)>>,
+    pub(crate) links: Mutex<Vec<Arc<Link>>>,
+    /// The names of operations that were started.
+    pub(crate) operations: Mutex<Vec<OpId>>,
     mail: Mutex<VecDeque<Token>>,
     timers: Mutex<Vec<TimerId>>,
     /// The port is about to be closed.
-    ends: AtomicBool,
+    pub(crate) ends: AtomicBool,
     /// No thread is left but the one that ends the run.
     over: AtomicBool,
 }
@@ -57,7 +61,7 @@ struct Hands<'p> {
     /// It has a seat at which it does not wait.
     is_working: bool,
     /// What its next call applies, and what the ledger is told then.
-    changes: Changes<'p, Key>,
+    changes: Changes<'p, Key, Tray>,
     rearms: Vec<(u32, Interest, AnyTrigger)>,
 }
 
@@ -87,19 +91,20 @@ fn read(socket: &Socket, most: usize) -> Read {
     Read::Some
 }
 
-fn expect(kind: ErrorKind, among: &[ErrorKind], call: &str) {
+pub(crate) fn expect(kind: ErrorKind, among: &[ErrorKind], call: &str) {
     if !among.contains(&kind) {
         fail(&format!("{call} was refused: {kind:?}"));
     }
 }
 
 /// What a token's return or an enabling may be refused for.
-const REFUSALS: [ErrorKind; 6] = [
+pub(crate) const REFUSALS: [ErrorKind; 7] = [
     ErrorKind::Closed,
     ErrorKind::BadDescriptor,
     ErrorKind::NotRegistered,
     ErrorKind::Removing,
     ErrorKind::KeyHeld,
+    ErrorKind::KeyShared,
     ErrorKind::AlreadyRegistered,
 ];
 
@@ -112,7 +117,7 @@ impl World {
         self.places[place].lock().unwrap().far.clone()
     }
 
-    fn pair(&self) -> (Arc<Socket>, Arc<Socket>) {
+    pub(crate) fn pair(&self) -> (Arc<Socket>, Arc<Socket>) {
         let pair = if self.program.tcp { self.kernel.tcp_pair() } else { self.kernel.unix_pair() };
         let (near, far) = pair.unwrap();
         (Arc::new(near), Arc::new(far))
@@ -233,6 +238,11 @@ impl World {
                 let _ = self.port.raw().advised_room();
             }
             Step::Sleep { microseconds } => self.sleep(microseconds),
+            Step::Associate { .. }
+            | Step::Start { .. }
+            | Step::Feed { .. }
+            | Step::Hush { .. }
+            | Step::CancelOperation { .. } => self.operate(step),
         }
     }
 
@@ -294,7 +304,7 @@ impl World {
         }
     }
 
-    fn disable(&self, key: u32, id: Id) {
+    pub(crate) fn disable(&self, key: u32, id: Id) {
         let began = self.ledger.changing(key, false);
         match self.port.disable(id) {
             Ok(()) => self.ledger.changed(key, began, Change::Disabled),
@@ -302,7 +312,7 @@ impl World {
         }
     }
 
-    fn remove(&self, key: u32, id: Id) {
+    pub(crate) fn remove(&self, key: u32, id: Id) {
         let began = self.ledger.changing(key, false);
         match self.port.remove(id) {
             Ok(()) => self.ledger.changed(key, began, Change::Removed),
@@ -468,7 +478,7 @@ impl World {
     fn handle<'p>(
         &'p self,
         worker: usize,
-        packet: Packet<'p, Key, Message>,
+        packet: Packet<'p, Key, Message, Tray>,
         began: u64,
         habit: Habit,
         hands: &mut Hands<'p>,
@@ -484,7 +494,10 @@ impl World {
                 self.ledger.note(|| format!("takes token of key {key}, {events:?}, {habit:?}"));
                 self.ledger.packet(key, events, began, true);
                 self.before(worker, habit);
-                self.handle_token(ready, habit, hands);
+                match self.link_of(key) {
+                    Some(link) => self.after(&link, ready, events.is_hangup()),
+                    None => self.handle_token(ready, habit, hands),
+                }
             }
             Packet::Notified(notified) => {
                 let (id, events) = (notified.id(), notified.events());
@@ -492,10 +505,22 @@ impl World {
                 self.ledger
                     .note(|| format!("takes clone of key {}, {events:?}, {habit:?}", key.number));
                 self.ledger.packet(key.number, events, began, false);
+                if let Some(link) = self.link_of(key.number) {
+                    drop(key);
+                    self.before(worker, habit);
+                    self.handle_notified_link(&link);
+                    return;
+                }
                 let trigger = self.ledger.with(key.number, |facts| facts.trigger);
                 let spent = is_one_shot(trigger).then(|| self.ledger.spent(key.number, began));
                 self.before(worker, habit);
                 self.handle_clone(&key, id, events, habit, trigger, spent);
+            }
+            Packet::Done(done) => {
+                self.handle_done(done, began, || self.before(worker, habit));
+            }
+            Packet::Finished(finished) => {
+                self.handle_finished(finished, began, || self.before(worker, habit));
             }
             Packet::Removed(_, key) => {
                 self.ledger.note(|| format!("takes last packet of key {}", key.number));
@@ -539,7 +564,12 @@ impl World {
         }
     }
 
-    fn handle_token<'p>(&'p self, mut ready: Ready<'p, Key>, habit: Habit, hands: &mut Hands<'p>) {
+    fn handle_token<'p>(
+        &'p self,
+        mut ready: Ready<'p, Key, Tray>,
+        habit: Habit,
+        hands: &mut Hands<'p>,
+    ) {
         let (key, id, events) = (ready.key().number, ready.id(), ready.events());
         let (packets, interest, trigger, has_another_filter) = self.ledger.with(key, |facts| {
             (facts.packets, facts.interest, facts.trigger, facts.has_another_filter)
@@ -848,7 +878,8 @@ fn run_inside(program: &Program, writes_notes: bool) {
         order: program.keeps_order(),
     };
     let ledger = Ledger::new(exact, writes_notes);
-    let port: Port<Key, Message> = Port::builder()
+    let port: Port<Key, Message, Tray> = Port::builder()
+        .buffers()
         .concurrency(program.limit)
         .block_detection(program.detection)
         .kernel_sets(program.sets)
@@ -862,6 +893,8 @@ fn run_inside(program: &Program, writes_notes: bool) {
         program: program.clone(),
         places: Default::default(),
         known: Mutex::default(),
+        links: Mutex::default(),
+        operations: Mutex::default(),
         timers: Mutex::default(),
         mail: Mutex::default(),
         ends: AtomicBool::new(false),
@@ -936,10 +969,11 @@ fn run_inside(program: &Program, writes_notes: bool) {
         move || println!("{}", ledger.report())
     });
     let world = Arc::into_inner(world).unwrap();
-    let World { port, places, .. } = world;
+    world.check_links();
+    let World { port, places, links, .. } = world;
     drop(Arc::into_inner(port).unwrap());
-    drop(places);
-    ledger.check_all_is_gone(program.may_leave_messages());
+    drop((places, links));
+    ledger.check_all_is_gone(program.may_leave_messages(), program.may_leave_operations());
     if kernel.open_descriptors() != 0 || kernel.ports() != 0 {
         fail(&format!("left open: {kernel:?}"));
     }

@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios, with what they are about.
-pub(crate) const SCENARIOS: [(&str, &str); 15] = [
+pub(crate) const SCENARIOS: [(&str, &str); 18] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -27,6 +27,9 @@ pub(crate) const SCENARIOS: [(&str, &str); 15] = [
     ("S9", "one handler that spins, 63 quick connections"),
     (SHORT, "short connections: accepted, one request of 64 bytes answered, reset by the client"),
     (DATAGRAMS, "echo of datagrams (UDP) of 64 bytes"),
+    (ACCEPTS, "short connections, as S10: how many are accepted, by operations and otherwise"),
+    (OPERATIONS, "echo of 64 bytes by operations that complete, and by our readiness"),
+    ("S15", "100,000 timers; deadlines that move with each request, within the process"),
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
@@ -37,6 +40,10 @@ pub(crate) const INSTRUCTIONS: &str = "instructions";
 pub(crate) const SHORT: &str = "S10";
 /// The scenario without connections.
 pub(crate) const DATAGRAMS: &str = "S11";
+/// The scenario S10 for those that accept by operations and their rivals.
+pub(crate) const ACCEPTS: &str = "S12";
+/// The scenario of servers by operations.
+pub(crate) const OPERATIONS: &str = "S13";
 /// The scenario S4 with sleeps so frequent that how soon each of them is found decides the throughput.
 pub(crate) const OFTEN: &str = "S4b";
 /// The scenario whose servers are sinks.

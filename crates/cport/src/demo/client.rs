@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 use super::pattern::Pattern;
@@ -55,6 +56,17 @@ pub(crate) fn talk(
     match uninterrupted(|| stream.read(&mut [0])) {
         Ok(0) => Ok(()),
         Ok(_) => Err("more came back than was sent".into()),
+        Err(error) => Err(format!("waiting for the end: {error}")),
+    }
+}
+
+/// Connects and says nothing, until the server ends the connection; returns how long that took.
+pub(crate) fn stay_silent(server: SocketAddr) -> Told<Duration> {
+    let begin = Instant::now();
+    let mut stream = connect(server)?;
+    match uninterrupted(|| stream.read(&mut [0])) {
+        Ok(0) => Ok(begin.elapsed()),
+        Ok(_) => Err("something came".into()),
         Err(error) => Err(format!("waiting for the end: {error}")),
     }
 }

@@ -1,4 +1,4 @@
-//! `cport demo`: three servers, one after the other, against real clients on loopback.
+//! `cport demo`: four servers, one after the other, against real clients on loopback.
 //!
 //! Each scenario is a function that runs server and clients, and returns an [`Outcome`]: what was
 //! done, and whether the result is what it must be.
@@ -11,6 +11,7 @@ use completion_port::Stats;
 use crate::failure::{Failure, descriptor_limit};
 
 mod client;
+mod operations;
 mod pattern;
 mod poll;
 mod progress;
@@ -33,7 +34,7 @@ pub(crate) struct Options {
     /// Print one JSON document and nothing else
     #[arg(long)]
     json: bool,
-    /// Threads that may run with packets at once in the third scenario (0: as many as processors)
+    /// Threads that may run with packets at once in the third and the fourth scenario (0: as many as processors)
     #[arg(long, value_name = "N", default_value_t = 0)]
     concurrency: u16,
 }
@@ -109,6 +110,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     report.scenario(poll::TITLE, poll::run)?;
     report.scenario(udp::TITLE, udp::run)?;
     report.scenario(threads::TITLE, |progress: &Progress| threads::run(concurrency, progress))?;
+    report.scenario(operations::TITLE, |progress: &Progress| {
+        operations::run(concurrency, progress)
+    })?;
     report.finish()
 }
 

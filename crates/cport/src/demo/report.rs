@@ -50,7 +50,7 @@ impl Report {
         if reader != Reader::Json {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             show(format_args!(
-                "Three servers on an I/O completion port, with real clients on loopback ({}).\n",
+                "Four servers on an I/O completion port, with real clients on loopback ({}).\n",
                 counted(processors as u64, "processor")
             ))?;
         }
@@ -172,6 +172,7 @@ fn table(columns: &[(&'static str, &Outcome)]) -> String {
     row("         ready", &|_, outcome| grouped(outcome.stats.packets.ready));
     row("         posted", &|_, outcome| grouped(outcome.stats.packets.posted));
     row("         removed", &|_, outcome| grouped(outcome.stats.packets.removed));
+    row("         done", &|_, outcome| grouped(outcome.stats.packets.done));
     row("threads", &|_, outcome| grouped(outcome.by_thread.len() as u64));
     row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
     row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
@@ -216,6 +217,7 @@ fn scenario_document(scenario: &Scenario) -> Value {
             "notified": stats.packets.notified,
             "posted": stats.packets.posted,
             "removed": stats.packets.removed,
+            "done": stats.packets.done,
             "total": stats.packets.total(),
         },
         "threads": outcome.by_thread.len(),

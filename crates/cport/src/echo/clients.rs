@@ -36,13 +36,19 @@ struct Account {
     pending: AtomicU64,
 }
 
+/// A place among the connections of a server, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Member {
+    number: u64,
+    account: Arc<Account>,
+    all: Arc<Clients>,
+}
+
 /// A connection that is among those of the server until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
     connection: Connection,
-    number: u64,
-    account: Arc<Account>,
-    all: Arc<Clients>,
+    member: Member,
 }
 
 impl Clients {
@@ -81,24 +87,51 @@ impl Clients {
     }
 }
 
-impl Client {
-    pub(crate) fn new(connection: Connection, all: &Arc<Clients>) -> Self {
+impl Member {
+    pub(crate) fn new(all: &Arc<Clients>) -> Self {
         let number = all.next.fetch_add(1, Relaxed);
         let account = Arc::<Account>::default();
         let entry = Entry { id: None, account: Arc::clone(&account), turns: 0, quiet: 0 };
         all.lock().insert(number, entry);
-        Self { connection, number, account, all: Arc::clone(all) }
+        Self { number, account, all: Arc::clone(all) }
+    }
+
+    /// By what name the port knows the connection.
+    pub(crate) fn registered(&self, id: Id) {
+        self.all.registered(self.number, id);
+    }
+
+    /// The connection had its turn, and so many bytes are left to be sent.
+    pub(crate) fn had_a_turn(&self, pending: usize) {
+        self.account.pending.store(pending as u64, Relaxed);
+        self.account.turns.fetch_add(1, Relaxed);
+    }
+
+    /// How many bytes were left to be sent.
+    pub(crate) fn pending(&self) -> u64 {
+        self.account.pending.load(Relaxed)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.number);
+    }
+}
+
+impl Client {
+    pub(crate) fn new(connection: Connection, all: &Arc<Clients>) -> Self {
+        Self { connection, member: Member::new(all) }
     }
 
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.member.number
     }
 
     /// The connection's turn. One that broke is as good as one that ended.
     pub(crate) fn turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> Next {
         let next = self.connection.turn(buffer, traffic).unwrap_or(Next::End);
-        self.account.pending.store(self.connection.pending() as u64, Relaxed);
-        self.account.turns.fetch_add(1, Relaxed);
+        self.member.had_a_turn(self.connection.pending());
         next
     }
 
@@ -122,9 +155,7 @@ impl Client {
     /// How many bytes would not come back to the peer if it were closed now: they were received, but not read;
     /// or read, but not sent; or sent, but not taken by the peer's system.
     pub(crate) fn cut_off(&self) -> u64 {
-        let unread = ioctl_fionread(&self.connection).unwrap_or(0);
-        let untaken = untaken(self.connection.as_fd()).unwrap_or(0);
-        self.connection.pending() as u64 + unread + untaken
+        self.connection.pending() as u64 + left_in_system(&self.connection)
     }
 }
 
@@ -134,10 +165,9 @@ impl AsFd for Client {
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.number);
-    }
+/// How many bytes the system has of a connection: received and not read, or sent and not taken by the peer's system.
+pub(crate) fn left_in_system(socket: impl AsFd) -> u64 {
+    ioctl_fionread(&socket).unwrap_or(0) + untaken(socket.as_fd()).unwrap_or(0)
 }
 
 /// What the system has of a stream that the peer's has not acknowledged (`SIOCOUTQ` of tcp(7), which has the number
@@ -199,7 +229,7 @@ mod tests {
         assert_eq!(all.quiet(2), []);
         assert_eq!(all.quiet(2), [id]);
         assert_eq!(all.quiet(2), []);
-        client.account.pending.store(1, Relaxed);
+        client.member.had_a_turn(1);
         assert_eq!(all.quiet(1), []);
     }
 }

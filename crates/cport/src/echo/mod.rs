@@ -19,12 +19,15 @@ use crate::text::{bytes, counted, grouped, list, packets, say, show};
 mod clients;
 mod datagrams;
 mod numbers;
+mod operations;
 mod serve;
+mod state;
 
 use clients::Client;
 use datagrams::Datagrams;
 use numbers::{Numbers, thousandths};
 use serve::Server;
+use state::Service;
 
 /// How often a server that ends looks which clients are done.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,6 +46,12 @@ pub(crate) struct Options {
     /// One thread at a time serves the socket, so that what a peer sends comes back in order.
     #[arg(long)]
     udp: bool,
+    /// By operations instead of readiness
+    ///
+    /// The port accepts, receives and sends, and its packets say what has come of it. Each connection has a buffer of
+    /// its own.
+    #[arg(long, conflicts_with = "udp")]
+    operations: bool,
     /// Threads that wait on the port [default: twice the concurrency value]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
@@ -93,25 +102,42 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         Failure::to_begin(&refused, &error).and(remedy)
     })?;
     let refused = |error: io::Error| Failure::to_begin("cannot set up the server", &error);
-    let port: Port<Peer> = Port::builder()
-        .concurrency(options.concurrency.into())
-        .build()
-        .map_err(|error| refused(error.into()))?;
     let signals = Signals::new().map_err(refused)?;
-    let entrance = port
-        .register(Registration::owned(peer, Interest::IN, OneShot::Level))
-        .map_err(|error| refused(error.into()))?;
+    let builder = Port::builder().concurrency(options.concurrency.into());
+    match peer {
+        Peer::Listener(listener) if options.operations => {
+            let port = builder.build().map_err(|error| refused(error.into()))?;
+            let server = operations::Server::new(&port, listener, signals.waker())
+                .map_err(|error| refused(error.into()))?;
+            serve(options, address, &server, &signals)
+        }
+        peer => {
+            let port: Port<Peer> = builder.build().map_err(|error| refused(error.into()))?;
+            let entrance = port
+                .register(Registration::owned(peer, Interest::IN, OneShot::Level))
+                .map_err(|error| refused(error.into()))?;
+            serve(options, address, &Server::new(&port, entrance, signals.waker()), &signals)
+        }
+    }
+}
 
-    let threads = options.threads.map_or(2 * port.concurrency(), usize::from);
-    let server = Server::new(&port, entrance, signals.waker());
+/// Serves by threads of the server until it ends.
+fn serve(
+    options: &Options,
+    address: SocketAddr,
+    server: &dyn Service,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    let concurrency = server.stats().concurrency;
+    let threads = options.threads.map_or(2 * concurrency, usize::from);
     let begin = Instant::now();
     let by_thread = thread::scope(|scope| {
         let workers = (0..threads)
             .map(|_| thread::Builder::new().spawn_scoped(scope, || server.serve()))
             .collect::<io::Result<Vec<_>>>();
         let served = match &workers {
-            Ok(_) => greet(options, address, threads, port.concurrency())
-                .and_then(|()| Course { options, server: &server, begin }.run(&signals)),
+            Ok(_) => greet(options, address, threads, concurrency)
+                .and_then(|()| Course { options, server, begin }.run(signals)),
             Err(error) => {
                 let what = format!("cannot start {}", counted(threads as u64, "thread"));
                 Err(Failure::to_begin(&what, error).and("; fewer may do: `--threads`"))
@@ -119,7 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         };
         if served.is_err() {
             // Those that run are sent home before the scope waits for them.
-            port.close();
+            server.close();
         }
         served?;
         let mut by_thread = Vec::with_capacity(threads);
@@ -131,7 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         Ok(by_thread)
     })?;
     signals.last_warning();
-    report(&server, options, &by_thread, begin.elapsed())
+    report(server, options, &by_thread, begin.elapsed())
 }
 
 /// What should not happen, and what to do if it does.
@@ -174,7 +200,7 @@ fn line_of(object: &Value) -> Result<(), Failure> {
 /// A server from its beginning to its end, as the main thread sees it.
 struct Course<'s> {
     options: &'s Options,
-    server: &'s Server<'s>,
+    server: &'s dyn Service,
     begin: Instant,
 }
 
@@ -194,7 +220,7 @@ impl Course<'_> {
         let start = Numbers::now(self.server);
         let (mut periodic, mut asked) = (start, start);
         let mut next = self.options.stats.map(|every| (every, self.begin + every));
-        while !self.server.is_over() {
+        while !self.server.state().is_over() {
             let looks = drain.as_ref().filter(|drain| !drain.is_cut);
             let looks = looks.map(|drain| drain.look.min(drain.until));
             let due = [next.map(|(_, at)| at), looks].into_iter().flatten().min();
@@ -312,14 +338,14 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 fn report(
-    server: &Server<'_>,
+    server: &dyn Service,
     options: &Options,
     by_thread: &[u64],
     elapsed: Duration,
 ) -> Result<(), Failure> {
-    let stats = server.port().stats();
+    let stats = server.stats();
     let served = server.served();
-    let ended = server.open_at_end();
+    let ended = server.state().open_at_end();
     if options.json {
         line_of(&json!({
             "event": "ended",
@@ -337,9 +363,10 @@ fn report(
                 "notified": stats.packets.notified,
                 "posted": stats.packets.posted,
                 "removed": stats.packets.removed,
+                "done": stats.packets.done,
             },
             "packets_by_thread": by_thread,
-            "threads_at_work_peak": server.peak(),
+            "threads_at_work_peak": server.state().gauge.peak(),
             "concurrency": stats.concurrency,
             "wakes": stats.wakes,
             "spurious_wakes": stats.spurious_wakes,
@@ -364,7 +391,7 @@ fn report(
             bytes(served.sent),
             packets(stats.packets),
             list(by_thread),
-            server.peak(),
+            server.state().gauge.peak(),
             stats.concurrency,
             grouped(stats.wakes),
             grouped(stats.spurious_wakes),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use completion_port::Stats;
 use serde_json::{Value, json};
 
-use super::serve::{Served, Server};
+use super::state::{Served, Service};
 use crate::terminal;
 use crate::text::{bytes, counted, grouped};
 
@@ -18,8 +18,8 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    pub(crate) fn now(server: &Server<'_>) -> Self {
-        Self { at: Instant::now(), served: server.served(), stats: server.port().stats() }
+    pub(crate) fn now(server: &dyn Service) -> Self {
+        Self { at: Instant::now(), served: server.served(), stats: server.stats() }
     }
 
     /// What has happened since `earlier`.

@@ -136,7 +136,7 @@ fn one_call() -> Seen {
     changes.register(Registration::new(&socket, 1, Interest::OUT, OneShot::Level));
     let mut batch = Batch::new();
     let packets = port.process(&mut changes, &mut batch, SOON)?;
-    let words: Vec<_> = packets.map(|packet| word(&packet)).collect();
+    let words: Vec<_> = packets.map(word).collect();
     Ok(words.join(", "))
 }
 
@@ -235,7 +235,7 @@ fn first_in_first_out() -> Seen {
     let mut seen = Vec::new();
     while seen.len() < 5 {
         for packet in port.wait(&mut batch, SOON)? {
-            let Packet::Posted(message) = packet else { return Ok(word(&packet)) };
+            let Packet::Posted(message) = packet else { return Ok(word(packet)) };
             seen.push(message.to_string());
         }
     }

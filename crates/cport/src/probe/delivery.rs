@@ -98,7 +98,7 @@ fn rearmed(port: &Plain, limit: Duration) -> completion_port::Result<String> {
             ready.rearm()?;
             Ok(format!("{events:?}"))
         }
-        Some(packet) => Ok(super::kit::word(&packet)),
+        Some(packet) => Ok(super::kit::word(packet)),
     }
 }
 

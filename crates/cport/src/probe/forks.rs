@@ -4,8 +4,9 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use completion_port::{Interest, OneShot, Registration};
+use completion_port::{Interest, OneShot, Operation, Port, Registration};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::Trial;
@@ -45,6 +46,28 @@ fn forked() -> Seen {
     let posted = wait(&port, SOON)?;
     near.write_all(b"x")?;
     Ok(format!("{told}; the parent: {posted}, {}", wait(&port, SOON)?))
+}
+
+/// An operation is in flight when the process forks.
+pub(super) fn operations() -> Seen {
+    let port = Port::<Arc<UnixStream>>::new()?;
+    let (mut near, far) = UnixStream::pair()?;
+    let id = port.associate_shared(Arc::new(far))?;
+    let receive = || Operation::recv(Vec::with_capacity(16));
+    let operation = port.start(id, receive())?;
+    let child = match fork()? {
+        Side::Parent(child) => child,
+        Side::Child(to_parent) => to_parent.tell(|| {
+            Ok(format!(
+                "{}, {}",
+                outcome(port.start(id, receive())),
+                outcome(port.cancel(operation))
+            ))
+        }),
+    };
+    let told = child.hear()?;
+    near.write_all(b"x")?;
+    Ok(format!("{told}; the parent: {}", wait(&port, SOON)?))
 }
 
 /// The process in which a call of [`fork`] has returned.

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, Packet, Port};
+use completion_port::{Batch, Outcome, Packet, Port};
 
 use crate::failure::Failure;
 
@@ -60,13 +60,32 @@ pub(super) fn udp() -> io::Result<UdpSocket> {
 }
 
 /// A packet in words. A token is dropped, which ends its registration.
-pub(super) fn word<K, M: Debug>(packet: &Packet<'_, K, M>) -> String {
+pub(super) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
     match packet {
         Packet::Ready(ready) => format!("ready {:?}", ready.events()),
         Packet::Notified(notified) => format!("notified {:?}", notified.events()),
         Packet::Posted(message) => format!("posted {message:?}"),
         Packet::Removed(..) => "removed".to_owned(),
+        Packet::Done(done) => format!("done: {}", result(&done.into_parts().1)),
+        Packet::Finished(finished) => format!("finished: {}", result(&finished.into_parts().1)),
         _ => "a packet of another kind".to_owned(),
+    }
+}
+
+/// What has become of an operation, in words.
+pub(super) fn result(outcome: &Outcome) -> String {
+    match (outcome, outcome.error()) {
+        (_, Some(error)) => match error.os_code() {
+            Some(code) => format!("code {code}"),
+            None => format!("{:?}", error.kind()),
+        },
+        (Outcome::Received(_, bytes), _) => {
+            format!("received {:?}", String::from_utf8_lossy(bytes))
+        }
+        (Outcome::Sent(Ok(count), _), _) => format!("sent {count}"),
+        (Outcome::Accepted(_), _) => "accepted".to_owned(),
+        (Outcome::Connected(_), _) => "connected".to_owned(),
+        _ => "something else".to_owned(),
     }
 }
 
@@ -77,7 +96,7 @@ pub(super) fn wait<K, M: Debug>(
 ) -> completion_port::Result<String> {
     let mut batch = Batch::new();
     let packets = port.wait(&mut batch, limit)?;
-    let words: Vec<_> = packets.map(|packet| word(&packet)).collect();
+    let words: Vec<_> = packets.map(word).collect();
     Ok(if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
 }
 

@@ -19,6 +19,7 @@ mod delivery;
 mod forks;
 mod kit;
 mod lifetime;
+mod operations;
 mod registration;
 mod system;
 mod table;
@@ -74,13 +75,14 @@ impl Row {
 
 /// All trials, in the order of SEMANTICS.md.
 fn trials() -> impl Iterator<Item = &'static Trial> {
-    let groups: [&'static [Trial]; 6] = [
+    let groups: [&'static [Trial]; 7] = [
         calls::TRIALS,
         registration::TRIALS,
         delivery::TRIALS,
         lifetime::TRIALS,
         forks::TRIALS,
         threads::TRIALS,
+        operations::TRIALS,
     ];
     groups.into_iter().flatten()
 }

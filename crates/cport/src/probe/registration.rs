@@ -91,13 +91,19 @@ fn each_trigger() -> Seen {
     let id = port.register(Registration::new(&socket, 1, Interest::OUT, OneShot::Level))?;
     for number in 0..4 {
         let Some(packet) = port.wait(&mut batch, SOON)?.next() else { break };
-        seen.push(super::kit::word(&packet));
         match packet {
-            Packet::Ready(ready) if number == 0 => {
-                ready.rearm_as(Interest::OUT, OneShot::Edge)?;
+            Packet::Ready(ready) => {
+                seen.push(format!("ready {:?}", ready.events()));
+                if number == 0 {
+                    ready.rearm_as(Interest::OUT, OneShot::Edge)?;
+                } else {
+                    ready.rearm_as(Interest::OUT, Persistent::Level)?;
+                }
             }
-            Packet::Ready(ready) => ready.rearm_as(Interest::OUT, Persistent::Level)?,
-            _ => port.enable(id, Interest::OUT, Persistent::Edge)?,
+            other => {
+                seen.push(super::kit::word(other));
+                port.enable(id, Interest::OUT, Persistent::Edge)?;
+            }
         }
     }
     Ok(seen.join(", "))
@@ -114,7 +120,7 @@ fn empty_filter() -> Seen {
     drop(near);
     let mut batch = Batch::new();
     let second = port.wait(&mut batch, SOON)?.next();
-    let second = match &second {
+    let second = match second {
         Some(Packet::Ready(ready)) if ready.events().is_err() => "an error".to_owned(),
         Some(packet) => super::kit::word(packet),
         None => "nothing".to_owned(),

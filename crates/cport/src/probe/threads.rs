@@ -178,7 +178,7 @@ fn left_over() -> Seen {
     (1..=3).try_for_each(|number| port.post(number))?;
     let mut batch = Batch::new();
     let mut packets = port.wait(&mut batch, SOON)?;
-    let first = packets.next().map_or_else(|| "nothing".to_owned(), |it| super::kit::word(&it));
+    let first = packets.next().map_or_else(|| "nothing".to_owned(), super::kit::word);
     drop(packets);
     Ok(format!("{first}; then {}", wait(&port, SOON)?))
 }

@@ -137,6 +137,9 @@ pub(crate) fn run(command: Command) -> Ended {
     Running::start(command).ended()
 }
 
+/// The ways in which `cport echo` serves TCP.
+pub(crate) const WAYS: [&[&str]; 2] = [&[], &["--operations"]];
+
 /// Starts `cport echo` and returns it with the address that its first line tells.
 pub(crate) fn echo(arguments: &[&str]) -> (Running, SocketAddr) {
     served(cport(&[&["echo", "--listen", "127.0.0.1:0"], arguments].concat()))

@@ -21,14 +21,14 @@ use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
 use crate::sync::{AtomicU32, AtomicU64};
 
-pub(crate) use ownership::{Checked, Delivery, Next, Refusal, Removal, Turn};
+pub(crate) use ownership::{Checked, Delivery, Late, Next, Refusal, Removal, Turn};
 pub(crate) use readiness::Drained;
 pub(crate) use report::{Answer, depends_on_kind, depends_on_unread};
 
 // The table of bits. docs/design/SLOT.md says what sets and clears each, and which are reserved.
 
 /// The generation stands above the bits; it changes whenever a slot is given up.
-pub(crate) const GENERATION: u32 = 40;
+pub(crate) const GENERATION: u32 = 44;
 /// How many generations a slot has. Each is used once: a name that has ended never comes back.
 pub(crate) const GENERATIONS: u32 = 1 << (u64::BITS - GENERATION);
 
@@ -106,6 +106,22 @@ const LASTING: u64 = 1 << 35;
 const ALSO: u64 = FILTER << ALSO_SHIFT;
 const ALSO_SHIFT: u32 = 36;
 
+// What operations and deadlines need.
+
+/// Operations of this direction are in flight: they wait, or one is being tried. Readiness of the direction is
+/// theirs, and is not reported. Only together with `LENT`.
+const FLYING: u64 = DIRECTIONS << FLYING_SHIFT;
+const FLYING_SHIFT: u32 = 39;
+/// Operations have the key, until the last of their packets is taken: it stays in its cell and is not moved out.
+/// Where the registration has tokens, that is one operation, which alone has the key: never together with
+/// `HELD`, `QUEUED` or `ENABLED` then.
+const LENT: u64 = 1 << 41;
+/// The arming has a deadline. Only together with `ENABLED`.
+const TIMED: u64 = 1 << 42;
+/// The deadline is over: the next packet tells. Only together with `QUEUED`, or where the registration is about
+/// to end.
+const LATE: u64 = 1 << 43;
+
 /// What a registration asks for: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
@@ -158,16 +174,23 @@ impl Word {
         self.is_live() && self.generation() == generation
     }
 
-    /// What packets report: the filter, and what was asked for besides.
+    /// What packets report: the filter, and what was asked for besides, but for the directions that operations
+    /// have.
     #[inline]
     pub(crate) fn interest(self) -> Interest {
-        Interest::from_bits(((self.0 | self.0 >> ALSO_SHIFT) & FILTER) as u8)
+        let flying = self.0 >> FLYING_SHIFT & DIRECTIONS;
+        Interest::from_bits(((self.0 | self.0 >> ALSO_SHIFT) & FILTER & !flying) as u8)
     }
 
     /// What was asked for besides the filter.
     #[inline]
     fn besides(self) -> Interest {
         Interest::from_bits((self.0 >> ALSO_SHIFT & FILTER) as u8)
+    }
+
+    /// The directions in which operations are in flight.
+    pub(crate) fn flying(self) -> Facts {
+        Facts::of_directions(self.0 >> FLYING_SHIFT & DIRECTIONS)
     }
 
     pub(crate) fn mode(self) -> Mode {
@@ -216,6 +239,11 @@ impl fmt::Debug for Word {
             (1 << ALSO_SHIFT, "also-in"),
             (2 << ALSO_SHIFT, "also-out"),
             (4 << ALSO_SHIFT, "also-hangup"),
+            (1 << FLYING_SHIFT, "flying-in"),
+            (2 << FLYING_SHIFT, "flying-out"),
+            (LENT, "lent"),
+            (TIMED, "timed"),
+            (LATE, "late"),
         ];
         for (bit, name) in names {
             if self.has(bit) {
@@ -355,10 +383,11 @@ impl Slot {
     pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
         let word = self.word();
         word.admits(generation)?;
-        if word.is_held() { Err(Refusal::Held) } else { Ok(()) }
+        if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
-    /// Enables a registration whose key is in its cell. `drained` gives what [`Slot::put_back`] takes; it is
+    /// Enables a registration whose key is neither with a handler nor with an operation that a token has started.
+    /// `drained` gives what [`Slot::put_back`] takes; it is
     /// called after the word was read, and must be true of the state that this word describes.
     pub(crate) fn enable(
         &self,
@@ -369,7 +398,7 @@ impl Slot {
     ) -> Result<Next, Refusal> {
         self.request(generation, |word| {
             let enabled = || word.dried(drained()).enabled(mode, poll);
-            if word.is_held() { Err(Refusal::Held) } else { Ok(enabled()) }
+            if word.is_away() { Err(Refusal::Held) } else { Ok(enabled()) }
         })
     }
 
@@ -430,17 +459,90 @@ impl Slot {
         self.request(generation, |word| Ok(word.ending(CLOSED, 0))).unwrap_or(Removal::Already)
     }
 
-    /// The token gives its key back, and arms the slot.
+    /// The token gives its key back, and arms the slot; with a deadline if it is `timed`.
     #[inline]
-    pub(crate) fn put_back(&self, mode: Option<Mode>, drained: Drained, poll: u32) -> Next {
-        self.change(|word| word.returned(mode, drained, poll))
+    pub(crate) fn put_back(
+        &self,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+        poll: u32,
+    ) -> Next {
+        self.change(|word| word.returned(mode, timed, drained, poll))
     }
 
     /// The short way of [`Slot::put_back`]: armed with `mode`, or as it was if that is `None`. False, and
     /// nothing has changed, in all but the common case.
     #[inline]
-    pub(crate) fn rearm(&self, mode: Option<Mode>, drained: Drained, poll: u32) -> bool {
-        self.change_if(|word| Some((word.rearmed(mode, drained, poll)?, ()))).is_some()
+    pub(crate) fn rearm(
+        &self,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+        poll: u32,
+    ) -> bool {
+        self.change_if(|word| Some((word.rearmed(mode, timed, drained, poll)?, ()))).is_some()
+    }
+
+    /// The deadline of the arming is over.
+    pub(crate) fn expire(&self) -> Late {
+        self.change(Word::expired)
+    }
+
+    /// The deadline that [`Slot::expire`] was told of is not the arming's. True if the caller, who owns the node
+    /// by that, queues it all the same; it owns the node no longer otherwise.
+    pub(crate) fn expire_not(&self) -> bool {
+        self.change(Word::expired_not)
+    }
+
+    /// The token gives its key to an operation of this direction. Returns whether the direction is ready, as
+    /// far as is known.
+    pub(crate) fn lend(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
+        self.change(|word| match word.lent(direction, drained) {
+            Ok((word, is_ready)) => (word, Ok(is_ready)),
+            Err(refusal) => (word, Err(refusal)),
+        })
+    }
+
+    /// One more operation of this direction has the key together with others. Returns whether the direction is
+    /// ready, as far as is known.
+    pub(crate) fn share(&self, generation: u32, direction: Facts) -> Result<bool, Refusal> {
+        self.change(|word| match word.shared(generation, direction) {
+            Ok((word, is_ready)) => (word, Ok(is_ready)),
+            Err(refusal) => (word, Err(refusal)),
+        })
+    }
+
+    /// What the slot remembers of a direction, as an operation has found it.
+    pub(crate) fn know(&self, direction: Facts, is_ready: bool) {
+        self.change(|word| (word.knowing_of(direction, is_ready), ()));
+    }
+
+    /// No operation of this direction is in flight any more.
+    pub(crate) fn ground(&self, direction: Facts, poll: u32) -> Next {
+        self.change(|word| word.grounded(direction, poll))
+    }
+
+    /// The packet of an operation is taken that was started by a token: the key is the caller's. The operation has
+    /// found the directions `dry` not ready.
+    pub(crate) fn land(&self, dry: Facts) {
+        self.change(|word| (word.knowing_of(dry, false).landed(), ()));
+    }
+
+    /// The token has done an operation itself, the packet of which is to be queued: the operation has the key.
+    pub(crate) fn lend_ended(&self, drained: Drained) {
+        self.change(|word| (word.lent_ended(drained), ()));
+    }
+
+    /// Whether the direction is ready, as far as is known, for the holder of the token who says what is `drained`.
+    #[inline]
+    pub(crate) fn looks_ready(&self, direction: Facts, drained: Drained) -> bool {
+        self.word().dried(drained).is_known_ready(direction)
+    }
+
+    /// The packet of the last operation that has a share in the key is taken.
+    pub(crate) fn land_last(&self) -> Next {
+        self.change(Word::landed_last)
     }
 
     /// A check is about to be made: edges from now on are newer than its answer may be.

@@ -4,6 +4,9 @@
 //! - While `QUEUED` is set, one thread at a time owns the node: first the thread that set the bit by a
 //!   compare-and-swap, then the one that takes the slot off the queue, until one of them clears the bit.
 //! - While `HELD` is set, the token of a packet owns the node.
+//! - While `LENT` is set, operations have the key. Of a registration with tokens that is one operation, and it
+//!   owns the node. Otherwise their packets bring clones of the key, and the slot may be queued besides; but
+//!   no thread moves the key out.
 //!
 //! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
 //!
@@ -14,9 +17,10 @@
 use super::readiness::Drained;
 use super::report::Answer;
 use super::{
-    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION,
-    GENERATIONS, HALF_CLOSED, HELD, LASTING, LIVE, Mode, ONE_SHOT, PENDING, PENDING_ERR,
-    PENDING_SHIFT, QUEUED, RECHECK, REMOVING, UNCHECKED, Word,
+    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, FLYING,
+    FLYING_SHIFT, GENERATION, GENERATIONS, HALF_CLOSED, HELD, LASTING, LATE, LENT, LIVE, Mode,
+    ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, READY_SHIFT, RECHECK, REMOVING, TIMED,
+    UNCHECKED, Word,
 };
 use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
@@ -43,6 +47,8 @@ pub(crate) enum Delivery {
     Stale,
     /// The slot remembers it.
     Noted(Next),
+    /// The same, and it concerns operations in flight, of these directions.
+    Stirred(Next, Facts),
 }
 
 /// Why a request about a registration is refused.
@@ -52,7 +58,7 @@ pub(crate) enum Refusal {
     NotRegistered,
     /// It is being removed.
     Removing,
-    /// Its key is out with a handler.
+    /// Its key is out with a handler, or with an operation.
     Held,
 }
 
@@ -65,6 +71,17 @@ pub(crate) enum Removal {
     Marked,
     /// The registration is being removed already.
     Already,
+}
+
+/// What a slot says when a deadline is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It is not armed with a deadline.
+    Untimed,
+    /// The caller owns the node now, and queues the packet that tells so.
+    Claimed,
+    /// It is armed with a deadline, and its node is queued already.
+    Queued,
 }
 
 /// What a check found. Unless it is `Nothing`, the caller still owns the node.
@@ -103,6 +120,26 @@ impl Word {
         self.has(HELD)
     }
 
+    /// The directions that were asked for, if an edge is to queue the slot.
+    pub(crate) fn armed_directions(self) -> Facts {
+        let is_armed = self.has(ENABLED) && !self.has(QUEUED);
+        if is_armed { Facts::asked_by(self.interest()) } else { Facts::NONE }
+    }
+
+    pub(crate) fn is_enabled(self) -> bool {
+        self.has(ENABLED)
+    }
+
+    /// Whether operations have the key.
+    pub(crate) fn is_lent(self) -> bool {
+        self.has(LENT)
+    }
+
+    /// Whether the key is out: with a handler, or with an operation that was started by a token.
+    pub(super) fn is_away(self) -> bool {
+        self.has(HELD) || (self.has(LENT) && self.has(ONE_SHOT))
+    }
+
     pub(crate) fn is_borrowed(self) -> bool {
         self.has(BORROWED)
     }
@@ -113,7 +150,8 @@ impl Word {
 
     /// Whether the node's turn brings a packet, without a check.
     pub(crate) fn is_due(self) -> bool {
-        !self.has(CLOSED | COLLECTED) && (self.has(REMOVING) || self.next() == Next::Queue)
+        let is_removed = self.has(REMOVING) && !self.has(LENT);
+        !self.has(CLOSED | COLLECTED) && (is_removed || self.next() == Next::Queue)
     }
 
     /// Whether the node's turn asks for a check.
@@ -127,7 +165,7 @@ impl Word {
             Next::Nothing
         } else if self.has(UNCHECKED) {
             Next::Recheck
-        } else if self.has(PENDING) {
+        } else if self.has(PENDING | LATE) {
             Next::Queue
         } else {
             Next::Nothing
@@ -147,7 +185,7 @@ impl Word {
 
     /// The caller becomes the owner of the node if it has none. Returns whether that is so.
     pub(super) fn claimed(self) -> (Self, bool) {
-        if self.has(HELD | QUEUED) { (self, false) } else { (self.with(QUEUED), true) }
+        if self.has(HELD | QUEUED | LENT) { (self, false) } else { (self.with(QUEUED), true) }
     }
 
     /// The caller becomes the owner of the node if it has none and something is pending.
@@ -180,9 +218,18 @@ impl Word {
             return (self, Delivery::Stale);
         }
         let word = self.noting(facts);
-        let word = if word.has(ENABLED) { word.weighing(facts, poll, newest) } else { word };
+        let is_rare = facts.any(Facts::RARE);
+        // An end or an error is the operations' first. It is recalled when they are done.
+        let ends = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
+        let is_weighed = word.has(ENABLED) && !(ends && word.has(FLYING));
+        let word = if is_weighed { word.weighing(facts, poll, newest) } else { word };
         let (word, next) = word.roused();
-        (word, Delivery::Noted(next))
+        let concerned = if is_rare { word.flying() } else { word.flying() & facts };
+        if concerned == Facts::NONE {
+            (word, Delivery::Noted(next))
+        } else {
+            (word, Delivery::Stirred(next, concerned))
+        }
     }
 
     /// The short way of [`Word::delivered`]: the registration is armed, and a direction that it asks for is
@@ -195,8 +242,16 @@ impl Word {
         poll: u32,
         newest: impl Fn() -> u32,
     ) -> Option<Self> {
-        const STATE: u64 =
-            LIVE | ENABLED | QUEUED | HELD | REMOVING | CLOSED | UNCHECKED | PENDING | ALSO;
+        const STATE: u64 = LIVE
+            | ENABLED
+            | QUEUED
+            | HELD
+            | REMOVING
+            | CLOSED
+            | UNCHECKED
+            | PENDING
+            | ALSO
+            | FLYING;
         let state = self.0 & (u64::MAX << GENERATION | STATE);
         let wanted = self.filtered(facts);
         if state != Self::free(generation).with(LIVE | ENABLED).0
@@ -209,9 +264,9 @@ impl Word {
         Some(self.noting(facts).expecting(wanted).with(QUEUED))
     }
 
-    /// The slot is enabled with `mode`; its key is in its cell.
+    /// The slot is enabled with `mode`, without a deadline; its key is in its cell.
     pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, Next) {
-        self.with(ENABLED).with_mode(mode).recalling(poll).roused()
+        self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
     /// More than the filter is asked for, until a packet has reported it.
@@ -219,7 +274,7 @@ impl Word {
         let also = u64::from(interest.bits()) << ALSO_SHIFT;
         if interest.is_empty() {
             (self, Next::Nothing)
-        } else if self.has(HELD) {
+        } else if self.is_away() {
             // The key's return arms the slot for it.
             (self.with(also), Next::Nothing)
         } else if self.has(ENABLED) {
@@ -236,7 +291,7 @@ impl Word {
 
     /// Packets are made no more. A held slot stays as it is.
     pub(super) fn disabled(self) -> Self {
-        if self.has(HELD) { self } else { self.without(ENABLED | ALSO) }
+        if self.is_away() { self } else { self.without(ENABLED | ALSO) }
     }
 
     /// The registration ends for the reason that `bit` says. The caller becomes the owner of the node if it
@@ -248,8 +303,15 @@ impl Word {
         }
     }
 
-    /// The handler's token gives the key back and arms the slot (`mode`) or parks it (`None`).
-    pub(super) fn returned(self, mode: Option<Mode>, drained: Drained, poll: u32) -> (Self, Next) {
+    /// The handler's token gives the key back and arms the slot (`mode`), with a deadline if it is `timed`, or
+    /// parks it (`None`).
+    pub(super) fn returned(
+        self,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+        poll: u32,
+    ) -> (Self, Next) {
         if self.has(CLOSED) {
             return (self, Next::Gone);
         }
@@ -262,20 +324,31 @@ impl Word {
         }
         let word = word.dried(drained);
         match mode {
-            Some(mode) => word.enabled(mode, poll),
+            Some(mode) => {
+                let (word, next) = word.enabled(mode, poll);
+                (if timed { word.with(TIMED) } else { word }, next)
+            }
             None if word.has(ALSO) => word.enabled_for_that_alone(poll),
             None => (word, Next::Nothing),
         }
     }
 
     /// The short way of [`Word::returned`]: the slot is armed with `mode`, or with the one it has, and
-    /// nothing that it remembers must be checked. `None` in any other case.
+    /// nothing that it remembers must be checked. `None` in any other case; also where the former arming had no
+    /// deadline and this one has, or the other way round.
     #[inline]
-    pub(super) fn rearmed(self, mode: Option<Mode>, drained: Drained, poll: u32) -> Option<Self> {
-        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED | ALSO;
+    pub(super) fn rearmed(
+        self,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+        poll: u32,
+    ) -> Option<Self> {
+        const SPECIAL: u64 = CLOSED | COLLECTED | REMOVING | RECHECK | HALF_CLOSED | ALSO | TIMED;
+        let usual = if timed { TIMED } else { 0 };
         let word = self.dried(drained);
         let word = mode.map_or(word, |mode| word.with_mode(mode));
-        if self.has(SPECIAL) || word.is_ready_or_unwatched() {
+        if self.0 & SPECIAL != usual || word.is_ready_or_unwatched() {
             return None;
         }
         Some(word.without(HELD).with(ENABLED).armed(poll))
@@ -286,6 +359,8 @@ impl Word {
     pub(super) fn awaiting_edge(self) -> (Self, bool) {
         if self.is_removing() || !self.has(ENABLED) {
             (self, false)
+        } else if self.has(LATE) {
+            (self.without(UNCHECKED), false)
         } else {
             (self.forgetting().without(QUEUED), true)
         }
@@ -305,7 +380,7 @@ impl Word {
         }
         match self.knowing(answer) {
             (word, None) => (word, Checked::Again),
-            (word, Some(events)) if events.is_empty() && word.has(ENABLED) => {
+            (word, Some(events)) if events.is_empty() && word.has(ENABLED) && !word.has(LATE) => {
                 (word.without(QUEUED), Checked::Nothing)
             }
             (word, Some(_)) => (word, Checked::Hot),
@@ -314,26 +389,31 @@ impl Word {
 
     /// The node's turn has come.
     pub(super) fn taken(self) -> (Self, Turn) {
+        if self.has(LENT) && self.is_removing() {
+            // The thread that takes the packet of the last operation goes on with the removal.
+            return (self.without(QUEUED | LATE), Turn::Nothing);
+        }
         if self.has(CLOSED) {
             return (self, Turn::Gone);
         }
         if self.has(COLLECTED) {
-            return (self.without(QUEUED), Turn::Collect);
+            return (self.without(QUEUED | LATE), Turn::Collect);
         }
         if self.has(REMOVING) {
             return (self, Turn::Removed);
         }
         if !self.has(ENABLED) {
-            return (self.without(QUEUED | PENDING), Turn::Nothing);
+            return (self.without(QUEUED | PENDING | LATE), Turn::Nothing);
         }
         if self.has(UNCHECKED) {
             return (self, Turn::Check);
         }
-        let events = self.pending();
+        let pending = self.pending();
+        let events = if self.has(LATE) { pending | Events::TIMED_OUT } else { pending };
         if events.is_empty() {
             return (self.without(QUEUED), Turn::Nothing);
         }
-        let word = self.having_reported(events);
+        let word = self.having_reported(pending).without(LATE);
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
@@ -346,7 +426,7 @@ impl Word {
     #[inline]
     pub(super) fn handed(self) -> Option<(Self, Events)> {
         const SPECIAL: u64 =
-            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR | ALSO;
+            CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR | ALSO | LATE;
         let pending = (self.0 & PENDING) >> PENDING_SHIFT;
         if self.0 & (SPECIAL | ENABLED | ONE_SHOT) != ENABLED | ONE_SHOT
             || pending & self.0 & FILTER == 0
@@ -363,7 +443,7 @@ impl Word {
         match self.taken() {
             (word, Turn::Held(events)) => {
                 // Armed again only for what was asked for besides: as of the moment when that was done.
-                match word.returned(None, Drained::NONE, self.armed_at()) {
+                match word.returned(None, false, Drained::NONE, self.armed_at()) {
                     (word, Next::Nothing) => (word, Turn::Held(events)),
                     // The caller still owns the node, and `cloned` queues it.
                     (word, _) => (word, Turn::Cloned(events)),
@@ -380,7 +460,7 @@ impl Word {
             return (self, Next::Queue);
         }
         if !self.has(ENABLED) {
-            return (self.without(QUEUED | PENDING), Next::Nothing);
+            return (self.without(QUEUED | PENDING | LATE), Next::Nothing);
         }
         // Unless the trigger is an edge, the condition may still hold: the kernel is asked first.
         let is_clear = self.has(EDGE) && unreported.is_empty();
@@ -388,6 +468,83 @@ impl Word {
         match word.next() {
             Next::Nothing => (word.without(QUEUED), Next::Nothing),
             next => (word, next),
+        }
+    }
+
+    /// The deadline of the arming is over.
+    pub(super) fn expired(self) -> (Self, Late) {
+        if !self.has(ENABLED) || !self.has(TIMED) {
+            (self, Late::Untimed)
+        } else if self.has(QUEUED) {
+            (self, Late::Queued)
+        } else {
+            (self.with(LATE | QUEUED), Late::Claimed)
+        }
+    }
+
+    /// The deadline is not over after all. Returns whether there is something else to report; if not, the node
+    /// is given back.
+    pub(super) fn expired_not(self) -> (Self, bool) {
+        let word = self.without(LATE);
+        if word.is_removing() || word.next() != Next::Nothing {
+            (word, true)
+        } else {
+            (word.without(QUEUED), false)
+        }
+    }
+
+    /// The handler's token gives the key to an operation of this direction, which is in flight from here on.
+    /// Returns whether the direction is ready, as far as is known.
+    pub(super) fn lent(self, direction: Facts, drained: Drained) -> Result<(Self, bool), Refusal> {
+        if self.has(CLOSED) {
+            Err(Refusal::NotRegistered)
+        } else if self.has(REMOVING) {
+            Err(Refusal::Removing)
+        } else {
+            Ok(self.dried(drained).without(HELD | TIMED).flown(direction))
+        }
+    }
+
+    /// One more operation of this direction is in flight, and has the key together with others.
+    pub(super) fn shared(self, generation: u32, direction: Facts) -> Result<(Self, bool), Refusal> {
+        self.admits(generation)?;
+        Ok(self.flown(direction))
+    }
+
+    fn flown(self, direction: Facts) -> (Self, bool) {
+        let bits = u64::from(direction.directions());
+        (self.with(LENT | bits << FLYING_SHIFT), self.has(bits << READY_SHIFT))
+    }
+
+    /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
+    /// reported from here on.
+    pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, Next) {
+        let word = self.without(u64::from(direction.directions()) << FLYING_SHIFT);
+        if word.has(ENABLED) { word.recalling(poll).roused() } else { (word, Next::Nothing) }
+    }
+
+    /// The packet of an operation is taken that was started by a token: the key is the packet's.
+    pub(super) fn landed(self) -> Self {
+        self.without(LENT | EDGES | FLYING).with(HELD)
+    }
+
+    /// An operation was done by the token itself, and its packet is to be queued: the operation has the key.
+    pub(super) fn lent_ended(self, drained: Drained) -> Self {
+        self.dried(drained).without(HELD | TIMED).with(LENT)
+    }
+
+    /// The packet of the last operation is taken, and the key has been cloned for it.
+    pub(super) fn landed_last(self) -> (Self, Next) {
+        let word = self.without(LENT);
+        if !word.is_removing() {
+            (word, Next::Nothing)
+        } else if word.has(COLLECTED) {
+            // The thread that waits takes the node out of the queue, if that is where it stands.
+            (word, Next::Collect)
+        } else if word.has(QUEUED) {
+            (word, Next::Nothing)
+        } else {
+            (word.with(QUEUED), Next::Queue)
         }
     }
 }
@@ -419,10 +576,21 @@ mod tests {
         if word.has(CLOSED) {
             word = word.without(REMOVING);
         }
-        if !word.has(ENABLED | HELD | REMOVING | CLOSED) {
+        if !word.has(REMOVING) {
+            word = word.without(COLLECTED);
+        }
+        if word.has(LENT) {
+            word = word.without(HELD);
+            if word.has(ONE_SHOT) {
+                word = word.without(ENABLED | QUEUED | UNCHECKED | PENDING);
+            }
+        } else {
+            word = word.without(FLYING);
+        }
+        if !word.is_away() && !word.has(ENABLED | REMOVING | CLOSED) {
             word = word.without(ALSO);
         }
-        if word.has(REMOVING) { word } else { word.without(COLLECTED) }
+        if word.has(QUEUED) { word } else { word.without(LATE) }
     }
 
     /// What the kernel may report.
@@ -457,8 +625,9 @@ mod tests {
         #[test]
         fn what_the_bits_exclude_never_comes(
             word in words(), facts in facts(), mode in modes(), drained in hints(), poll: u32,
-            ago in 0..200_u32, choice: bool,
+            ago in 0..200_u32, choice: bool, is_out: bool,
         ) {
+            let direction = if is_out { Facts::OUT } else { Facts::IN };
             let newest = || poll.wrapping_add(ago);
             let answer = Answer { is_own_end: choice, ..facts.into() };
             let unreported = if choice { Events::IN } else { Events::NONE };
@@ -472,9 +641,10 @@ mod tests {
                 reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
                 reached.push(word.ending(CLOSED, 0).0);
                 reached.push(word.enabled_also(mode.interest, poll).0);
-                if !word.has(HELD) {
+                if !(word.is_away() || (word.has(LENT) && mode.one_shot)) {
                     reached.push(word.dried(drained).enabled(mode, poll).0);
                 }
+                reached.push(word.expired().0);
             } else if !word.has(CLOSED) {
                 reached.push(word.without(COLLECTED).claimed().0);
             }
@@ -490,8 +660,26 @@ mod tests {
                 reached.extend(word.handed().map(|(word, _)| word));
             }
             if word.has(HELD) {
-                reached.push(word.returned(choice.then_some(mode), drained, poll).0);
-                reached.extend(word.rearmed(choice.then_some(mode), drained, poll));
+                for timed in [false, true] {
+                    reached.push(word.returned(choice.then_some(mode), timed, drained, poll).0);
+                    reached.extend(word.rearmed(choice.then_some(mode), timed, drained, poll));
+                }
+                if word.has(ONE_SHOT) {
+                    reached.extend(word.lent(direction, drained).ok().map(|(word, _)| word));
+                }
+            } else if !word.has(ONE_SHOT) {
+                let shared = word.shared(word.generation(), direction);
+                reached.extend(shared.ok().map(|(word, _)| word));
+            }
+            if word.has(LENT) {
+                let grounded = word.grounded(direction, poll).0;
+                reached.push(grounded);
+                let last = grounded.without(FLYING);
+                if word.has(ONE_SHOT) {
+                    reached.push(last.landed());
+                } else {
+                    reached.push(last.landed_last().0);
+                }
             }
             for word in reached {
                 prop_assert_eq!(word, keeping_the_rules(word));
@@ -504,10 +692,10 @@ mod tests {
             word in words(), drained in hints(), poll: u32, other in modes(),
         ) {
             let word = keeping_the_rules(word.without(ENABLED).with(HELD));
-            for mode in [None, Some(word.mode()), Some(other)] {
-                if let Some(armed) = word.rearmed(mode, drained, poll) {
+            for (mode, timed) in [(None, false), (None, true), (Some(word.mode()), false), (Some(other), true)] {
+                if let Some(armed) = word.rearmed(mode, timed, drained, poll) {
                     let mode = mode.unwrap_or(word.mode());
-                    let general = word.returned(Some(mode), drained, poll);
+                    let general = word.returned(Some(mode), timed, drained, poll);
                     prop_assert_eq!(general, (armed, Next::Nothing));
                 }
             }
@@ -570,11 +758,11 @@ mod tests {
         let word = word.watching(Facts::IN | Facts::OUT);
         let hint = Drained::READ;
         let room = Mode { interest: Interest::OUT, edge: false, one_shot: true };
-        assert!(word.rearmed(None, hint, 3).is_some());
-        assert!(word.rearmed(Some(room), hint, 3).is_some());
-        assert!(word.rearmed(Some(Mode { edge: true, ..room }), hint, 3).is_some());
-        assert!(word.rearmed(None, Drained::NONE, 3).is_none(), "it is still ready");
-        assert!(word.with(RECHECK).rearmed(None, hint, 3).is_none());
+        assert!(word.rearmed(None, false, hint, 3).is_some());
+        assert!(word.rearmed(Some(room), false, hint, 3).is_some());
+        assert!(word.rearmed(Some(Mode { edge: true, ..room }), false, hint, 3).is_some());
+        assert!(word.rearmed(None, false, Drained::NONE, 3).is_none(), "it is still ready");
+        assert!(word.with(RECHECK).rearmed(None, false, hint, 3).is_none());
     }
 
     #[test]
@@ -596,21 +784,21 @@ mod tests {
         let (queued, _) = asked.delivered(0, Facts::IN, 5, || 5);
         let (held, turn) = queued.taken();
         assert_eq!((turn, held.besides()), (Turn::Held(Events::IN), Interest::OUT));
-        assert!(held.rearmed(None, Drained::READ, 6).is_none(), "it takes the long way");
+        assert!(held.rearmed(None, false, Drained::READ, 6).is_none(), "it takes the long way");
         let hangup = Mode { interest: Interest::HANGUP, ..held.mode() };
-        let (armed, next) = held.returned(Some(hangup), Drained::READ, 6);
+        let (armed, next) = held.returned(Some(hangup), false, Drained::READ, 6);
         assert_eq!((next, armed.interest()), (Next::Nothing, Interest::HANGUP | Interest::OUT));
 
         // A key that comes back to be parked is armed for that alone.
         let (asked, next) = also_out(held.without(ALSO));
         assert_eq!((next, asked.has(ENABLED)), (Next::Nothing, false));
-        let (armed, next) = asked.returned(None, Drained::READ, 6);
+        let (armed, next) = asked.returned(None, false, Drained::READ, 6);
         assert_eq!((next, armed.mode().interest), (Next::Nothing, Interest::OUT));
         assert!(armed.has(ENABLED) && armed.besides() == Interest::OUT);
         let (other, _) = armed.enabled(held.mode(), 7);
         assert_eq!(other.interest(), Interest::IN | Interest::OUT, "it is still to be reported");
         assert!(!armed.disabled().has(ENABLED | ALSO));
-        let ready = held.with(2 << READY_SHIFT).returned(None, Drained::READ, 6);
+        let ready = held.with(2 << READY_SHIFT).returned(None, false, Drained::READ, 6);
         assert_eq!(ready.1, Next::Recheck, "what is remembered is checked");
     }
 
@@ -618,19 +806,22 @@ mod tests {
     fn what_is_not_watched_yet_is_not_armed_for() {
         let mode = |interest| Mode { interest, edge: false, one_shot: true };
         let word = Word::free(0).registered(mode(Interest::IN | Interest::HANGUP), false);
-        assert!(word.rearmed(None, Drained::NONE, 3).is_none());
+        assert!(word.rearmed(None, false, Drained::NONE, 3).is_none());
         let word = word.watching(word.wanted_directions());
-        assert_eq!((word.watched(), word.unwatched(Interest::IN)), (Facts::IN, None));
-        assert!(word.rearmed(None, Drained::NONE, 3).is_some());
-        assert!(word.rearmed(Some(mode(Interest::NONE)), Drained::NONE, 3).is_some());
+        assert_eq!(
+            (word.watched(), word.unwatched(Facts::asked_by(Interest::IN))),
+            (Facts::IN, None)
+        );
+        assert!(word.rearmed(None, false, Drained::NONE, 3).is_some());
+        assert!(word.rearmed(Some(mode(Interest::NONE)), false, Drained::NONE, 3).is_some());
         for interest in [Interest::OUT, Interest::ALL] {
-            assert!(word.rearmed(Some(mode(interest)), Drained::NONE, 3).is_none());
+            assert!(word.rearmed(Some(mode(interest)), false, Drained::NONE, 3).is_none());
             // What is watched already is kept.
-            assert_eq!(word.unwatched(interest), Some(Facts::IN | Facts::OUT));
+            assert_eq!(word.unwatched(Facts::asked_by(interest)), Some(Facts::IN | Facts::OUT));
         }
         let widened = word.watching(Facts::IN | Facts::OUT);
-        assert!(widened.rearmed(Some(mode(Interest::ALL)), Drained::NONE, 3).is_some());
-        assert_eq!(widened.unwatched(Interest::ALL), None);
+        assert!(widened.rearmed(Some(mode(Interest::ALL)), false, Drained::NONE, 3).is_some());
+        assert_eq!(widened.unwatched(Facts::asked_by(Interest::ALL)), None);
         assert_eq!(Word::free(0).freed().watched(), Facts::NONE);
     }
 }

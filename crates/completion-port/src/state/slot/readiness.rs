@@ -13,6 +13,7 @@ use super::{
 };
 use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
+use crate::state::flights::Direction;
 
 /// By how much ERR is further up in [`Events`] than in the pending mask.
 const ERR_SHIFT: u32 = 2;
@@ -28,6 +29,15 @@ impl Drained {
     pub(crate) const READ: Self = Self(1);
     /// Writing would block.
     pub(crate) const WRITE: Self = Self(2);
+
+    /// That this direction is drained.
+    #[inline]
+    pub(crate) const fn of(direction: Direction) -> Self {
+        match direction {
+            Direction::In => Self::READ,
+            Direction::Out => Self::WRITE,
+        }
+    }
 
     /// What either of the two says.
     #[inline]
@@ -64,7 +74,7 @@ impl Word {
     /// What was asked for of that which is ready.
     #[inline]
     pub(super) fn wanted(self, facts: Facts) -> Events {
-        let asked = self.0 | self.0 >> ALSO_SHIFT;
+        let asked = u64::from(self.interest().bits());
         Events::from_bits((u64::from(facts.directions()) & asked & DIRECTIONS) as u8)
     }
 
@@ -115,15 +125,31 @@ impl Word {
     /// What the kernel has to be asked for, before the slot is armed with the filter that it has; `None` if
     /// it has been.
     #[inline]
-    pub(crate) fn unwatched(self, interest: Interest) -> Option<Facts> {
-        let wanted = Facts::of_directions(interest.bits().into());
+    pub(crate) fn unwatched(self, wanted: Facts) -> Option<Facts> {
         let watched = self.watched();
         if watched.has(wanted) { None } else { Some(wanted | watched) }
     }
 
-    /// The directions that were asked for.
+    /// The directions that were asked for, and those in which operations are in flight.
     pub(crate) fn wanted_directions(self) -> Facts {
-        Facts::of_directions(u64::from(self.interest().bits()) & DIRECTIONS)
+        Facts::of_directions(u64::from(self.interest().bits()) & DIRECTIONS) | self.flying()
+    }
+
+    /// Whether the direction is ready, as far as is known.
+    pub(crate) fn is_known_ready(self, direction: Facts) -> bool {
+        self.has(u64::from(direction.directions()) << READY_SHIFT)
+    }
+
+    /// The direction is ready, as far as is known; or it is not.
+    pub(super) fn knowing_of(self, direction: Facts, ready: bool) -> Self {
+        let bits = u64::from(direction.directions()) << READY_SHIFT;
+        if ready { self.with(bits) } else { self.without(bits) }
+    }
+
+    /// Whether a read that has brought less than was asked for has left nothing behind: no end, no error and no
+    /// urgent data was seen.
+    pub(crate) fn is_plain(self) -> bool {
+        !self.has(RECHECK | HALF_CLOSED)
     }
 
     /// The kernel has been asked for these directions as well.
@@ -274,7 +300,7 @@ impl Word {
         let news = if self.has(EDGE) { asked & DIRECTIONS } else { DIRECTIONS };
         let reported = u64::from(events.bits());
         let mut word = self.without(PENDING | news << EDGES_SHIFT | reported << ALSO_SHIFT & ALSO);
-        if reported & asked == 0 {
+        if reported & asked == 0 && reported != 0 {
             word = word.with(REPORTED);
         }
         if word.has(RECHECK) { word.having_reported_rare(events) } else { word }

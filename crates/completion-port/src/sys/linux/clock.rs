@@ -1,6 +1,7 @@
 //! The clock of every deadline, and the clocks that show how long threads have run.
 
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use crate::state::moment::Moment;
 
@@ -8,6 +9,16 @@ use crate::state::moment::Moment;
 pub(super) fn now() -> Moment {
     // This clock always exists.
     read(libc::CLOCK_MONOTONIC).unwrap_or(Moment::ZERO)
+}
+
+/// The time that the clock shows at this instant; never less. Without reading it: an [`Instant`] is of the same clock,
+/// so it is enough to know once how far the two are apart.
+pub(super) fn moment_of(instant: Instant) -> Moment {
+    static ANCHOR: OnceLock<(Instant, Moment)> = OnceLock::new();
+    // The instant is the earlier one of the two, so that what is computed from them is none too early.
+    let (earlier, moment) = *ANCHOR.get_or_init(|| (Instant::now(), now()));
+    let ahead = instant.saturating_duration_since(earlier);
+    moment.checked_add(ahead).unwrap_or(Moment::NEVER)
 }
 
 /// How long processors have run a thread of this process so far; `None` if it has ended.
@@ -33,4 +44,24 @@ fn read(clock: libc::clockid_t) -> Option<Moment> {
     let [seconds, nanoseconds] =
         [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
     Some(Moment::from_nanoseconds(seconds.saturating_mul(1_000_000_000)).after(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_no_earlier_by_the_ports_clock_and_hardly_later() {
+        for _ in 0..1000 {
+            let before = now();
+            let instant = Instant::now();
+            let after = now();
+            let moment = moment_of(instant);
+            assert!(moment >= before);
+            // By how much the anchor's two readings are apart.
+            assert!(moment <= after + Duration::from_millis(100), "{moment:?} {after:?}");
+        }
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(60));
+        assert!(long_ago.is_none_or(|instant| moment_of(instant) <= now()));
+    }
 }

@@ -6,10 +6,11 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::blocked;
 use super::clock;
+use super::options::{number, option, read_option};
 use super::process::Process;
 use super::thread::Current;
 use super::timeout;
@@ -132,24 +133,6 @@ const _: () = {
     assert!(offset_of!(Edge, name) == offset_of!(libc::epoll_event, u64));
 };
 
-/// The first four bytes of a socket's option; `None` if it has no such option, or is no socket.
-fn option(descriptor: Descriptor, level: i32, name: i32) -> Option<[u8; 4]> {
-    let mut value = [0; 4];
-    read_option(descriptor, level, name, &mut value).map(|_| value)
-}
-
-/// Puts the first bytes of a socket's option into `value`, and returns how many there were.
-fn read_option(descriptor: Descriptor, level: i32, name: i32, value: &mut [u8]) -> Option<usize> {
-    let mut size = libc::socklen_t::try_from(value.len()).ok()?;
-    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes the
-    // size at the other.
-    // - valid: `value` is borrowed mutably over the call, and `size`, a local, is its length.
-    let done = unsafe {
-        libc::getsockopt(descriptor, level, name, value.as_mut_ptr().cast(), &raw mut size)
-    };
-    if done == 0 { usize::try_from(size).ok() } else { None }
-}
-
 fn facts_of_poll(events: i16) -> Facts {
     let known = [
         (libc::POLLIN, Facts::IN),
@@ -245,11 +228,11 @@ impl Epoll {
 
     /// The bits of an entry for what is `wanted`.
     fn entry(&self, wanted: Facts, until: Until) -> u32 {
-        let how = match until {
-            Until::Edge if self.is_one_shot => ONCE,
-            _ => libc::EPOLLET.cast_unsigned(),
-        };
-        watched(wanted) | how
+        match until {
+            Until::Edge if self.is_one_shot => watched(wanted) | ONCE,
+            Until::Room if self.is_one_shot => watched(wanted) & !Facts::RDHUP.bits() | ONCE,
+            _ => watched(wanted) | libc::EPOLLET.cast_unsigned(),
+        }
     }
 
     /// The bits of an entry that is new.
@@ -453,10 +436,10 @@ impl Reactor for Epoll {
     fn is_own_end(&self, descriptor: Descriptor) -> bool {
         // The state is the first byte of what TCP_INFO tells, and the kernel cuts the rest off.
         let state = option(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO).map(|[state, ..]| state);
-        let peer_goes_on = state.is_some_and(|state| !PEER_ENDED.contains(&state));
+        let peer_goes_on = state.is_ok_and(|state| !PEER_ENDED.contains(&state));
         // Multipath TCP answers for one of its connections, which is not the stream.
-        let protocol = || option(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL);
-        peer_goes_on && protocol().map(i32::from_ne_bytes) == Some(libc::IPPROTO_TCP)
+        let protocol = || number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+        peer_goes_on && protocol() == Ok(libc::IPPROTO_TCP)
     }
 
     fn was_connected(&self, descriptor: Descriptor) -> bool {
@@ -464,20 +447,18 @@ impl Reactor for Epoll {
         // The kernel keeps it until the socket is connected anew.
         let mut info = [0; offset_of!(libc::tcp_info, tcpi_rtt) + 4];
         let is_told = read_option(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
-        if is_told == Some(info.len()) {
+        if is_told == Ok(info.len()) {
             return info[info.len() - 4..] != [0; 4];
         }
         // A connect of this family is refused at once, and leaves nothing behind.
-        let domain = option(descriptor, libc::SOL_SOCKET, libc::SO_DOMAIN);
-        domain.map(i32::from_ne_bytes) == Some(libc::AF_UNIX)
+        number(descriptor, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
     }
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
-        let kind = option(descriptor, libc::SOL_SOCKET, libc::SO_TYPE).map(i32::from_ne_bytes);
-        match kind {
-            Some(libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
-            Some(_) => Kind::Datagram,
-            None => Kind::NoSocket,
+        match number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) {
+            Ok(libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
+            Ok(_) => Kind::Datagram,
+            Err(_) => Kind::NoSocket,
         }
     }
 
@@ -529,6 +510,10 @@ impl Reactor for Epoll {
 impl Host for Epoll {
     fn now(&self) -> Moment {
         clock::now()
+    }
+
+    fn moment_of(&self, instant: Instant) -> Moment {
+        clock::moment_of(instant)
     }
 
     fn this_thread(&self) -> Box<dyn Thread> {

@@ -4,13 +4,21 @@ use self::epoll::Epoll;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 
+mod address;
 mod blocked;
 mod clock;
 mod epoll;
+mod options;
 mod process;
+mod sockets;
 mod source;
+#[cfg(all(test, feature = "sim"))]
+mod tests;
 mod thread;
 mod timeout;
+
+#[cfg(all(test, feature = "sim"))]
+pub(in crate::sys) use tests::Native;
 
 /// What owns a descriptor or names one.
 pub(crate) use std::os::fd;

@@ -53,6 +53,18 @@ pub struct Calls {
     pub unpark: u64,
     /// Questions whether a thread sleeps.
     pub asleep: u64,
+    /// New sockets that a port was to connect.
+    pub open: u64,
+    /// Sockets that were not to block any more.
+    pub nonblocking: u64,
+    /// Accepts that were tried.
+    pub accept: u64,
+    /// Connects that were begun, and questions what has become of one.
+    pub connect: u64,
+    /// Receives that were tried.
+    pub receive: u64,
+    /// Sends that were tried.
+    pub send: u64,
 }
 
 impl Calls {
@@ -76,6 +88,12 @@ impl Calls {
             + self.park
             + self.unpark
             + self.asleep
+            + self.open
+            + self.nonblocking
+            + self.accept
+            + self.connect
+            + self.receive
+            + self.send
     }
 }
 
@@ -102,6 +120,12 @@ impl Sub for Calls {
             park: self.park - earlier.park,
             unpark: self.unpark - earlier.unpark,
             asleep: self.asleep - earlier.asleep,
+            open: self.open - earlier.open,
+            nonblocking: self.nonblocking - earlier.nonblocking,
+            accept: self.accept - earlier.accept,
+            connect: self.connect - earlier.connect,
+            receive: self.receive - earlier.receive,
+            send: self.send - earlier.send,
         }
     }
 }

@@ -106,6 +106,15 @@ impl Objects {
         Ok((taken, from))
     }
 
+    /// Whether a read would bring a datagram, and from where; it takes an error alone.
+    pub(super) fn datagram_look(&mut self, id: FileId) -> Result<FileId, Code> {
+        let socket = self.datagrams(id).ok_or(libc::EBADF)?;
+        if let Some(code) = socket.error.take() {
+            return Err(code);
+        }
+        socket.queue.front().map(|(from, _)| *from).ok_or(libc::EAGAIN)
+    }
+
     /// A datagram that `sender` sent has left the receiver's queue.
     fn was_read(&mut self, sender: FileId, bytes: usize) {
         let Some(socket) = self.datagrams(sender) else { return };

@@ -16,7 +16,8 @@
 //!   something comes or [`Kernel::advance`] reaches its deadline. A wait without a limit always
 //!   blocks in real time. Use the manual clock when several threads wait.
 //! * What goes wrong is scripted: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
-//!   [`Kernel::set_thread_asleep`].
+//!   [`Kernel::fail_next_connect`], [`Kernel::fail_next_receive`], [`Kernel::fail_next_send`],
+//!   [`Kernel::abort_next_accept`], [`Kernel::set_thread_asleep`].
 //! * [`Kernel::calls`] counts what a port asked of the kernel.
 //!
 //! Not simulated are urgent data, descriptors sent over AF_UNIX sockets, and partly filled kernel
@@ -74,6 +75,7 @@ mod objects;
 mod pipe;
 mod set;
 mod socket;
+mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -209,6 +211,11 @@ struct State {
     attach_failures: VecDeque<ErrorKind>,
     rebuild_failures: VecDeque<ErrorKind>,
     descriptor_failures: usize,
+    accept_aborts: usize,
+    /// Of the operations of ports.
+    receive_failures: VecDeque<Code>,
+    send_failures: VecDeque<Code>,
+    connect_failures: VecDeque<Code>,
     /// What was scripted, and when.
     scripted_sleep: HashMap<ThreadId, (Option<bool>, Moment)>,
     /// Whether threads cannot be observed.
@@ -299,6 +306,11 @@ impl State {
     fn accept(&mut self, listener: FileId) -> Result<(FileId, Descriptor), Code> {
         self.check_numbers()?;
         let file = self.objects.accept(listener)?;
+        if self.accept_aborts > 0 {
+            self.accept_aborts -= 1;
+            self.objects.close(file);
+            return Err(libc::ECONNABORTED);
+        }
         match self.numbers.add(file) {
             Some(number) => Ok((file, number)),
             None => {
@@ -507,6 +519,34 @@ impl Kernel {
     /// connection that could not be accepted stays in the listener's queue.
     pub fn fail_next_descriptor(&self) {
         self.lock().descriptor_failures += 1;
+    }
+
+    /// Makes the next accept find that the connection at the front of the listener's queue was given up
+    /// (`ECONNABORTED`). A port goes on to the one behind it.
+    pub fn abort_next_accept(&self) {
+        self.lock().accept_aborts += 1;
+    }
+
+    /// Makes the next connect that a port begins fail with an error code of the system, before it has done
+    /// anything. Several are used up in order. With `EAGAIN` or `ENOBUFS` the system is short of something,
+    /// and the port tries again.
+    pub fn fail_next_connect(&self, code: i32) {
+        self.lock().connect_failures.push_back(code);
+    }
+
+    /// Makes the next receive that a port tries fail with an error code of the system, before it has taken
+    /// anything. Several are used up in order. With `ENOBUFS` or `ENOMEM` the system is short of memory, and
+    /// the port tries again.
+    ///
+    /// A port also tries what then has to wait. With `EAGAIN` it waits as if nothing had come, and for an edge
+    /// that may never come.
+    pub fn fail_next_receive(&self, code: i32) {
+        self.lock().receive_failures.push_back(code);
+    }
+
+    /// The same for the next send that a port tries.
+    pub fn fail_next_send(&self, code: i32) {
+        self.lock().send_failures.push_back(code);
     }
 
     /// Sets the answer to a port that asks whether `thread` sleeps in the kernel; `None` means that

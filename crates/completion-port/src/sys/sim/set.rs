@@ -43,7 +43,8 @@ pub(super) struct Set {
 impl Entry {
     /// The part of all that holds `now` which an edge reports.
     fn told(&self, now: Conditions) -> Conditions {
-        now & (self.wanted | Conditions::RDHUP | Conditions::HUP | Conditions::ERR)
+        let told = now & (self.wanted | Conditions::HUP | Conditions::ERR);
+        if self.until == Some(Until::Room) { told } else { told | now & Conditions::RDHUP }
     }
 }
 
@@ -225,6 +226,10 @@ impl Simulated {
     pub(super) fn new(kernel: Kernel, sets: usize, is_one_shot: bool) -> Self {
         let set = kernel.lock().add_set();
         Self { kernel, is_one_shot, set, sets, origin: Origin::by_number() }
+    }
+
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
     }
 
     fn refused(kind: ErrorKind) -> Fault {

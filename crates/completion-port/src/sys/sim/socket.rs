@@ -18,6 +18,11 @@ impl Address {
     pub(super) fn new(file: FileId) -> Self {
         Self(file)
     }
+
+    /// The file that is reached there, if it is still open.
+    pub(super) fn file(self) -> FileId {
+        self.0
+    }
 }
 
 /// One descriptor of a simulated object: a socket, an end of a pipe, a counter or a file.

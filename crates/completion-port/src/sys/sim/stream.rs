@@ -216,6 +216,33 @@ impl Objects {
         self.stream(id).map_or(Conditions::NONE, |stream| stream.conditions(sent))
     }
 
+    /// Whether a read would bring bytes, or the end; it takes an error alone.
+    pub(super) fn stream_look(&mut self, id: FileId) -> Result<(), Code> {
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        if stream.received.is_empty() { stream.read_nothing().map(drop) } else { Ok(()) }
+    }
+
+    /// What a connect that was under way has come to, if the error was taken that it has left.
+    pub(super) fn stream_end_connect(&mut self, id: FileId) -> Result<(), Code> {
+        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        match stream.state {
+            State::Connected => Ok(()),
+            State::Connecting => Err(libc::EINPROGRESS),
+            State::Closed if stream.progress != Progress::Idle => Err(libc::ECONNABORTED),
+            State::Closed | State::Listening(_) => Err(libc::ENOTCONN),
+        }
+    }
+
+    /// The family of a stream.
+    pub(super) fn stream_family(&mut self, id: FileId) -> Option<Family> {
+        self.stream(id).map(|stream| stream.family)
+    }
+
+    /// The other end of an Internet connection. The clients of AF_UNIX have no address.
+    pub(super) fn stream_peer(&mut self, id: FileId) -> Option<FileId> {
+        self.stream(id).filter(|stream| stream.family == Family::Tcp)?.peer
+    }
+
     pub(super) fn stream_read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
         let stream = self.stream(id).ok_or(libc::EBADF)?;
         if stream.received.is_empty() {
@@ -273,12 +300,16 @@ impl Objects {
             (State::Connected, _) => {}
             (_, Family::Unix) => return Err(libc::ENOTCONN),
         }
+        if bytes.is_empty() {
+            // Nothing is on its way to the peer.
+            return Ok(0);
+        }
         let free = SEND_BUFFER.saturating_sub(sent);
         let taken = bytes.len().min(free);
         if taken < bytes.len() {
             stream.short_of_room = true;
         }
-        if taken == 0 && !bytes.is_empty() {
+        if taken == 0 {
             return Err(libc::EAGAIN);
         }
         let family = stream.family;
@@ -291,9 +322,7 @@ impl Objects {
             }
             Some(other) => {
                 other.received.extend(&bytes[..taken]);
-                if taken > 0 {
-                    other.segments.push_back(taken);
-                }
+                other.segments.push_back(taken);
                 self.wake_readers(peer);
             }
             None if family == Family::Tcp => self.reset(id),

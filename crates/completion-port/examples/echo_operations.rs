@@ -1,0 +1,110 @@
+//! An echo server by operations: the port accepts, receives and sends, and a packet says that it is done.
+//!
+//! `cargo run --example echo_operations 127.0.0.1:7000 30`, and SIGTERM or Ctrl-C to end it. The second argument is how
+//! many seconds a client may take to send something, and to take an answer; 30 if there is none.
+//!
+//! Each connection is in one operation at a time: it receives, or it sends back what it has received. So a client that
+//! does not read is not read of either, and has one buffer, which travels with its operations.
+
+use std::error::Error;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use completion_port::{Batch, Operation, Outcome, OwnedSource, Packet, Port, Ready};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// So many connections can be taken before a thread has handled the first of them.
+const ACCEPTS: usize = 16;
+const BUFFER: usize = 16 * 1024;
+
+/// A clone comes with each connection that the listener brings.
+#[derive(Clone)]
+enum Peer {
+    Listener(Arc<TcpListener>),
+    Client(Arc<TcpStream>),
+}
+
+impl AsFd for Peer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(listener) => listener.as_fd(),
+            Self::Client(stream) => stream.as_fd(),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let idle = Duration::from_secs(arguments.next().map_or(Ok(30), |seconds| seconds.parse())?);
+
+    let port = Port::new()?;
+    let listener = TcpListener::bind(address)?;
+    println!("listening on {}", listener.local_addr()?);
+    let listener = port.associate_shared(Peer::Listener(Arc::new(listener)))?;
+    for _ in 0..ACCEPTS {
+        port.start(listener, Operation::accept())?;
+    }
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| serve(&port, idle));
+        }
+        signals.forever().next();
+        // What is in flight is cancelled, and its packets bring everything back. Then the waits end.
+        port.shutdown()
+    })?;
+    Ok(())
+}
+
+fn serve(port: &Port<Peer>, idle: Duration) {
+    let mut batch = Batch::new();
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        for packet in packets {
+            match packet {
+                Packet::Finished(accept) => {
+                    let listener = accept.id();
+                    // An accept fails if the server ends, or if the listener itself is at fault: what is wrong with
+                    // one connection, or passes, the port does not report.
+                    let (_, Outcome::Accepted(Ok((socket, _)))) = accept.into_parts() else {
+                        continue;
+                    };
+                    // Another one in its place.
+                    let _ = port.start(listener, Operation::accept());
+                    // A client that is refused is closed.
+                    let _ = welcome(port, socket, idle);
+                }
+                Packet::Done(done) => {
+                    let (token, outcome) = done.into_parts();
+                    go_on(token, outcome, idle);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn welcome(port: &Port<Peer>, socket: OwnedSource, idle: Duration) -> Result<(), Box<dyn Error>> {
+    let stream = TcpStream::from(OwnedFd::from(socket));
+    // A short answer does not wait for the acknowledgement of the one before.
+    stream.set_nodelay(true)?;
+    let token = port.associate(Peer::Client(Arc::new(stream)))?;
+    token.start(Operation::recv(Vec::with_capacity(BUFFER)).deadline(idle))?;
+    Ok(())
+}
+
+/// What follows an operation of a client.
+fn go_on(token: Ready<'_, Peer>, outcome: Outcome, idle: Duration) {
+    let next = match outcome {
+        Outcome::Received(Ok(1..), bytes) => Operation::send_all(bytes),
+        Outcome::Sent(Ok(_), buffer) => Operation::recv(buffer),
+        // The end of the stream, a reset, or the time is over: the token is dropped, which closes the connection.
+        _ => return,
+    };
+    // Refused if the server ends.
+    let _ = token.start(next.deadline(idle));
+}

@@ -1,0 +1,88 @@
+//! Where a socket is reached.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+#[cfg(feature = "sim")]
+use crate::sys::sim;
+
+/// Where a socket is reached: an address of the internet, a path, or an address at a simulated kernel.
+///
+/// It is kept as it was given: an address of IPv6 has its scope and flow.
+///
+/// # Platform notes
+///
+/// Paths, and names without a file, are addresses where the system has sockets of `AF_UNIX`.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Address, sim};
+/// use std::net::SocketAddr;
+///
+/// let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 80)));
+/// assert_eq!(address.as_ip().map(|address| address.port()), Some(80));
+///
+/// let kernel = sim::Kernel::new();
+/// let listener = kernel.tcp_listener(16)?;
+/// let address = Address::from(listener.address());
+/// assert_eq!(address.as_simulated(), Some(listener.address()));
+/// assert_eq!(address.as_ip(), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Address(pub(crate) Kind);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Ip(SocketAddr),
+    /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace; empty for a socket without a name.
+    Local(Vec<u8>),
+    #[cfg(feature = "sim")]
+    Simulated(sim::Address),
+}
+
+impl Address {
+    /// The address of the internet, if it is one.
+    #[must_use]
+    pub fn as_ip(&self) -> Option<SocketAddr> {
+        match self.0 {
+            Kind::Ip(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The address at a simulated kernel, if it is one.
+    #[cfg(feature = "sim")]
+    #[must_use]
+    pub fn as_simulated(&self) -> Option<sim::Address> {
+        match self.0 {
+            Kind::Simulated(address) => Some(address),
+            _ => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(Kind::Ip(address))
+    }
+}
+
+#[cfg(feature = "sim")]
+impl From<sim::Address> for Address {
+    fn from(address: sim::Address) -> Self {
+        Self(Kind::Simulated(address))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Ip(address) => address.fmt(f),
+            Kind::Local(name) => write!(f, "\"{}\"", name.escape_ascii()),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(address) => address.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! What operations send and fill.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// Memory that an operation sends, or that it fills. It is handed over when the operation starts, and comes back
+/// with its outcome.
+///
+/// A buffer may have several parts, which are sent, or filled, one after the other by one system call.
+///
+/// - `Vec<u8>`: a send sends its length; a receive fills it from 0 to its capacity, and sets the length.
+/// - `Box<[u8]>`: a send sends all of it; a receive fills it from the beginning, and the outcome tells how far.
+/// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: to be sent; there is no room in them.
+/// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each, in order. What a receive brings is spread
+///   over them: each is filled before the next one is.
+/// - `bytes::BytesMut` and `bytes::Bytes`, with the feature `bytes`: as a `Vec<u8>`; to be sent.
+///
+/// One system call takes up to 1,024 parts. Of more, a stream sends and fills the first ones, and
+/// [`Operation::send_all`](crate::Operation::send_all) goes on behind them; a datagram of more is refused.
+///
+/// # Safety
+///
+/// A buffer of several parts asks its parts for their room twice: for the receive, and afterwards to learn how much
+/// of it is whose. So an implementation promises:
+///
+/// - From a call of [`Buffer::room`] until [`Buffer::set_filled`] each further call of `room` gives the same memory
+///   in the same order, and changes nothing in it, as long as the buffer is not moved and no other method that could
+///   change it is called.
+///
+/// # Examples
+///
+/// A buffer of one's own: a header of a fixed size in front of any other buffer.
+///
+/// ```
+/// use completion_port::Buffer;
+/// use std::mem::MaybeUninit;
+///
+/// struct Framed<B>([u8; 4], B);
+///
+/// // SAFETY: the room is that of the other buffer, which promises the same.
+/// unsafe impl<B: Buffer> Buffer for Framed<B> {
+///     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+///         part(&self.0);
+///         self.1.filled(part);
+///     }
+///     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+///         // SAFETY: the room is that of the other buffer, and the caller's promise holds for it.
+///         unsafe { self.1.room(part) };
+///     }
+///     unsafe fn set_filled(&mut self, len: usize) {
+///         // SAFETY: the room is that of the other buffer, and what the caller says of it holds.
+///         unsafe { self.1.set_filled(len) };
+///     }
+/// }
+///
+/// let frame = Framed(5_u32.to_be_bytes(), b"hello".to_vec());
+/// let mut sent = Vec::new();
+/// frame.filled(&mut |part| sent.extend_from_slice(part));
+/// assert_eq!(sent, b"\0\0\0\x05hello");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer",
+    label = "an operation can neither send nor fill this",
+    note = "buffers are `Vec<u8>`, `Box<[u8]>`, shared bytes, and several of them in a vector, an array or a pair"
+)]
+pub unsafe trait Buffer: Send + 'static {
+    /// Calls `part` with each part of what a send is to send, in order.
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8]));
+
+    /// Calls `part` with each part of what a receive may fill, in order. What was filled before counts as room. It
+    /// is called for each attempt, and what the parts hold may be lost by it.
+    ///
+    /// # Safety
+    ///
+    /// Only initialized bytes are written to the parts: they may be of a buffer whose bytes always are.
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>]));
+
+    /// A receive has filled the first `len` bytes of the parts.
+    ///
+    /// # Safety
+    ///
+    /// [`Buffer::room`] was called, and the first `len` bytes of the parts that it gave are initialized. Since then the
+    /// buffer was not moved, and nothing but `room` was called that could have changed it.
+    unsafe fn set_filled(&mut self, len: usize);
+}
+
+// SAFETY: the room is the memory of the vector from its beginning to its capacity. To clear it changes neither.
+unsafe impl Buffer for Vec<u8> {
+    #[inline]
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        part(self);
+    }
+
+    #[inline]
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        self.clear();
+        part(self.spare_capacity_mut());
+    }
+
+    #[inline]
+    unsafe fn set_filled(&mut self, len: usize) {
+        // SAFETY: `set_len` demands a length of at most the capacity, and that the elements are initialized.
+        // - the capacity: that is all the room that was given;
+        // - initialized: the caller says so.
+        unsafe { self.set_len(len) };
+    }
+}
+
+// SAFETY: the room is the memory of the slice.
+unsafe impl Buffer for Box<[u8]> {
+    #[inline]
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        part(self);
+    }
+
+    #[inline]
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        let all: *mut [u8] = &raw mut **self;
+        // SAFETY: a slice from a pointer demands memory that is valid for its type and that nothing else accesses
+        // as long as it lives.
+        // - valid: bytes that may be uninitialized lie as bytes do; the caller promises to leave no byte
+        //   uninitialized, and so they are bytes again afterwards;
+        // - nothing else: the slice borrows the box mutably.
+        part(unsafe { &mut *(all as *mut [MaybeUninit<u8>]) });
+    }
+
+    #[inline]
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+/// Buffers that can only be sent: each is one slice of bytes, and has no room.
+macro_rules! to_be_sent {
+    ($($(#[$when:meta])* $buffer:ty;)*) => {$(
+        $(#[$when])*
+        // SAFETY: there is no room, each time.
+        unsafe impl Buffer for $buffer {
+            #[inline]
+            fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+                part(self);
+            }
+
+            #[inline]
+            unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+
+            #[inline]
+            unsafe fn set_filled(&mut self, _: usize) {}
+        }
+    )*};
+}
+
+to_be_sent! {
+    &'static [u8];
+    Arc<[u8]>;
+    Arc<Vec<u8>>;
+    #[cfg(feature = "bytes")]
+    bytes::Bytes;
+}
+
+// SAFETY: the room is the memory that the handle has to itself, from its beginning to its capacity. To clear it
+// changes neither.
+#[cfg(feature = "bytes")]
+unsafe impl Buffer for bytes::BytesMut {
+    #[inline]
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        part(self);
+    }
+
+    #[inline]
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        self.clear();
+        part(self.spare_capacity_mut());
+    }
+
+    #[inline]
+    unsafe fn set_filled(&mut self, len: usize) {
+        // SAFETY: `set_len` demands a length of at most the capacity, and that the bytes are initialized.
+        // - the capacity: that is all the room that was given;
+        // - initialized: the caller says so.
+        unsafe { self.set_len(len) };
+    }
+}
+
+/// A receive has filled the first `left` bytes of what several buffers have given: takes from `left` what is this
+/// one's.
+///
+/// # Safety
+///
+/// [`Buffer::room`] of the buffer was called, and as many bytes as are `left`, up to all that it gave, are initialized
+/// from its beginning. Since then the buffer was not moved, and nothing but `room` was called that could have
+/// changed it.
+#[inline]
+unsafe fn set_share<B: Buffer>(buffer: &mut B, left: &mut usize) {
+    let mut room = 0;
+    // SAFETY: `room` demands that only initialized bytes are written to the parts.
+    // - nothing is written.
+    unsafe { buffer.room(&mut |part| room += part.len()) };
+    let share = room.min(*left);
+    // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was.
+    // - initialized: the caller says so of the room that was given before, and it is the same memory now, as each
+    //   buffer promises;
+    // - as it was: the caller says so, and only `room` was called here.
+    unsafe { buffer.set_filled(share) };
+    *left -= share;
+}
+
+/// Buffers of which each part is a buffer.
+macro_rules! in_parts {
+    ($([$($generics:tt)*] $buffer:ty: |$of:ident| $parts:expr, $parts_mut:expr;)*) => {$(
+        // SAFETY: the room is that of the parts in their order, each of which promises the same. Neither their
+        // number nor their order changes.
+        unsafe impl<$($generics)*> Buffer for $buffer {
+            #[inline]
+            fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+                let $of = self;
+                $parts.for_each(|it| it.filled(part));
+            }
+
+            #[inline]
+            unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+                let $of = self;
+                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // - the caller promises that for all of them.
+                $parts_mut.for_each(|it| unsafe { it.room(part) });
+            }
+
+            #[inline]
+            unsafe fn set_filled(&mut self, mut len: usize) {
+                let $of = self;
+                // SAFETY: `set_share` demands that the room of the buffer is initialized, as far as bytes are left,
+                // and that the buffer is as it was.
+                // - initialized: the caller says so of the first bytes of all parts in their order, and each part
+                //   before this one has taken off as many as it has room for;
+                // - as it was: the caller says so of all of them.
+                $parts_mut.for_each(|it| unsafe { set_share(it, &mut len) });
+            }
+        }
+    )*};
+}
+
+in_parts! {
+    [B: Buffer] Vec<B>: |of| of.iter(), of.iter_mut();
+    [B: Buffer, const N: usize] [B; N]: |of| of.iter(), of.iter_mut();
+    [B: Buffer] Option<B>: |of| of.iter(), of.iter_mut();
+}
+
+// SAFETY: the room is that of the first part and then that of the second, each of which promises the same.
+unsafe impl<A: Buffer, B: Buffer> Buffer for (A, B) {
+    #[inline]
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        self.0.filled(part);
+        self.1.filled(part);
+    }
+
+    #[inline]
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // SAFETY: `room` demands that only initialized bytes are written to the parts.
+        // - the caller promises that for both.
+        unsafe { self.0.room(part) };
+        // SAFETY: as before.
+        unsafe { self.1.room(part) };
+    }
+
+    #[inline]
+    unsafe fn set_filled(&mut self, mut len: usize) {
+        // SAFETY: `set_share` demands that the room of the buffer is initialized, as far as bytes are left, and that
+        // the buffer is as it was.
+        // - initialized: the caller says so of the first bytes of both, and this is the first;
+        // - as it was: the caller says so of both.
+        unsafe { set_share(&mut self.0, &mut len) };
+        // SAFETY: as before; the first part has taken off as many bytes as it has room for.
+        unsafe { set_share(&mut self.1, &mut len) };
+    }
+}
+
+/// How many parts are collected without memory of their own.
+const FEW: usize = 4;
+
+/// Calls `act` with the parts of what is to be sent, without the first `skipped` bytes.
+pub(crate) fn with_filled<B: Buffer, R>(
+    buffer: &B,
+    mut skipped: usize,
+    act: impl FnOnce(&[&[u8]]) -> R,
+) -> R {
+    let mut few: [&[u8]; FEW] = [&[]; FEW];
+    let mut count = 0;
+    let mut many = Vec::new();
+    buffer.filled(&mut |part| {
+        let left = part.get(skipped..).unwrap_or(&[]);
+        skipped = skipped.saturating_sub(part.len());
+        if left.is_empty() {
+        } else if count < FEW {
+            few[count] = left;
+            count += 1;
+        } else {
+            if many.is_empty() {
+                many.extend_from_slice(&few);
+            }
+            many.push(left);
+        }
+    });
+    act(if many.is_empty() { &few[..count] } else { &many })
+}
+
+/// Calls `act` with the parts of what may be filled, and how much that is in all.
+///
+/// # Safety
+///
+/// `act` writes only initialized bytes to the parts.
+pub(crate) unsafe fn with_room<B: Buffer, R>(
+    buffer: &mut B,
+    act: impl FnOnce(&mut [&mut [MaybeUninit<u8>]], usize) -> R,
+) -> R {
+    let mut few: [&mut [MaybeUninit<u8>]; FEW] = std::array::from_fn(|_| <&mut [_]>::default());
+    let (mut count, mut len) = (0, 0);
+    let mut many = Vec::new();
+    let mut collect = |part| {
+        let part: &mut [_] = part;
+        len += part.len();
+        if part.is_empty() {
+        } else if count < FEW {
+            few[count] = part;
+            count += 1;
+        } else {
+            if many.is_empty() {
+                many.extend(few.iter_mut().map(std::mem::take));
+            }
+            many.push(part);
+        }
+    };
+    // SAFETY: `room` demands that only initialized bytes are written to the parts.
+    // - here nothing is written; the caller promises it of `act`.
+    unsafe { buffer.room(&mut collect) };
+    if many.is_empty() { act(&mut few[..count], len) } else { act(&mut many, len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes bytes into parts, as a receive does.
+    fn write(parts: &mut [&mut [MaybeUninit<u8>]], bytes: &[u8]) {
+        let mut bytes = bytes.iter();
+        for (place, byte) in parts.iter_mut().flat_map(|part| part.iter_mut()).zip(&mut bytes) {
+            place.write(*byte);
+        }
+        assert_eq!(bytes.next(), None, "more bytes than there is room for");
+    }
+
+    /// Fills a buffer as a receive does that brings `bytes`. Returns how much room there was.
+    fn fill<B: Buffer>(buffer: &mut B, bytes: &[u8]) -> usize {
+        // SAFETY: `write` writes bytes.
+        let room = unsafe {
+            with_room(buffer, |parts, room| {
+                assert_eq!(room, parts.iter().map(|part| part.len()).sum::<usize>());
+                assert!(parts.iter().all(|part| !part.is_empty()));
+                write(parts, bytes);
+                room
+            })
+        };
+        // SAFETY: so many bytes were written, and the buffer was not touched since.
+        unsafe { buffer.set_filled(bytes.len()) };
+        room
+    }
+
+    /// What a send of the buffer sends, without the first `skipped` bytes; and of how many parts that is.
+    fn sent<B: Buffer>(buffer: &B, skipped: usize) -> (Vec<u8>, usize) {
+        with_filled(buffer, skipped, |parts| {
+            assert!(parts.iter().all(|part| !part.is_empty()));
+            (parts.concat(), parts.len())
+        })
+    }
+
+    fn bytes(length: usize) -> Vec<u8> {
+        (0..=255).cycle().take(length).collect()
+    }
+
+    /// A vector with that capacity at least, and another content.
+    fn with_capacity(capacity: usize) -> Vec<u8> {
+        let mut buffer = Vec::with_capacity(capacity);
+        buffer.extend(b"old".iter().take(capacity));
+        buffer
+    }
+
+    #[test]
+    fn a_vector_is_filled_from_its_beginning_to_its_capacity() {
+        let mut buffer = with_capacity(100);
+        let capacity = buffer.capacity();
+        assert_eq!(fill(&mut buffer, &bytes(60)), capacity);
+        assert_eq!(buffer, bytes(60));
+        assert_eq!(fill(&mut buffer, &[]), capacity);
+        assert_eq!(buffer, []);
+    }
+
+    #[test]
+    fn a_box_is_filled_from_its_beginning_and_keeps_the_rest() {
+        let mut buffer = vec![7; 5].into_boxed_slice();
+        assert_eq!(fill(&mut buffer, &[1, 2]), 5);
+        assert_eq!(&*buffer, [1, 2, 7, 7, 7]);
+        assert_eq!(sent(&buffer, 1).0, [2, 7, 7, 7]);
+    }
+
+    #[test]
+    fn what_is_shared_has_no_room() {
+        fn check(mut buffer: impl Buffer) {
+            assert_eq!(fill(&mut buffer, &[]), 0);
+            assert_eq!(sent(&buffer, 0), (b"shared".to_vec(), 1));
+            assert_eq!(sent(&buffer, 6), (Vec::new(), 0));
+        }
+        check(b"shared".as_slice());
+        check(Arc::<[u8]>::from(b"shared".as_slice()));
+        check(Arc::new(b"shared".to_vec()));
+        #[cfg(feature = "bytes")]
+        check(bytes::Bytes::from_static(b"shared"));
+    }
+
+    #[cfg(feature = "bytes")]
+    #[test]
+    fn a_buffer_of_the_crate_bytes_is_filled_as_a_vector_is() {
+        let mut buffer = bytes::BytesMut::with_capacity(100);
+        buffer.extend_from_slice(b"head and the rest");
+        let head = buffer.split_to(4);
+        let room = buffer.capacity();
+        assert_eq!(fill(&mut buffer, &bytes(50)), room);
+        assert_eq!(buffer, bytes(50));
+        assert_eq!(head, b"head".as_slice());
+        assert_eq!(sent(&(head, buffer), 2).0, [b"ad".as_slice(), &bytes(50)].concat());
+    }
+
+    #[test]
+    fn a_buffer_in_parts_may_be_of_different_buffers() {
+        let mut buffer = (
+            [Some(vec![0; 2].into_boxed_slice()), None, Some(Box::from([0; 3]))],
+            (Vec::<Vec<u8>>::new(), with_capacity(4)),
+        );
+        assert!(fill(&mut buffer, &bytes(7)) >= 9);
+        assert_eq!(sent(&buffer, 0), (bytes(7), 3));
+        assert_eq!(buffer.1.1, [5, 6]);
+        fill(&mut buffer, &[9]);
+        // Boxes keep what they had, and are sent as a whole; the vector has received nothing.
+        assert_eq!(sent(&buffer, 0), (vec![9, 1, 2, 3, 4], 2));
+    }
+
+    proptest! {
+        /// A receive fills the parts one after the other, however many there are and however little it brings.
+        #[test]
+        fn a_receive_is_spread_over_the_parts(
+            capacities in vec(0..20_usize, 0..40),
+            part in 0.0..=1.0,
+        ) {
+            let mut buffer: Vec<_> = capacities.into_iter().map(with_capacity).collect();
+            let rooms: Vec<_> = buffer.iter().map(Vec::capacity).collect();
+            let room: usize = rooms.iter().sum();
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_precision_loss,
+                clippy::cast_sign_loss,
+                reason = "a part of a small number"
+            )]
+            let came = bytes((room as f64 * part) as usize);
+            prop_assert_eq!(fill(&mut buffer, &came), room);
+            let mut rest = came.as_slice();
+            for (part, room) in buffer.iter().zip(rooms) {
+                let (share, behind) = rest.split_at(room.min(rest.len()));
+                prop_assert_eq!(part, share);
+                rest = behind;
+            }
+            prop_assert_eq!(sent(&buffer, 0).0, came);
+        }
+
+        /// What was sent already is skipped, wherever among the parts it ends.
+        #[test]
+        fn a_send_goes_on_behind_what_was_sent(
+            lengths in vec(0..20_usize, 0..40),
+            takes in vec(1..30_usize, 1..100),
+        ) {
+            let all = bytes(lengths.iter().sum());
+            let mut rest = all.as_slice();
+            let buffer: Vec<Vec<u8>> = lengths
+                .into_iter()
+                .map(|length| {
+                    let (part, behind) = rest.split_at(length);
+                    rest = behind;
+                    part.to_vec()
+                })
+                .collect();
+            let mut begun = Vec::new();
+            for take in takes.into_iter().cycle() {
+                let (left, parts) = sent(&buffer, begun.len());
+                prop_assert_eq!(&left, &all[begun.len()..]);
+                prop_assert!(parts <= buffer.len());
+                if left.is_empty() {
+                    break;
+                }
+                begun.extend_from_slice(&left[..take.min(left.len())]);
+            }
+            prop_assert_eq!(begun, all);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the registrations have beside their slots: their operations, and their deadlines.
+
+use std::sync::PoisonError;
+
+use super::{Engine, Name, Nodes, Stock, name_parts};
+use crate::state::facts::Facts;
+use crate::state::flights::{Desk, Lanes, Records, Verdict};
+use crate::state::moment::Moment;
+use crate::state::queue::{Fifo, NIL, Node};
+use crate::state::slot::{Late, Next, Slot};
+use crate::sync::MutexGuard;
+
+impl Desk {
+    #[inline]
+    pub(super) fn lock(&self) -> MutexGuard<'_, Lanes> {
+        // Nothing that could panic is called under the lock but what is here.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// The desk of a slot that has had one. A slot keeps it for the registrations to come.
+    #[inline]
+    pub(super) fn desk(&self, index: u32) -> Option<&Desk> {
+        self.desks.find(index)
+    }
+
+    /// Whether operations of this registration are started by its name.
+    pub(super) fn is_shared(&self, index: u32) -> bool {
+        self.desk(index).is_some_and(|desk| desk.lock().is_shared)
+    }
+
+    /// The reserved slot `index` becomes a registration; whose operations are started by its name if it is
+    /// `shared`. False if there is no memory.
+    pub(crate) fn begin_desk(&self, index: u32, shared: bool) -> bool {
+        if shared && !self.desks.reserve(index) {
+            return false;
+        }
+        if let Some(desk) = self.desk(index) {
+            desk.begin();
+            desk.lock().begin(shared);
+        }
+        true
+    }
+
+    /// An edge concerns operations of the slot, of the directions `flying`. The nodes of those that are to be
+    /// tried are handed to `queue`. True if the slot is to note the edge again.
+    #[inline(never)]
+    pub(super) fn stir(
+        &self,
+        index: u32,
+        slot: &Slot,
+        flying: Facts,
+        mut queue: impl FnMut(Node),
+    ) -> bool {
+        let Some(desk) = self.desk(index) else { return false };
+        let (due, is_missed) = desk.lock().stir(&self.nodes, slot, flying);
+        due.into_iter().filter(|node| *node != NIL).for_each(&mut queue);
+        is_missed
+    }
+
+    /// The alarm of a slot has rung. What is to be queued by that is put at the end of `due`, or put on the list
+    /// of what is to be checked. The caller has the port's lock.
+    pub(super) fn ring(&self, stock: &mut Stock, index: u32, now: Moment, due: &mut Fifo) {
+        let Some(desk) = self.desk(index) else { return };
+        // From here on a thread that moves the deadline sets the alarm itself.
+        desk.set_alarm(Moment::NEVER);
+        let deadline = desk.deadline();
+        let again =
+            if deadline > now { deadline } else { self.expire(stock, index, desk, now, due) };
+        if again != Moment::NEVER {
+            stock.timers.set_alarm(index, again);
+            desk.set_alarm(again);
+        }
+    }
+
+    /// The deadline of a slot was over at `now`. Returns when to look again.
+    fn expire(
+        &self,
+        stock: &mut Stock,
+        index: u32,
+        desk: &Desk,
+        now: Moment,
+        due: &mut Fifo,
+    ) -> Moment {
+        let slot = self.slot(index);
+        match slot.expire() {
+            Late::Claimed if desk.deadline() > now => {
+                // The slot was armed anew, with a later deadline, since that was read.
+                if slot.expire_not() {
+                    due.push(&self.nodes, index);
+                }
+                return desk.deadline();
+            }
+            Late::Claimed => due.push(&self.nodes, index),
+            // A packet is on its way, or is checked and may turn out to be none.
+            Late::Queued => return now + RECONSIDER,
+            Late::Untimed => {}
+        }
+        let mut lanes = desk.lock();
+        if lanes.aloft() == 0 {
+            return Moment::NEVER;
+        }
+        let poll = self.poll_of(slot.descriptor());
+        let (again, next) = lanes.ring(&self.nodes, slot, now, poll, due);
+        desk.set_deadline(again);
+        drop(lanes);
+        match next {
+            Next::Queue => due.push(&self.nodes, index),
+            Next::Recheck => stock.recheck.push(&self.nodes, index),
+            _ => {}
+        }
+        again
+    }
+
+    /// Ends all operations of a registration, or has them ended at the next opportunity: puts the nodes of those
+    /// that have ended at the end of `ended`. Returns what the slot asks for.
+    pub(super) fn call_off_all(&self, name: Name, verdict: Verdict, ended: &mut Fifo) -> Next {
+        let (index, _) = name_parts(name);
+        let slot = self.slot(index);
+        let Some(desk) = self.desk(index) else { return Next::Nothing };
+        let poll = self.poll_of(slot.descriptor());
+        desk.lock().call_off_all(&self.nodes, slot, verdict, poll, ended)
+    }
+}
+
+/// How long a deadline that is over is left alone, where a packet is on its way that may turn out to be none.
+const RECONSIDER: std::time::Duration = std::time::Duration::from_millis(1);
+
+impl Records for Nodes {
+    #[inline]
+    fn flight(&self, node: Node) -> &crate::state::flights::Flight {
+        self.flights.at(node & !crate::state::queue::FLIGHT)
+    }
+}

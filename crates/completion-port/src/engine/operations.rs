@@ -1,0 +1,518 @@
+//! The life of an operation, from its start to its packet.
+//!
+//! The engine says when an operation is to be tried, and by which thread; what it is, and how it is tried, the
+//! caller knows. Between [`Course::Try`] and [`Engine::tried`] the caller has the operation to itself.
+
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+
+use super::seat::Seat;
+use super::{Engine, Name, Phase, name_parts};
+use crate::error::{Call, Error, ErrorKind};
+use crate::state::facts::{Descriptor, Facts};
+use crate::state::flights::{Course, Desk, Direction, Effects, Flight, Records, Tried, Verdict};
+use crate::state::moment::Moment;
+use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
+use crate::state::slot::{Drained, Next, Refusal, Slot};
+use crate::sys::sockets::Transport;
+use crate::trace::trace_aside;
+
+/// How long an operation waits for what no edge tells of, until it is tried again.
+const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// What is known of an operation when it starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) call: Call,
+    pub(crate) direction: Direction,
+    /// When it is to end at the latest; [`Moment::NEVER`]: no limit.
+    pub(crate) deadline: Moment,
+}
+
+/// What an attempt has come to, as its caller says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempted {
+    Done,
+    /// Done, and nothing was left behind but perhaps an end or an error.
+    Drained,
+    Blocked,
+    Scarce,
+}
+
+/// An operation in flight, and what it belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Aloft<'e> {
+    pub(crate) record: u32,
+    /// The number of its slot.
+    pub(crate) index: u32,
+    flight: &'e Flight,
+    slot: &'e Slot,
+    pub(crate) desk: &'e Desk,
+}
+
+impl Aloft<'_> {
+    /// What it is tried on.
+    pub(crate) fn descriptor(&self) -> Descriptor {
+        self.slot.descriptor()
+    }
+
+    /// The name of its registration.
+    pub(crate) fn registration(&self) -> Name {
+        super::name_of(self.index, self.slot.word().generation())
+    }
+}
+
+/// The name of an operation: its record, and how often that was used before.
+pub(crate) fn operation_name(record: u32, uses: u32) -> u64 {
+    u64::from(uses) << 32 | u64::from(record)
+}
+
+impl Engine {
+    /// The desk of a slot, which is made if there is none, with room for its timer if the operation has a
+    /// deadline.
+    fn make_desk(&self, index: u32, call: Call, timed: bool) -> Result<&Desk, Error> {
+        let scarce = Error::new(call, ErrorKind::OutOfMemory);
+        if !self.desks.reserve(index) {
+            return Err(scarce);
+        }
+        let desk = self.desks.at(index);
+        if timed && !desk.has_timer.load(SeqCst) {
+            if !self.lock().stock.timers.reserve_alarm(index) {
+                return Err(scarce);
+            }
+            desk.has_timer.store(true, SeqCst);
+        }
+        Ok(desk)
+    }
+
+    fn take_record(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
+        let reserve =
+            |number| number < MOST - 1 && self.nodes.flights.reserve(number) && also(number);
+        let record = self.lock().stock.flights.take(&self.nodes, FLIGHT, reserve);
+        record.ok_or(Error::new(call, ErrorKind::OutOfMemory))
+    }
+
+    /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's desk.
+    /// `also` makes sure that the record's cell can be used.
+    #[inline]
+    pub(crate) fn own_record(
+        &self,
+        index: u32,
+        call: Call,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<(u32, &Desk), Error> {
+        self.check_open(call)?;
+        if let Some(desk) = self.desk(index)
+            && let Some(own) = desk.own()
+        {
+            return Ok((own & !FLIGHT, desk));
+        }
+        self.make_own_record(index, call, also)
+    }
+
+    /// The same for a slot that has none yet.
+    #[cold]
+    fn make_own_record(
+        &self,
+        index: u32,
+        call: Call,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<(u32, &Desk), Error> {
+        let desk = self.make_desk(index, call, true)?;
+        let record = self.take_record(call, also)?;
+        desk.keep(record | FLIGHT);
+        Ok((record, desk))
+    }
+
+    /// The record of an operation that is to be started by the name of a registration. If it is not started it is
+    /// given back by [`Engine::give_back_record`].
+    pub(crate) fn shared_record(
+        &self,
+        name: Name,
+        plan: &Plan,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Error> {
+        self.check_open(plan.call)?;
+        let (index, generation) = name_parts(name);
+        let refused = |refusal| Error::new(plan.call, super::kind_of(refusal));
+        let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.admits(generation).map_err(refused)?;
+        self.make_desk(index, plan.call, true)?;
+        self.take_record(plan.call, also)
+    }
+
+    /// A record without an operation, the cell of which is empty.
+    pub(crate) fn give_back_record(&self, record: u32) {
+        if !self.forked() {
+            self.lock().stock.flights.give_back(&self.nodes, FLIGHT, record);
+        }
+    }
+
+    /// The name that the operation of this record has, or will have.
+    #[inline]
+    pub(crate) fn operation_of(&self, record: u32) -> u64 {
+        operation_name(record, self.nodes.flight(record).uses())
+    }
+
+    /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
+    /// refused, the slot is still held.
+    pub(crate) fn lend(
+        &self,
+        slot: &Slot,
+        index: u32,
+        desk: &Desk,
+        record: u32,
+        plan: &Plan,
+        drained: Drained,
+    ) -> Result<Course, Error> {
+        let lend = || slot.lend(plan.direction.facts(), drained);
+        self.start(slot, index, desk, record, plan, lend)
+    }
+
+    /// The operation of `record`, which is in its cell, has a share in the key of a registration.
+    pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Course, Error> {
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        let share = || slot.share(generation, plan.direction.facts());
+        self.start(slot, index, self.desks.at(index), record, plan, share)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what its two callers have looked up")]
+    #[inline]
+    fn start(
+        &self,
+        slot: &Slot,
+        index: u32,
+        desk: &Desk,
+        record: u32,
+        plan: &Plan,
+        take_key: impl FnOnce() -> Result<bool, Refusal>,
+    ) -> Result<Course, Error> {
+        let mut lanes = desk.lock();
+        // The thread that closes the port says so before it takes this lock, with which it looks at what is in
+        // flight: so either that thread sees this operation, or this one sees that the port is closed.
+        if self.phase() != Phase::Open {
+            return Err(Error::new(plan.call, ErrorKind::Closed));
+        }
+        let is_ready =
+            take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
+        let Plan { direction, deadline, .. } = *plan;
+        let node = record | FLIGHT;
+        let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
+        if lanes.is_shared {
+            desk.hasten(deadline);
+        } else if desk.deadline() != deadline {
+            // Nothing else moves it: not without the token, and where a timer rings not without the lock.
+            desk.set_deadline(deadline);
+        }
+        drop(lanes);
+        self.mind_alarm(index, desk);
+        if course == Course::Waits {
+            self.watch_for(index, slot, direction);
+        }
+        Ok(course)
+    }
+
+    /// Sets the timer of a desk, if it rings too late for the desk's deadline.
+    #[inline]
+    pub(crate) fn mind_alarm(&self, index: u32, desk: &Desk) {
+        if desk.rings_late() {
+            self.hasten_alarm(index, desk);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hasten_alarm(&self, index: u32, desk: &Desk) {
+        let mut state = self.lock();
+        if !desk.rings_late() {
+            return;
+        }
+        let super::State { schedule, stock } = &mut *state;
+        let at = desk.deadline();
+        let before = stock.timers.next();
+        stock.timers.set_alarm(index, at);
+        desk.set_alarm(at);
+        let wake = if at < before { schedule.timer_set(at) } else { None };
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(state);
+        self.notify(notice);
+    }
+
+    /// An operation of this direction waits for an edge.
+    fn watch_for(&self, index: u32, slot: &Slot, direction: Direction) {
+        if self.is_one_shot || slot.word().unwatched(direction.facts()).is_some() {
+            let ended = self.watch_lanes(index, slot);
+            self.submit_all(ended);
+        }
+    }
+
+    fn submit_all(&self, mut nodes: Fifo) {
+        while let Some(node) = nodes.pop(&self.nodes) {
+            self.submit(node);
+        }
+    }
+
+    /// What there is of the operation of a record, which is in flight, or is just being started.
+    #[inline]
+    pub(crate) fn aloft(&self, record: u32) -> Aloft<'_> {
+        let flight = self.nodes.flight(record);
+        let index = flight.slot();
+        Aloft { record, index, flight, slot: self.slot(index), desk: self.desks.at(index) }
+    }
+
+    /// The node of an operation has come to the calling thread.
+    #[inline]
+    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: &Seat) -> Course {
+        if aloft.flight.begin() {
+            return Course::Try;
+        }
+        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let poll = self.poll_of(slot.descriptor());
+        let (course, effects) = desk.lock().turn(&self.nodes, slot, record | FLIGHT, poll);
+        self.see_to(effects, index, Some(seat));
+        course
+    }
+
+    /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
+    /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
+    #[inline]
+    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempted: Attempted) -> bool {
+        let dry = match attempted {
+            Attempted::Done => false,
+            Attempted::Drained => aloft.slot.word().is_plain(),
+            Attempted::Blocked | Attempted::Scarce => return false,
+        };
+        aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
+        self.stop_awaiting(aloft.flight);
+        true
+    }
+
+    /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued
+    /// by [`Engine::queue_operation`].
+    pub(crate) fn tried(
+        &self,
+        aloft: &Aloft<'_>,
+        attempted: Attempted,
+        seat: Option<&Seat>,
+    ) -> Course {
+        let Aloft { record, index, slot, desk, flight } = *aloft;
+        let poll = self.poll_of(slot.descriptor());
+        let mut lanes = desk.lock();
+        let tried = match attempted {
+            Attempted::Done => Tried::Done { dry: false },
+            // Behind what was received an end may stand that no further edge tells of.
+            Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
+            Attempted::Blocked => Tried::Blocked,
+            Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
+        };
+        let direction = flight.direction();
+        let (course, effects) = lanes.tried(&self.nodes, slot, record | FLIGHT, tried, poll);
+        if let (Course::Waits, Tried::Scarce(at)) = (course, tried) {
+            desk.hasten(at);
+        }
+        drop(lanes);
+        if course == Course::Waits {
+            self.mind_alarm(index, desk);
+            self.watch_for(index, slot, direction);
+        }
+        self.see_to(effects, index, seat);
+        course
+    }
+
+    /// An operation was started, by the token of a registration or by its name.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_started(&self, registration: Name, call: Call) {
+        let _ = (registration, call);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(registration),
+            operation = ?call,
+            "started"
+        );
+    }
+
+    /// A thread has come to the packet of an operation. Whatever a subscriber does, the packet goes to the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
+        let _ = (registration, call, error);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(registration),
+            operation = ?call,
+            error = error.map(|error| tracing::field::debug(error.kind())),
+            "completed"
+        );
+    }
+
+    /// Does what a change of a flight asks for besides.
+    fn see_to(&self, effects: Effects, index: u32, seat: Option<&Seat>) {
+        if effects.due != NIL && !self.forked() {
+            self.submit(effects.due);
+        }
+        self.follow(effects.next, index, seat);
+    }
+
+    /// An operation has ended: its packet is queued.
+    pub(crate) fn queue_operation(&self, record: u32) {
+        if !self.forked() {
+            self.submit(record | FLIGHT);
+        }
+    }
+
+    /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
+    /// now, and the operation stays in its cell until the token starts another one.
+    pub(crate) fn land_own(&self, aloft: &Aloft<'_>) {
+        let mut lanes = aloft.desk.lock();
+        lanes.land(aloft.flight);
+        aloft.slot.land(Facts::NONE);
+        drop(lanes);
+        self.stop_awaiting(aloft.flight);
+    }
+
+    /// The packet of a flight is taken, which the waits of a port that was closed may have gone on for.
+    #[inline]
+    fn stop_awaiting(&self, flight: &Flight) {
+        if flight.stop_awaiting() {
+            self.end_awaiting();
+        }
+    }
+
+    /// The packet of an operation is taken that the waits of the closed port have gone on for.
+    #[cold]
+    fn end_awaiting(&self) {
+        if self.forked() {
+            return;
+        }
+        let mut state = self.lock();
+        state.stock.peeks -= 1;
+        drop(self.end_if_over(state));
+    }
+
+    /// The token of a held slot has done the operation of `record` itself: its packet is queued. If the port was closed
+    /// meanwhile, so that perhaps no thread would take it, that is refused.
+    pub(crate) fn lend_ended(
+        &self,
+        slot: &Slot,
+        index: u32,
+        record: u32,
+        call: Call,
+        drained: Drained,
+        seat: Option<&Seat>,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.stock.phase != Phase::Open {
+            return Err(Error::new(call, ErrorKind::Closed));
+        }
+        let mut lanes = self.desks.at(index).lock();
+        lanes.start_ended(self.nodes.flight(record), index);
+        slot.lend_ended(drained);
+        drop(lanes);
+        let notice = self.submit_own_locked(&mut state, record | FLIGHT, seat);
+        drop(state);
+        self.notify(notice);
+        Ok(())
+    }
+
+    /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
+    /// is given back by [`Engine::free_record`].
+    pub(crate) fn land_shared(&self, aloft: &Aloft<'_>, seat: &Seat) {
+        let Aloft { index, flight, slot, desk, .. } = *aloft;
+        let mut lanes = desk.lock();
+        let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
+        drop(lanes);
+        self.follow(next, index, Some(seat));
+        self.stop_awaiting(flight);
+    }
+
+    /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
+    pub(crate) fn free_record(&self, record: u32, seat: Option<&Seat>) {
+        match seat {
+            Some(seat) => seat.landed.push(record, &self.nodes.flight(record).link),
+            None => self.give_back_record(record),
+        }
+    }
+
+    /// The same for an operation that has ended before it made a packet: the caller has its outcome.
+    pub(crate) fn land_unseen(&self, record: u32) {
+        let flight = self.nodes.flight(record);
+        let index = flight.slot();
+        let mut lanes = self.desks.at(index).lock();
+        let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
+        drop(lanes);
+        self.stop_awaiting(flight);
+        self.give_back_record(record);
+        self.follow(next, index, None);
+    }
+
+    /// How the socket carries bytes that an operation is tried on.
+    #[inline]
+    pub(crate) fn transport(&self, desk: &Desk, descriptor: Descriptor) -> Transport {
+        let ask = || self.backend.transport(descriptor) as u8;
+        Transport::of(desk.transport(ask))
+    }
+
+    /// The socket of a slot does not block from here on.
+    pub(crate) fn make_nonblocking(&self, index: u32, call: Call) -> Result<(), Error> {
+        let desk = self.desks.at(index);
+        if desk.is_nonblocking.load(SeqCst) {
+            return Ok(());
+        }
+        let made = self.backend.make_nonblocking(self.slot(index).descriptor());
+        made.map_err(|fault| Error::new(call, fault.kind).with_code(fault.code))?;
+        desk.is_nonblocking.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// Cancels an operation. False if it has ended already; its packet says how.
+    pub(crate) fn cancel_operation(&self, operation: u64) -> Result<bool, Error> {
+        self.check_usable(Call::Cancel)?;
+        #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+        let (record, uses) = (operation as u32, (operation >> 32) as u32);
+        let Some(flight) = self.nodes.flights.find(record).filter(|it| it.uses() == uses) else {
+            return Ok(false);
+        };
+        let index = flight.slot();
+        let Some(desk) = self.desk(index) else { return Ok(false) };
+        let slot = self.slot(index);
+        let poll = self.poll_of(slot.descriptor());
+        let mut lanes = desk.lock();
+        // Looked at again: the record may have been used anew, for another registration even.
+        let is_current = flight.uses() == uses && flight.is_aloft() && flight.slot() == index;
+        if !is_current {
+            return Ok(false);
+        }
+        let node = record | FLIGHT;
+        let effects = lanes.call_off(&self.nodes, slot, node, Verdict::Cancelled, poll);
+        drop(lanes);
+        let Some(effects) = effects else { return Ok(false) };
+        self.see_to(effects, index, None);
+        Ok(true)
+    }
+
+    /// A registration ends, or the port: so do its operations.
+    #[inline]
+    pub(super) fn call_off(&self, slot: &Slot, name: Name, verdict: Verdict) {
+        if slot.word().is_lent() {
+            let mut ended = Fifo::new();
+            let next = self.call_off_all(name, verdict, &mut ended);
+            self.submit_all(ended);
+            self.follow(next, name_parts(name).0, None);
+        }
+    }
+
+    /// Stores the deadline of a held slot. It is armed then, and [`Engine::mind_alarm`] called behind that, for the desk
+    /// that is returned.
+    #[inline]
+    pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<&Desk, Error> {
+        let desk = match self.desk(index) {
+            Some(desk) if desk.has_timer.load(Acquire) => desk,
+            _ => self.make_desk(index, call, true)?,
+        };
+        desk.set_deadline_of_arming(at);
+        Ok(desk)
+    }
+}

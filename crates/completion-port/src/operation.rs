@@ -1,0 +1,482 @@
+//! Operations: what a program asks for, and what becomes of it.
+
+use std::fmt;
+
+use crate::address::Address;
+use crate::buffer::{Buffer, with_filled, with_room};
+use crate::deadline::Deadline;
+use crate::engine::{Attempted, Plan, Verdict};
+use crate::error::{Call, Error, ErrorKind, Result};
+use crate::registration::Id;
+use crate::source::OwnedSource;
+use crate::state::facts::{Descriptor, Fault};
+use crate::state::flights::Direction;
+use crate::state::moment::Moment;
+use crate::sys::backend::Backend;
+use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
+
+/// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
+/// has it, before four thousand million more have used the same memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub(crate) u64);
+
+impl fmt::Debug for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+        let record = self.0 as u32;
+        write!(f, "OpId({record}#{})", self.0 >> 32)
+    }
+}
+
+/// The name of a shared association: operations are started by it, any number of them at once. It comes from
+/// [`Port::associate_shared`](crate::Port::associate_shared).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedId(pub(crate) u64);
+
+impl SharedId {
+    /// The name as that of a registration: to enable it for readiness, or to remove it.
+    #[must_use]
+    pub fn id(self) -> Id {
+        Id(self.0)
+    }
+}
+
+impl From<SharedId> for Id {
+    fn from(shared: SharedId) -> Self {
+        shared.id()
+    }
+}
+
+impl fmt::Debug for SharedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedId").field(&self.id()).finish()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Accept,
+    Connect,
+    Receive,
+    ReceiveFrom,
+    Send,
+    SendAll,
+}
+
+impl Kind {
+    fn call(self) -> Call {
+        match self {
+            Self::Accept => Call::Accept,
+            Self::Connect => Call::Connect,
+            Self::Receive | Self::ReceiveFrom => Call::Receive,
+            Self::Send | Self::SendAll => Call::Send,
+        }
+    }
+
+    fn direction(self) -> Direction {
+        match self {
+            Self::Accept | Self::Receive | Self::ReceiveFrom => Direction::In,
+            Self::Connect | Self::Send | Self::SendAll => Direction::Out,
+        }
+    }
+}
+
+/// What a port is to do with a socket: to accept, connect, receive or send. It completes by a packet.
+///
+/// A token starts it ([`Ready::start`](crate::Ready::start)), or a shared association does, by its name
+/// ([`Port::start`](crate::Port::start)).
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::Operation;
+/// use std::time::Duration;
+///
+/// let receive = Operation::recv(Vec::<u8>::with_capacity(4096)).deadline(Duration::from_secs(30));
+/// assert_eq!(receive.into_buffer().map(|buffer| buffer.capacity()), Some(4096));
+/// ```
+#[must_use = "an operation does nothing until it is started"]
+pub struct Operation<B = Vec<u8>> {
+    kind: Kind,
+    buffer: Option<B>,
+    address: Option<Address>,
+    deadline: Option<Deadline>,
+}
+
+impl<B> Operation<B> {
+    fn new(kind: Kind, buffer: Option<B>, address: Option<Address>) -> Self {
+        Self { kind, buffer, address, deadline: None }
+    }
+
+    /// Accepts a connection. The first accept of a listener makes it non-blocking.
+    pub fn accept() -> Self {
+        Self::new(Kind::Accept, None, None)
+    }
+
+    /// Connects to an address. It makes the socket non-blocking.
+    pub fn connect(address: impl Into<Address>) -> Self {
+        Self::new(Kind::Connect, None, Some(address.into()))
+    }
+
+    /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
+    /// room waits until something can be received, and takes nothing.
+    pub fn recv(buffer: B) -> Self {
+        Self::new(Kind::Receive, Some(buffer), None)
+    }
+
+    /// Receives one datagram, and tells its sender.
+    pub fn recv_from(buffer: B) -> Self {
+        Self::new(Kind::ReceiveFrom, Some(buffer), None)
+    }
+
+    /// Sends a part of the buffer, as much as there is room for; or one datagram.
+    pub fn send(buffer: B) -> Self {
+        Self::new(Kind::Send, Some(buffer), None)
+    }
+
+    /// Sends all of the buffer. No other send of the socket comes in between.
+    pub fn send_all(buffer: B) -> Self {
+        Self::new(Kind::SendAll, Some(buffer), None)
+    }
+
+    /// Sends one datagram to an address.
+    pub fn send_to(buffer: B, address: impl Into<Address>) -> Self {
+        Self::new(Kind::Send, Some(buffer), Some(address.into()))
+    }
+
+    /// The operation ends at this time if it is not done by then; its outcome is
+    /// [`ErrorKind::TimedOut`]. It never ends earlier by that. While a thread waits at the port, or comes to wait
+    /// within a millisecond, it is at most that late.
+    pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
+        Self { deadline: Some(deadline.into()), ..self }
+    }
+
+    /// Gives the buffer back, if the operation has one.
+    pub fn into_buffer(self) -> Option<B> {
+        self.buffer
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        self.kind.call()
+    }
+
+    /// Whether the socket must not block: the system's calls have no flag for that.
+    pub(crate) fn needs_nonblocking(&self) -> bool {
+        matches!(self.kind, Kind::Accept | Kind::Connect)
+    }
+
+    pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
+        Plan {
+            call: self.call(),
+            direction: self.kind.direction(),
+            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend)),
+        }
+    }
+}
+
+impl<B> fmt::Debug for Operation<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operation")
+            .field("kind", &self.kind)
+            .field("address", &self.address)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What has become of an operation.
+///
+/// An error comes with its code ([`Error::os_code`]), and tells how much was sent before
+/// ([`Error::transferred`]). [`ErrorKind::Cancelled`]: the operation was cancelled, or its registration removed,
+/// or the port closed. [`ErrorKind::TimedOut`]: its deadline was over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome<B = Vec<u8>> {
+    /// Of [`Operation::accept`]: the connection, and where its peer is reached, if that has an address.
+    Accepted(Result<(OwnedSource, Option<Address>)>),
+    /// Of [`Operation::connect`].
+    Connected(Result<()>),
+    /// Of [`Operation::recv`]: how many bytes, 0 at the end of a stream, and the buffer. A datagram that was
+    /// longer than the buffer is an error of kind [`ErrorKind::Truncated`], and its beginning is in the buffer.
+    Received(Result<usize>, B),
+    /// Of [`Operation::recv_from`]: the same, and the sender's address, if it has one.
+    ReceivedFrom(Result<(usize, Option<Address>)>, B),
+    /// Of [`Operation::send`], [`Operation::send_all`] and [`Operation::send_to`]: how many bytes, and the
+    /// buffer.
+    Sent(Result<usize>, B),
+}
+
+impl<B> Outcome<B> {
+    /// Why the operation has failed, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        match self {
+            Self::Accepted(result) => result.as_ref().err().copied(),
+            Self::Connected(result) => result.as_ref().err().copied(),
+            Self::Received(result, _) | Self::Sent(result, _) => result.as_ref().err().copied(),
+            Self::ReceivedFrom(result, _) => result.as_ref().err().copied(),
+        }
+    }
+
+    /// Gives the buffer back, if the operation had one.
+    pub fn into_buffer(self) -> Option<B> {
+        match self {
+            Self::Accepted(_) | Self::Connected(_) => None,
+            Self::Received(_, buffer) | Self::ReceivedFrom(_, buffer) | Self::Sent(_, buffer) => {
+                Some(buffer)
+            }
+        }
+    }
+}
+
+/// An operation in its cell: what is asked for, and how far it has come.
+pub(crate) struct Cargo<B> {
+    kind: Kind,
+    /// Packets of it bring clones of the key.
+    pub(crate) is_shared: bool,
+    /// The connect is under way.
+    is_begun: bool,
+    /// A datagram was longer than the buffer.
+    is_cut: bool,
+    /// Why it has ended, once it has.
+    verdict: Verdict,
+    buffer: Option<B>,
+    /// Where it is to go; or where from it came.
+    address: Option<Address>,
+    /// How many bytes were sent or received.
+    len: usize,
+    socket: Option<OwnedSource>,
+    fault: Option<Fault>,
+    /// What its packet tells of it, if it is shared.
+    pub(crate) association: u64,
+    pub(crate) name: OpId,
+}
+
+impl<B> Cargo<B> {
+    #[inline]
+    pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
+        let Operation { kind, buffer, address, .. } = operation;
+        Self {
+            kind,
+            is_shared,
+            is_begun: false,
+            is_cut: false,
+            verdict: Verdict::Done,
+            buffer,
+            address,
+            len: 0,
+            socket: None,
+            fault: None,
+            association: 0,
+            name: OpId(0),
+        }
+    }
+
+    /// The operation, which was refused.
+    pub(crate) fn into_operation(self) -> Operation<B> {
+        Operation { kind: self.kind, buffer: self.buffer, address: self.address, deadline: None }
+    }
+
+    /// What it is, for events.
+    pub(crate) fn call(&self) -> Call {
+        self.kind.call()
+    }
+
+    /// How many bytes it has sent or received.
+    pub(crate) fn transferred(&self) -> usize {
+        self.len
+    }
+
+    /// A part of the buffer could not be had.
+    pub(crate) fn fail(&mut self) {
+        self.fault = Some(Fault { kind: ErrorKind::Other, code: None });
+    }
+
+    /// The operation has ended.
+    #[inline]
+    pub(crate) fn settle(&mut self, verdict: Verdict) {
+        self.verdict = verdict;
+    }
+
+    /// Why the operation has failed, which is settled.
+    pub(crate) fn error(&self) -> Option<Error> {
+        let (kind, code) = match self.verdict {
+            Verdict::Done => match self.fault {
+                Some(fault) => (fault.kind, fault.code),
+                None if self.is_cut => (ErrorKind::Truncated, None),
+                None => return None,
+            },
+            Verdict::Cancelled => (ErrorKind::Cancelled, None),
+            Verdict::TimedOut => (ErrorKind::TimedOut, None),
+            Verdict::Gone => (ErrorKind::BadDescriptor, None),
+        };
+        let error = Error::new(self.kind.call(), kind);
+        Some(error.with_code(code).having_transferred(self.len))
+    }
+
+    /// What has become of the operation, which is settled.
+    #[inline]
+    pub(crate) fn into_outcome(self) -> Outcome<B> {
+        let result = match self.error() {
+            None => Ok(self.len),
+            Some(error) => Err(error),
+        };
+        let buffer = self.buffer;
+        let has_buffer = "it was started with a buffer";
+        match self.kind {
+            Kind::Receive => Outcome::Received(result, buffer.expect(has_buffer)),
+            Kind::Send | Kind::SendAll => Outcome::Sent(result, buffer.expect(has_buffer)),
+            Kind::ReceiveFrom => {
+                let address = self.address;
+                Outcome::ReceivedFrom(result.map(|len| (len, address)), buffer.expect(has_buffer))
+            }
+            Kind::Accept => {
+                let socket = self.socket;
+                let address = self.address;
+                Outcome::Accepted(
+                    result.map(|_| (socket.expect("an accept brings a connection"), address)),
+                )
+            }
+            Kind::Connect => Outcome::Connected(result.map(|_| ())),
+        }
+    }
+}
+
+impl<B: Buffer> Cargo<B> {
+    /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
+    /// `transport` tells how the socket carries bytes.
+    pub(crate) fn attempt(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: impl FnOnce() -> Transport,
+    ) -> Attempted {
+        match self.kind {
+            Kind::Receive | Kind::ReceiveFrom => self.receive(sockets, descriptor, transport()),
+            Kind::Send | Kind::SendAll => self.send(sockets, descriptor),
+            Kind::Accept => {
+                let attempt = sockets.accept(descriptor).map(|(socket, peer)| {
+                    (self.socket, self.address) = (Some(socket), peer);
+                });
+                self.note(attempt)
+            }
+            Kind::Connect => {
+                let attempt = self.connect(sockets, descriptor);
+                self.note(attempt)
+            }
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, attempt: Attempt<()>) -> Attempted {
+        match attempt {
+            Attempt::Done(()) => Attempted::Done,
+            Attempt::Blocked => Attempted::Blocked,
+            Attempt::Scarce => Attempted::Scarce,
+            Attempt::Failed(fault) => {
+                self.fault = Some(fault);
+                Attempted::Done
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+    ) -> Attempt<()> {
+        if self.is_begun {
+            return sockets.end_connect(descriptor);
+        }
+        let address = self.address.as_ref().expect("it was started with an address");
+        let attempt = sockets.begin_connect(descriptor, address);
+        self.is_begun = matches!(attempt, Attempt::Blocked);
+        attempt
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: Transport,
+    ) -> Attempted {
+        let tells_sender = self.kind == Kind::ReceiveFrom;
+        let buffer = self.buffer.as_mut().expect("it was started with a buffer");
+        let mut sender = None;
+        let receive = |parts: &mut [&mut [_]], room| {
+            let attempt = if tells_sender {
+                sockets.receive_from(descriptor, parts).map(|(received, from)| {
+                    sender = from;
+                    received
+                })
+            } else {
+                sockets.receive(descriptor, transport, parts)
+            };
+            (attempt, room)
+        };
+        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+        // - they are handed to a back end, which writes what it has received.
+        let (attempt, room) = unsafe { with_room(buffer, receive) };
+        let Received { len, is_cut } = match attempt {
+            Attempt::Done(received) => received,
+            other => return self.note(other.map(|_| ())),
+        };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
+        // was.
+        // - initialized: the system says that it has written so many, from the beginning of these parts;
+        // - as it was: it lies where it did, and nothing was called since.
+        unsafe { buffer.set_filled(len) };
+        (self.len, self.is_cut) = (len, is_cut);
+        if tells_sender {
+            self.address = sender;
+        }
+        // Nothing tells the end of a stream from one that goes on, but the next attempt.
+        if len > 0 && len < room && transport.is_drained_by_short_receive() {
+            Attempted::Drained
+        } else {
+            Attempted::Done
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempted {
+        let buffer = self.buffer.as_ref().expect("it was started with a buffer");
+        loop {
+            let (attempt, is_all) = with_filled(buffer, self.len, |parts| {
+                let left: usize = parts.iter().map(|part| part.len()).sum();
+                let attempt = sockets.send(descriptor, parts, self.address.as_ref());
+                let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
+                (attempt, is_all)
+            });
+            match attempt {
+                Attempt::Done(sent) => self.len += sent,
+                other => return self.note(other.map(|_| ())),
+            }
+            if is_all || self.kind == Kind::Send {
+                return Attempted::Done;
+            }
+        }
+    }
+}
+
+impl<T> Attempt<T> {
+    fn map<R>(self, map: impl FnOnce(T) -> R) -> Attempt<R> {
+        match self {
+            Self::Done(value) => Attempt::Done(map(value)),
+            Self::Blocked => Attempt::Blocked,
+            Self::Scarce => Attempt::Scarce,
+            Self::Failed(fault) => Attempt::Failed(fault),
+        }
+    }
+}
+
+/// What [`Ready::start_now`](crate::Ready::start_now) or [`Port::start_now`](crate::Port::start_now) has come to.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum Started<T> {
+    /// The operation has ended at once: there is no packet.
+    Finished(T),
+    /// It is in flight, and completes by a packet.
+    InFlight(OpId),
+}

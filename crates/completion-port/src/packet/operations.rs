@@ -1,0 +1,919 @@
+//! How operations are started, tried and handed out.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+use super::{Held, Packet, Packets, Ready};
+use crate::address::Address;
+use crate::buffer::Buffer;
+use crate::cells::Cell;
+use crate::engine::{
+    Aloft, Attempted, Course, Desk, Engine, Name, Plan, Seat, Verdict, name_parts,
+};
+use crate::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::interest::{Events, Interest};
+use crate::membership::current_seat;
+use crate::operation::{Cargo, OpId, Operation, Outcome, SharedId, Started};
+use crate::port::{Port, Store};
+use crate::registration::Id;
+use crate::source::{OwnedSource, Source};
+use crate::state::facts::Descriptor;
+use crate::state::slot::Drained;
+use crate::trace::hears_packets;
+
+impl<K, B: Buffer> Store<K, B> {
+    /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
+    #[inline]
+    fn load(&self, record: u32, operation: Operation<B>, is_shared: bool) -> &Cell<Cargo<B>> {
+        let cell = self.cargo.at(record);
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
+        //   in flight;
+        // - empty: a record is free only after its operation was moved out.
+        unsafe { cell.put(Cargo::new(operation, is_shared)) };
+        cell
+    }
+
+    /// Tries the operation in `cell`, which no other thread knows of. Should the buffer's code panic, the operation
+    /// is dropped.
+    #[inline]
+    fn attempt_unlent(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        desk: &Desk,
+        descriptor: Descriptor,
+    ) -> Attempted {
+        let loaded = Loaded(cell);
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        let cargo = unsafe { cell.get_mut() };
+        let transport = || self.engine.transport(desk, descriptor);
+        let attempted = cargo.attempt(self.engine.backend(), descriptor, transport);
+        std::mem::forget(loaded);
+        attempted
+    }
+
+    /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
+    #[inline]
+    fn attempt(&self, cell: &Cell<Cargo<B>>, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Attempted {
+        let engine = &self.engine;
+        let tried = Trying { store: self, aloft, seat };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: from `Course::Try` until it is told what that has come to the engine hands the operation to
+        //   no other thread.
+        let cargo = unsafe { cell.get_mut() };
+        let descriptor = aloft.descriptor();
+        let transport = || engine.transport(aloft.desk, descriptor);
+        let attempted = cargo.attempt(engine.backend(), descriptor, transport);
+        std::mem::forget(tried);
+        attempted
+    }
+
+    /// Tries an operation of a shared association until it ends or has to wait. After [`Course::Waits`] it is
+    /// the caller's no more.
+    fn attempt_shared(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Course {
+        loop {
+            let attempted = self.attempt(cell, aloft, seat);
+            if self.engine.forked() {
+                // The buffer's code has forked, and this is the child: the operation is the parent's.
+                return Course::Waits;
+            }
+            match self.engine.tried(aloft, attempted, seat) {
+                Course::Try => {}
+                course => return course,
+            }
+        }
+    }
+
+    /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
+    /// no more. `known`: what the first attempt has come to, if it was made already.
+    fn attempt_own(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &Aloft<'_>,
+        mut known: Option<Attempted>,
+        seat: Option<&Seat>,
+    ) -> bool {
+        loop {
+            let attempted = known.take().unwrap_or_else(|| self.attempt(cell, aloft, seat));
+            if self.engine.forked() {
+                // As above.
+                return false;
+            }
+            // It is settled as done from its beginning.
+            if self.engine.tried_and_landed(aloft, attempted) {
+                return true;
+            }
+            match self.engine.tried(aloft, attempted, seat) {
+                Course::Try => {}
+                Course::Waits => return false,
+                Course::Ends(verdict) => {
+                    self.engine.land_own(aloft);
+                    settle(cell, verdict);
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+/// A packet of the operation in this cell, which is the caller's, is handed out.
+#[cold]
+fn tell_completed<B>(engine: &Engine, registration: Name, cell: &Cell<Cargo<B>>) {
+    // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+    // - a value, and neither: as in `settle`.
+    let cargo = unsafe { cell.get() };
+    engine.tell_completed(registration, cargo.call(), cargo.error());
+}
+
+/// Takes back the operation in this cell, which was refused.
+fn unload<B>(cell: &Cell<Cargo<B>>) -> Cargo<B> {
+    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+    // - owned: the operation was refused, so that no other thread knows of it;
+    // - a value: the caller has put it there.
+    unsafe { cell.take() }
+}
+
+/// The operation in this cell, which is the caller's, has ended.
+fn settle<B>(cell: &Cell<Cargo<B>>, verdict: Verdict) {
+    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // - a value: an operation is in its cell until its outcome is taken;
+    // - nothing else: an operation that has ended is handed to one thread, the caller.
+    unsafe { cell.get_mut() }.settle(verdict);
+}
+
+/// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
+struct Loaded<'s, B>(&'s Cell<Cargo<B>>);
+
+impl<B> Drop for Loaded<'_, B> {
+    fn drop(&mut self) {
+        drop(unload(self.0));
+    }
+}
+
+/// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
+struct Trying<'s, K, B: Buffer> {
+    store: &'s Store<K, B>,
+    aloft: &'s Aloft<'s>,
+    seat: Option<&'s Seat>,
+}
+
+impl<K, B: Buffer> Drop for Trying<'_, K, B> {
+    fn drop(&mut self) {
+        let Self { store, aloft, seat } = *self;
+        if store.engine.forked() {
+            return;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
+        //   is used no more.
+        unsafe { store.cargo.at(aloft.record).get_mut() }.fail();
+        store.engine.tried(aloft, Attempted::Done, seat);
+        store.engine.queue_operation(aloft.record);
+    }
+}
+
+impl<'p, K, B> Ready<'p, K, B> {
+    /// The token of a slot that has just been associated, and is held.
+    pub(crate) fn associated(store: &'p Store<K, B>, index: u32) -> Self {
+        Self::of(store, index)
+    }
+
+    /// A token that has nothing to report.
+    fn of(store: &'p Store<K, B>, index: u32) -> Self {
+        Self { held: held(store, index), key: PhantomData }
+    }
+}
+
+/// What a token that has nothing to report is made of.
+fn held<K, B>(store: &Store<K, B>, index: u32) -> Held<'_, K, B> {
+    let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
+    Held { store, slot, cell, index, events: Events::NONE, drained: Drained::NONE }
+}
+
+/// The packet of an operation that was started by a token: it has the token, and what has become of the
+/// operation, with its buffer.
+///
+/// [`Done::into_parts`] gives both out. If it is dropped instead, the registration ends, as when a token is dropped.
+///
+/// # Examples
+///
+/// See [`Port::associate`].
+#[must_use = "dropping it ends the registration; `into_parts` gives the token back"]
+pub struct Done<'p, K, B = Vec<u8>> {
+    // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
+    // outcome stays in the operation's cell until it is asked for.
+    store: &'p Store<K, B>,
+    /// The number of the slot, which is held.
+    index: u32,
+    /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
+    /// uses it as long as this packet has the token.
+    record: u32,
+    /// So that it is shared between threads only if key and buffer may be.
+    parts: PhantomData<(K, Outcome<B>)>,
+}
+
+impl<'p, K, B> Done<'p, K, B> {
+    /// The packet of the operation of `record`, of the slot `index`, which has landed and is settled.
+    #[inline]
+    fn of(store: &'p Store<K, B>, index: u32, record: u32) -> Self {
+        Self { store, index, record, parts: PhantomData }
+    }
+
+    /// The registration's name.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id(held(self.store, self.index).name())
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the packet has the token, which has the key, and is there as long as the reference;
+        // - neither changed nor taken: the cell is the token's, which only `into_parts` and the drop give out, by value.
+        unsafe { self.store.keys.cells.at(self.index).get() }
+    }
+
+    /// Why the operation has failed, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the operation was settled when this packet was made;
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        unsafe { self.store.cargo.at(self.record).get() }.error()
+    }
+
+    /// The token, and what has become of the operation.
+    #[must_use = "dropping the token ends the registration"]
+    #[inline]
+    pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
+        let this = ManuallyDrop::new(self);
+        (Ready::of(this.store, this.index), take_outcome(this.store.cargo.at(this.record)))
+    }
+}
+
+/// Takes the outcome of an operation that was settled, and that the caller alone knows of.
+#[inline]
+fn take_outcome<B>(cell: &Cell<Cargo<B>>) -> Outcome<B> {
+    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+    // - owned: the packet of the operation is used up by this call, and is the only one that knows of it;
+    // - a value: it was settled when the packet was made, and is taken once.
+    unsafe { cell.take() }.into_outcome()
+}
+
+impl<K, B> Drop for Done<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
+    fn drop(&mut self) {
+        abandon(self.store, self.index, self.record);
+    }
+}
+
+/// The packet of an operation of this slot is dropped, which has the slot's token.
+#[cold]
+#[inline(never)]
+fn abandon<K, B>(store: &Store<K, B>, index: u32, record: u32) {
+    let (token, outcome) = Done::of(store, index, record).into_parts();
+    drop(token);
+    drop(outcome);
+}
+
+impl<K, B> fmt::Debug for Done<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done")
+            .field("id", &self.id())
+            .field("error", &self.error())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The packet of an operation of a shared association: it has a clone of the key, and what has become of the
+/// operation, with its buffer.
+///
+/// # Examples
+///
+/// See [`Port::associate_shared`].
+pub struct Finished<'p, K, B = Vec<u8>> {
+    store: &'p Store<K, B>,
+    record: u32,
+    key: ManuallyDrop<K>,
+    /// So that it is shared between threads only if the buffer may be.
+    outcome: PhantomData<Outcome<B>>,
+}
+
+impl<K, B> Finished<'_, K, B> {
+    /// The association's name.
+    #[must_use]
+    pub fn id(&self) -> SharedId {
+        SharedId(self.settled().association)
+    }
+
+    /// The operation's name, as its start has returned it.
+    #[must_use]
+    pub fn operation(&self) -> OpId {
+        self.settled().name
+    }
+
+    /// The clone of the key that came with this packet.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Why the operation has failed, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        self.settled().error()
+    }
+
+    fn settled(&self) -> &Cargo<B> {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the operation was settled when this packet was made;
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        unsafe { self.store.cargo.at(self.record).get() }
+    }
+
+    /// The clone of the key, and what has become of the operation.
+    #[must_use]
+    pub fn into_parts(self) -> (K, Outcome<B>) {
+        let mut this = ManuallyDrop::new(self);
+        let outcome = use_up(this.store, this.record);
+        // SAFETY: `take` demands that the value is not used again.
+        // - `this` is forgotten with this call.
+        (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
+    }
+}
+
+impl<K, B> Drop for Finished<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `take` demands that the value is not used again.
+        // - the packet is about to be gone.
+        drop_parts(self.store, self.record, unsafe { ManuallyDrop::take(&mut self.key) });
+    }
+}
+
+/// The packet of this operation is dropped.
+#[cold]
+#[inline(never)]
+fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
+    let outcome = use_up(store, record);
+    drop(key);
+    drop(outcome);
+}
+
+/// The packet of this operation is used up: takes its outcome, and gives its record back.
+fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
+    let outcome = take_outcome(store.cargo.at(record));
+    store.engine.free_record(record, current_seat(&store.engine).as_deref());
+    outcome
+}
+
+impl<K, B> fmt::Debug for Finished<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished")
+            .field("id", &self.id())
+            .field("operation", &self.operation())
+            .field("error", &self.error())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An operation that was started by a token.
+enum Begun<'p, K, B> {
+    /// It has the key.
+    InFlight(OpId),
+    /// It has ended and is settled. The caller has the key, and the operation of this record in its cell.
+    Ended(Held<'p, K, B>, u32, &'p Cell<Cargo<B>>),
+}
+
+impl<'p, K, B: Buffer> Ready<'p, K, B> {
+    /// Starts an operation, which has the key until it completes: [`Packet::Done`] brings the token back, and
+    /// the operation's outcome with its buffer. An operation that can be done at once is done by this call; there is
+    /// a packet all the same.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, the registration has ended, and the error gives back the key and the operation with
+    /// its buffer:
+    /// - [`ErrorKind::Closed`], [`ErrorKind::Removing`], [`ErrorKind::NotRegistered`], [`ErrorKind::BadDescriptor`]:
+    ///   as for [`Ready::rearm`];
+    /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor;
+    /// - [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`].
+    ///
+    /// What the socket does not allow is the operation's outcome.
+    ///
+    /// # Examples
+    ///
+    /// See [`Port::associate`].
+    pub fn start(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let call = operation.call();
+        Ok(match self.take_off(operation)? {
+            Begun::InFlight(name) => name,
+            Begun::Ended(held, record, cell) => {
+                let Held { store, slot, index, drained, .. } = held;
+                let name = OpId(store.engine.operation_of(record));
+                let seat = current_seat(&store.engine);
+                let seat = seat.as_deref();
+                let ended = store.engine.lend_ended(slot, index, record, call, drained, seat);
+                if let Err(error) = ended {
+                    let cargo = unload(cell);
+                    let error = error.having_transferred(cargo.transferred());
+                    let token = Self { held, key: PhantomData };
+                    return Err(token.refuse_operation(error, cargo.into_operation()));
+                }
+                name
+            }
+        })
+    }
+
+    /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
+    ///
+    /// Other packets wait while a handler goes on by this: after a dozen operations or so it does best to call
+    /// [`Ready::start`], so that the others have their turn.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Operation, Outcome, Port, Started};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let started = port.associate(near)?.start_now(Operation::send_all(b"hello".to_vec()))?;
+    /// let Started::Finished((_token, outcome)) = started else { panic!("there is room for it") };
+    /// assert!(matches!(outcome, Outcome::Sent(Ok(5), _)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    pub fn start_now(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
+        Ok(match self.take_off(operation)? {
+            Begun::InFlight(name) => Started::InFlight(name),
+            Begun::Ended(held, _, cell) => {
+                let outcome = take_outcome(cell);
+                Started::Finished((Self { held, key: PhantomData }, outcome))
+            }
+        })
+    }
+
+    /// The record that an operation of this token is to lie in, and the desk of the registration.
+    #[inline]
+    fn prepare(&self, operation: &Operation<B>) -> Result<(u32, &'p Desk)> {
+        let Held { store, slot, index, .. } = self.held;
+        let (engine, call) = (&store.engine, operation.call());
+        if slot.word().is_borrowed() {
+            return Err(Error::new(call, ErrorKind::NotOwned));
+        }
+        if !self.has_its_descriptor() {
+            return Err(Error::new(call, ErrorKind::BadDescriptor));
+        }
+        let own = engine.own_record(index, call, |record| store.cargo.reserve(record))?;
+        if operation.needs_nonblocking() {
+            engine.make_nonblocking(index, call)?;
+        }
+        Ok(own)
+    }
+
+    /// Tries an operation, if that looks worth while; and if it has to wait, hands the key to it.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    fn take_off(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
+        let (record, desk) = match self.prepare(&operation) {
+            Ok(own) => own,
+            Err(error) => return Err(self.refuse_operation(error, operation)),
+        };
+        let Held { store, slot, index, mut drained, .. } = self.held;
+        let engine = &store.engine;
+        let plan = operation.plan(engine.backend());
+        // Nothing else is in flight as long as the token is here, so that the record is this operation's.
+        let cell = store.load(record, operation, false);
+        let mut was_scarce = false;
+        if slot.looks_ready(plan.direction.facts(), drained) {
+            // The token ends the registration if the buffer's code panics.
+            let attempted = store.attempt_unlent(cell, desk, slot.descriptor());
+            if engine.forked() {
+                // The buffer's code has forked, and this is the child.
+                let forked = Error::new(plan.call, ErrorKind::Forked);
+                return Err(self.refuse_operation(forked, unload(cell).into_operation()));
+            }
+            let is_over = match attempted {
+                Attempted::Done => true,
+                Attempted::Drained => {
+                    // Behind what was received an end may stand that no further edge tells of.
+                    if slot.word().is_plain() {
+                        drained = drained.and(Drained::of(plan.direction));
+                    }
+                    true
+                }
+                Attempted::Blocked => {
+                    drained = drained.and(Drained::of(plan.direction));
+                    false
+                }
+                Attempted::Scarce => {
+                    was_scarce = true;
+                    false
+                }
+            };
+            if is_over {
+                let held = Held { drained, events: Events::NONE, ..self.into_held() };
+                return Ok(Begun::Ended(held, record, cell));
+            }
+        }
+        let held = Held { drained, ..self.into_held() };
+        let name = OpId(engine.operation_of(record));
+        if hears_packets() {
+            engine.tell_started(held.name(), plan.call);
+        }
+        match engine.lend(slot, index, desk, record, &plan, drained) {
+            Ok(Course::Try) => {
+                let aloft = engine.aloft(record);
+                let seat = current_seat(engine);
+                let known = was_scarce.then_some(Attempted::Scarce);
+                if !store.attempt_own(cell, &aloft, known, seat.as_deref()) {
+                    return Ok(Begun::InFlight(name));
+                }
+                let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
+                Ok(Begun::Ended(held, record, cell))
+            }
+            Ok(_) => Ok(Begun::InFlight(name)),
+            Err(error) => {
+                // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+                // - a value: it was put there above;
+                // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
+                if unsafe { cell.get() }.transferred() > 0 {
+                    // A part was sent, which a refusal could not tell.
+                    settle(cell, Verdict::Cancelled);
+                    return Ok(Begun::Ended(held, record, cell));
+                }
+                let token = Self { held, key: PhantomData };
+                Err(token.refuse_operation(error, unload(cell).into_operation()))
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_operation(self, error: Error, operation: Operation<B>) -> Refused<(K, Operation<B>)> {
+        let (error, key) = self.into_held().refuse_with(error).into_parts();
+        Refused::new(error, (key, operation))
+    }
+
+    /// Starts [`Operation::accept`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn accept(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::accept())
+    }
+
+    /// Starts [`Operation::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn connect(
+        self,
+        address: impl Into<Address>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::connect(address))
+    }
+
+    /// Starts [`Operation::recv`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn recv(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::recv(buffer))
+    }
+
+    /// Starts [`Operation::recv_from`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn recv_from(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::recv_from(buffer))
+    }
+
+    /// Starts [`Operation::send`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn send(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::send(buffer))
+    }
+
+    /// Starts [`Operation::send_all`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn send_all(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::send_all(buffer))
+    }
+
+    /// Starts [`Operation::send_to`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn send_to(
+        self,
+        buffer: B,
+        address: impl Into<Address>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::send_to(buffer, address))
+    }
+}
+
+impl<K, M, B: Buffer> Port<K, M, B> {
+    /// Starts an operation of a shared association. Its packet is [`Packet::Finished`].
+    ///
+    /// Operations of one direction are done in the order in which they were started.
+    ///
+    /// # Errors
+    ///
+    /// The operation comes back with its buffer, and nothing has changed: [`ErrorKind::NotRegistered`],
+    /// [`ErrorKind::Removing`], [`ErrorKind::Closed`], [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`]. What the
+    /// socket does not allow is the operation's outcome.
+    ///
+    /// # Examples
+    ///
+    /// See [`Port::associate_shared`].
+    pub fn start(
+        &self,
+        id: SharedId,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<Operation<B>>> {
+        let (record, name, course) = self.share(id, operation)?;
+        if let Course::Ends(_) = course {
+            self.engine().queue_operation(record);
+        }
+        Ok(name)
+    }
+
+    /// The same, but an operation that is done at once makes no packet: its outcome comes back from this call.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Operation, Outcome, Port, Started};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::sync::Arc;
+    ///
+    /// let port = Port::<Arc<UnixStream>>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let id = port.associate_shared(Arc::new(near))?;
+    /// let sent = port.start_now(id, Operation::send(b"hello".to_vec()))?;
+    /// assert!(matches!(sent, Started::Finished(Outcome::Sent(Ok(5), _))));
+    /// let received = port.start_now(id, Operation::recv(Vec::with_capacity(5)))?;
+    /// assert!(matches!(received, Started::InFlight(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_now(
+        &self,
+        id: SharedId,
+        operation: Operation<B>,
+    ) -> std::result::Result<Started<Outcome<B>>, Refused<Operation<B>>> {
+        let (record, name, course) = self.share(id, operation)?;
+        let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the operation has ended, and its node was not queued: only this thread knows of it;
+        // - a value: an operation is in its cell until it is taken, which is done here.
+        let mut cargo = unsafe { self.store().cargo.take(record) };
+        self.engine().land_unseen(record);
+        cargo.settle(verdict);
+        Ok(Started::Finished(cargo.into_outcome()))
+    }
+
+    /// Puts an operation in flight, and tries it if nothing else of its direction is.
+    fn share(
+        &self,
+        id: SharedId,
+        operation: Operation<B>,
+    ) -> std::result::Result<(u32, OpId, Course), Refused<Operation<B>>> {
+        let (store, engine) = (self.store(), self.engine());
+        let call = operation.call();
+        let refuse = |error: Error, operation| {
+            engine.tell_refused(&error, Some(id.0), None);
+            Refused::new(error, operation)
+        };
+        let plan: Plan = operation.plan(engine.backend());
+        let reserve = |record| store.cargo.reserve(record);
+        let record = match engine.shared_record(id.0, &plan, reserve) {
+            Ok(record) => record,
+            Err(error) => return Err(refuse(error, operation)),
+        };
+        if operation.needs_nonblocking()
+            && let Err(error) = engine.make_nonblocking(name_parts(id.0).0, call)
+        {
+            engine.give_back_record(record);
+            return Err(refuse(error, operation));
+        }
+        let name = OpId(engine.operation_of(record));
+        if hears_packets() {
+            engine.tell_started(id.0, call);
+        }
+        let cell = store.load(record, operation, true);
+        match engine.share(id.0, record, &plan) {
+            Ok(Course::Try) => {
+                let aloft = engine.aloft(record);
+                Ok((
+                    record,
+                    name,
+                    store.attempt_shared(cell, &aloft, current_seat(engine).as_deref()),
+                ))
+            }
+            Ok(course) => Ok((record, name, course)),
+            Err(error) => {
+                let operation = unload(cell).into_operation();
+                engine.give_back_record(record);
+                Err(refuse(error, operation))
+            }
+        }
+    }
+
+    /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
+    /// and its buffer; the outcome is [`ErrorKind::Cancelled`], unless the operation was done by then. Returns
+    /// false if it had ended already.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, ErrorKind, Operation, Outcome, Packet, Port};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let port = Port::<UnixStream>::new()?;
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let receive = port.associate(near)?.recv(Vec::with_capacity(16))?;
+    /// assert!(port.cancel(receive)?);
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert_eq!(done.error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&self, operation: OpId) -> Result<bool> {
+        self.engine().cancel_operation(operation.0)
+    }
+
+    /// Makes a stream socket, associates it, and connects it to an address; names are not resolved. `key_of` makes
+    /// the key of the socket, which is to own it. The packet is [`Packet::Done`] with
+    /// [`Outcome::Connected`], and its token goes on with the connection.
+    ///
+    /// `deadline`: when the attempt ends at the latest (`None`: as the system has it, some minutes).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DescriptorLimit`] or what else the system says if it makes no socket; otherwise as for
+    /// [`Port::associate`]. The key is dropped then, if there is one already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Outcome, Packet, Port};
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::os::fd::OwnedFd;
+    /// use std::time::Duration;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let port = Port::<TcpStream>::new()?;
+    /// let deadline = Some(Duration::from_secs(10).into());
+    /// port.connect(listener.local_addr()?, deadline, |socket| OwnedFd::from(socket).into())?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let (token, outcome) = done.into_parts();
+    /// assert!(matches!(outcome, Outcome::Connected(Ok(()))));
+    /// assert_eq!(token.key().peer_addr()?, listener.local_addr()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn connect(
+        &self,
+        address: impl Into<Address>,
+        deadline: Option<crate::deadline::Deadline>,
+        key_of: impl FnOnce(OwnedSource) -> K,
+    ) -> Result<OpId>
+    where
+        K: Source,
+    {
+        let address = address.into();
+        self.engine().check_open(Call::Connect)?;
+        let socket = self
+            .engine()
+            .backend()
+            .open_stream(&address)
+            .map_err(|fault| Error::new(Call::Connect, fault.kind).with_code(fault.code))?;
+        let token = self.associate_for(key_of(socket), Interest::IN | Interest::OUT)?;
+        let connect = Operation::connect(address);
+        let connect = match deadline {
+            Some(deadline) => connect.deadline(deadline),
+            None => connect,
+        };
+        Ok(token.start(connect)?)
+    }
+}
+
+/// An operation that has ended, and whose key is being cloned. Should that panic, its packet is made again.
+struct Sharing<'e>(&'e crate::engine::Engine, u32);
+
+impl Drop for Sharing<'_> {
+    fn drop(&mut self) {
+        self.0.queue_operation(self.1);
+    }
+}
+
+impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
+    /// The operation of `record` has its turn: it is tried, if it has not ended. `None` if it goes on to wait, or
+    /// has nothing for the caller.
+    #[inline(never)]
+    pub(super) fn operation(&self, record: u32, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
+        let (store, engine) = (self.port.store(), self.port.engine());
+        let (aloft, cell) = (engine.aloft(record), store.cargo.at(record));
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken, which is done below;
+        // - neither changed nor taken: the node of an operation comes to one thread, this one.
+        let is_shared = unsafe { cell.get() }.is_shared;
+        let course = engine.turn(&aloft, seat);
+        if !is_shared {
+            let is_done = match course {
+                Course::Ends(verdict) => {
+                    engine.land_own(&aloft);
+                    settle(cell, verdict);
+                    true
+                }
+                _ => store.attempt_own(cell, &aloft, None, Some(seat)),
+            };
+            engine.count_operation(seat, is_done);
+            if is_done && hears_packets() {
+                tell_completed(engine, aloft.registration(), cell);
+            }
+            return is_done.then(|| Packet::Done(Done::of(store, aloft.index, record)));
+        }
+        let course = match course {
+            Course::Try => store.attempt_shared(cell, &aloft, Some(seat)),
+            course => course,
+        };
+        let Course::Ends(verdict) = course else {
+            engine.count_operation(seat, false);
+            return None;
+        };
+        let name = aloft.registration();
+        let sharing = Sharing(engine, record);
+        let clone = self.port.clone_key().expect("set before the first such association");
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the key lies in its cell while operations have it, and this one has not landed;
+        // - neither changed nor taken: of a shared association no token is made, and the key is moved out only when
+        //   the last of its operations has landed. Other threads may clone it meanwhile: it is `Sync`.
+        let key = clone(unsafe { store.keys.cells.at(name_parts(name).0).get() });
+        std::mem::forget(sharing);
+        if engine.forked() {
+            // The clone has forked, and this is the child.
+            return None;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as above; the packet that is made here takes it.
+        let cargo = unsafe { cell.get_mut() };
+        (cargo.association, cargo.name) = (name, OpId(engine.operation_of(record)));
+        cargo.settle(verdict);
+        engine.count_operation(seat, true);
+        engine.land_shared(&aloft, seat);
+        if hears_packets() {
+            tell_completed(engine, name, cell);
+        }
+        let key = ManuallyDrop::new(key);
+        Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
+    }
+}

@@ -1,0 +1,695 @@
+//! Operations in flight: those of one registration, by direction, and the order in which they are tried.
+//!
+//! In one direction of one registration operations are tried one at a time, in the order in which they were
+//! started. So bytes are never swapped between two receives, and sends do not interleave. An operation that
+//! cannot go on waits at the head of its lane until an edge says that it is worth trying again.
+//!
+//! What an operation is, and what becomes of it, its caller knows. A [`Flight`] says where it stands, and is the
+//! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
+//! the table of its phases.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+
+use super::arena::Arena;
+use super::facts::Facts;
+use super::moment::Moment;
+use super::queue::{FLIGHT, Fifo, Links, NIL, Node};
+use super::slot::{Next, Slot};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
+
+/// A direction: operations of one do not wait for those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In = 0,
+    Out = 1,
+}
+
+impl Direction {
+    const BOTH: [Self; 2] = [Self::In, Self::Out];
+
+    pub(crate) fn facts(self) -> Facts {
+        match self {
+            Self::In => Facts::IN,
+            Self::Out => Facts::OUT,
+        }
+    }
+}
+
+/// Where a flight stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It is none.
+    Landed = 0,
+    /// It stands in its lane.
+    Waiting = 1,
+    /// Its node is on its way to the thread that is to try it.
+    Due = 2,
+    /// A thread tries it.
+    Tried = 3,
+    /// It is over; its node is on its way to the thread that takes the packet.
+    Ended = 4,
+}
+
+/// Why a flight has ended, or is to end at the next opportunity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The operation has come to an end of its own.
+    Done = 0,
+    Cancelled = 1,
+    TimedOut = 2,
+    /// Its descriptor turned out to be closed.
+    Gone = 3,
+}
+
+/// One operation. All but the link is changed under the lock of its registration's [`Desk`].
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// The next node of the list that it stands in.
+    pub(crate) link: AtomicU32,
+    /// The slot of its registration.
+    slot: AtomicU32,
+    /// How often the record was used: part of the operation's name.
+    uses: AtomicU32,
+    phase: AtomicU8,
+    verdict: AtomicU8,
+    direction: AtomicU8,
+    /// The waits of a port that was closed meanwhile go on until its packet is taken.
+    is_awaited: AtomicBool,
+    deadline: AtomicU64,
+}
+
+impl Flight {
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot.load(Relaxed)
+    }
+
+    pub(crate) fn uses(&self) -> u32 {
+        self.uses.load(Relaxed)
+    }
+
+    /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
+    /// [`Lanes::turn`] tells.
+    #[inline]
+    pub(crate) fn begin(&self) -> bool {
+        // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.
+        let is_due = self.phase() == Phase::Due && self.verdict() == Verdict::Done;
+        if is_due {
+            self.set(Phase::Tried);
+        }
+        is_due
+    }
+
+    /// Whether it is a flight now.
+    pub(crate) fn is_aloft(&self) -> bool {
+        self.phase() != Phase::Landed
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Landed,
+            1 => Phase::Waiting,
+            2 => Phase::Due,
+            3 => Phase::Tried,
+            _ => Phase::Ended,
+        }
+    }
+
+    fn set(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.verdict.load(Relaxed) {
+            0 => Verdict::Done,
+            1 => Verdict::Cancelled,
+            2 => Verdict::TimedOut,
+            _ => Verdict::Gone,
+        }
+    }
+
+    fn judge(&self, verdict: Verdict) {
+        self.verdict.store(verdict as u8, Relaxed);
+    }
+
+    pub(crate) fn direction(&self) -> Direction {
+        Direction::BOTH[usize::from(self.direction.load(Relaxed))]
+    }
+
+    fn deadline(&self) -> Moment {
+        Moment::from_nanoseconds(self.deadline.load(Relaxed))
+    }
+
+    /// Its packet is taken. Whether it was awaited.
+    pub(crate) fn stop_awaiting(&self) -> bool {
+        self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, Relaxed)
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        self.deadline() <= now && self.deadline() != Moment::NEVER
+    }
+}
+
+/// Where flights lie, and their links.
+pub(crate) trait Records: Links {
+    fn flight(&self, node: Node) -> &Flight;
+}
+
+/// What an attempt has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// The operation has come to its end. `dry`: it has taken what was there.
+    Done { dry: bool },
+    /// It would have to wait for an edge.
+    Blocked,
+    /// It is to be tried again at this moment, or at an edge before.
+    Scarce(Moment),
+}
+
+/// What becomes of a flight that was to be tried, or was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It is to be tried, by the caller.
+    Try,
+    /// It waits.
+    Waits,
+    /// It has ended; the caller takes its packet, or queues its node.
+    Ends(Verdict),
+}
+
+/// What a change leaves to be done besides.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Effects {
+    /// This flight is to be tried next: its node is to be queued. `NIL`: none.
+    pub(crate) due: Node,
+    /// What the slot asks for.
+    pub(crate) next: Next,
+}
+
+impl Effects {
+    const NONE: Self = Self { due: NIL, next: Next::Nothing };
+}
+
+/// The operations of one direction.
+#[derive(Debug)]
+struct Lane {
+    waiting: Fifo,
+    /// The flight that is due or being tried; `NIL` if there is none.
+    active: Node,
+    /// How many edges concerned the lane, and how many had before the attempt began.
+    edges: u32,
+    begun: u32,
+    /// When the first one is to be tried again, for want of what no edge tells of.
+    retry: Moment,
+}
+
+impl Lane {
+    const fn new() -> Self {
+        Self { waiting: Fifo::new(), active: NIL, edges: 0, begun: 0, retry: Moment::NEVER }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.active == NIL && self.waiting.is_empty()
+    }
+
+    /// The flight that is to be tried next, if none is: its node is to be queued.
+    fn next_due(&mut self, records: &impl Records) -> Node {
+        if self.active != NIL {
+            return NIL;
+        }
+        let Some(first) = self.waiting.pop(records) else { return NIL };
+        self.active = first;
+        self.begun = self.edges;
+        self.retry = Moment::NEVER;
+        records.flight(first).set(Phase::Due);
+        first
+    }
+}
+
+/// The operations of one registration.
+pub(crate) struct Lanes {
+    lanes: [Lane; 2],
+    /// Flights whose packets have not been taken.
+    aloft: u32,
+    /// The registration is shared: operations are started by its name, and any number of them are in flight.
+    pub(crate) is_shared: bool,
+}
+
+impl fmt::Debug for Lanes {
+    /// For each direction how many wait, and the node of the one that is due or being tried; and how many have packets
+    /// to come in all.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
+            write!(f, "{name} {} waiting", lane.waiting.len())?;
+            if lane.active != NIL {
+                write!(f, " {} active", lane.active & !FLIGHT)?;
+            }
+            f.write_str(", ")?;
+        }
+        write!(f, "{} aloft", self.aloft)
+    }
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        let lanes = [Lane::new(), Lane::new()];
+        Self { lanes, aloft: 0, is_shared: false }
+    }
+}
+
+/// What a registration has beside its slot, once an operation or a deadline needs it.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) lanes: Mutex<Lanes>,
+    /// When the arming, or the first of the flights, is to end or to be tried again.
+    deadline: AtomicU64,
+    /// When the desk's timer rings; [`Moment::NEVER`] if none is set. Changed under the port's lock.
+    alarm: AtomicU64,
+    /// There is room for the desk's timer.
+    pub(crate) has_timer: AtomicBool,
+    /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
+    transport: AtomicU8,
+    /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
+    /// keeps it.
+    own: AtomicU32,
+    /// The descriptor was made non-blocking.
+    pub(crate) is_nonblocking: AtomicBool,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            lanes: Mutex::default(),
+            deadline: AtomicU64::new(Moment::NEVER.nanoseconds()),
+            alarm: AtomicU64::new(Moment::NEVER.nanoseconds()),
+            has_timer: AtomicBool::new(false),
+            transport: AtomicU8::new(0),
+            own: AtomicU32::new(NIL),
+            is_nonblocking: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Desk {
+    /// The deadline as of now. It may have been moved since the timer was set.
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_nanoseconds(self.deadline.load(SeqCst))
+    }
+
+    /// Moves the deadline.
+    #[inline]
+    pub(crate) fn set_deadline(&self, at: Moment) {
+        self.deadline.store(at.nanoseconds(), SeqCst);
+    }
+
+    /// Moves the deadline of an arming, before that. Behind the store the caller passes a full barrier, as each arming
+    /// does, and then looks whether the timer [rings late](Self::rings_late).
+    #[inline]
+    pub(crate) fn set_deadline_of_arming(&self, at: Moment) {
+        self.deadline.store(at.nanoseconds(), Release);
+    }
+
+    /// Moves the deadline to `at`, if that is earlier.
+    pub(crate) fn hasten(&self, at: Moment) {
+        self.deadline.fetch_min(at.nanoseconds(), SeqCst);
+    }
+
+    /// Whether the timer rings too late for the deadline, or was not set.
+    #[inline]
+    pub(crate) fn rings_late(&self) -> bool {
+        self.deadline.load(SeqCst) < self.alarm.load(SeqCst)
+    }
+
+    /// How the descriptor carries bytes, in the back end's terms. `ask` tells if it was not asked yet.
+    #[inline]
+    pub(crate) fn transport(&self, ask: impl FnOnce() -> u8) -> u8 {
+        match self.transport.load(Relaxed).checked_sub(1) {
+            Some(known) => known,
+            None => {
+                let told = ask();
+                self.transport.store(told + 1, Relaxed);
+                told
+            }
+        }
+    }
+
+    /// The record that operations of a registration with tokens use, if there is one.
+    #[inline]
+    pub(crate) fn own(&self) -> Option<Node> {
+        Some(self.own.load(Relaxed)).filter(|own| *own != NIL)
+    }
+
+    /// The desk keeps a record for operations of registrations with tokens. The caller has the token.
+    pub(crate) fn keep(&self, own: Node) {
+        self.own.store(own, Relaxed);
+    }
+
+    /// The desk is a new registration's.
+    pub(crate) fn begin(&self) {
+        self.set_deadline(Moment::NEVER);
+        self.transport.store(0, Relaxed);
+        self.is_nonblocking.store(false, Relaxed);
+    }
+
+    /// The timer was set for this moment, or taken out.
+    pub(crate) fn set_alarm(&self, at: Moment) {
+        self.alarm.store(at.nanoseconds(), SeqCst);
+    }
+}
+
+impl Lanes {
+    fn lane(&mut self, direction: Direction) -> &mut Lane {
+        &mut self.lanes[direction as usize]
+    }
+
+    /// The directions in which operations wait, and none is tried.
+    pub(crate) fn blocked(&self) -> Facts {
+        let mut blocked = Facts::NONE;
+        for direction in Direction::BOTH {
+            let lane = &self.lanes[direction as usize];
+            if lane.active == NIL && !lane.waiting.is_empty() {
+                blocked |= direction.facts();
+            }
+        }
+        blocked
+    }
+
+    pub(crate) fn aloft(&self) -> u32 {
+        self.aloft
+    }
+
+    /// The slot is a new registration.
+    pub(crate) fn begin(&mut self, is_shared: bool) {
+        debug_assert!(self.aloft == 0, "a slot is given up when nothing is in flight");
+        *self = Self { is_shared, ..Self::default() };
+    }
+
+    /// The operation `node` is in flight. True if the caller is to try it: nothing else of its direction is in
+    /// flight, and that is ready as far as is known.
+    pub(crate) fn start(
+        &mut self,
+        records: &impl Records,
+        node: Node,
+        slot: u32,
+        direction: Direction,
+        deadline: Moment,
+        is_ready: bool,
+    ) -> Course {
+        let flight = records.flight(node);
+        flight.slot.store(slot, Relaxed);
+        flight.direction.store(direction as u8, Relaxed);
+        flight.deadline.store(deadline.nanoseconds(), Relaxed);
+        flight.judge(Verdict::Done);
+        self.aloft += 1;
+        let lane = self.lane(direction);
+        if is_ready && lane.is_empty() {
+            lane.active = node;
+            lane.begun = lane.edges;
+            flight.set(Phase::Tried);
+            Course::Try
+        } else {
+            lane.waiting.push(records, node);
+            flight.set(Phase::Waiting);
+            Course::Waits
+        }
+    }
+
+    /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
+    /// the flights that are to be tried, and whether no operation of one of these is in flight any more: the
+    /// slot is to note the edge again then, which an attempt may have overtaken.
+    pub(crate) fn stir(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        flying: Facts,
+    ) -> ([Node; 2], bool) {
+        let (mut due, mut is_missed) = ([NIL; 2], false);
+        for direction in Direction::BOTH {
+            if !flying.has(direction.facts()) {
+                continue;
+            }
+            let lane = self.lane(direction);
+            if lane.is_empty() {
+                is_missed = true;
+                continue;
+            }
+            lane.edges = lane.edges.wrapping_add(1);
+            if !slot.word().is_known_ready(direction.facts()) {
+                // An attempt that ended since the slot noted the edge has found otherwise before.
+                slot.know(direction.facts(), true);
+            }
+            due[direction as usize] = lane.next_due(records);
+        }
+        (due, is_missed)
+    }
+
+    /// The node of a flight has come to a thread.
+    pub(crate) fn turn(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        match (flight.phase(), flight.verdict()) {
+            (Phase::Due, Verdict::Done) => {
+                flight.set(Phase::Tried);
+                (Course::Try, Effects::NONE)
+            }
+            (Phase::Due, verdict) => {
+                (Course::Ends(verdict), self.end_active(records, slot, node, poll))
+            }
+            (_, verdict) => (Course::Ends(verdict), Effects::NONE),
+        }
+    }
+
+    /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
+    /// taken what was there.
+    pub(crate) fn tried_and_landed(&mut self, flight: &Flight, slot: &Slot, dry: bool) {
+        let direction = flight.direction();
+        let lane = self.lane(direction);
+        lane.active = NIL;
+        let is_dry = dry && lane.edges == lane.begun;
+        self.land(flight);
+        slot.land(if is_dry { direction.facts() } else { Facts::NONE });
+    }
+
+    /// An operation was done by the token itself, and its packet is to be queued.
+    pub(crate) fn start_ended(&mut self, flight: &Flight, slot: u32) {
+        flight.slot.store(slot, Relaxed);
+        flight.judge(Verdict::Done);
+        flight.set(Phase::Ended);
+        self.aloft += 1;
+    }
+
+    /// The caller has tried a flight.
+    pub(crate) fn tried(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        tried: Tried,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        let direction = flight.direction();
+        let lane = self.lane(direction);
+        let is_newest = lane.edges == lane.begun;
+        let verdict = flight.verdict();
+        match tried {
+            Tried::Done { dry } => {
+                if dry && is_newest {
+                    slot.know(direction.facts(), false);
+                }
+                flight.judge(Verdict::Done);
+                (Course::Ends(Verdict::Done), self.end_active(records, slot, node, poll))
+            }
+            Tried::Blocked if !is_newest && verdict == Verdict::Done => {
+                lane.begun = lane.edges;
+                (Course::Try, Effects::NONE)
+            }
+            Tried::Blocked | Tried::Scarce(_) => {
+                if tried == Tried::Blocked && is_newest {
+                    slot.know(direction.facts(), false);
+                }
+                if verdict != Verdict::Done {
+                    return (Course::Ends(verdict), self.end_active(records, slot, node, poll));
+                }
+                lane.active = NIL;
+                if let Tried::Scarce(at) = tried {
+                    lane.retry = at;
+                }
+                flight.set(Phase::Waiting);
+                let mut first = Fifo::new();
+                first.push(records, node);
+                lane.waiting.prepend(records, first);
+                (Course::Waits, Effects::NONE)
+            }
+        }
+    }
+
+    /// The flight that was due or tried has ended.
+    fn end_active(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> Effects {
+        let flight = records.flight(node);
+        let direction = flight.direction();
+        flight.set(Phase::Ended);
+        let lane = self.lane(direction);
+        lane.active = NIL;
+        let next = self.ground_if_empty(slot, direction, poll);
+        let is_ready = slot.word().is_known_ready(direction.facts());
+        let lane = self.lane(direction);
+        Effects { due: if is_ready { lane.next_due(records) } else { NIL }, next }
+    }
+
+    fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> Next {
+        if self.lane(direction).is_empty() {
+            slot.ground(direction.facts(), poll)
+        } else {
+            Next::Nothing
+        }
+    }
+
+    /// Ends a flight as `verdict` says, or has it ended at the next opportunity. If its node is the caller's to
+    /// queue, that is told by [`Effects::due`]. `None` if it has ended already.
+    pub(crate) fn call_off(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        verdict: Verdict,
+        poll: u32,
+    ) -> Option<Effects> {
+        let flight = records.flight(node);
+        match flight.phase() {
+            Phase::Waiting => {
+                let direction = flight.direction();
+                self.lane(direction).waiting.unlink(records, node);
+                flight.judge(verdict);
+                flight.set(Phase::Ended);
+                let next = self.ground_if_empty(slot, direction, poll);
+                Some(Effects { due: node, next })
+            }
+            Phase::Due | Phase::Tried => {
+                if flight.verdict() == Verdict::Done {
+                    flight.judge(verdict);
+                }
+                Some(Effects::NONE)
+            }
+            Phase::Landed | Phase::Ended => None,
+        }
+    }
+
+    /// Ends all flights, or has them ended at the next opportunity. Those whose nodes are to be queued are
+    /// put at the end of `ended`.
+    pub(crate) fn call_off_all(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        verdict: Verdict,
+        poll: u32,
+        ended: &mut Fifo,
+    ) -> Next {
+        let mut outcome = Next::Nothing;
+        for direction in Direction::BOTH {
+            let lane = self.lane(direction);
+            if lane.is_empty() {
+                continue;
+            }
+            while let Some(node) = lane.waiting.pop(records) {
+                let flight = records.flight(node);
+                flight.judge(verdict);
+                flight.set(Phase::Ended);
+                ended.push(records, node);
+            }
+            if lane.active != NIL && records.flight(lane.active).verdict() == Verdict::Done {
+                records.flight(lane.active).judge(verdict);
+            }
+            let next = self.ground_if_empty(slot, direction, poll);
+            if next != Next::Nothing {
+                outcome = next;
+            }
+        }
+        outcome
+    }
+
+    /// The packets of what is being tried at this moment stand in no queue: they are awaited. Returns how many.
+    pub(crate) fn await_tried(&mut self, records: &impl Records) -> usize {
+        let active = self.lanes.iter().map(|lane| lane.active).filter(|active| *active != NIL);
+        let tried = active.map(|active| records.flight(active));
+        let tried = tried.filter(|flight| flight.phase() == Phase::Tried);
+        tried.filter(|flight| !flight.is_awaited.swap(true, Relaxed)).count()
+    }
+
+    /// The desk's timer has rung: ends the flights whose deadlines are over at `now`, and has those tried again
+    /// that waited for that. Nodes that are to be queued are put at the end of `due`. Returns when the timer is to
+    /// ring again.
+    pub(crate) fn ring(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        now: Moment,
+        poll: u32,
+        due: &mut Fifo,
+    ) -> (Moment, Next) {
+        let mut again = Moment::NEVER;
+        let mut outcome = Next::Nothing;
+        for direction in Direction::BOTH {
+            let lane = self.lane(direction);
+            if lane.is_empty() {
+                continue;
+            }
+            let mut all = std::mem::replace(&mut lane.waiting, Fifo::new());
+            while let Some(node) = all.pop(records) {
+                let flight = records.flight(node);
+                if flight.is_over(now) {
+                    flight.judge(Verdict::TimedOut);
+                    flight.set(Phase::Ended);
+                    due.push(records, node);
+                } else {
+                    again = again.min(flight.deadline());
+                    lane.waiting.push(records, node);
+                }
+            }
+            if lane.active != NIL {
+                let flight = records.flight(lane.active);
+                if flight.is_over(now) && flight.verdict() == Verdict::Done {
+                    flight.judge(Verdict::TimedOut);
+                } else if !flight.is_over(now) {
+                    again = again.min(flight.deadline());
+                }
+            }
+            if lane.retry <= now {
+                match lane.next_due(records) {
+                    NIL => {}
+                    node => due.push(records, node),
+                }
+                lane.retry = Moment::NEVER;
+            }
+            again = again.min(lane.retry);
+            let next = self.ground_if_empty(slot, direction, poll);
+            if next != Next::Nothing {
+                outcome = next;
+            }
+        }
+        (again, outcome)
+    }
+
+    /// The packet of a flight is taken. True if it was the last one.
+    pub(crate) fn land(&mut self, flight: &Flight) -> bool {
+        flight.set(Phase::Landed);
+        flight.uses.store(flight.uses().wrapping_add(1), Relaxed);
+        self.aloft -= 1;
+        self.aloft == 0
+    }
+}
+
+/// The desks of a port, by the numbers of slots.
+pub(crate) type Desks = Arena<Desk>;

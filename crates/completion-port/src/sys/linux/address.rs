@@ -1,0 +1,284 @@
+//! Addresses, as the system calls take and give them.
+
+use std::io;
+use std::mem::offset_of;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net;
+use std::path::Path;
+
+use crate::address::{Address, Kind};
+use crate::error::ErrorKind;
+use crate::state::facts::Fault;
+
+impl Address {
+    /// The address of a socket of `AF_UNIX` that has this path.
+    ///
+    /// # Errors
+    ///
+    /// The path is too long for an address, or has a zero in it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Address;
+    /// use std::path::Path;
+    ///
+    /// let address = Address::from_path("/run/server.socket")?;
+    /// let again = address.as_unix().expect("an address of AF_UNIX");
+    /// assert_eq!(again.as_pathname(), Some(Path::new("/run/server.socket")));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn from_path(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(net::SocketAddr::from_pathname(path)?.into())
+    }
+
+    /// The address of a socket of `AF_UNIX`, if it is one.
+    #[must_use]
+    pub fn as_unix(&self) -> Option<net::SocketAddr> {
+        let Kind::Local(name) = &self.0 else { return None };
+        match name.split_first() {
+            Some((0, name)) => net::SocketAddr::from_abstract_name(name).ok(),
+            // Without a name, too: that is an empty path to the standard library.
+            _ => net::SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)).ok(),
+        }
+    }
+}
+
+impl From<net::SocketAddr> for Address {
+    fn from(address: net::SocketAddr) -> Self {
+        let name = match (address.as_pathname(), address.as_abstract_name()) {
+            (Some(path), _) => path.as_os_str().as_bytes().to_vec(),
+            (None, Some(name)) => [&[0], name].concat(),
+            (None, None) => Vec::new(),
+        };
+        Self(Kind::Local(name))
+    }
+}
+
+/// Room for every address: the size of `struct sockaddr_storage`.
+const SIZE: usize = size_of::<libc::sockaddr_storage>();
+
+/// Where the name of an `AF_UNIX` socket begins.
+const NAME: usize = offset_of!(libc::sockaddr_un, sun_path);
+
+/// The most bytes of such a name.
+const NAME_SIZE: usize = size_of::<libc::sockaddr_un>() - NAME;
+
+/// An address as it lies in memory for the system calls: `struct sockaddr_in`, `sockaddr_in6` or
+/// `sockaddr_un`. All its bytes have values.
+#[repr(C, align(8))]
+pub(super) struct RawAddress {
+    bytes: [u8; SIZE],
+    len: libc::socklen_t,
+}
+
+const _: () = {
+    assert!(align_of::<RawAddress>() >= align_of::<libc::sockaddr_storage>());
+    assert!(offset_of!(RawAddress, bytes) == 0);
+    assert!(offset_of!(libc::sockaddr, sa_family) == 0 && size_of::<libc::sa_family_t>() == 2);
+};
+
+fn length(len: usize) -> libc::socklen_t {
+    libc::socklen_t::try_from(len).unwrap_or(libc::socklen_t::MAX)
+}
+
+impl RawAddress {
+    /// Room for the system to write one to.
+    pub(super) fn room() -> Self {
+        Self { bytes: [0; SIZE], len: length(SIZE) }
+    }
+
+    /// Refused if it is no address of the system.
+    pub(super) fn of(address: &Address) -> Result<Self, Fault> {
+        let (family, len) = match &address.0 {
+            Kind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
+            Kind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
+            // A path ends with a zero, if there is room for it. Other names have their length.
+            Kind::Local(name) if name.first().is_none_or(|first| *first == 0) => {
+                (libc::AF_UNIX, NAME + name.len())
+            }
+            Kind::Local(name) if name.len() < NAME_SIZE => (libc::AF_UNIX, NAME + name.len() + 1),
+            Kind::Local(name) => (libc::AF_UNIX, NAME + name.len()),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+        };
+        let mut raw = Self::room();
+        if len > SIZE {
+            return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENAMETOOLONG) });
+        }
+        raw.len = length(len);
+        raw.put(0, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
+        match &address.0 {
+            Kind::Ip(SocketAddr::V4(address)) => {
+                raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
+                raw.put(offset_of!(libc::sockaddr_in, sin_addr), &address.ip().octets());
+            }
+            Kind::Ip(SocketAddr::V6(address)) => {
+                let (flow, scope) = (address.flowinfo(), address.scope_id());
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_port), &address.port().to_be_bytes());
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_addr), &address.ip().octets());
+                // Kept as the system has them, as the standard library does.
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &flow.to_ne_bytes());
+                raw.put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &scope.to_ne_bytes());
+            }
+            Kind::Local(name) => raw.put(NAME, name),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(_) => {}
+        }
+        Ok(raw)
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// For a system call that reads the [`RawAddress::len`] bytes of the address.
+    pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
+        (&raw const self.bytes).cast()
+    }
+
+    /// For a system call that writes an address of at most [`RawAddress::len`] bytes.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
+        (&raw mut self.bytes).cast()
+    }
+
+    /// How many bytes the address has, or there are for one. There are never less.
+    pub(super) fn len(&self) -> libc::socklen_t {
+        self.len.min(length(SIZE))
+    }
+
+    /// Where a system call writes how long the address is. It may be longer than what there was room for.
+    pub(super) fn len_mut(&mut self) -> &mut libc::socklen_t {
+        &mut self.len
+    }
+
+    /// The address; `None` if there is none, or none that an [`Address`] can say.
+    pub(super) fn address(&self) -> Option<Address> {
+        let len = usize::try_from(self.len()).unwrap_or(SIZE);
+        let known = Known(&self.bytes[..len]);
+        let family = libc::sa_family_t::from_ne_bytes(known.at(0)?);
+        match i32::from(family) {
+            libc::AF_INET => {
+                let port = known.at(offset_of!(libc::sockaddr_in, sin_port))?;
+                let ip: [u8; 4] = known.at(offset_of!(libc::sockaddr_in, sin_addr))?;
+                let address = SocketAddrV4::new(ip.into(), u16::from_be_bytes(port));
+                Some(Address(Kind::Ip(address.into())))
+            }
+            libc::AF_INET6 => {
+                let port = known.at(offset_of!(libc::sockaddr_in6, sin6_port))?;
+                let flow = known.at(offset_of!(libc::sockaddr_in6, sin6_flowinfo))?;
+                let ip: [u8; 16] = known.at(offset_of!(libc::sockaddr_in6, sin6_addr))?;
+                let scope = known.at(offset_of!(libc::sockaddr_in6, sin6_scope_id))?;
+                let address = SocketAddrV6::new(
+                    Ipv6Addr::from(ip),
+                    u16::from_be_bytes(port),
+                    u32::from_ne_bytes(flow),
+                    u32::from_ne_bytes(scope),
+                );
+                Some(Address(Kind::Ip(address.into())))
+            }
+            libc::AF_UNIX => {
+                let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
+                let is_path = name[0] != 0;
+                // The zero behind a path is counted.
+                let end = name.iter().position(|byte| is_path && *byte == 0);
+                Some(Address(Kind::Local(name[..end.unwrap_or(name.len())].to_vec())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of an address that the system has written.
+struct Known<'b>(&'b [u8]);
+
+impl Known<'_> {
+    fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
+        self.0.get(place..)?.first_chunk().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[track_caller]
+    fn assert_kept(address: &Address) {
+        let raw = RawAddress::of(address).unwrap();
+        assert_eq!(raw.address().as_ref(), Some(address));
+    }
+
+    fn local(name: &[u8]) -> Address {
+        Address(Kind::Local(name.to_vec()))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        assert_kept(&SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 0x1234)).into());
+        let ip = Ipv6Addr::new(0xfe80, 1, 2, 3, 4, 5, 6, 7);
+        assert_kept(&SocketAddr::from(SocketAddrV6::new(ip, 0x1234, 0x5678, 9)).into());
+        assert_kept(&local(b"/run/server"));
+        assert_kept(&local(b"\0abstract\0name\0"));
+        assert_kept(&local(&[b'p'; NAME_SIZE - 1]));
+        assert_kept(&local(&[b'p'; NAME_SIZE]));
+        assert_kept(&local(&[0; NAME_SIZE]));
+    }
+
+    #[test]
+    fn it_lies_in_memory_as_the_system_has_it() {
+        let raw = RawAddress::of(&SocketAddr::from(([192, 0, 2, 7], 0x1234)).into()).unwrap();
+        assert_eq!(raw.len(), 16);
+        assert_eq!(raw.bytes[2..8], [0x12, 0x34, 192, 0, 2, 7]);
+        let path = RawAddress::of(&local(b"/a")).unwrap();
+        // The zero behind it counts.
+        assert_eq!((path.len(), &path.bytes[2..5]), (5, b"/a\0".as_slice()));
+        let name = RawAddress::of(&local(b"\0a")).unwrap();
+        assert_eq!((name.len(), &name.bytes[2..5]), (4, b"\0a\0".as_slice()));
+        assert_eq!(RawAddress::of(&local(b"")).unwrap().len(), 2);
+        assert_eq!(RawAddress::of(&local(&[b'p'; NAME_SIZE])).unwrap().len(), 110);
+    }
+
+    #[test]
+    fn what_is_too_long_for_any_address_is_refused() {
+        let fault = RawAddress::of(&local(&[b'p'; SIZE])).map(drop).unwrap_err();
+        assert_eq!(fault.code, Some(libc::ENAMETOOLONG));
+        assert!(Address::from_path("p".repeat(NAME_SIZE)).is_err());
+        assert!(Address::from_path("with a\0zero").is_err());
+    }
+
+    #[test]
+    fn what_no_address_can_say_is_none() {
+        let none = |len: libc::socklen_t, family: i32| {
+            let mut raw = RawAddress::room();
+            raw.put(0, &libc::sa_family_t::try_from(family).unwrap().to_ne_bytes());
+            *raw.len_mut() = len;
+            raw.address()
+        };
+        // No sender at all, half a family, one without a name, one cut short, another family.
+        assert_eq!(none(0, libc::AF_INET), None);
+        assert_eq!(none(1, libc::AF_INET), None);
+        assert_eq!(none(2, libc::AF_UNIX), None);
+        assert_eq!(none(7, libc::AF_INET), None);
+        assert_eq!(none(27, libc::AF_INET6), None);
+        assert_eq!(none(128, libc::AF_NETLINK), None);
+        // The system may say that there would have been more.
+        assert!(none(libc::socklen_t::MAX, libc::AF_INET).is_some());
+    }
+
+    #[test]
+    fn the_standard_library_has_the_same_addresses() {
+        let path = net::SocketAddr::from_pathname("/run/server").unwrap();
+        let name = net::SocketAddr::from_abstract_name(b"name").unwrap();
+        let nameless = net::SocketAddr::from_pathname("").unwrap();
+        assert!(nameless.is_unnamed());
+        for address in [path, name, nameless] {
+            let again = Address::from(address.clone()).as_unix().unwrap();
+            assert_eq!(format!("{again:?}"), format!("{address:?}"));
+        }
+        assert!(Address::from(SocketAddr::from(([127, 0, 0, 1], 1))).as_unix().is_none());
+    }
+}

@@ -1,0 +1,44 @@
+//! Options of sockets: getsockopt(2).
+
+use std::io;
+
+use crate::state::facts::Descriptor;
+
+/// An `errno`.
+pub(super) type Code = i32;
+
+/// The code of the system call that has just failed.
+pub(super) fn last_code() -> Code {
+    io::Error::last_os_error().raw_os_error().unwrap_or_default()
+}
+
+/// The first four bytes of a socket's option. Refused if it has no such option, or is no socket.
+pub(super) fn option(descriptor: Descriptor, level: i32, name: i32) -> Result<[u8; 4], Code> {
+    let mut value = [0; 4];
+    read_option(descriptor, level, name, &mut value).map(|_| value)
+}
+
+/// The same, as a number.
+pub(super) fn number(descriptor: Descriptor, level: i32, name: i32) -> Result<i32, Code> {
+    option(descriptor, level, name).map(i32::from_ne_bytes)
+}
+
+/// Puts the first bytes of a socket's option into `value`, and returns how many there were.
+pub(super) fn read_option(
+    descriptor: Descriptor,
+    level: i32,
+    name: i32,
+    value: &mut [u8],
+) -> Result<usize, Code> {
+    let mut size = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and writes the
+    // size at the other.
+    // - valid: `value` is borrowed mutably over the call, and `size`, a local, is at most its length.
+    let done = unsafe {
+        libc::getsockopt(descriptor, level, name, value.as_mut_ptr().cast(), &raw mut size)
+    };
+    if done != 0 {
+        return Err(last_code());
+    }
+    Ok(usize::try_from(size).unwrap_or(value.len()))
+}

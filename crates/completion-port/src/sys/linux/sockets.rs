@@ -1,0 +1,473 @@
+//! Attempts at operations on sockets, one system call each.
+
+use std::io::IoSlice;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+
+use super::address::RawAddress;
+use super::epoll::Epoll;
+use super::options::{Code, last_code, number};
+use crate::address::{Address, Kind};
+use crate::error::ErrorKind;
+use crate::source::{OwnedKind, OwnedSource};
+use crate::state::facts::{Descriptor, Fault};
+use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+
+/// What every socket is that is made here.
+const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+
+/// Parts for which there is room without much ado.
+const FEW: usize = 8;
+
+/// How many connections one accept passes over. An error that stays would keep it here for ever.
+const PASSED_OVER: usize = 64;
+
+fn fault(code: Code) -> Fault {
+    let kind = match code {
+        libc::EBADF => ErrorKind::BadDescriptor,
+        libc::EMFILE | libc::ENFILE => ErrorKind::DescriptorLimit,
+        libc::ENOMEM | libc::ENOBUFS => ErrorKind::OutOfMemory,
+        libc::EAFNOSUPPORT => ErrorKind::Unsupported,
+        _ => ErrorKind::Other,
+    };
+    Fault { kind, code: Some(code) }
+}
+
+fn failed<T>(code: Code) -> Attempt<T> {
+    Attempt::Failed(fault(code))
+}
+
+/// What becomes of a receive or a send that the system did not do.
+fn not_done<T>(code: Code) -> Attempt<T> {
+    match code {
+        libc::EAGAIN => Attempt::Blocked,
+        libc::ENOBUFS | libc::ENOMEM => Attempt::Scarce,
+        _ => failed(code),
+    }
+}
+
+/// Makes a system call until no signal ends it. A negative result is a failure.
+fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
+    loop {
+        if let Ok(count) = usize::try_from(call()) {
+            return Ok(count);
+        }
+        match last_code() {
+            libc::EINTR => {}
+            code => return Err(code),
+        }
+    }
+}
+
+fn owned(descriptor: Descriptor) -> OwnedSource {
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // - each caller passes what socket(2) or accept4(2) returned it just now.
+    OwnedSource(OwnedKind::System(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// The address of the socket's peer, or its own.
+fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
+    let mut raw = RawAddress::room();
+    let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
+    let call = match of {
+        Name::Peer => libc::getpeername,
+        Name::Own => libc::getsockname,
+    };
+    // SAFETY: getpeername(2) and getsockname(2) read a length at the second pointer, write at most so many
+    // bytes at the first and the full length at the second.
+    // - valid: both point into `raw`, a local, whose length is that of its room.
+    let done = unsafe { call(descriptor, address, len) };
+    if done == 0 { Ok(raw.address()) } else { Err(last_code()) }
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Peer,
+    Own,
+}
+
+/// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
+/// connect to a port of this machine, at which nothing listens, is given the same port as its own.
+fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
+    let place = |address: SocketAddr| (address.ip(), address.port());
+    let peer = peer.and_then(Address::as_ip).map(place);
+    let own = || name(descriptor, Name::Own).ok().flatten().as_ref().and_then(Address::as_ip);
+    peer.is_some() && peer == own().map(place) && is_stream(descriptor)
+}
+
+fn is_stream(descriptor: Descriptor) -> bool {
+    number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
+}
+
+/// Whether poll(2) says one of `events` now.
+fn holds(descriptor: Descriptor, events: i16) -> bool {
+    let mut question = libc::pollfd { fd: descriptor, events, revents: 0 };
+    // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument says.
+    // - valid: `question`, one, lives until the call returns.
+    let done = unsafe { libc::poll(&raw mut question, 1, 0) };
+    done > 0 && question.revents & events != 0
+}
+
+/// A part of the room that a receive fills, as recvmsg(2) takes it.
+#[repr(transparent)]
+struct Part<'r> {
+    raw: libc::iovec,
+    room: PhantomData<&'r mut [MaybeUninit<u8>]>,
+}
+
+impl<'r> Part<'r> {
+    const EMPTY: Self =
+        Self { raw: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }, room: PhantomData };
+
+    fn new(room: &'r mut [MaybeUninit<u8>]) -> Self {
+        let raw = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        Self { raw, room: PhantomData }
+    }
+}
+
+/// Calls `act` with the first `N` parts that have room.
+#[inline(never)]
+fn with_room<const N: usize, R>(
+    room: &mut [&mut [MaybeUninit<u8>]],
+    act: impl FnOnce(&mut [Part<'_>]) -> R,
+) -> R {
+    let mut parts = [const { Part::EMPTY }; N];
+    let mut count = 0;
+    for (place, part) in parts.iter_mut().zip(room.iter_mut().filter(|part| !part.is_empty())) {
+        *place = Part::new(part);
+        count += 1;
+    }
+    act(&mut parts[..count])
+}
+
+/// Calls `act` with the first `N` parts that have bytes.
+#[inline(never)]
+fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+    let mut slices = [IoSlice::new(&[]); N];
+    let mut count = 0;
+    for (place, part) in slices.iter_mut().zip(parts.iter().filter(|part| !part.is_empty())) {
+        *place = IoSlice::new(part);
+        count += 1;
+    }
+    act(&slices[..count])
+}
+
+/// Whether a list has more parts than one call takes, and the socket carries messages: they cannot be
+/// received or sent piece by piece.
+fn is_too_long(descriptor: Descriptor, lengths: impl Iterator<Item = usize>) -> bool {
+    lengths.filter(|length| *length > 0).count() > PARTS && !is_stream(descriptor)
+}
+
+/// A message without any part: what it points to is put in afterwards.
+fn message() -> libc::msghdr {
+    // SAFETY: `assume_init` demands that the bytes are a value of the type.
+    // - zeros are null pointers and lengths of nothing; some C libraries have fields besides, of numbers,
+    //   that cannot be written by name.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// recvmsg(2). Returns how many bytes came, and whether a datagram was cut.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a length of at most 1,024, which some C libraries have as a signed number of 32 bits"
+)]
+fn receive_message(
+    descriptor: Descriptor,
+    parts: &mut [Part<'_>],
+    mut from: Option<&mut RawAddress>,
+    flags: i32,
+) -> Result<Received, Code> {
+    let mut message = message();
+    if let Some(from) = &mut from {
+        message.msg_name = from.as_mut_ptr().cast();
+        message.msg_namelen = from.len();
+    }
+    message.msg_iov = parts.as_mut_ptr().cast();
+    message.msg_iovlen = parts.len() as _;
+    // SAFETY: recvmsg(2) reads and writes the message at the pointer. It writes at most as many bytes as the
+    // message says to its parts and its name, and reads the list of parts.
+    // - valid: `message` is a local; the list is `parts`, whose elements lie as `struct iovec` does; each
+    //   borrows its room mutably, and has its length; the name is `from`, which is borrowed mutably, or null;
+    // - the rest of the message is null.
+    let len = repeat(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) })?;
+    if let Some(from) = from {
+        *from.len_mut() = message.msg_namelen;
+    }
+    Ok(Received { len, is_cut: message.msg_flags & libc::MSG_TRUNC != 0 })
+}
+
+/// Whether something could be received, of which nothing is taken; and from where. To ask for no byte at
+/// all would not do: it takes a datagram, or the descriptors that come with a stream's bytes, and some
+/// protocols then never wait.
+fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, Code> {
+    let mut byte = [MaybeUninit::uninit()];
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    receive_message(descriptor, &mut [Part::new(&mut byte)], from, flags)?;
+    Ok(Received { len: 0, is_cut: false })
+}
+
+/// A receive into any list of parts.
+fn receive_parts(
+    descriptor: Descriptor,
+    room: &mut [&mut [MaybeUninit<u8>]],
+    from: Option<&mut RawAddress>,
+) -> Result<Received, Code> {
+    let is_long = room.len() > PARTS;
+    if is_long && is_too_long(descriptor, room.iter().map(|part| part.len())) {
+        return Err(libc::EMSGSIZE);
+    }
+    let receive = |parts: &mut [Part<'_>]| match parts {
+        [] => look(descriptor, from),
+        parts => receive_message(descriptor, parts, from, libc::MSG_DONTWAIT),
+    };
+    if room.len() > FEW {
+        with_room::<PARTS, _>(room, receive)
+    } else {
+        with_room::<FEW, _>(room, receive)
+    }
+}
+
+/// A receive into one part of a stream.
+fn receive_of_stream(
+    descriptor: Descriptor,
+    room: &mut [MaybeUninit<u8>],
+) -> Result<Received, Code> {
+    let (place, size) = (room.as_mut_ptr().cast(), room.len());
+    // SAFETY: recv(2) writes at most `size` bytes at the pointer.
+    // - valid for writes: `room` has so many, and is borrowed mutably over the call.
+    let len = repeat(|| unsafe { libc::recv(descriptor, place, size, libc::MSG_DONTWAIT) })?;
+    Ok(Received { len, is_cut: false })
+}
+
+/// What sends to sockets raise no signal with, and do not wait with.
+const SENDING: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// A send of one part.
+fn send_part(descriptor: Descriptor, part: &[u8], to: Option<&RawAddress>) -> Result<usize, Code> {
+    let bytes = part.as_ptr().cast();
+    let (address, len) = to.map_or((ptr::null(), 0), |to| (to.as_ptr(), to.len()));
+    // SAFETY: sendto(2) reads as many bytes at each pointer as the argument behind it says.
+    // - valid for reads: `part` and `to` are borrowed over the call, and these are their lengths; a null
+    //   pointer stands with a length of 0.
+    repeat(|| unsafe { libc::sendto(descriptor, bytes, part.len(), SENDING, address, len) })
+}
+
+/// A send of any list of parts.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a length of at most 1,024, which some C libraries have as a signed number of 32 bits"
+)]
+fn send_parts(
+    descriptor: Descriptor,
+    parts: &[IoSlice<'_>],
+    to: Option<&RawAddress>,
+) -> Result<usize, Code> {
+    let mut message = message();
+    if let Some(to) = to {
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.len();
+    }
+    message.msg_iov = parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = parts.len() as _;
+    // SAFETY: sendmsg(2) reads the message at the pointer, the list of its parts, their bytes and its name.
+    // It writes nothing.
+    // - valid for reads: `message` is a local; the list is `parts`, whose elements are laid out as
+    //   `struct iovec` (the standard library promises it), and borrow their bytes; the name is `to`, which is
+    //   borrowed with its length, or null;
+    // - the rest of the message is null.
+    repeat(|| unsafe { libc::sendmsg(descriptor, &raw const message, SENDING) })
+}
+
+/// Whether an error of accept(2) is of one connection, and another one may stand behind it.
+fn is_of_connection(code: Code) -> bool {
+    // `EOPNOTSUPP` is among them by the manual page, but Linux says that of a socket that cannot listen.
+    matches!(
+        code,
+        libc::ECONNABORTED
+            | libc::EHOSTDOWN
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::ENONET
+            | libc::ENOPROTOOPT
+            | libc::EPROTO
+    )
+}
+
+impl Sockets for Epoll {
+    fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
+        let mut on: libc::c_int = 1;
+        // SAFETY: ioctl(2) with FIONBIO reads one int at the pointer.
+        // - valid for reads: `on` lives until the call returns.
+        let done = unsafe { libc::ioctl(descriptor, libc::FIONBIO, &raw mut on) };
+        if done == 0 { Ok(()) } else { Err(fault(last_code())) }
+    }
+
+    fn transport(&self, descriptor: Descriptor) -> Transport {
+        // Multipath TCP has a number of its own: its bytes come by several ways.
+        if number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP) {
+            return Transport::DrainedStream;
+        }
+        if is_stream(descriptor) { Transport::Stream } else { Transport::Messages }
+    }
+
+    fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault> {
+        let family = match address.0 {
+            Kind::Ip(SocketAddr::V4(_)) => libc::AF_INET,
+            Kind::Ip(SocketAddr::V6(_)) => libc::AF_INET6,
+            Kind::Local(_) => libc::AF_UNIX,
+            #[cfg(feature = "sim")]
+            Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+        };
+        // SAFETY: socket(2) demands nothing of memory.
+        let descriptor = unsafe { libc::socket(family, libc::SOCK_STREAM | FLAGS, 0) };
+        if descriptor < 0 { Err(fault(last_code())) } else { Ok(owned(descriptor)) }
+    }
+
+    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+        let mut passed_over = 0;
+        loop {
+            let mut raw = RawAddress::room();
+            let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
+            // SAFETY: accept4(2) reads a length at the second pointer, writes at most so many bytes at the
+            // first and the full length at the second.
+            // - valid: both point into `raw`, a local, whose length is that of its room.
+            let accepted = unsafe { libc::accept4(descriptor, address, len, FLAGS) };
+            if accepted >= 0 {
+                return Attempt::Done((owned(accepted), raw.address()));
+            }
+            match last_code() {
+                libc::EINTR => {}
+                libc::EMFILE | libc::ENFILE => return Attempt::Scarce,
+                code if is_of_connection(code) => {
+                    passed_over += 1;
+                    if passed_over == PASSED_OVER {
+                        return Attempt::Scarce;
+                    }
+                }
+                code => return not_done(code),
+            }
+        }
+    }
+
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+        let raw = match RawAddress::of(address) {
+            Ok(raw) => raw,
+            Err(fault) => return Attempt::Failed(fault),
+        };
+        let connect = || {
+            // SAFETY: connect(2) reads as many bytes at the pointer as its third argument says.
+            // - valid for reads: `raw` lives until the call returns, and this is its length.
+            let done = unsafe { libc::connect(descriptor, raw.as_ptr(), raw.len()) };
+            if done == 0 { Ok(()) } else { Err(last_code()) }
+        };
+        let mut done = connect();
+        if done == Err(libc::ECONNABORTED) {
+            // So TCP tells of an earlier connect that has failed, and whose error was fetched: the socket is
+            // as if it were new from now on.
+            done = connect();
+        }
+        match done {
+            Ok(()) if is_own_peer(descriptor, Some(address)) => failed(libc::ECONNREFUSED),
+            Ok(()) => Attempt::Done(()),
+            // After a signal it goes on by itself.
+            Err(libc::EINPROGRESS | libc::EALREADY | libc::EINTR) => Attempt::Blocked,
+            // The queue of an AF_UNIX listener is full, or another table of the kernel.
+            Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Attempt::Scarce,
+            Err(code) => failed(code),
+        }
+    }
+
+    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+        let error = || number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR);
+        match error() {
+            Ok(0) => {}
+            Ok(code) | Err(code) => return failed(code),
+        }
+        match name(descriptor, Name::Peer) {
+            Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => failed(libc::ECONNREFUSED),
+            Ok(_) => Attempt::Done(()),
+            // It has failed since the error was asked for, or another call has taken the error. A stream that
+            // is being connected shows no hang-up.
+            Err(libc::ENOTCONN) if holds(descriptor, libc::POLLHUP) => match error() {
+                Ok(0) => failed(libc::ECONNABORTED),
+                Ok(code) | Err(code) => failed(code),
+            },
+            Err(libc::ENOTCONN) => Attempt::Blocked,
+            Err(code) => failed(code),
+        }
+    }
+
+    fn receive(
+        &self,
+        descriptor: Descriptor,
+        transport: Transport,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<Received> {
+        let received = match room {
+            [part] if transport.is_stream() && !part.is_empty() => {
+                receive_of_stream(descriptor, part)
+            }
+            room => receive_parts(descriptor, room, None),
+        };
+        received.map_or_else(not_done, Attempt::Done)
+    }
+
+    fn receive_from(
+        &self,
+        descriptor: Descriptor,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<(Received, Option<Address>)> {
+        let mut from = RawAddress::room();
+        match receive_parts(descriptor, room, Some(&mut from)) {
+            Ok(received) => Attempt::Done((received, from.address())),
+            Err(code) => not_done(code),
+        }
+    }
+
+    fn send(
+        &self,
+        descriptor: Descriptor,
+        parts: &[&[u8]],
+        address: Option<&Address>,
+    ) -> Attempt<usize> {
+        if let ([part], None) = (parts, address) {
+            return send_part(descriptor, part, None).map_or_else(not_done, Attempt::Done);
+        }
+        let to = match address.map(RawAddress::of).transpose() {
+            Ok(to) => to,
+            Err(fault) => return Attempt::Failed(fault),
+        };
+        let to = to.as_ref();
+        let send = |parts: &[IoSlice<'_>]| match parts {
+            [] => send_part(descriptor, &[], to),
+            [part] => send_part(descriptor, part, to),
+            parts => send_parts(descriptor, parts, to),
+        };
+        let sent = match parts {
+            [part] => send_part(descriptor, part, to),
+            parts if parts.len() <= FEW => with_bytes::<FEW, _>(parts, send),
+            parts => {
+                let lengths = parts.iter().map(|part| part.len());
+                if parts.len() > PARTS && is_too_long(descriptor, lengths) {
+                    return failed(libc::EMSGSIZE);
+                }
+                with_bytes::<PARTS, _>(parts, send)
+            }
+        };
+        match sent {
+            Ok(count) => Attempt::Done(count),
+            // A receiver of AF_UNIX to which the socket is not connected has a full queue. No edge tells when
+            // there is room: this socket could send to others.
+            Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) => {
+                Attempt::Scarce
+            }
+            Err(code) => not_done(code),
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! The system for the cases of `sys::cases`, and what its sockets alone do.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as LocalAddr, UnixDatagram, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use super::address::RawAddress;
+use super::epoll::Epoll;
+use crate::address::Address;
+use crate::error::ErrorKind;
+use crate::source::{OwnedKind, OwnedSource};
+use crate::state::facts::Facts;
+use crate::sys::backend::Backend;
+use crate::sys::cases::{
+    self, Told, World as _, accept, connect, done, number, other, receive, send, tcp_pair, told,
+    wait_for,
+};
+use crate::sys::reactor::Reactor as _;
+use crate::sys::sockets::{Attempt, Sockets as _, Transport};
+
+pub(in crate::sys) struct Native(Epoll);
+
+impl Native {
+    pub(in crate::sys) fn new() -> Self {
+        Self(Epoll::new(1).unwrap())
+    }
+}
+
+fn owned(descriptor: impl Into<OwnedFd>) -> OwnedSource {
+    OwnedSource(OwnedKind::System(descriptor.into()))
+}
+
+fn descriptor(socket: &OwnedSource) -> BorrowedFd<'_> {
+    match &socket.0 {
+        OwnedKind::System(descriptor) => descriptor.as_fd(),
+        OwnedKind::Simulated(_) => panic!("a simulated socket"),
+    }
+}
+
+/// The same descriptor in a type that has what the test needs.
+fn duplicate<T: From<OwnedFd>>(socket: &OwnedSource) -> T {
+    descriptor(socket).try_clone_to_owned().unwrap().into()
+}
+
+fn set_backlog(listener: &impl AsFd, backlog: usize) {
+    let backlog = i32::try_from(backlog).unwrap();
+    // SAFETY: listen(2) demands nothing of memory.
+    let done = unsafe { libc::listen(listener.as_fd().as_raw_fd(), backlog) };
+    assert_eq!(done, 0);
+}
+
+/// A name of a socket that no other one has, and that leaves no file behind.
+fn abstract_name() -> LocalAddr {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let name = format!("completion-port.seam.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
+    LocalAddr::from_abstract_name(name).unwrap()
+}
+
+fn option(socket: &OwnedSource, name: i32) -> i32 {
+    super::options::number(number(socket), libc::SOL_SOCKET, name).unwrap()
+}
+
+impl cases::World for Native {
+    fn backend(&self) -> &dyn Backend {
+        &self.0
+    }
+    fn tcp_listener(&self, backlog: usize) -> OwnedSource {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_backlog(&listener, backlog);
+        listener.set_nonblocking(true).unwrap();
+        owned(listener)
+    }
+    fn unix_listener(&self, backlog: usize) -> OwnedSource {
+        let listener = UnixListener::bind_addr(&abstract_name()).unwrap();
+        set_backlog(&listener, backlog);
+        listener.set_nonblocking(true).unwrap();
+        owned(listener)
+    }
+    fn unix_pair(&self) -> (OwnedSource, OwnedSource) {
+        // They could block: an attempt must not.
+        let (first, second) = UnixStream::pair().unwrap();
+        (owned(first), owned(second))
+    }
+    fn udp(&self) -> OwnedSource {
+        owned(UdpSocket::bind("127.0.0.1:0").unwrap())
+    }
+    fn unix_datagram_pair(&self) -> (OwnedSource, OwnedSource) {
+        let (first, second) = UnixDatagram::pair().unwrap();
+        (owned(first), owned(second))
+    }
+    fn event(&self) -> OwnedSource {
+        // SAFETY: eventfd(2) demands nothing of memory.
+        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        assert!(event >= 0);
+        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // - eventfd(2) has just returned it.
+        owned(unsafe { OwnedFd::from_raw_fd(event) })
+    }
+    fn address(&self, socket: &OwnedSource) -> Address {
+        match option(socket, libc::SO_DOMAIN) {
+            libc::AF_UNIX => duplicate::<UnixStream>(socket).local_addr().unwrap().into(),
+            _ => duplicate::<UdpSocket>(socket).local_addr().unwrap().into(),
+        }
+    }
+    fn unused_address(&self) -> Address {
+        SocketAddr::from(([127, 0, 0, 1], 1)).into()
+    }
+    fn foreign_address(&self) -> Address {
+        cases::simulated_address()
+    }
+    fn shut_writing(&self, socket: &OwnedSource) {
+        duplicate::<TcpStream>(socket).shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    fn reset(&self, socket: OwnedSource) {
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        let size = libc::socklen_t::try_from(size_of_val(&linger)).unwrap();
+        // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
+        // - valid for reads: `linger` lives until the call returns, and that is its size.
+        let done = unsafe {
+            libc::setsockopt(
+                number(&socket),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                size,
+            )
+        };
+        assert_eq!(done, 0);
+    }
+}
+
+/// The flags of the descriptor and of what it names.
+fn flags(socket: &OwnedSource) -> (i32, i32) {
+    // SAFETY: fcntl(2) demands nothing of memory for this request.
+    let own = unsafe { libc::fcntl(number(socket), libc::F_GETFD) };
+    // SAFETY: the same.
+    let of_file = unsafe { libc::fcntl(number(socket), libc::F_GETFL) };
+    (own & libc::FD_CLOEXEC, of_file & libc::O_NONBLOCK)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn what_is_made_here_does_not_block_and_is_not_inherited() {
+    let w = Native::new();
+    for listener in [w.tcp_listener(1), w.unix_listener(1)] {
+        let client = connect(&w, &listener);
+        let (accepted, _) = accept(&w, &listener);
+        for socket in [client, accepted] {
+            assert_eq!(flags(&socket), (libc::FD_CLOEXEC, libc::O_NONBLOCK));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_listener_that_could_block_does_not_once_it_was_asked_not_to() {
+    let w = Native::new();
+    let listener = owned(TcpListener::bind("127.0.0.1:0").unwrap());
+    assert_eq!(flags(&listener).1, 0);
+    w.0.make_nonblocking(number(&listener)).unwrap();
+    assert_eq!(flags(&listener).1, libc::O_NONBLOCK);
+    assert_eq!(told(w.0.accept(number(&listener))).blank(), Told::Blocked);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn an_attempt_on_a_socket_that_could_block_does_not() {
+    let w = Native::new();
+    let (ours, _theirs) = w.unix_pair();
+    assert_eq!(flags(&ours).1, 0);
+    for sizes in [[].as_slice(), &[1], &[1, 1]] {
+        assert_eq!(receive(&w, &ours, sizes), Told::Blocked);
+    }
+    let long = vec![0; 1 << 20];
+    while send(&w, &ours, &[&long]) != Told::Blocked {}
+    assert_eq!(send(&w, &ours, &[&long, &long]), Told::Blocked);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_stream_that_is_connected_to_itself_was_refused() {
+    let w = Native::new();
+    let any = Address::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let socket = w.0.open_stream(&any).unwrap();
+    let address = RawAddress::of(&any).unwrap();
+    // SAFETY: bind(2) reads as many bytes at the pointer as its third argument says.
+    // - valid for reads: `address` lives until the call returns, and that is its length.
+    let bound = unsafe { libc::bind(number(&socket), address.as_ptr(), address.len()) };
+    assert_eq!(bound, 0);
+    let begun = told(w.0.begin_connect(number(&socket), &w.address(&socket)));
+    assert_eq!(begun, Told::Blocked);
+    wait_for(&w, &socket, Facts::OUT);
+    assert_eq!(told(w.0.end_connect(number(&socket))), other(libc::ECONNREFUSED));
+    // The kernel says of it that it is connected.
+    let again = told(w.0.begin_connect(number(&socket), &w.address(&socket)));
+    assert_eq!(again, other(libc::ECONNREFUSED));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_send_to_a_local_receiver_with_a_full_queue_is_scarce() {
+    let w = Native::new();
+    let name = abstract_name();
+    let receiver = owned(UnixDatagram::bind_addr(&name).unwrap());
+    let sender = owned(UnixDatagram::unbound().unwrap());
+    let to = Address::from(name);
+    let send = || told(w.0.send(number(&sender), &[b"x"], Some(&to)));
+    let mut sent = 0;
+    while send() == Told::Done(1) {
+        sent += 1;
+    }
+    assert!(sent > 0);
+    // The set would tell of no room: the socket can be written to.
+    assert_eq!(send(), Told::Scarce);
+    assert_eq!(receive(&w, &receiver, &[1]), Told::Done((b"x".to_vec(), false)));
+    assert_eq!(send(), Told::Done(1));
+    // One that is connected hears of it.
+    let connected = w.0.begin_connect(number(&sender), &to);
+    assert_eq!(told(connected), Told::Done(()));
+    w.0.attach(number(&sender), 1, Facts::OUT).unwrap();
+    let is_blocked = cases::send(&w, &sender, &[b"x"]);
+    assert_eq!(is_blocked, Told::Blocked);
+    let mut edges = Vec::with_capacity(8);
+    w.0.poll(0, &mut edges, Some(Duration::ZERO));
+    assert_eq!(receive(&w, &receiver, &[1]), Told::Done((b"x".to_vec(), false)));
+    w.0.poll(0, &mut edges, Some(Duration::from_secs(10)));
+    assert_eq!(edges.len(), 1);
+    assert_eq!(cases::send(&w, &sender, &[b"x"]), Told::Done(1));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_receive_without_room_leaves_descriptors_in_their_place() {
+    let w = Native::new();
+    let (ours, theirs) = w.unix_pair();
+    testkit::rights::send(descriptor(&theirs), descriptor(&w.event()));
+    for sizes in [[].as_slice(), &[0]] {
+        assert_eq!(receive(&w, &ours, sizes), Told::Done((vec![], false)));
+    }
+    drop(testkit::rights::receive(descriptor(&ours)));
+}
+
+/// What of a record there is no room for is gone, though its socket is connected.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_record_is_cut_like_a_datagram() {
+    let w = Native::new();
+    let mut pair = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: socketpair(2) writes two descriptors at the pointer.
+    // - valid for writes: `pair` has room for two.
+    let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) };
+    assert_eq!(made, 0);
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // - socketpair(2) has just returned them.
+    let [ours, theirs] = pair.map(|end| owned(unsafe { OwnedFd::from_raw_fd(end) }));
+    assert_eq!(w.0.transport(number(&ours)), Transport::Messages);
+    for _ in 0..2 {
+        assert_eq!(send(&w, &theirs, &[b"0123456789"]), Told::Done(10));
+    }
+    assert_eq!(receive(&w, &ours, &[4]), Told::Done((b"0123".to_vec(), true)));
+    assert_eq!(receive(&w, &ours, &[10]), Told::Done((b"0123456789".to_vec(), false)));
+    assert_eq!(receive(&w, &ours, &[10]), Told::Blocked);
+}
+
+/// A receive of no byte is done at once by this protocol, whatever has come.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_receive_without_room_waits_on_multipath_connections_too() {
+    let w = Native::new();
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let made = [(); 2].map(|()| {
+        // SAFETY: socket(2) demands nothing of memory.
+        unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_MPTCP) }
+    });
+    if made[0] < 0 {
+        println!("SKIPPED: this system has no Multipath TCP");
+        return;
+    }
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // - socket(2) has just returned them.
+    let [listener, ours] = made.map(|made| owned(unsafe { OwnedFd::from_raw_fd(made) }));
+    // To listen without a name makes one.
+    set_backlog(&descriptor(&listener), 1);
+    for socket in [&listener, &ours] {
+        w.0.make_nonblocking(number(socket)).unwrap();
+    }
+    let port = w.address(&listener).as_ip().unwrap().port();
+    let to = Address::from(SocketAddr::from(([127, 0, 0, 1], port)));
+    assert_eq!(told(w.0.begin_connect(number(&ours), &to)), Told::Blocked);
+    let (theirs, _) = accept(&w, &listener);
+    wait_for(&w, &ours, Facts::OUT);
+    assert_eq!(told(w.0.end_connect(number(&ours))), Told::Done(()));
+    assert_eq!(w.0.transport(number(&ours)), Transport::Stream);
+    assert_eq!(receive(&w, &ours, &[]), Told::Blocked);
+    assert_eq!(send(&w, &theirs, &[b"x"]), Told::Done(1));
+    wait_for(&w, &ours, Facts::IN);
+    assert_eq!(receive(&w, &ours, &[]), Told::Done((vec![], false)));
+    assert_eq!(receive(&w, &ours, &[4]), Told::Done((b"x".to_vec(), false)));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_path_that_leads_nowhere_is_refused_by_its_code() {
+    let w = Native::new();
+    let nowhere = Address::from_path("/nowhere/completion-port").unwrap();
+    let client = w.0.open_stream(&nowhere).unwrap();
+    assert_eq!(told(w.0.begin_connect(number(&client), &nowhere)), other(libc::ENOENT));
+    let nameless = Address::from(UnixStream::pair().unwrap().0.local_addr().unwrap());
+    assert_eq!(told(w.0.begin_connect(number(&client), &nameless)), other(libc::EINVAL));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn addresses_are_those_that_the_standard_library_has() {
+    let w = Native::new();
+    let listener = match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(listener) => listener,
+        Err(error) => {
+            println!("SKIPPED: this system has no IPv6: {error}");
+            return;
+        }
+    };
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let from = done(w.0.accept(listener.as_raw_fd())).1;
+    assert_eq!(from, Some(client.local_addr().unwrap().into()));
+    // The path of a socket that has one.
+    let folder = std::env::temp_dir().join(format!("completion-port.{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("server");
+    let listener = owned(UnixListener::bind(&path).unwrap());
+    let client = w.0.open_stream(&Address::from_path(&path).unwrap()).unwrap();
+    let to = w.address(&listener);
+    assert_eq!(to, Address::from_path(&path).unwrap());
+    assert_eq!(told(w.0.begin_connect(number(&client), &to)), Told::Done(()));
+    let own = folder.join("client");
+    let sender = UnixDatagram::bind(&own).unwrap();
+    let receiver = owned(UnixDatagram::bind(folder.join("receiver")).unwrap());
+    sender.send_to(b"x", folder.join("receiver")).unwrap();
+    let mut room = cases::Room::new(&[1]);
+    let (_, from) = done(w.0.receive_from(number(&receiver), &mut room.parts()));
+    assert_eq!(from.and_then(|from| from.as_unix()?.as_pathname().map(Into::into)), Some(own));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// An address with a scope that names no interface is refused for that, and not taken for another one.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn the_scope_of_an_address_reaches_the_system() {
+    let w = Native::new();
+    let local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+    let at = |scope| Address::from(SocketAddr::from(SocketAddrV6::new(local, 1, 0, scope)));
+    let Ok(socket) = w.0.open_stream(&at(0)) else {
+        println!("SKIPPED: this system has no IPv6");
+        return;
+    };
+    let begin = |scope| told(w.0.begin_connect(number(&socket), &at(scope)));
+    assert_eq!(begin(0), other(libc::EINVAL));
+    assert_ne!(begin(0x7FFF_FFFF), other(libc::EINVAL));
+}
+
+const OF_THIS_FILE: &str = "sys::linux::tests::";
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn without_descriptors_accepts_are_scarce_and_lose_nothing() {
+    let name = "without_descriptors_accepts_are_scarce_and_lose_nothing";
+    if !testkit::in_a_process_of_its_own(&format!("{OF_THIS_FILE}{name}")) {
+        return;
+    }
+    let w = Native::new();
+    let listener = w.tcp_listener(1);
+    let client = connect(&w, &listener);
+    let from = w.address(&client);
+    wait_for(&w, &listener, Facts::IN);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit(2) writes a limit at the pointer.
+    // - valid for writes: `limit` is a local.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
+    let set = |limit: libc::rlimit| {
+        // SAFETY: setrlimit(2) reads a limit at the pointer.
+        // - valid for reads: `limit` is a local.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    };
+    set(libc::rlimit { rlim_cur: 0, ..limit });
+    for _ in 0..2 {
+        assert_eq!(told(w.0.accept(number(&listener))).blank(), Told::Scarce);
+    }
+    let fault = w.0.open_stream(&from).unwrap_err();
+    assert_eq!((fault.kind, fault.code), (ErrorKind::DescriptorLimit, Some(libc::EMFILE)));
+    set(limit);
+    assert_eq!(accept(&w, &listener).1, Some(from));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn sends_raise_no_signal() {
+    let name = "sends_raise_no_signal";
+    if !testkit::in_a_process_of_its_own(&format!("{OF_THIS_FILE}{name}")) {
+        return;
+    }
+    // SAFETY: signal(2) demands a handler that may be called at any time.
+    // - the default one ends the process.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let w = Native::new();
+    let (tcp, peer) = tcp_pair(&w);
+    w.reset(peer);
+    wait_for(&w, &tcp, Facts::HUP);
+    assert_eq!(receive(&w, &tcp, &[1]), other(libc::ECONNRESET));
+    let (local, _) = w.unix_pair();
+    for socket in [tcp, local] {
+        for parts in [[b"x".as_slice()].as_slice(), &[b"x", b"y"], &[b"x".as_slice(); 20]] {
+            assert_eq!(send(&w, &socket, parts), other(libc::EPIPE));
+        }
+    }
+}
+
+/// Whether system call `call` fails with `code` here: in a process of its own, in which this test runs. A
+/// filter of system calls stands in for what a kernel does rarely.
+fn is_refused(name: &str, call: libc::c_long, code: i32) -> bool {
+    if testkit::sandbox::is_inside() {
+        return true;
+    }
+    if let Err(error) = testkit::sandbox::run(&format!("{OF_THIS_FILE}{name}"), call, code) {
+        println!("SKIPPED {name}: this system has no sandboxes: {error}");
+    }
+    false
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn an_error_of_connections_that_stays_is_scarce() {
+    let name = "an_error_of_connections_that_stays_is_scarce";
+    if is_refused(name, libc::SYS_accept4, libc::EPROTO) {
+        let w = Native::new();
+        let listener = w.tcp_listener(1);
+        let _client = connect(&w, &listener);
+        let accepted = w.0.accept(number(&listener));
+        assert_eq!(told(accepted).blank(), Told::Scarce);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn an_accept_without_memory_is_scarce() {
+    let name = "an_accept_without_memory_is_scarce";
+    if is_refused(name, libc::SYS_accept4, libc::ENOBUFS) {
+        let w = Native::new();
+        let listener = w.tcp_listener(1);
+        let _client = connect(&w, &listener);
+        let accepted = w.0.accept(number(&listener));
+        assert_eq!(told(accepted).blank(), Told::Scarce);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn an_error_of_the_listener_is_a_failure() {
+    let name = "an_error_of_the_listener_is_a_failure";
+    if is_refused(name, libc::SYS_accept4, libc::EPERM) {
+        let w = Native::new();
+        let listener = w.tcp_listener(1);
+        let _client = connect(&w, &listener);
+        let accepted = w.0.accept(number(&listener));
+        assert_eq!(told(accepted).blank(), other(libc::EPERM));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_connect_without_memory_is_scarce() {
+    let name = "a_connect_without_memory_is_scarce";
+    if is_refused(name, libc::SYS_connect, libc::ENOBUFS) {
+        let w = Native::new();
+        let to = w.unused_address();
+        let socket = w.0.open_stream(&to).unwrap();
+        assert_eq!(told(w.0.begin_connect(number(&socket), &to)), Told::Scarce);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_connect_that_a_signal_ends_goes_on_by_itself() {
+    let name = "a_connect_that_a_signal_ends_goes_on_by_itself";
+    if is_refused(name, libc::SYS_connect, libc::EINTR) {
+        let w = Native::new();
+        let to = w.unused_address();
+        let socket = w.0.open_stream(&to).unwrap();
+        assert_eq!(told(w.0.begin_connect(number(&socket), &to)), Told::Blocked);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_send_without_memory_is_scarce() {
+    let name = "a_send_without_memory_is_scarce";
+    if is_refused(name, libc::SYS_sendto, libc::ENOBUFS) {
+        let w = Native::new();
+        assert_eq!(send(&w, &w.unix_pair().0, &[b"x"]), Told::Scarce);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_receive_without_memory_is_scarce() {
+    let name = "a_receive_without_memory_is_scarce";
+    if is_refused(name, libc::SYS_recvfrom, libc::ENOMEM) {
+        let w = Native::new();
+        assert_eq!(receive(&w, &w.unix_pair().0, &[1]), Told::Scarce);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_connect_that_fails_while_it_is_asked_about_tells_its_error() {
+    let w = Native::new();
+    // What another call has taken of the error, this one cannot tell.
+    let any = SocketAddr::from(([127, 0, 0, 1], 0)).into();
+    let socket = w.0.open_stream(&any).unwrap();
+    let begun = told(w.0.begin_connect(number(&socket), &w.unused_address()));
+    assert_eq!(begun, Told::Blocked);
+    wait_for(&w, &socket, Facts::HUP);
+    let error = duplicate::<TcpStream>(&socket).take_error().unwrap().unwrap();
+    assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED));
+    assert_eq!(told(w.0.end_connect(number(&socket))), other(libc::ECONNABORTED));
+    let attempt: Attempt<()> = w.0.begin_connect(number(&socket), &w.unused_address());
+    assert!(matches!(attempt, Attempt::Blocked));
+    let mut stream: TcpStream = duplicate(&socket);
+    wait_for(&w, &socket, Facts::HUP);
+    assert!(stream.write(b"x").is_err());
+    assert_eq!(told(w.0.end_connect(number(&socket))), other(libc::ECONNABORTED));
+}

@@ -1,0 +1,140 @@
+//! What a port asks of a system about operations on sockets: to try one at this moment. No call here ever
+//! waits.
+//!
+//! The port decides when something is tried. A [`Sockets`] translates one attempt into system calls, and
+//! their results into an [`Attempt`]. A call that a signal ended is repeated.
+
+use std::mem::MaybeUninit;
+
+use crate::address::Address;
+use crate::source::OwnedSource;
+use crate::state::facts::{Descriptor, Fault};
+
+/// The most parts of a list that one receive or send looks at, those without bytes not counted.
+pub(crate) const PARTS: usize = 1024;
+
+/// What an attempt has come to.
+#[derive(Debug)]
+pub(crate) enum Attempt<T> {
+    /// The operation is done.
+    Done(T),
+    /// It would have to wait. The next attempt is worth while after an edge of the operation's direction that
+    /// comes later than this attempt began: OUT for a connect and a send, IN for the others. An end or an
+    /// error counts for both.
+    Blocked,
+    /// It would have to wait for what no edge tells of: a descriptor, memory, room in the queue of a listener
+    /// or of a receiver of `AF_UNIX`. Nothing is lost by that. It is to be tried again when some time has
+    /// passed.
+    Scarce,
+    /// It has failed.
+    Failed(Fault),
+}
+
+/// What a receive has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// How many bytes were put into the buffer, from its beginning. 0 at the end of a stream.
+    pub(crate) len: usize,
+    /// A datagram was longer than the buffer; the rest of it is gone.
+    pub(crate) is_cut: bool,
+}
+
+/// How a socket carries bytes, as far as a receive depends on it. It stays the same for as long as the
+/// socket is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// In datagrams or records, or the system does not tell. What a receive has no room for is gone.
+    Messages = 0,
+    /// As a stream.
+    Stream = 1,
+    /// As a stream, and a receive that brings fewer bytes than there was room for has left nothing behind
+    /// but an end, an error or an urgent mark: TCP.
+    DrainedStream = 2,
+}
+
+impl Transport {
+    /// The one with this number.
+    pub(crate) fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Messages,
+            1 => Self::Stream,
+            _ => Self::DrainedStream,
+        }
+    }
+
+    /// Whether no receive ever cuts anything off.
+    pub(crate) fn is_stream(self) -> bool {
+        self != Self::Messages
+    }
+
+    /// Whether a receive that brings fewer bytes than there was room for has left no data behind.
+    pub(crate) fn is_drained_by_short_receive(self) -> bool {
+        self == Self::DrainedStream
+    }
+}
+
+/// Sockets of one kernel. Any thread may call it at any time.
+///
+/// A number that names no socket is refused with an [`Attempt::Failed`], and so is an address of another
+/// kernel ([`ErrorKind::WrongKernel`](crate::error::ErrorKind::WrongKernel)).
+pub(crate) trait Sockets: Send + Sync {
+    /// From now on no accept and no connect of the socket waits: it is asked for before the first of either.
+    /// The other calls here never wait, whatever was set.
+    fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault>;
+
+    /// How the socket carries bytes. The answer may be kept.
+    fn transport(&self, descriptor: Descriptor) -> Transport;
+
+    /// A new stream socket that can be connected to `address`. It does not wait, and is closed in programs
+    /// that the process executes.
+    fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault>;
+
+    /// Takes a connection from a listener's queue, which is not inherited by other programs and does not
+    /// wait; and the address of its peer, where it has one that an [`Address`] can say. A connection of which
+    /// the system says that it was given up while it stood in the queue is passed over. Some systems, Linux
+    /// among them, hand it out all the same: then the first receive on it fails.
+    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)>;
+
+    /// Begins to connect. [`Attempt::Blocked`] if that is under way: after the next edge
+    /// [`Sockets::end_connect`] tells. A datagram socket is connected at once.
+    ///
+    /// An earlier connect of the socket that is under way, or whose outcome was not asked for, counts as this
+    /// one.
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()>;
+
+    /// What a connect that was under way has come to; [`Attempt::Blocked`] while it still is. A failure is
+    /// told once. A stream that turns out to be connected to itself was refused.
+    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()>;
+
+    /// Receives into `room`, part after part, at most one datagram. If there is no room at all, this is done
+    /// as soon as something could be received, the end of a stream included, and takes nothing but an error.
+    ///
+    /// The socket carries bytes as `transport` says, which is [`Sockets::transport`]'s answer;
+    /// [`Transport::Messages`] is true of every socket, and costs more. Of more than [`PARTS`] parts a stream
+    /// fills the first ones, and messages are refused.
+    fn receive(
+        &self,
+        descriptor: Descriptor,
+        transport: Transport,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<Received>;
+
+    /// The same, and the sender's address, if it has one that an [`Address`] can say.
+    fn receive_from(
+        &self,
+        descriptor: Descriptor,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<(Received, Option<Address>)>;
+
+    /// Sends `parts`, or as much of them as there is room for, to `address` or the socket's peer. Raises no
+    /// signal. A datagram is sent as a whole or not at all. Without any byte, a datagram socket sends an empty
+    /// datagram, and a stream does nothing.
+    ///
+    /// Of more than [`PARTS`] parts a stream sends some of the first ones, and messages are refused.
+    fn send(
+        &self,
+        descriptor: Descriptor,
+        parts: &[&[u8]],
+        address: Option<&Address>,
+    ) -> Attempt<usize>;
+}

@@ -1,0 +1,115 @@
+//! Buffers of operations, on sockets: many parts, and fewer bytes than there is room for.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::Arc;
+
+use completion_port::{Batch, Buffer, Operation, Outcome, Packet, Port, Ready, Source};
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..=250).cycle().take(length).collect()
+}
+
+fn in_parts(bytes: &[u8], length: usize) -> Vec<Vec<u8>> {
+    bytes.chunks(length).map(<[u8]>::to_vec).collect()
+}
+
+fn port<K: Source, B: Buffer>() -> Port<K, (), B> {
+    Port::builder().buffers::<B>().build().unwrap()
+}
+
+/// The next packet, which is of an operation.
+fn next<'p, K: Source, B: Buffer>(port: &'p Port<K, (), B>) -> (Ready<'p, K, B>, Outcome<B>) {
+    match port.wait(&mut Batch::with_capacity(1), None).unwrap().next() {
+        Some(Packet::Done(done)) => done.into_parts(),
+        _ => panic!("another packet, or none"),
+    }
+}
+
+/// Sends all of one buffer, of which a socket has not room for everything, and receives it into others.
+fn pass<B: Buffer>(buffer: B, all: &[u8], mut room: impl FnMut() -> B) {
+    let port = port::<UnixStream, B>();
+    let (near, far) = UnixStream::pair().unwrap();
+    port.associate(near).unwrap().start(Operation::send_all(buffer)).unwrap();
+    port.associate(far).unwrap().start(Operation::recv(room())).unwrap();
+    let (mut has_sent, mut received) = (false, Vec::new());
+    while !(has_sent && received.len() == all.len()) {
+        match next(&port) {
+            (token, Outcome::Sent(sent, buffer)) => {
+                assert_eq!(sent.unwrap(), all.len());
+                let mut parts = Vec::new();
+                buffer.filled(&mut |part| parts.extend_from_slice(part));
+                assert!(parts == all, "the buffer has changed");
+                token.park().unwrap();
+                has_sent = true;
+            }
+            (token, Outcome::Received(count, buffer)) => {
+                let before = received.len();
+                buffer.filled(&mut |part| received.extend_from_slice(part));
+                assert_eq!(count.unwrap(), received.len() - before);
+                assert!(received.len() <= all.len());
+                token.start(Operation::recv(room())).unwrap();
+            }
+            _ => panic!("an operation that was not started"),
+        }
+    }
+    assert!(received == all, "other bytes");
+}
+
+#[test]
+fn a_stream_takes_more_parts_than_one_system_call_does() {
+    // About twice as much as a socket takes at once.
+    let all = bytes(3000 * 150);
+    pass(in_parts(&all, 150), &all, || (0..1500).map(|_| Vec::with_capacity(70)).collect());
+    // Hundreds of calls, each of which takes as many parts as it may.
+    let all = bytes(30_000);
+    pass(in_parts(&all, 1), &all, || vec![Vec::with_capacity(1000)]);
+    pass(in_parts(&all, 1), &all, || (0..2000).map(|_| Vec::with_capacity(1)).collect());
+}
+
+#[test]
+fn parts_may_be_of_several_kinds() {
+    type Framed = (Option<Arc<[u8]>>, [Vec<u8>; 2]);
+    let all = bytes(700_000);
+    let framed: Framed =
+        (Some(Arc::from(&all[..10])), [all[10..400_000].to_vec(), all[400_000..].to_vec()]);
+    pass(framed, &all, || (None, [Vec::with_capacity(3), Vec::with_capacity(50_000)]));
+}
+
+#[cfg(feature = "bytes")]
+#[test]
+fn buffers_of_the_crate_bytes_are_sent_and_filled() {
+    use bytes::BytesMut;
+
+    let all = bytes(700_000);
+    let mut pool = BytesMut::with_capacity(1 << 20);
+    pass(BytesMut::from(all.as_slice()), &all, || {
+        pool.reserve(4096);
+        let mut rest = pool.split_off(4096);
+        std::mem::swap(&mut rest, &mut pool);
+        rest
+    });
+}
+
+#[test]
+fn a_datagram_is_spread_over_its_parts_and_is_not_sent_in_pieces() {
+    let port = port::<UnixDatagram, Vec<Vec<u8>>>();
+    let (near, far) = UnixDatagram::pair().unwrap();
+    let all = bytes(1000);
+    port.associate(near).unwrap().start(Operation::send(in_parts(&all, 1))).unwrap();
+    let (token, Outcome::Sent(sent, buffer)) = next(&port) else { panic!("another outcome") };
+    assert_eq!((sent.unwrap(), buffer.len()), (1000, 1000));
+
+    let room = vec![Vec::with_capacity(10), Vec::new(), Vec::with_capacity(2000)];
+    port.associate(far).unwrap().start(Operation::recv(room)).unwrap();
+    let (_far, Outcome::Received(came, buffer)) = next(&port) else { panic!("another outcome") };
+    assert_eq!(came.unwrap(), 1000);
+    assert_eq!(buffer.iter().map(Vec::len).collect::<Vec<_>>(), [10, 0, 990]);
+    assert_eq!(buffer.concat(), all);
+
+    token.start(Operation::send(in_parts(&bytes(1025), 1))).unwrap();
+    let (_near, Outcome::Sent(sent, buffer)) = next(&port) else { panic!("another outcome") };
+    assert!(sent.is_err());
+    assert_eq!(buffer.len(), 1025);
+}

@@ -1,0 +1,844 @@
+//! Rules 55 to 58: what is received, sent, connected and accepted, and what fails.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use completion_port::{
+    Batch, Buffer, Call, ErrorKind, Interest, Operation, Outcome, OwnedSource, Packet, Persistent,
+    Port, Source, Started,
+};
+use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+
+use crate::kit::descriptors::leave_no_descriptor;
+use crate::kit::operations::{
+    HOUR, MILLISECOND, Shared, accepted, all, assert_connected, bytes, connected, done, finished,
+    much, outcome, received, room, sent, shared_on, silent, sockets_on, why,
+};
+use crate::kit::sockets::{POLLIN, POLLRDHUP, STREAMS, await_facts, await_unread, fill};
+use crate::kit::threads::now;
+
+type Pair = fn(&System) -> (Socket, Socket);
+
+const DATAGRAMS: [Pair; 2] = [System::udp_pair, System::unix_datagram_pair];
+
+/// A listener that answers no connect, since its queue is full, and what it is full of.
+fn unanswering(on: &System) -> (Socket, Socket) {
+    let listener = on.tcp_listener(0);
+    let client = on.tcp_connect(&listener);
+    (listener, client)
+}
+
+/// A key that the port makes of its own socket.
+struct Made(OwnedSource);
+
+impl Source for Made {
+    fn as_source(&self) -> completion_port::BorrowedSource<'_> {
+        self.0.as_source()
+    }
+}
+
+/// A buffer in parts.
+#[derive(Debug)]
+struct Parts(Vec<Vec<u8>>);
+
+// SAFETY: the room is that of what it is made of, which promises the same.
+unsafe impl Buffer for Parts {
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        self.0.iter().for_each(|each| each.filled(part));
+    }
+
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        // SAFETY: the room is that of the vectors, and the caller's promise holds for each.
+        self.0.iter_mut().for_each(|each| unsafe { each.room(part) });
+    }
+
+    unsafe fn set_filled(&mut self, mut len: usize) {
+        for each in &mut self.0 {
+            let filled = len.min(each.capacity());
+            // SAFETY: `set_filled` demands that so many first bytes of the room are initialized.
+            // - the room is that of all parts in order, and the caller says how many of those are.
+            unsafe { each.set_filled(filled) };
+            len -= filled;
+        }
+    }
+}
+
+on_every_system! {
+    /// Rule 55: from the beginning, whatever was in the buffer, and up to its capacity.
+    fn a_receive_fills_its_buffer_from_the_beginning(system: &System) {
+        for pair in STREAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            far.write(b"0123456789").unwrap();
+            await_unread(&near, system, 10);
+            let mut buffer = room(8);
+            buffer.extend_from_slice(b"former");
+            assert_eq!(buffer.capacity(), 8);
+            port.associate(near).unwrap().recv(buffer).unwrap();
+            let (token, outcome) = done(&port, system);
+            let mut buffer = bytes(outcome);
+            assert_eq!(buffer, b"01234567");
+            buffer.truncate(3);
+            token.recv(buffer).unwrap();
+            assert_eq!(bytes(done(&port, system).1), b"89");
+        }
+    }
+
+    /// Rule 55: what came before it first; and again for as long as it is asked for.
+    fn the_end_of_a_stream_is_no_bytes(system: &System) {
+        for pair in STREAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            let token = port.associate(near).unwrap();
+            far.write(b"last").unwrap();
+            drop(far);
+            await_facts(token.key(), system, POLLRDHUP);
+            token.recv(room(8)).unwrap();
+            let (mut token, outcome) = done(&port, system);
+            assert_eq!(bytes(outcome), b"last");
+            for _ in 0..2 {
+                token.recv(b"emptied".to_vec()).unwrap();
+                let (again, outcome) = done(&port, system);
+                assert_eq!(received(outcome), (Ok(0), Vec::new()));
+                token = again;
+            }
+        }
+    }
+
+    /// Rule 55: the end comes while a receive waits for it, also behind data that filled no buffer.
+    fn a_receive_that_waits_is_told_of_the_end(system: &System) {
+        for pair in STREAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            port.associate(near).unwrap().recv(room(8)).unwrap();
+            silent(&port, system);
+            far.write(b"x").unwrap();
+            let (token, outcome) = done(&port, system);
+            assert_eq!(bytes(outcome), b"x");
+            token.recv(room(8)).unwrap();
+            silent(&port, system);
+            far.shutdown(Shutdown::Write).unwrap();
+            let (token, outcome) = done(&port, system);
+            assert_eq!(received(outcome).0, Ok(0));
+            // The other direction goes on.
+            token.send_all(b"answer".to_vec()).unwrap();
+            assert_eq!(sent(&done(&port, system).1), Ok(6));
+            assert_eq!(far.read_within(system.soon(), 6), b"answer");
+        }
+    }
+
+    /// Rule 55: data and the end at once: one receive each.
+    fn data_is_received_before_the_end(system: &System) {
+        for pair in STREAMS {
+            let port = shared_on(system);
+            let (near, far) = pair(system);
+            let near = Shared::new(near);
+            let id = port.associate_shared(near.clone()).unwrap();
+            for _ in 0..4 {
+                port.start(id, Operation::recv(room(3))).unwrap();
+            }
+            far.write(b"abcde").unwrap();
+            far.shutdown(Shutdown::Write).unwrap();
+            await_facts(&near, system, POLLRDHUP);
+            let results: Vec<_> = all(&port, system, 4)
+                .into_iter()
+                .map(|packet| match packet {
+                    Packet::Finished(finished) => received(finished.into_parts().1).1,
+                    _ => panic!("no operation"),
+                })
+                .collect();
+            assert_eq!(results.concat(), b"abcde");
+            assert_eq!((&results[2][..], &results[3][..]), (&b""[..], &b""[..]));
+        }
+    }
+
+    /// Rule 55: servers wait by it without a buffer.
+    fn a_receive_without_room_waits_and_takes_nothing(system: &System) {
+        for pair in STREAMS.into_iter().chain(DATAGRAMS) {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            port.associate(near).unwrap().recv(Vec::new()).unwrap();
+            silent(&port, system);
+            far.write(b"there").unwrap();
+            let (token, outcome) = done(&port, system);
+            assert_eq!(received(outcome), (Ok(0), Vec::new()));
+            assert_eq!(token.key().unread().unwrap(), 5);
+            token.recv(room(8)).unwrap();
+            assert_eq!(bytes(done(&port, system).1), b"there");
+        }
+    }
+
+    /// Rule 55: one for each receive.
+    fn a_receive_brings_one_datagram(system: &System) {
+        for pair in DATAGRAMS {
+            let port = shared_on(system);
+            let (near, far) = pair(system);
+            let id = port.associate_shared(Shared::new(near)).unwrap();
+            for _ in 0..4 {
+                port.start(id, Operation::recv(room(64))).unwrap();
+            }
+            for datagram in [&b"first"[..], b"second", b"", b"last"] {
+                far.write(datagram).unwrap();
+            }
+            let datagrams: Vec<_> = all(&port, system, 4)
+                .into_iter()
+                .map(|packet| match packet {
+                    Packet::Finished(finished) => bytes(finished.into_parts().1),
+                    _ => panic!("no operation"),
+                })
+                .collect();
+            assert_eq!(datagrams, [&b"first"[..], b"second", b"", b"last"]);
+        }
+    }
+
+    /// Rule 55: the rest is lost, the receive says so, and the next datagram is whole.
+    fn a_datagram_that_was_cut_is_told(system: &System) {
+        for pair in DATAGRAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            port.associate(near).unwrap().recv(room(4)).unwrap();
+            far.write(b"too long").unwrap();
+            far.write(b"fits").unwrap();
+            let (token, outcome) = done(&port, system);
+            let error = outcome.error().unwrap();
+            assert_eq!((error.kind(), error.call()), (ErrorKind::Truncated, Call::Receive));
+            assert_eq!(error.transferred(), 4);
+            assert_eq!(outcome.into_buffer().unwrap(), b"too ");
+            token.recv_from(room(4)).unwrap();
+            let (token, outcome) = done(&port, system);
+            assert!(matches!(outcome, Outcome::ReceivedFrom(Ok((4, _)), ref it) if it == b"fits"));
+            far.write(b"too long").unwrap();
+            token.recv_from(room(4)).unwrap();
+            let (_, outcome) = done(&port, system);
+            assert_eq!(why(outcome.error()), ErrorKind::Truncated);
+            assert_eq!(outcome.into_buffer().unwrap(), b"too ");
+        }
+    }
+
+    /// Rule 55.
+    fn a_datagram_comes_with_its_sender_and_goes_to_its_receiver(system: &System) {
+        let port = sockets_on(system);
+        let (near, far) = (system.udp_bound(), system.udp_bound());
+        let (here, there) = (near.address().for_port(), far.address().for_port());
+        port.associate(near).unwrap().recv_from(room(64)).unwrap();
+        port.associate(far).unwrap().send_to(b"question".to_vec(), here.clone()).unwrap();
+        let (mut server, mut client) = (None, None);
+        for packet in all(&port, system, 2) {
+            let Packet::Done(done) = packet else { panic!("no operation") };
+            match done.into_parts() {
+                (token, Outcome::ReceivedFrom(Ok((8, from)), buffer)) => {
+                    assert_eq!((from, &buffer[..]), (Some(there.clone()), &b"question"[..]));
+                    server = Some(token);
+                }
+                (token, Outcome::Sent(Ok(8), _)) => client = Some(token),
+                other => panic!("{:?}", other.1),
+            }
+        }
+        // An empty datagram is one.
+        server.unwrap().send_to(Vec::new(), there).unwrap();
+        assert_eq!(sent(&done(&port, system).1), Ok(0));
+        client.unwrap().recv_from(room(64)).unwrap();
+        let (_, outcome) = done(&port, system);
+        let Outcome::ReceivedFrom(Ok((0, from)), _) = outcome else { panic!("{outcome:?}") };
+        // Its sender's token was dropped by then, and its address is the same.
+        assert_eq!(from, Some(here));
+    }
+
+    /// Rule 55: a send ends with a part, and sending all only with the rest.
+    fn a_send_ends_with_a_part_and_send_all_does_not(system: &System) {
+        for pair in STREAMS {
+            let much = much(system);
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            port.associate(near).unwrap().send(vec![b'a'; much]).unwrap();
+            let (token, outcome) = done(&port, system);
+            let part = sent(&outcome).unwrap();
+            assert!(0 < part && part < much, "{part}");
+            assert_eq!(outcome.into_buffer().unwrap().len(), much);
+            let mut read = far.drain();
+            token.send_all(vec![b'b'; much]).unwrap();
+            let mut batch = Batch::new();
+            let begun = Instant::now();
+            let outcome = loop {
+                read += far.drain();
+                if let Some(packet) = port.wait(&mut batch, Duration::ZERO).unwrap().next() {
+                    let Packet::Done(done) = packet else { panic!("no operation") };
+                    let (_token, outcome) = done.into_parts();
+                    // Everything that it has sent is on its way, or there.
+                    while read < part + much {
+                        read += far.drain();
+                        assert!(begun.elapsed() < system.soon(), "{read}");
+                    }
+                    break outcome;
+                }
+                assert!(begun.elapsed() < system.soon(), "{read}");
+            };
+            assert_eq!(sent(&outcome), Ok(much));
+            assert_eq!(read, part + much);
+        }
+    }
+
+    /// Rule 55: a stream sends nothing, at once.
+    fn a_send_of_nothing_is_done_at_once(system: &System) {
+        for pair in STREAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            for operation in [Operation::send(Vec::new()), Operation::send_all(Vec::new())] {
+                port.associate(near.dup().unwrap()).unwrap().start(operation).unwrap();
+                assert_eq!(sent(&outcome(&port, system)), Ok(0));
+            }
+            assert_connected(&near, &far, system);
+        }
+    }
+
+    /// Rule 55: part after part, those without room passed over.
+    fn a_buffer_may_have_many_parts(system: &System) {
+        for pair in STREAMS {
+            let port: Port<Socket, u32, Parts> = system.port_with_buffers(1);
+            let (near, far) = pair(system);
+            let parts = |sizes: &[u8]| {
+                Parts(sizes.iter().map(|size| vec![*size; (*size).into()]).collect())
+            };
+            let whole = parts(&[3, 0, 1, 2, 9, 0, 7, 5]);
+            port.associate(near).unwrap().send_all(whole).unwrap();
+            let (token, outcome) = done(&port, system);
+            assert_eq!(sent(&outcome), Ok(27));
+            let sent = outcome.into_buffer().unwrap().0.concat();
+            assert_eq!(far.read_within(system.soon(), 27), sent);
+            far.write(b"abcdefghijklmn").unwrap();
+            await_unread(token.key(), system, 14);
+            token.recv(parts(&[3, 0, 1, 2, 4, 2, 9])).unwrap();
+            let (result, parts) = received(done(&port, system).1);
+            assert_eq!(result, Ok(14));
+            assert_eq!(parts.0.concat(), b"abcdefghijklmn");
+            assert_eq!((&parts.0[0][..], &parts.0[3][..]), (&b"abc"[..], &b"ef"[..]));
+        }
+    }
+
+    /// Rule 56: with its code and its call, and the association goes on.
+    fn what_the_socket_does_not_allow_is_the_outcome(system: &System) {
+        let port = sockets_on(system);
+        let (reader, _writer) = system.pipe();
+        port.associate(reader).unwrap().recv(room(4)).unwrap();
+        let (token, outcome) = done(&port, system);
+        let error = outcome.error().unwrap();
+        assert_eq!((error.call(), error.os_code()), (Call::Receive, Some(libc::ENOTSOCK)));
+        assert_eq!((error.kind(), error.transferred()), (ErrorKind::Other, 0));
+        token.send(b"x".to_vec()).unwrap();
+        let (_token, outcome) = done(&port, system);
+        let error = outcome.error().unwrap();
+        assert_eq!((error.call(), error.os_code()), (Call::Send, Some(libc::ENOTSOCK)));
+        assert_eq!(outcome.into_buffer().unwrap(), b"x");
+        let (near, far) = system.tcp_pair();
+        port.associate(near).unwrap().accept().unwrap();
+        let (token, outcome) = done(&port, system);
+        let error = outcome.error().unwrap();
+        assert_eq!((error.call(), error.os_code()), (Call::Accept, Some(libc::EINVAL)));
+        token.send(b"x".to_vec()).unwrap();
+        assert_eq!(sent(&done(&port, system).1), Ok(1));
+        assert_eq!(far.read_within(system.soon(), 1), b"x");
+    }
+
+    /// Rule 56.
+    fn a_send_behind_ones_own_end_fails(system: &System) {
+        for pair in STREAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            near.shutdown(Shutdown::Write).unwrap();
+            port.associate(near).unwrap().send_all(b"x".to_vec()).unwrap();
+            let (token, outcome) = done(&port, system);
+            assert_eq!(outcome.error().unwrap().os_code(), Some(libc::EPIPE));
+            token.recv(room(4)).unwrap();
+            far.write(b"y").unwrap();
+            assert_eq!(bytes(done(&port, system).1), b"y");
+        }
+    }
+
+    /// Rule 56: both directions are told.
+    fn a_reset_ends_a_receive_and_a_send(system: &System) {
+        let port = shared_on(system);
+        let (near, far) = system.tcp_pair();
+        let near = Shared::new(near);
+        let id = port.associate_shared(near.clone()).unwrap();
+        fill(&near);
+        let send = port.start(id, Operation::send_all(b"lost".to_vec())).unwrap();
+        let receive = port.start(id, Operation::recv(room(4))).unwrap();
+        silent(&port, system);
+        far.reset();
+        let mut codes = Vec::new();
+        for packet in all(&port, system, 2) {
+            let Packet::Finished(finished) = packet else { panic!("no operation") };
+            let error = finished.error();
+            let is_send = finished.operation() == send;
+            assert!(is_send || finished.operation() == receive);
+            codes.push((is_send, error.and_then(|error| error.os_code())));
+        }
+        codes.sort_unstable();
+        assert!(!codes[0].0 && codes[1].0, "{codes:?}");
+        // The code itself is told once; whichever asks later finds an end, or a broken pipe.
+        assert!(matches!(codes[0].1, None | Some(libc::ECONNRESET)), "{codes:?}");
+        assert!(matches!(codes[1].1, Some(libc::ECONNRESET | libc::EPIPE)), "{codes:?}");
+        assert!(codes.iter().any(|(_, code)| *code == Some(libc::ECONNRESET)), "{codes:?}");
+    }
+
+    /// Rule 56: how much had gone before is told.
+    fn a_reset_during_a_send_tells_how_much_was_sent(system: &System) {
+        let much = much(system);
+        let port = sockets_on(system);
+        let (near, far) = system.tcp_pair();
+        port.associate(near).unwrap().send_all(vec![b'a'; much]).unwrap();
+        silent(&port, system);
+        let mut read = vec![0; 100_000];
+        assert!(far.read(&mut read).unwrap() > 0);
+        silent(&port, system);
+        far.reset();
+        let (_, outcome) = done(&port, system);
+        let error = outcome.error().unwrap();
+        assert!(matches!(error.os_code(), Some(libc::ECONNRESET | libc::EPIPE)), "{error:?}");
+        assert!(error.transferred() > 0 && error.transferred() < much, "{error:?}");
+        assert_eq!(outcome.into_buffer().unwrap().len(), much);
+    }
+
+    /// Rule 56: data that came before the peer's half-close is received while sends go on.
+    fn a_half_close_loses_nothing_that_is_in_flight(system: &System) {
+        for pair in STREAMS {
+            let port = shared_on(system);
+            let (near, far) = pair(system);
+            let id = port.associate_shared(Shared::new(near)).unwrap();
+            let much = much(system);
+            let full = port.start(id, Operation::send_all(vec![b'a'; much])).unwrap();
+            port.start(id, Operation::recv(room(100))).unwrap();
+            far.write(b"question").unwrap();
+            far.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(bytes(finished(&port, system).into_parts().1), b"question");
+            port.start(id, Operation::recv(room(100))).unwrap();
+            assert_eq!(received(finished(&port, system).into_parts().1).0, Ok(0));
+            silent(&port, system);
+            let mut read = Vec::new();
+            let begun = Instant::now();
+            let mut batch = Batch::new();
+            let mut is_sent = false;
+            let mut part = vec![0; 100_000];
+            while read.len() < much {
+                assert!(begun.elapsed() < system.soon(), "{} of {much}", read.len());
+                if let Ok(more) = far.read(&mut part) {
+                    read.extend_from_slice(&part[..more]);
+                }
+                for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                    let Packet::Finished(finished) = packet else { panic!("no operation") };
+                    assert_eq!((finished.operation(), sent(&finished.into_parts().1)), (full, Ok(much)));
+                    is_sent = true;
+                }
+            }
+            if !is_sent {
+                assert_eq!(finished(&port, system).operation(), full);
+            }
+        }
+    }
+
+    /// Rule 56: the peer's end holds on and on, and is no reason to try the send again and again.
+    fn a_send_that_waits_behind_the_peers_end_does_not_spin(system: &System) {
+        for trigger in [None, Some(Persistent::Level), Some(Persistent::Edge)] {
+            if trigger.is_some() && system.is_one_shot() {
+                // There it is tried whenever the reactor tells of the end, which an enabled registration needs.
+                continue;
+            }
+            for pair in STREAMS {
+                let port = shared_on(system);
+                let (near, far) = pair(system);
+                let id = port.associate_shared(Shared::new(near)).unwrap();
+                if let Some(trigger) = trigger {
+                    port.enable(id.id(), Interest::HANGUP, trigger).unwrap();
+                }
+                let send = Operation::send_all(vec![b'a'; much(system)]);
+                let send = port.start(id, send).unwrap();
+                silent(&port, system);
+                far.shutdown(Shutdown::Write).unwrap();
+                silent(&port, system);
+                let polls = port.stats().polls;
+                silent(&port, system);
+                assert!(port.stats().polls < polls + 20, "{trigger:?}: {port:#?}");
+                assert!(port.cancel(send).unwrap());
+                let mut packets = port.wait(&mut Batch::new(), system.soon()).unwrap().count();
+                if trigger.is_some() && packets < 2 {
+                    packets += port.wait(&mut Batch::new(), system.soon()).unwrap().count();
+                }
+                // What was held back for the send is reported then.
+                assert_eq!(packets, 1 + usize::from(trigger.is_some()), "{trigger:?}");
+            }
+        }
+    }
+
+    /// Rule 57: done, and the token goes on with the connection.
+    fn a_connect_is_done_by_its_packet(system: &System) {
+        let port = sockets_on(system);
+        let listener = system.tcp_listener(4);
+        let address = listener.address().for_port();
+        port.associate(system.tcp_fresh()).unwrap().connect(address).unwrap();
+        let (token, outcome) = done(&port, system);
+        connected(&outcome).unwrap();
+        let server = listener.accept_within(system.soon());
+        token.recv(room(8)).unwrap();
+        silent(&port, system);
+        server.write(b"hello").unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(bytes(outcome), b"hello");
+        assert_connected(token.key(), &server, system);
+    }
+
+    /// Rule 57: with the system's code; and the socket may be connected to another address then.
+    fn a_connect_that_is_refused_says_so(system: &System) {
+        let port = sockets_on(system);
+        let nowhere = system.unused_address().for_port();
+        port.associate(system.tcp_fresh()).unwrap().connect(nowhere).unwrap();
+        let (token, outcome) = done(&port, system);
+        let error = connected(&outcome).unwrap_err();
+        assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(libc::ECONNREFUSED)));
+        let listener = system.tcp_listener(4);
+        token.connect(listener.address().for_port()).unwrap();
+        let (token, outcome) = done(&port, system);
+        connected(&outcome).unwrap();
+        let server = listener.accept_within(system.soon());
+        assert_connected(token.key(), &server, system);
+    }
+
+    /// Rule 57: a connect that nothing answers ends at its deadline.
+    fn a_connect_ends_at_its_deadline(system: &System) {
+        let port = sockets_on(system);
+        let (listener, _client) = unanswering(system);
+        let address = listener.address().for_port();
+        let time = 20 * MILLISECOND;
+        let begun = now(system);
+        let connect = Operation::connect(address).deadline(time);
+        port.associate(system.tcp_fresh()).unwrap().start(connect).unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(connected(&outcome).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(now(system) - begun >= time);
+        drop(token);
+    }
+
+    /// Rule 57: the port makes the socket.
+    fn a_port_makes_the_sockets_that_it_connects(system: &System) {
+        let port = system.port::<Made, u32>(1);
+        let listener = system.tcp_listener(4);
+        let address = listener.address().for_port();
+        let operation = port.connect(address.clone(), Some(HOUR.into()), Made).unwrap();
+        let (token, outcome) = done(&port, system);
+        connected(&outcome).unwrap();
+        let server = listener.accept_within(system.soon());
+        server.write(b"x").unwrap();
+        token.recv(room(4)).unwrap();
+        assert_eq!(bytes(done(&port, system).1), b"x");
+        assert!(!port.cancel(operation).unwrap());
+        let nowhere = system.unused_address().for_port();
+        port.connect(nowhere, None, Made).unwrap();
+        let code = connected(&outcome_of(&port, system)).unwrap_err().os_code();
+        assert_eq!(code, Some(libc::ECONNREFUSED));
+        port.close();
+        let refused = port.connect(address, None, |_| panic!("no socket is made")).unwrap_err();
+        assert_eq!((refused.kind(), refused.call()), (ErrorKind::Closed, Call::Connect));
+    }
+
+    /// Rule 57: an address of another kernel is the outcome of a connect, and of a send.
+    fn an_address_of_another_kernel_is_refused(system: &System) {
+        let other = if system.kernel().is_some() { System::native() } else { System::simulated() };
+        let foreign = other.unused_address().for_port();
+        let port = sockets_on(system);
+        port.associate(system.tcp_fresh()).unwrap().connect(foreign.clone()).unwrap();
+        let kind = connected(&outcome(&port, system)).unwrap_err().kind();
+        assert_eq!(kind, ErrorKind::WrongKernel);
+        port.associate(system.udp_bound()).unwrap().send_to(b"x".to_vec(), foreign).unwrap();
+        assert_eq!(sent(&outcome(&port, system)).unwrap_err().kind(), ErrorKind::WrongKernel);
+    }
+
+    /// Rule 58: each of sixteen accepts gets the next connection.
+    fn accepts_get_the_connections_in_order(system: &System) {
+        let port = shared_on(system);
+        let listener = Shared::new(system.tcp_listener(32));
+        let id = port.associate_shared(listener.clone()).unwrap();
+        let accepts: Vec<_> =
+            (0..16).map(|_| port.start(id, Operation::accept()).unwrap()).collect();
+        silent(&port, system);
+        let clients: Vec<_> = (0..16).map(|_| system.tcp_connect(&listener)).collect();
+        let packets = all(&port, system, 16);
+        for ((packet, accept), client) in packets.into_iter().zip(accepts).zip(clients) {
+            let Packet::Finished(finished) = packet else { panic!("no operation") };
+            assert_eq!(finished.operation(), accept);
+            let server = accepted(finished.into_parts().1, system).unwrap();
+            assert_connected(&client, &server, system);
+        }
+    }
+
+    /// Rule 58: one edge stands for many connections, and those that come before the accepts count.
+    fn connections_that_wait_are_accepted_without_a_further_one(system: &System) {
+        let port = shared_on(system);
+        let listener = Shared::new(system.tcp_listener(32));
+        let id = port.associate_shared(listener.clone()).unwrap();
+        let clients: Vec<_> = (0..9).map(|_| system.tcp_connect(&listener)).collect();
+        await_facts(&listener, system, POLLIN);
+        for count in [2, 1, 3, 3] {
+            for _ in 0..count {
+                port.start(id, Operation::accept()).unwrap();
+            }
+            for packet in all(&port, system, count) {
+                let Packet::Finished(finished) = packet else { panic!("no operation") };
+                accepted(finished.into_parts().1, system).unwrap();
+            }
+        }
+        let started = port.start_now(id, Operation::accept()).unwrap();
+        assert!(matches!(started, Started::InFlight(_)), "all were accepted");
+        drop(clients);
+    }
+
+    /// Rule 58: the peer's address comes with it.
+    fn an_accept_tells_its_peer(system: &System) {
+        let port = sockets_on(system);
+        let listener = system.tcp_listener(4);
+        let client = system.tcp_connect(&listener);
+        port.associate(listener).unwrap().accept().unwrap();
+        let (_token, outcome) = done(&port, system);
+        let Outcome::Accepted(Ok((source, peer))) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(peer, Some(client.address().for_port()));
+        let server = system.adopt(source);
+        // It does not wait.
+        let error = server.read(&mut [0; 4]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert_connected(&client, &server, system);
+    }
+}
+
+/// The outcome of the next packet of a port whose keys it has made.
+fn outcome_of(port: &Port<Made, u32>, on: &System) -> Outcome {
+    outcome(port, on)
+}
+
+/// Rule 58: an accept for which there is no descriptor waits, is tried again now and then, and does not spin.
+#[test]
+fn an_accept_waits_for_a_descriptor_sim() {
+    for times in [1_u32, 5, 40] {
+        let system = System::simulated();
+        let kernel = system.kernel().unwrap();
+        {
+            let port = sockets_on(&system);
+            let listener = system.tcp_listener(4);
+            let client = system.tcp_connect(&listener);
+            (0..times).for_each(|_| kernel.fail_next_descriptor());
+            let before = (kernel.calls(), kernel.now());
+            port.associate(listener).unwrap().accept().unwrap();
+            let (_token, outcome) = done(&port, &system);
+            let server = accepted(outcome, &system).unwrap();
+            assert_connected(&client, &server, &system);
+            let (calls, time) = (kernel.calls() - before.0, kernel.now() - before.1);
+            assert_eq!(calls.accept, u64::from(times) + 1);
+            // Ten milliseconds each, but for those that an edge of the beginning has tried.
+            assert!(
+                time >= 10 * MILLISECOND * times.saturating_sub(2)
+                    && time <= 12 * MILLISECOND * times,
+                "{time:?}"
+            );
+            assert!(calls.total() < 10 * u64::from(times) + 20, "{calls:?}");
+        }
+        system.assert_nothing_left();
+    }
+}
+
+/// Rule 58: while it waits for a descriptor it can be cancelled, and has a deadline.
+#[test]
+fn an_accept_that_waits_for_a_descriptor_ends_as_others_do_sim() {
+    let system = System::simulated();
+    let kernel = system.kernel().unwrap();
+    {
+        let port = sockets_on(&system);
+        let listener = system.tcp_listener(4);
+        let _client = system.tcp_connect(&listener);
+        (0..100).for_each(|_| kernel.fail_next_descriptor());
+        let begun = kernel.now();
+        let accept = Operation::accept().deadline(35 * MILLISECOND);
+        port.associate(listener).unwrap().start(accept).unwrap();
+        let (token, outcome) = done(&port, &system);
+        assert_eq!(accepted(outcome, &system).unwrap_err(), ErrorKind::TimedOut);
+        let time = kernel.now() - begun;
+        assert!(time >= 35 * MILLISECOND && time <= 36 * MILLISECOND, "{time:?}");
+        let accept = token.accept().unwrap();
+        silent(&port, &system);
+        assert!(port.cancel(accept).unwrap());
+        assert_eq!(accepted(done(&port, &system).1, &system).unwrap_err(), ErrorKind::Cancelled);
+    }
+    system.assert_nothing_left();
+}
+
+/// Rule 58: the deadline of another accept does not make it forget to try again.
+#[test]
+fn an_accept_is_tried_again_beside_a_deadline_sim() {
+    let system = System::simulated();
+    let kernel = system.kernel().unwrap();
+    {
+        let port = shared_on(&system);
+        let listener = Shared::new(system.tcp_listener(4));
+        let _client = system.tcp_connect(&listener);
+        (0..3).for_each(|_| kernel.fail_next_descriptor());
+        let id = port.associate_shared(listener).unwrap();
+        let first = port.start(id, Operation::accept()).unwrap();
+        port.start(id, Operation::accept().deadline(5 * MILLISECOND)).unwrap();
+        assert_eq!(why(finished(&port, &system).error()), ErrorKind::TimedOut);
+        let begun = kernel.now();
+        let packet = finished(&port, &system);
+        assert_eq!(packet.operation(), first);
+        assert!(accepted(packet.into_parts().1, &system).is_ok());
+        assert!(kernel.now() - begun <= 30 * MILLISECOND);
+    }
+    system.assert_nothing_left();
+}
+
+/// Rule 58: with no descriptor left in the process an accept waits; it goes on once one was closed.
+#[test]
+fn an_accept_waits_for_a_descriptor_epoll() {
+    let name = "operations_sockets::an_accept_waits_for_a_descriptor_epoll";
+    if !in_a_process_of_its_own(name) {
+        return;
+    }
+    let system = System::native();
+    let port = sockets_on(&system);
+    let listener = system.tcp_listener(4);
+    let client = system.tcp_connect(&listener);
+    assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+    let spare = File::open("/dev/null").unwrap();
+    leave_no_descriptor();
+    port.associate(listener).unwrap().accept().unwrap();
+    let before = port.stats().polls;
+    let mut batch = Batch::new();
+    assert_eq!(port.wait(&mut batch, Duration::from_millis(200)).unwrap().count(), 0);
+    let polls = port.stats().polls - before;
+    assert!(polls < 100, "{polls} polls within 200 ms");
+    drop(spare);
+    let server = accepted(done(&port, &system).1, &system).unwrap();
+    assert_connected(&client, &server, &system);
+}
+
+/// Rule 58: a connection that was given up while it stood in the queue is passed over.
+#[test]
+fn a_connection_that_was_given_up_is_passed_over_sim() {
+    let system = System::simulated();
+    let kernel = system.kernel().unwrap();
+    {
+        let port = sockets_on(&system);
+        let listener = system.tcp_listener(4);
+        port.associate(listener.dup().unwrap()).unwrap().accept().unwrap();
+        silent(&port, &system);
+        kernel.abort_next_accept();
+        let clients = [system.tcp_connect(&listener), system.tcp_connect(&listener)];
+        let (_token, outcome) = done(&port, &system);
+        assert!(accepted(outcome, &system).is_ok());
+        drop(clients);
+    }
+    system.assert_nothing_left();
+}
+
+/// Rule 56: a lack of memory is no failure: what is short of it is tried again.
+#[test]
+fn an_operation_that_lacks_memory_is_tried_again_sim() {
+    let system = System::simulated();
+    let kernel = system.kernel().unwrap();
+    {
+        let port = shared_on(&system);
+        let (near, far) = system.unix_pair();
+        let id = port.associate_shared(Shared::new(near)).unwrap();
+        kernel.fail_next_receive(libc::ENOBUFS);
+        kernel.fail_next_receive(libc::ENOMEM);
+        kernel.fail_next_send(libc::ENOBUFS);
+        far.write(b"in").unwrap();
+        let receive = port.start(id, Operation::recv(room(4))).unwrap();
+        let send = port.start(id, Operation::send_all(b"out".to_vec())).unwrap();
+        // Those behind them wait as well, and come in order.
+        let second = port.start(id, Operation::send_all(b"second".to_vec())).unwrap();
+        let begun = kernel.now();
+        let packets = all(&port, &system, 3);
+        let mut order = Vec::new();
+        for packet in packets {
+            let Packet::Finished(finished) = packet else { panic!("no operation") };
+            assert!(finished.error().is_none());
+            order.push(finished.operation());
+        }
+        assert_eq!(order, [send, second, receive]);
+        let time = kernel.now() - begun;
+        assert!(time >= 10 * MILLISECOND && time <= 25 * MILLISECOND, "{time:?}");
+        assert_eq!(far.read_within(system.soon(), 9), b"outsecond");
+        kernel.fail_next_receive(libc::ECONNRESET);
+        far.write(b"x").unwrap();
+        port.start(id, Operation::recv(room(4))).unwrap();
+        let error = finished(&port, &system).error().unwrap();
+        assert_eq!(error.os_code(), Some(libc::ECONNRESET));
+    }
+    system.assert_nothing_left();
+}
+
+/// Whether the descriptor of a socket does not wait.
+#[cfg(target_os = "linux")]
+fn is_nonblocking(socket: &Socket) -> bool {
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let flags = unsafe { libc::fcntl(socket.descriptor().as_raw_fd(), libc::F_GETFL) };
+    assert!(flags >= 0);
+    flags & libc::O_NONBLOCK != 0
+}
+
+/// Rules 57 and 58: the first accept or connect makes a socket non-blocking, and nothing else does.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_first_accept_or_connect_makes_a_socket_nonblocking_epoll() {
+    let system = System::native();
+    let port = sockets_on(&system);
+    let listener = system.tcp_listener(4);
+    listener.set_nonblocking(false).unwrap();
+    let token = port.associate(listener).unwrap();
+    assert!(!is_nonblocking(token.key()));
+    token.accept().unwrap();
+    silent(&port, &system);
+    let (near, far) = system.tcp_pair();
+    near.set_nonblocking(false).unwrap();
+    let same = near.dup().unwrap();
+    port.associate(near).unwrap().recv(room(4)).unwrap();
+    silent(&port, &system);
+    far.write(b"x").unwrap();
+    let (token, outcome) = done(&port, &system);
+    assert_eq!(bytes(outcome), b"x");
+    token.send_all(b"y".to_vec()).unwrap();
+    assert_eq!(sent(&done(&port, &system).1), Ok(1));
+    assert!(!is_nonblocking(&same));
+    let (listener, _client) = unanswering(&system);
+    let fresh = system.tcp_fresh();
+    fresh.set_nonblocking(false).unwrap();
+    let same = fresh.dup().unwrap();
+    let connect = Operation::connect(listener.address().for_port()).deadline(MILLISECOND);
+    port.associate(fresh).unwrap().start(connect).unwrap();
+    assert!(is_nonblocking(&same));
+    assert_eq!(why(done(&port, &system).1.error()), ErrorKind::TimedOut);
+}
+
+/// Rule 57: a socket that turns out to be connected to itself was refused.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
+    let system = System::native();
+    let port = sockets_on(&system);
+    let fresh = system.tcp_fresh();
+    // Bound to a number that the system chooses, on every address.
+    let name = libc::sockaddr_in {
+        sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap(),
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+        sin_zero: [0; 8],
+    };
+    let size = libc::socklen_t::try_from(size_of_val(&name)).unwrap();
+    // SAFETY: bind(2) reads an address of this size at the pointer.
+    // - valid for reads: `name` is a local.
+    let bound = unsafe { libc::bind(fresh.number(), (&raw const name).cast(), size) };
+    assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+    let own = fresh.address().for_port();
+    port.associate(fresh).unwrap().connect(own).unwrap();
+    let error = connected(&outcome(&port, &system)).unwrap_err();
+    assert_eq!(error.os_code(), Some(libc::ECONNREFUSED), "{error:?}");
+}

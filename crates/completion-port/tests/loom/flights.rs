@@ -1,0 +1,963 @@
+//! The operations of one registration: the slot's word, the lanes beside it, and the phases of each flight, as
+//! docs/design/FLIGHTS.md has them. The kernel is two counters: how many bytes can be received, and how many sent.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+
+use crate::engine::{Course, Verdict};
+use crate::interest::{Events, Interest};
+use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
+use crate::state::facts::Facts;
+use crate::state::flights::{Direction, Effects, Flight, Lanes, Records, Tried};
+use crate::state::moment::Moment;
+use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
+use crate::state::slot::{
+    Checked, Delivery, Drained, Late, Mode, Next, Refusal, Removal, Slot, Turn,
+};
+use crate::sync::Mutex;
+
+/// What an operation takes at most.
+const ROOM: usize = 2;
+
+/// The number of the poll that finds all edges.
+const POLL: u32 = 9;
+
+const IN: Direction = Direction::In;
+const OUT: Direction = Direction::Out;
+
+/// An operation, as the library keeps it in its cell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cargo {
+    /// How many bytes it has taken, and how many had been taken before.
+    taken: usize,
+    first: usize,
+    packets: usize,
+}
+
+struct Board {
+    slot: Slot,
+    lanes: Mutex<Lanes>,
+    flights: [Flight; 2],
+    /// The link of the slot's node is the slot's own.
+    cargo: [UnsafeCell<Cargo>; 2],
+    key: UnsafeCell<u32>,
+    /// The nodes of flights that are due or have ended.
+    queue: Mutex<Vec<Node>>,
+    /// Nodes of the slot that were won and not yet dealt with.
+    won: AtomicUsize,
+    /// A remover that waits for the key was told to look.
+    told: AtomicUsize,
+    /// What can be taken, and what has been, by direction.
+    there: [AtomicUsize; 2],
+    gone: [AtomicUsize; 2],
+    is_shared: bool,
+}
+
+impl Links for Board {
+    fn link(&self, node: Node) -> &AtomicU32 {
+        &self.flight(node).link
+    }
+}
+
+impl Records for Board {
+    fn flight(&self, node: Node) -> &Flight {
+        &self.flights[(node & !FLIGHT) as usize]
+    }
+}
+
+/// Flights by their numbers.
+const FIRST: Node = FLIGHT;
+const SECOND: Node = FLIGHT | 1;
+
+impl Board {
+    /// An association, with so many bytes to be received that are known of.
+    fn new(is_shared: bool, there: usize) -> Self {
+        let slot = Slot::default();
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
+        slot.register(3, mode, false);
+        slot.watch(Facts::IN | Facts::OUT);
+        slot.know(Facts::IN | Facts::OUT, true);
+        if is_shared {
+            assert_eq!(slot.put_back(None, false, NO_HINT, 0), Next::Nothing);
+        }
+        let lanes = Mutex::new(Lanes::default());
+        lanes.lock().unwrap().begin(is_shared);
+        Self {
+            slot,
+            lanes,
+            flights: Default::default(),
+            cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
+            key: UnsafeCell::new(7),
+            queue: Mutex::new(Vec::new()),
+            won: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+            there: [there, 0].map(AtomicUsize::new),
+            gone: [0, 0].map(AtomicUsize::new),
+            is_shared,
+        }
+    }
+
+    fn shared(there: usize) -> Arc<Self> {
+        Arc::new(Self::new(true, there))
+    }
+
+    /// The calling thread has the token.
+    fn held(there: usize) -> Arc<Self> {
+        Arc::new(Self::new(false, there))
+    }
+
+    /// The same, where nothing can be received, as an operation has found out that still waits for it.
+    fn waiting(is_shared: bool) -> Arc<Self> {
+        let board = Arc::new(Self::new(is_shared, 0));
+        assert_eq!(board.start(FIRST, IN), Ok(Course::Waits));
+        board
+    }
+
+    fn with_cargo<R>(&self, node: Node, act: impl FnOnce(&mut Cargo) -> R) -> R {
+        self.cargo[(node & !FLIGHT) as usize].with_mut(|cargo| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            act(unsafe { &mut *cargo })
+        })
+    }
+
+    /// The handler of a token has the key to itself.
+    fn use_key(&self) {
+        self.key.with_mut(|key| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            assert_eq!(unsafe { *key }, 7, "the key is where it belongs");
+        });
+    }
+
+    fn clone_key(&self) {
+        self.key.with(|key| {
+            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            assert_eq!(unsafe { *key }, 7, "the key is there to be cloned");
+        });
+    }
+
+    /// The registration has ended, and the key is moved out.
+    fn take_key(&self) {
+        self.use_key();
+        self.key.with_mut(|key| {
+            // SAFETY: as in `use_key`.
+            unsafe { *key = 0 };
+        });
+        assert!(self.slot.word().flying() == Facts::NONE, "operations are in flight");
+    }
+
+    fn note(&self, next: Next) {
+        match next {
+            Next::Nothing => {}
+            Next::Queue | Next::Recheck => {
+                let before = self.won.fetch_add(1, SeqCst);
+                assert_eq!(before, 0, "a node is won by one thread at a time");
+            }
+            Next::Collect => {
+                self.told.fetch_add(1, SeqCst);
+            }
+            Next::Gone => unreachable!("no descriptor was closed"),
+        }
+    }
+
+    fn queue(&self, node: Node) {
+        if node != NIL {
+            let mut queue = self.queue.lock().unwrap();
+            assert!(!queue.contains(&node), "a node stands in the queue once");
+            queue.push(node);
+        }
+    }
+
+    fn see_to(&self, effects: Effects) {
+        self.queue(effects.due);
+        self.note(effects.next);
+    }
+
+    // ---- the kernel ----
+
+    /// More can be taken, and the kernel says so.
+    fn arrive(&self, direction: Direction, bytes: usize) {
+        self.there[direction as usize].fetch_add(bytes, SeqCst);
+        self.edge(direction.facts());
+    }
+
+    fn edge(&self, facts: Facts) {
+        loop {
+            match self.slot.deliver(0, facts, POLL, || POLL) {
+                Delivery::Stale => return,
+                Delivery::Noted(next) => return self.note(next),
+                Delivery::Stirred(next, flying) => {
+                    let (due, is_missed) =
+                        self.lanes.lock().unwrap().stir(self, &self.slot, flying);
+                    due.into_iter().for_each(|node| self.queue(node));
+                    self.note(next);
+                    if !is_missed {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What an operation of this direction comes to.
+    fn take(&self, direction: Direction, cargo: &mut Cargo) -> Tried {
+        let lane = direction as usize;
+        let there = self.there[lane].load(SeqCst);
+        if there == 0 {
+            return Tried::Blocked;
+        }
+        let taken = there.min(ROOM);
+        // More may have come since; it is not seen, as in the kernel.
+        self.there[lane].fetch_sub(taken, SeqCst);
+        let first = self.gone[lane].fetch_add(taken, SeqCst);
+        (cargo.taken, cargo.first) = (taken, first);
+        Tried::Done { dry: taken < ROOM && self.slot.word().is_plain() }
+    }
+
+    // ---- the threads ----
+
+    fn start(&self, node: Node, direction: Direction) -> Result<Course, Refusal> {
+        self.start_until(node, direction, Moment::NEVER)
+    }
+
+    /// A token first tries the operation itself, if that looks worth while.
+    fn start_until(
+        &self,
+        node: Node,
+        direction: Direction,
+        deadline: Moment,
+    ) -> Result<Course, Refusal> {
+        let facts = direction.facts();
+        self.with_cargo(node, |cargo| {
+            *cargo = Cargo { packets: cargo.packets, ..Cargo::default() };
+        });
+        let mut drained = NO_HINT;
+        if !self.is_shared {
+            self.use_key();
+            if self.slot.looks_ready(facts, drained) {
+                let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
+                if tried != (Tried::Done { dry: false }) {
+                    drained = Drained::of(direction);
+                }
+                if tried != Tried::Blocked {
+                    return Ok(self.lend_ended(node, drained));
+                }
+            }
+        }
+        let mut lanes = self.lanes.lock().unwrap();
+        let is_ready = if self.is_shared {
+            self.slot.share(0, facts)?
+        } else {
+            self.slot.lend(facts, drained)?
+        };
+        let course = lanes.start(self, node, 0, direction, deadline, is_ready);
+        drop(lanes);
+        let course = if course == Course::Try { self.attempt(node) } else { course };
+        Ok(match course {
+            Course::Ends(_) if !self.is_shared => self.lend_ended(node, NO_HINT),
+            Course::Ends(_) => {
+                self.queue(node);
+                course
+            }
+            _ => course,
+        })
+    }
+
+    /// The token has done the operation itself.
+    fn lend_ended(&self, node: Node, drained: Drained) -> Course {
+        let mut lanes = self.lanes.lock().unwrap();
+        lanes.start_ended(self.flight(node), 0);
+        self.slot.lend_ended(drained);
+        drop(lanes);
+        self.queue(node);
+        Course::Ends(Verdict::Done)
+    }
+
+    /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
+    fn attempt(&self, node: Node) -> Course {
+        let direction = self.flight(node).direction();
+        loop {
+            let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
+            let mut lanes = self.lanes.lock().unwrap();
+            if let (false, Tried::Done { dry }) = (self.is_shared, tried) {
+                lanes.tried_and_landed(self.flight(node), &self.slot, dry);
+                drop(lanes);
+                self.use_key();
+                return Course::Ends(Verdict::Done);
+            }
+            let (course, effects) = lanes.tried(self, &self.slot, node, tried, POLL);
+            drop(lanes);
+            self.see_to(effects);
+            match course {
+                Course::Try => {}
+                Course::Ends(_) if !self.is_shared => {
+                    self.land(node);
+                    return course;
+                }
+                _ => return course,
+            }
+        }
+    }
+
+    /// A thread takes the first node of the queue, if there is one. Gives the flight whose packet it has taken by that.
+    fn serve(&self) -> Option<(Node, Verdict)> {
+        loop {
+            let mut queue = self.queue.lock().unwrap();
+            if queue.is_empty() {
+                return None;
+            }
+            let node = queue.remove(0);
+            drop(queue);
+            if let Some(verdict) = self.turn(node) {
+                self.with_cargo(node, |cargo| cargo.packets += 1);
+                return Some((node, verdict));
+            }
+        }
+    }
+
+    fn turn(&self, node: Node) -> Option<Verdict> {
+        let mut course = Course::Try;
+        if !self.flight(node).begin() {
+            let effects;
+            (course, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
+            self.see_to(effects);
+        }
+        let is_tried = course == Course::Try;
+        match if is_tried { self.attempt(node) } else { course } {
+            Course::Ends(verdict) => {
+                if self.is_shared || !is_tried {
+                    self.land(node);
+                }
+                Some(verdict)
+            }
+            _ => None,
+        }
+    }
+
+    fn land(&self, node: Node) {
+        if self.is_shared {
+            self.clone_key();
+        }
+        let mut lanes = self.lanes.lock().unwrap();
+        let is_last = lanes.land(self.flight(node));
+        let next = if !self.is_shared {
+            self.slot.land(Facts::NONE);
+            Next::Nothing
+        } else if is_last {
+            self.slot.land_last()
+        } else {
+            Next::Nothing
+        };
+        drop(lanes);
+        if !self.is_shared {
+            self.use_key();
+        }
+        self.note(next);
+    }
+
+    /// Whether it has not ended before.
+    fn call_off(&self, node: Node, verdict: Verdict) -> bool {
+        let effects = self.lanes.lock().unwrap().call_off(self, &self.slot, node, verdict, POLL);
+        let is_in_time = effects.is_some();
+        effects.into_iter().for_each(|effects| self.see_to(effects));
+        is_in_time
+    }
+
+    fn call_all_off(&self, verdict: Verdict) {
+        let mut ended = Fifo::new();
+        let mut lanes = self.lanes.lock().unwrap();
+        let next = lanes.call_off_all(self, &self.slot, verdict, POLL, &mut ended);
+        drop(lanes);
+        while let Some(node) = ended.pop(self) {
+            self.queue(node);
+        }
+        self.note(next);
+    }
+
+    /// The desk's timer rings. Gives the moment when it is to ring again.
+    fn ring(&self, now: Moment) -> Moment {
+        let mut due = Fifo::new();
+        let mut lanes = self.lanes.lock().unwrap();
+        let (again, next) = lanes.ring(self, &self.slot, now, POLL, &mut due);
+        drop(lanes);
+        while let Some(node) = due.pop(self) {
+            self.queue(node);
+        }
+        self.note(next);
+        again
+    }
+
+    /// The registration is to end; `collects` if the caller waits for the key.
+    fn remove(&self, collects: bool) -> Removal {
+        let removal = self.slot.remove(0, collects).unwrap();
+        match removal {
+            Removal::Owned if !collects => self.note(Next::Queue),
+            Removal::Marked if self.slot.word().is_lent() => self.call_all_off(Verdict::Cancelled),
+            _ => {}
+        }
+        removal
+    }
+
+    /// The slot's node has its turn.
+    fn turn_of_slot(&self) -> Turn {
+        assert_eq!(self.won.swap(0, SeqCst), 1);
+        loop {
+            match self.slot.take() {
+                Turn::Check => {
+                    self.slot.begin_check();
+                    let there = self.there[IN as usize].load(SeqCst) > 0;
+                    let facts = if there { Facts::IN } else { Facts::NONE };
+                    if self.slot.check(facts.into()) == Checked::Nothing {
+                        return Turn::Nothing;
+                    }
+                }
+                turn => return turn,
+            }
+        }
+    }
+
+    // ---- what always holds, when all threads are done ----
+
+    /// All nodes that were queued have their turns. What can be taken has been.
+    fn settle(&self) {
+        while self.serve().is_some() {}
+        let lanes = self.lanes.lock().unwrap();
+        let flying = self.slot.word().flying();
+        for direction in [IN, OUT] {
+            let is_there = self.there[direction as usize].load(SeqCst) > 0;
+            let waits = flying.has(direction.facts());
+            assert_eq!(
+                lanes.blocked().has(direction.facts()),
+                waits,
+                "each one waits, or there is none"
+            );
+            assert!(!(waits && is_there), "an edge is lost");
+        }
+        assert_eq!(lanes.aloft() > 0, self.slot.word().is_lent());
+    }
+
+    /// What waits is called off, and nothing is left. Gives what became of each flight.
+    fn finish(&self) -> [Cargo; 2] {
+        self.settle();
+        self.call_all_off(Verdict::Cancelled);
+        self.settle();
+        assert_eq!(self.lanes.lock().unwrap().aloft(), 0, "a flight has no packet");
+        [FIRST, SECOND].map(|node| self.with_cargo(node, |cargo| *cargo))
+    }
+
+    fn packets(&self, node: Node) -> usize {
+        self.with_cargo(node, |cargo| cargo.packets)
+    }
+}
+
+#[test]
+fn an_edge_that_meets_a_start_is_not_lost() {
+    for is_shared in [false, true] {
+        // Known ready without reason, or known to be not ready.
+        for is_known in [false, true] {
+            explore(move || {
+                let board = Arc::new(Board::new(is_shared, 0));
+                board.slot.know(Facts::IN, is_known);
+                let kernel = spawn(&board, |board| board.arrive(IN, 1));
+                board.start(FIRST, IN).unwrap();
+                kernel.join().unwrap();
+                board.settle();
+                assert_eq!((board.packets(FIRST), board.finish()[0].taken), (1, 1));
+            });
+        }
+    }
+}
+
+#[test]
+fn edges_that_meet_attempts_of_another_thread_are_not_lost() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let board = Board::waiting(is_shared);
+            board.edge(Facts::IN);
+            // There was nothing behind that edge: the attempt blocks.
+            let worker = spawn(&board, |board| board.serve());
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
+            kernel.join().unwrap();
+            worker.join().unwrap();
+            board.settle();
+            assert_eq!((board.packets(FIRST), board.finish()[0].taken), (1, 1));
+        });
+    }
+}
+
+/// The attempt has taken all, says so, and an edge comes: to a lane that is empty by then, perhaps. The next
+/// operation must know.
+#[test]
+fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let board = Arc::new(Board::new(is_shared, 1));
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
+            assert_eq!(board.start(FIRST, IN), Ok(Course::Ends(Verdict::Done)));
+            assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+            let first = board.with_cargo(FIRST, |cargo| cargo.taken);
+            if first == 1 {
+                board.start(SECOND, IN).unwrap();
+            }
+            kernel.join().unwrap();
+            board.settle();
+            let [first, second] = board.finish();
+            assert_eq!((first.taken + second.taken, second.packets), (2, 2 - first.taken));
+        });
+    }
+}
+
+/// The same, where the token goes on with readiness: what the edge says is reported.
+#[test]
+fn an_edge_that_meets_the_end_of_an_attempt_is_reported_to_the_token_that_arms() {
+    explore(|| {
+        let board = Board::held(1);
+        let kernel = spawn(&board, |board| board.arrive(IN, 1));
+        board.start(FIRST, IN).unwrap();
+        assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+        board.note(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL - 1));
+        kernel.join().unwrap();
+        if board.there[0].load(SeqCst) > 0 {
+            assert_eq!(board.turn_of_slot(), Turn::Held(Events::IN));
+        }
+    });
+}
+
+#[test]
+fn the_next_operation_goes_on_where_one_has_ended() {
+    // Two in one lane; what comes is enough for both, by one edge.
+    explore(|| {
+        let board = Board::waiting(true);
+        assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+        let kernel = spawn(&board, |board| board.arrive(IN, ROOM + 1));
+        let worker = spawn(&board, |board| board.serve());
+        board.serve();
+        kernel.join().unwrap();
+        worker.join().unwrap();
+        board.settle();
+        let [first, second] = board.finish();
+        assert_eq!([first.packets, second.packets], [1, 1]);
+        assert_eq!([(first.first, first.taken), (second.first, second.taken)], [(0, 2), (2, 1)]);
+    });
+}
+
+#[test]
+fn two_starts_of_one_direction_are_served_in_turn() {
+    for there in [0, ROOM] {
+        explore(move || {
+            let board = Board::shared(there);
+            let other = spawn(&board, |board| board.start(SECOND, IN).unwrap());
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
+            board.start(FIRST, IN).unwrap();
+            other.join().unwrap();
+            kernel.join().unwrap();
+            board.settle();
+            let taken = there + 1;
+            let [first, second] = board.finish();
+            assert_eq!([first.packets, second.packets], [1, 1]);
+            assert_eq!(first.taken + second.taken, taken);
+            if first.taken > 0 && second.taken > 0 {
+                assert_ne!(first.first, second.first, "bytes are taken by one of them");
+            }
+        });
+    }
+}
+
+#[test]
+fn two_directions_go_on_without_each_other() {
+    explore(|| {
+        let board = Board::shared(0);
+        board.slot.know(Facts::IN | Facts::OUT, false);
+        let receiver = spawn(&board, |board| board.start(FIRST, IN).unwrap());
+        let kernel = spawn(&board, |board| {
+            board.there[0].fetch_add(1, SeqCst);
+            board.there[1].fetch_add(1, SeqCst);
+            board.edge(Facts::IN | Facts::OUT);
+        });
+        board.start(SECOND, OUT).unwrap();
+        board.serve();
+        receiver.join().unwrap();
+        kernel.join().unwrap();
+        board.settle();
+        assert_eq!(board.finish().map(|flight| (flight.taken, flight.packets)), [(1, 1); 2]);
+    });
+}
+
+#[test]
+fn a_cancelled_operation_has_its_packet_and_takes_nothing() {
+    for is_shared in [false, true] {
+        // It waits, or it is due and blocks, or it has bytes to take.
+        for (stirs, bytes) in [(false, 0), (true, 0), (true, 1)] {
+            explore(move || {
+                let board = Board::waiting(is_shared);
+                board.there[0].store(bytes, SeqCst);
+                let worker = spawn(&board, move |board| {
+                    if stirs {
+                        board.edge(Facts::IN);
+                    }
+                    board.serve()
+                });
+                let is_in_time = board.call_off(FIRST, Verdict::Cancelled);
+                let served = worker.join().unwrap().or_else(|| board.serve());
+                let (_, verdict) = served.expect("it has its packet");
+                board.settle();
+                let taken = board.finish()[0].taken;
+                assert_eq!(board.packets(FIRST), 1);
+                assert!(is_in_time || verdict == Verdict::Done, "{verdict:?}");
+                assert_eq!(taken > 0, verdict == Verdict::Done, "{verdict:?}, {taken} bytes");
+                assert!(bytes > 0 || verdict == Verdict::Cancelled, "{verdict:?}");
+            });
+        }
+    }
+}
+
+/// The operation behind the cancelled one must not be forgotten.
+#[test]
+fn what_stands_behind_a_cancelled_operation_goes_on() {
+    explore(|| {
+        let board = Board::waiting(true);
+        assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+        let kernel = spawn(&board, |board| board.arrive(IN, 1));
+        let canceller = spawn(&board, |board| board.call_off(FIRST, Verdict::Cancelled));
+        board.serve();
+        kernel.join().unwrap();
+        canceller.join().unwrap();
+        board.settle();
+        let [first, second] = board.finish();
+        assert_eq!([first.packets, second.packets], [1, 1]);
+        assert_eq!(first.taken + second.taken, 1, "the byte is taken by one of the two");
+    });
+}
+
+#[test]
+fn the_deadline_of_an_operation_ends_it_once_and_takes_nothing() {
+    let (over, later) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(9));
+    for is_shared in [false, true] {
+        for deadline in [over, later] {
+            explore(move || {
+                let board = Arc::new(Board::new(is_shared, 0));
+                assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Course::Waits));
+                let kernel = spawn(&board, |board| board.arrive(IN, 1));
+                let clock = spawn(&board, move |board| board.ring(over));
+                let served = board.serve();
+                kernel.join().unwrap();
+                let again = clock.join().unwrap();
+                let (_, verdict) = served.or_else(|| board.serve()).expect("it has its packet");
+                board.settle();
+                let [first, _] = board.finish();
+                assert_eq!(first.packets, 1);
+                assert_eq!(first.taken > 0, verdict == Verdict::Done, "{verdict:?}");
+                if deadline == later {
+                    assert_eq!(verdict, Verdict::Done, "it was not over");
+                    let is_known = again == later || again == Moment::NEVER;
+                    assert!(is_known, "the timer rings again: {again:?}");
+                }
+            });
+        }
+    }
+}
+
+/// An attempt that found no descriptor, say, is made again at its time, or at an edge.
+#[test]
+fn an_operation_that_lacks_something_is_tried_again_once() {
+    let at = Moment::from_nanoseconds(5);
+    explore(move || {
+        let board = Board::shared(0);
+        let mut lanes = board.lanes.lock().unwrap();
+        assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
+        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Course::Try);
+        board.there[0].store(1, SeqCst);
+        drop(lanes);
+        let clock = spawn(&board, move |board| board.ring(at));
+        let kernel = spawn(&board, |board| board.edge(Facts::IN));
+        let (course, effects) =
+            board.lanes.lock().unwrap().tried(&*board, &board.slot, FIRST, Tried::Scarce(at), POLL);
+        assert_eq!(course, Course::Waits);
+        board.see_to(effects);
+        kernel.join().unwrap();
+        let again = clock.join().unwrap();
+        if board.queue.lock().unwrap().is_empty() {
+            assert!(again == at || again == Moment::NEVER);
+            assert_eq!(board.ring(at), Moment::NEVER);
+        }
+        assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+        board.settle();
+    });
+}
+
+#[test]
+fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
+    for collects in [false, true] {
+        explore(move || {
+            let board = Board::waiting(true);
+            let starter = spawn(&board, |board| board.start(SECOND, IN).is_ok());
+            let remover = spawn(&board, move |board| board.remove(collects));
+            board.serve();
+            let is_started = starter.join().unwrap();
+            assert_ne!(remover.join().unwrap(), Removal::Already);
+            board.settle();
+            assert_eq!(board.packets(FIRST), 1);
+            assert_eq!(board.packets(SECOND), usize::from(is_started));
+            assert!(!board.slot.word().is_lent(), "each flight has landed");
+            if collects {
+                // It was owned at once, or the remover was told.
+                if board.slot.word().is_live() {
+                    let collected = board.slot.collect(0);
+                    assert!(collected == Some(Ok(())) || collected.is_none(), "{collected:?}");
+                }
+            } else {
+                assert_eq!(board.turn_of_slot(), Turn::Removed);
+            }
+            board.take_key();
+        });
+    }
+}
+
+/// Readiness is queued as well: whichever turn comes last, the registration ends once, and a remover that waits is
+/// told to look.
+#[test]
+fn a_removal_with_flights_and_a_queued_packet_comes_once() {
+    for collects in [false, true] {
+        explore(move || {
+            let board = Board::shared(0);
+            assert_eq!(board.start(FIRST, OUT), Ok(Course::Waits));
+            board.note(board.slot.enable(0, PERSISTENT, || Drained::READ, POLL - 1).unwrap());
+            board.arrive(IN, 1);
+            // What the remover finds when it looks, before it sleeps.
+            let remover = spawn(&board, move |board| {
+                let removal = board.remove(collects);
+                (removal, board.slot.word().is_lent())
+            });
+            let slot = spawn(&board, |board| match board.turn_of_slot() {
+                Turn::Cloned(events) => {
+                    assert_eq!(events, Events::IN);
+                    board.clone_key();
+                    board.note(board.slot.cloned(Events::NONE));
+                }
+                Turn::Collect => {
+                    board.told.fetch_add(1, SeqCst);
+                }
+                Turn::Removed => {
+                    // Its turn is still to come.
+                    board.won.store(1, SeqCst);
+                }
+                turn => assert_eq!(turn, Turn::Nothing),
+            });
+            board.serve();
+            let (removal, was_lent) = remover.join().unwrap();
+            slot.join().unwrap();
+            board.settle();
+            assert_eq!(board.packets(FIRST), 1);
+            assert_ne!(removal, Removal::Already);
+            if collects && removal == Removal::Marked {
+                // It finds the node in the queue, or nothing has it.
+                assert!(!was_lent || board.told.load(SeqCst) > 0, "the remover sleeps on");
+                if board.won.load(SeqCst) == 0 {
+                    assert_eq!(board.slot.collect(0), Some(Ok(())));
+                }
+            } else if !collects {
+                assert_eq!(board.turn_of_slot(), Turn::Removed);
+            }
+            board.take_key();
+        });
+    }
+}
+
+#[test]
+fn a_token_that_an_operation_has_used_meets_its_removal() {
+    for collects in [false, true] {
+        explore(move || {
+            let board = Board::held(0);
+            let remover = spawn(&board, move |board| board.remove(collects));
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
+            let started = board.start(FIRST, IN);
+            if started.is_ok() {
+                board.serve();
+            }
+            remover.join().unwrap();
+            kernel.join().unwrap();
+            board.settle();
+            assert_eq!(board.packets(FIRST), usize::from(started.is_ok()), "{started:?}");
+            // The token is the handler's now, whatever became of the operation.
+            assert!(board.slot.word().is_held());
+            let next = board.slot.put_back(None, false, NO_HINT, POLL);
+            assert_eq!(next, if collects { Next::Collect } else { Next::Queue });
+            if collects {
+                assert_eq!(board.slot.collect(0), Some(Ok(())));
+            } else {
+                board.note(next);
+                assert_eq!(board.turn_of_slot(), Turn::Removed);
+            }
+            board.take_key();
+        });
+    }
+}
+
+/// The key belongs to the operation alone, and then to the token: no packet is made of the other direction.
+#[test]
+fn a_registration_whose_key_an_operation_has_is_not_enabled() {
+    for mode in [LEVEL, PERSISTENT] {
+        explore(move || {
+            let board = Board::held(0);
+            let mode = Mode { interest: Interest::IN | Interest::OUT, ..mode };
+            let user = spawn(&board, move |board| {
+                board.slot.may_enable(0).and(board.slot.enable(0, mode, || NO_HINT, POLL - 1))
+            });
+            let kernel = spawn(&board, |board| board.edge(Facts::OUT));
+            assert_eq!(board.start(FIRST, IN), Ok(Course::Waits));
+            board.use_key();
+            assert_eq!(user.join().unwrap(), Err(Refusal::Held));
+            kernel.join().unwrap();
+            assert_eq!(board.won.load(SeqCst), 0, "there is a second owner of the key");
+        });
+    }
+}
+
+/// Readiness of a direction in which operations are in flight is theirs. When the last of them has ended, what is
+/// left is reported.
+#[test]
+fn readiness_that_the_last_operation_leaves_is_reported() {
+    explore(|| {
+        let board = Board::waiting(true);
+        board.note(board.slot.enable(0, PERSISTENT, || NO_HINT, POLL - 1).unwrap());
+        let kernel = spawn(&board, |board| {
+            board.arrive(IN, ROOM);
+            board.arrive(IN, 1);
+        });
+        board.serve();
+        kernel.join().unwrap();
+        board.settle();
+        assert_eq!(board.packets(FIRST), 1);
+        if board.there[0].load(SeqCst) > 0 {
+            assert_eq!(board.won.load(SeqCst), 1, "what is left is not reported");
+            assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::IN));
+        }
+    });
+}
+
+/// An edge at an urgent mark concerns both directions; room is reported all the same, since the receive may go on to wait.
+#[test]
+fn room_beside_an_urgent_mark_is_reported_while_a_receive_waits() {
+    explore(|| {
+        let board = Board::waiting(true);
+        board.slot.know(Facts::OUT, false);
+        let mode = Mode { interest: Interest::OUT, ..PERSISTENT };
+        board.note(board.slot.enable(0, mode, || NO_HINT, POLL - 1).unwrap());
+        let kernel = spawn(&board, |board| board.edge(Facts::OUT | Facts::URGENT));
+        board.serve();
+        kernel.join().unwrap();
+        board.settle();
+        assert_eq!(board.packets(FIRST), 0, "there is nothing to receive");
+        assert_eq!(board.won.load(SeqCst), 1, "room is not reported");
+        assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::OUT));
+    });
+}
+
+#[test]
+fn enabling_beside_flights_that_end_hides_nothing() {
+    explore(|| {
+        let board = Board::waiting(true);
+        let kernel = spawn(&board, |board| board.arrive(IN, ROOM + 1));
+        let user = spawn(&board, |board| {
+            board.note(board.slot.enable(0, PERSISTENT, || NO_HINT, POLL - 1).unwrap());
+        });
+        board.serve();
+        kernel.join().unwrap();
+        user.join().unwrap();
+        board.settle();
+        assert_eq!((board.packets(FIRST), board.there[0].load(SeqCst)), (1, 1));
+        assert_eq!(board.won.load(SeqCst), 1, "what is left is not reported");
+        assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::IN));
+    });
+}
+
+// ---- the deadline of an arming ----
+
+impl Board {
+    /// An armed registration with tokens, whose arming has a deadline.
+    fn armed() -> Arc<Self> {
+        let board = Self::held(0);
+        board.slot.know(Facts::IN | Facts::OUT, false);
+        assert_eq!(board.slot.put_back(Some(LEVEL), true, NO_HINT, POLL - 1), Next::Nothing);
+        board
+    }
+
+    /// The deadline is over. Whether a packet is on its way by that.
+    fn expire(&self) -> bool {
+        match self.slot.expire() {
+            Late::Claimed => {
+                self.note(Next::Queue);
+                true
+            }
+            Late::Queued => true,
+            Late::Untimed => false,
+        }
+    }
+}
+
+#[test]
+fn a_deadline_that_meets_an_edge_makes_one_packet_with_both_or_either() {
+    explore(|| {
+        let board = Board::armed();
+        let kernel = spawn(&board, |board| {
+            board.there[0].store(1, SeqCst);
+            if board.slot.queue(0, Facts::IN, POLL, || POLL) {
+                board.note(Next::Queue);
+            } else {
+                board.edge(Facts::IN);
+            }
+        });
+        assert!(board.expire(), "it is armed");
+        kernel.join().unwrap();
+        let Turn::Held(events) = board.turn_of_slot() else { panic!("there is a packet") };
+        assert!(events.is_in(), "the edge came before the turn");
+        assert_eq!(board.won.load(SeqCst), 0, "there is one packet");
+        board.use_key();
+    });
+}
+
+/// The timer rings for a deadline that a handler is about to move: the packet was taken, and the slot is armed anew.
+#[test]
+fn a_deadline_that_is_not_over_after_all_is_given_back_and_hides_no_edge() {
+    explore(|| {
+        let board = Board::armed();
+        let kernel = spawn(&board, |board| board.arrive(IN, 1));
+        if board.slot.expire() == Late::Claimed && board.slot.expire_not() {
+            board.note(Next::Queue);
+        }
+        kernel.join().unwrap();
+        let turn = board.turn_of_slot();
+        assert_eq!(turn, Turn::Held(Events::IN), "the deadline was not over");
+        board.use_key();
+    });
+}
+
+#[test]
+fn a_deadline_meets_the_removal_of_its_registration() {
+    for gives_back in [false, true] {
+        for collects in [false, true] {
+            explore(move || {
+                let board = Board::armed();
+                let remover = spawn(&board, move |board| board.slot.remove(0, collects).unwrap());
+                let claimed = board.slot.expire() == Late::Claimed;
+                if claimed && (!gives_back || board.slot.expire_not()) {
+                    board.note(Next::Queue);
+                }
+                let removal = remover.join().unwrap();
+                assert!(claimed || removal == Removal::Owned);
+                if removal == Removal::Marked && !collects {
+                    assert_eq!(board.turn_of_slot(), Turn::Removed);
+                } else if removal == Removal::Marked {
+                    // The remover takes the node out of the queue, or it has its turn.
+                    assert_eq!(board.turn_of_slot(), Turn::Collect);
+                    assert_eq!(board.slot.collect(0), Some(Ok(())));
+                }
+                board.take_key();
+            });
+        }
+    }
+}

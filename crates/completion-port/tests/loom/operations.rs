@@ -1,0 +1,576 @@
+//! Operations at a port: what is called off by its end, by removals and by deadlines, and what threads hand to each
+//! other. The kernel has one descriptor, of which a byte can be read or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::detection::BlockDetection;
+use crate::engine::{
+    Aloft, Attempted, Course, Engine, Entry, Plan, Return, Seat, Taken, Verdict, Waited, name_parts,
+};
+use crate::error::{Call, ErrorKind};
+use crate::fake::Fake;
+use crate::interest::{Events, Interest};
+use crate::kit::{
+    LEVEL, NO_HINT, PERSISTENT, engine, entry, explore, explore_within, looking_engine, next,
+    one_shot_engine, scratch, spawn,
+};
+use crate::state::flights::Direction;
+use crate::state::moment::Moment;
+use crate::state::slot::{Drained, Mode};
+
+/// The token parks its registration.
+const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
+
+/// The cell of an operation, and what has become of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cargo {
+    is_there: bool,
+    has_byte: bool,
+}
+
+/// A port with one association.
+struct Harbour {
+    engine: Arc<Engine>,
+    fake: Arc<Fake>,
+    name: u64,
+    is_shared: bool,
+    /// By the numbers of records.
+    cargo: [UnsafeCell<Cargo>; 2],
+    /// Whether the key is in its cell.
+    key: UnsafeCell<bool>,
+    /// The packets of operations: those that were done, and all.
+    done: AtomicUsize,
+    packets: AtomicUsize,
+}
+
+/// What a packet was.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Done(Verdict),
+    Ready(Events),
+    Removed,
+}
+
+impl Harbour {
+    fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
+        let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
+        let associated = Some(Interest::IN);
+        let entry = Entry { associated, shared: is_shared, ..entry(mode) };
+        let name = engine.register(Call::Associate, index, entry, || None).unwrap();
+        Arc::new(Self {
+            engine,
+            fake,
+            name,
+            is_shared,
+            cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
+            key: UnsafeCell::new(true),
+            done: AtomicUsize::new(0),
+            packets: AtomicUsize::new(0),
+        })
+    }
+
+    fn with_cargo<R>(&self, record: u32, act: impl FnOnce(&mut Cargo) -> R) -> R {
+        self.cargo[record as usize].with_mut(|cargo| {
+            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            act(unsafe { &mut *cargo })
+        })
+    }
+
+    fn load(&self, record: u32) {
+        self.with_cargo(record, |cargo| {
+            assert!(!cargo.is_there, "the cell of a record is empty");
+            *cargo = Cargo { is_there: true, has_byte: false };
+        });
+    }
+
+    fn unload(&self, record: u32) -> bool {
+        self.with_cargo(record, |cargo| {
+            assert!(cargo.is_there, "an operation is taken once");
+            std::mem::take(cargo).has_byte
+        })
+    }
+
+    /// The handler of a token uses the key, which stays where it is.
+    fn use_key(&self) {
+        self.key.with_mut(|key| {
+            // SAFETY: as in `with_cargo`.
+            assert!(unsafe { *key }, "the key is in its cell");
+        });
+    }
+
+    fn clone_key(&self) {
+        self.key.with(|key| {
+            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
+            // - that is what the model checks: loom reports any access that nothing orders.
+            assert!(unsafe { *key }, "the key is there to be cloned");
+        });
+    }
+
+    /// The key is moved out, and the registration ends.
+    fn end(&self) {
+        self.key.with_mut(|key| {
+            // SAFETY: as in `with_cargo`.
+            assert!(unsafe { std::mem::replace(&mut *key, false) }, "the key is moved out once");
+        });
+        self.engine.free(self.name);
+    }
+
+    /// Starts an operation, which the calling thread tries if it is told to; a token first tries it itself. A refused
+    /// one of a token ends the registration.
+    fn start(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
+        if self.is_shared { self.share(deadline, seat) } else { self.take_off(deadline, seat) }
+    }
+
+    fn share(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
+        let engine = &*self.engine;
+        let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
+        let record =
+            engine.shared_record(self.name, &plan, |_| true).map_err(|error| error.kind())?;
+        let operation = engine.operation_of(record);
+        self.load(record);
+        let course = engine.share(self.name, record, &plan).map_err(|error| {
+            self.unload(record);
+            engine.give_back_record(record);
+            error.kind()
+        })?;
+        let course = match course {
+            Course::Try => self.attempt(&engine.aloft(record), seat),
+            course => course,
+        };
+        if let Course::Ends(_) = course {
+            engine.queue_operation(record);
+        }
+        Ok(operation)
+    }
+
+    fn take_off(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
+        let engine = &*self.engine;
+        let direction = Direction::In;
+        let (index, _) = name_parts(self.name);
+        let slot = engine.slot(index);
+        self.use_key();
+        let (record, desk) = engine
+            .own_record(index, Call::Receive, |_| true)
+            .map_err(|error| self.refuse(error.kind()))?;
+        let operation = engine.operation_of(record);
+        let plan = Plan { call: Call::Receive, direction, deadline };
+        let mut drained = NO_HINT;
+        let mut has_byte = false;
+        if slot.looks_ready(direction.facts(), drained) {
+            has_byte = self.fake.take();
+            drained = Drained::of(direction);
+        }
+        self.load(record);
+        if !has_byte {
+            let lent = engine.lend(slot, index, desk, record, &plan, drained);
+            let course = lent.map_err(|error| {
+                self.unload(record);
+                self.refuse(error.kind())
+            })?;
+            if course != Course::Try {
+                return Ok(operation);
+            }
+            let Course::Ends(_) = self.attempt(&engine.aloft(record), seat) else {
+                return Ok(operation);
+            };
+            // It has landed: the key is the token's.
+            self.use_key();
+            drained = NO_HINT;
+            has_byte = self.unload(record);
+            self.load(record);
+        }
+        self.with_cargo(record, |cargo| cargo.has_byte = has_byte);
+        let operation = engine.operation_of(record);
+        let ended = engine.lend_ended(slot, index, record, Call::Receive, drained, seat);
+        if let Err(error) = ended {
+            self.unload(record);
+            return Err(self.refuse(error.kind()));
+        }
+        Ok(operation)
+    }
+
+    fn refuse(&self, kind: ErrorKind) -> ErrorKind {
+        self.use_key();
+        self.end();
+        kind
+    }
+
+    /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
+    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
+        loop {
+            let attempted = self.with_cargo(aloft.record, |cargo| {
+                assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
+                cargo.has_byte = self.fake.take();
+                if cargo.has_byte { Attempted::Drained } else { Attempted::Blocked }
+            });
+            if !self.is_shared && self.engine.tried_and_landed(aloft, attempted) {
+                return Course::Ends(Verdict::Done);
+            }
+            match self.engine.tried(aloft, attempted, seat) {
+                Course::Try => {}
+                Course::Ends(verdict) if !self.is_shared => {
+                    self.engine.land_own(aloft);
+                    return Course::Ends(verdict);
+                }
+                course => return course,
+            }
+        }
+    }
+
+    /// The next packet at hand.
+    fn see_next(&self, seat: &Seat) -> Option<Seen> {
+        loop {
+            match next(&self.engine, seat)? {
+                Taken::Operation(record) => {
+                    if let Some(verdict) = self.take_operation(record, seat) {
+                        return Some(Seen::Done(verdict));
+                    }
+                }
+                Taken::Ready(_, _, events) => {
+                    self.use_key();
+                    return Some(Seen::Ready(events));
+                }
+                Taken::Notified(name, events) => {
+                    self.clone_key();
+                    self.engine.cloned(name, Events::NONE, Some(seat));
+                    return Some(Seen::Ready(events));
+                }
+                Taken::Removed(name) => {
+                    assert_eq!(name, self.name);
+                    self.end();
+                    return Some(Seen::Removed);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn take_operation(&self, record: u32, seat: &Seat) -> Option<Verdict> {
+        let aloft = self.engine.aloft(record);
+        let course = match self.engine.turn(&aloft, seat) {
+            Course::Try => self.attempt(&aloft, Some(seat)),
+            course => {
+                if !self.is_shared {
+                    self.engine.land_own(&aloft);
+                }
+                course
+            }
+        };
+        let Course::Ends(verdict) = course else {
+            self.engine.count_operation(seat, false);
+            return None;
+        };
+        self.engine.count_operation(seat, true);
+        if self.is_shared {
+            self.clone_key();
+            self.engine.land_shared(&aloft, seat);
+        } else {
+            self.use_key();
+        }
+        let has_byte = self.unload(record);
+        if self.is_shared {
+            self.engine.free_record(record, Some(seat));
+        }
+        assert_eq!(has_byte, verdict == Verdict::Done, "{verdict:?}");
+        self.packets.fetch_add(1, SeqCst);
+        self.done.fetch_add(usize::from(has_byte), SeqCst);
+        Some(verdict)
+    }
+
+    /// Waits for a packet, and takes it.
+    fn wait(&self, seat: &Seat) -> Option<Seen> {
+        // It may turn out to be none, or be taken back before its thread comes to it.
+        while self.engine.wait(seat, &mut scratch(), 4, None) == Waited::Packets {
+            if let Some(seen) = self.see_next(seat) {
+                return Some(seen);
+            }
+        }
+        None
+    }
+
+    /// The same for a thread that comes and goes.
+    fn take_one(&self) -> Option<Seen> {
+        let seat = self.engine.join();
+        let seen = self.wait(&seat);
+        self.engine.leave(&seat);
+        seen
+    }
+
+    /// Takes packets until waits are over. The token of an operation that has ended is dropped.
+    fn serve(&self) {
+        let seat = self.engine.join();
+        while let Some(seen) = self.wait(&seat) {
+            if matches!(seen, Seen::Done(_)) && !self.is_shared {
+                self.end();
+            }
+        }
+        self.engine.leave(&seat);
+    }
+
+    fn packets(&self) -> (usize, usize) {
+        (self.packets.load(SeqCst), self.done.load(SeqCst))
+    }
+}
+
+/// Each reactor, each kind of association.
+fn everywhere(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
+    for is_shared in [false, true] {
+        for is_one_shot in [false, true] {
+            explore_within(2, move || {
+                let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+                model(Harbour::of(port, is_shared));
+            });
+        }
+    }
+}
+
+#[test]
+fn an_operation_is_done_whenever_its_byte_comes() {
+    everywhere(|harbour| {
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let kernel = spawn(&harbour.fake, Fake::arrive);
+        harbour.start(Moment::NEVER, None).unwrap();
+        // Nothing else ever happens.
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        kernel.join().unwrap();
+    });
+}
+
+#[test]
+fn a_cancelled_operation_comes_out_of_a_wait_once() {
+    everywhere(|harbour| {
+        let operation = harbour.start(Moment::NEVER, None).unwrap();
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let kernel = spawn(&harbour.fake, Fake::arrive);
+        let is_in_time = harbour.engine.cancel_operation(operation).unwrap();
+        let seen = waiter.join().unwrap();
+        kernel.join().unwrap();
+        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+        assert!(!harbour.engine.cancel_operation(operation).unwrap());
+        assert_eq!(harbour.packets().0, 1);
+    });
+}
+
+/// Waits go on until the thread that closes the port has called off what waits.
+#[test]
+fn a_port_that_is_closed_hands_out_what_waits() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let closer = spawn(&harbour.engine, |engine| engine.close());
+            harbour.serve();
+            closer.join().unwrap();
+            assert_eq!(harbour.packets(), (1, 0), "the operation has no packet");
+        });
+    }
+}
+
+#[test]
+fn a_port_that_shuts_down_hands_out_what_waits_and_the_key() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let closer = spawn(&harbour.engine, |engine| engine.shut_down().unwrap());
+            harbour.serve();
+            closer.join().unwrap();
+            assert_eq!(harbour.packets(), (1, 0));
+            assert_eq!(harbour.engine.snapshot().registered, 0, "the key is given back");
+        });
+    }
+}
+
+#[test]
+fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_called_off() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            let closer = spawn(&harbour.engine, |engine| engine.close());
+            let started = harbour.start(Moment::NEVER, None);
+            closer.join().unwrap();
+            harbour.serve();
+            assert_eq!(harbour.packets(), (usize::from(started.is_ok()), 0), "{started:?}");
+        });
+    }
+}
+
+/// As above, beside a thread that waits: it is not sent away while the operation is tried.
+#[test]
+fn waits_go_on_while_an_operation_is_started_on_a_port_that_is_closed() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            let closer = spawn(&harbour.engine, |engine| engine.close());
+            let starter = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None));
+            harbour.serve();
+            closer.join().unwrap();
+            let started = starter.join().unwrap();
+            assert_eq!(harbour.packets(), (usize::from(started.is_ok()), 0), "{started:?}");
+        });
+    }
+}
+
+#[test]
+fn a_removal_comes_behind_the_packets_of_operations() {
+    explore_within(2, || {
+        let harbour = Harbour::of(engine(1), true);
+        harbour.start(Moment::NEVER, None).unwrap();
+        let other = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
+        let remover = spawn(&harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
+        let seat = harbour.engine.join();
+        let mut seen = Vec::new();
+        while seen.last() != Some(&Seen::Removed) {
+            seen.extend(harbour.wait(&seat));
+        }
+        remover.join().unwrap();
+        let started = 1 + usize::from(other.join().unwrap());
+        assert_eq!(harbour.packets(), (started, 0), "{seen:?}");
+        assert_eq!(harbour.engine.snapshot().registered, 0);
+    });
+}
+
+#[test]
+fn a_remover_that_waits_gets_the_key_when_the_operations_have_landed() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(2), is_shared);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let kernel = spawn(&harbour.fake, Fake::arrive);
+            let remover = spawn(&harbour, |harbour| {
+                harbour.engine.collect(harbour.name, None).unwrap();
+                harbour.end();
+            });
+            // One packet comes, and this thread looks for no other.
+            let seen = harbour.take_one();
+            assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+            if !is_shared {
+                // The token goes back.
+                let slot = harbour.engine.slot(name_parts(harbour.name).0);
+                let nobody = || None;
+                harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
+            }
+            remover.join().unwrap();
+            kernel.join().unwrap();
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+        });
+    }
+}
+
+/// The remover takes back what the other thread was handed, to look for the node: operations among it go back to the
+/// queue, and each still has its turn.
+#[test]
+fn operations_in_a_chain_that_is_taken_back_come_out_once() {
+    explore_within(2, || {
+        let harbour = Harbour::of(engine(2), true);
+        let operations = [(); 2].map(|()| harbour.start(Moment::NEVER, None).unwrap());
+        for operation in operations {
+            assert!(harbour.engine.cancel_operation(operation).unwrap());
+        }
+        let seat = harbour.engine.join();
+        assert_eq!(harbour.engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        let remover = spawn(&harbour, |harbour| {
+            harbour.engine.collect(harbour.name, None).unwrap();
+            harbour.end();
+        });
+        let mut landed = 0;
+        while let Some(seen) = harbour.see_next(&seat) {
+            assert_eq!(seen, Seen::Done(Verdict::Cancelled));
+            landed += 1;
+        }
+        while landed < 2 {
+            assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::Cancelled)));
+            landed += 1;
+        }
+        remover.join().unwrap();
+        assert_eq!(harbour.packets(), (2, 0));
+    });
+}
+
+/// The time passes as soon as no thread has anything else to do.
+fn port_with_time() -> (Arc<Engine>, Arc<Fake>) {
+    looking_engine(2, BlockDetection::Announced)
+}
+
+fn in_milliseconds(fake: &Fake, milliseconds: u64) -> Moment {
+    fake.time() + Duration::from_millis(milliseconds)
+}
+
+#[test]
+fn the_deadlines_of_two_operations_are_both_kept() {
+    // The second one's is earlier, or later.
+    for other in [1, 9] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(port_with_time(), true);
+            let [first, second] = [5, other].map(|after| in_milliseconds(&harbour.fake, after));
+            harbour.start(first, None).unwrap();
+            let starter = spawn(&harbour, move |harbour| harbour.start(second, None).unwrap());
+            let seat = harbour.engine.join();
+            for _ in 0..2 {
+                assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::TimedOut)));
+            }
+            starter.join().unwrap();
+            let latest = first.max(second);
+            assert!(harbour.fake.time() >= latest, "never early");
+        });
+    }
+}
+
+/// A token is armed with a deadline, goes on to another one, and so on, while the timer rings for the former one.
+#[test]
+fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
+    for (first, second) in [(1, 5), (5, 1)] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(port_with_time(), false);
+            let engine = &harbour.engine;
+            let (index, _) = name_parts(harbour.name);
+            let arm = move |harbour: &Harbour, after| {
+                let at = in_milliseconds(&harbour.fake, after);
+                let desk = harbour.engine.set_deadline(index, Call::Rearm, at).unwrap();
+                let slot = harbour.engine.slot(index);
+                let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
+                harbour.engine.put_back(Call::Rearm, slot, harbour.name, back, || None).unwrap();
+                harbour.engine.mind_alarm(index, desk);
+                at
+            };
+            harbour.fake.arrive();
+            arm(&harbour, first);
+            assert_eq!(harbour.take_one(), Some(Seen::Ready(Events::IN)));
+            harbour.fake.read();
+            // The timer of the first arming is still set.
+            let handler = spawn(&harbour, move |harbour| arm(harbour, second));
+            let seat = engine.join();
+            assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::TIMED_OUT)));
+            let at = handler.join().unwrap();
+            assert!(harbour.fake.time() >= at, "never early");
+        });
+    }
+}
+
+#[test]
+fn readiness_is_reported_beside_operations_that_end() {
+    explore_within(2, || {
+        let harbour = Harbour::of(engine(1), true);
+        let operation = harbour.start(Moment::NEVER, None).unwrap();
+        let kernel = spawn(&harbour.fake, Fake::arrive);
+        let user = spawn(&harbour, |harbour| {
+            harbour.engine.enable(harbour.name, PERSISTENT, || NO_HINT, || None).unwrap();
+        });
+        harbour.engine.cancel_operation(operation).unwrap();
+        let seat = harbour.engine.join();
+        let first = harbour.wait(&seat).unwrap();
+        if first == Seen::Done(Verdict::Cancelled) {
+            // The byte is left, and readiness of it is reported.
+            assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::IN)));
+        }
+        kernel.join().unwrap();
+        user.join().unwrap();
+    });
+}
