@@ -160,9 +160,9 @@ impl<B> Operation<B> {
         self.kind.call()
     }
 
-    /// Whether the socket must not block: the system's calls have no flag for that.
-    pub(crate) fn needs_nonblocking(&self) -> bool {
-        matches!(self.kind, Kind::Accept | Kind::Connect)
+    /// When it is to end at the latest.
+    pub(crate) fn has_deadline(&self) -> Option<Deadline> {
+        self.deadline
     }
 
     pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
@@ -272,9 +272,9 @@ impl<B> Cargo<B> {
         }
     }
 
-    /// The operation, which was refused.
-    pub(crate) fn into_operation(self) -> Operation<B> {
-        Operation { kind: self.kind, buffer: self.buffer, address: self.address, deadline: None }
+    /// The operation, which was refused, with the deadline that it had.
+    pub(crate) fn into_operation(self, deadline: Option<Deadline>) -> Operation<B> {
+        Operation { kind: self.kind, buffer: self.buffer, address: self.address, deadline }
     }
 
     /// What it is, for events.
@@ -344,13 +344,20 @@ impl<B> Cargo<B> {
 
 impl<B: Buffer> Cargo<B> {
     /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
-    /// `transport` tells how the socket carries bytes.
+    /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
+    /// system's calls have no flag that they must not wait.
     pub(crate) fn attempt(
         &mut self,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
         transport: impl FnOnce() -> Transport,
+        make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
     ) -> Attempted {
+        if let Kind::Accept | Kind::Connect = self.kind
+            && let Err(fault) = make_nonblocking()
+        {
+            return self.note(Attempt::Failed(fault));
+        }
         match self.kind {
             Kind::Receive | Kind::ReceiveFrom => self.receive(sockets, descriptor, transport()),
             Kind::Send | Kind::SendAll => self.send(sockets, descriptor),
@@ -444,7 +451,8 @@ impl<B: Buffer> Cargo<B> {
         let buffer = self.buffer.as_ref().expect("it was started with a buffer");
         loop {
             let (attempt, is_all) = with_filled(buffer, self.len, |parts| {
-                let left: usize = parts.iter().map(|part| part.len()).sum();
+                // The parts may be of the same memory, so that there is no limit to the sum.
+                let left = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
                 let attempt = sockets.send(descriptor, parts, self.address.as_ref());
                 let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
                 (attempt, is_all)

@@ -14,7 +14,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Error, ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration, sim,
+    Batch, Error, ErrorKind, Events, Interest, OneShot, Operation, Outcome, Packet, Persistent,
+    Port, Registration, SharedSource, sim,
 };
 use testkit::{System, on_every_system};
 
@@ -297,4 +298,61 @@ fn a_port_is_gone_when_it_was_dropped_while_threads_exit() {
         drop(port);
         assert_eq!(kernel.ports(), 0);
     }
+}
+
+/// Nothing asked whether a name that operations were started by was that of a shared association: one of another
+/// port may be the same number as that of a registration here, whose key is a token's.
+#[test]
+fn a_name_of_another_port_starts_nothing() {
+    let (here, there) = (sim::Kernel::new(), sim::Kernel::new());
+    let port = |kernel| -> Port<SharedSource<sim::Socket>> {
+        Port::builder().build_simulated(kernel).unwrap()
+    };
+    let (first, second) = (port(&here), port(&there));
+    let shared = first.associate_shared(SharedSource::new(here.udp_bound().unwrap())).unwrap();
+    let token = second.associate(SharedSource::new(there.udp_bound().unwrap())).unwrap();
+    assert_eq!(shared.id(), token.id(), "otherwise this tests nothing");
+    let receive = Operation::recv(b"kept".to_vec());
+    let (error, receive) = second.start(shared, receive).unwrap_err().into_parts();
+    assert_eq!(error.kind(), ErrorKind::NotRegistered);
+    assert_eq!(receive.into_buffer().unwrap(), b"kept");
+    assert_eq!(second.stats().queued, 0);
+}
+
+/// A send that a token had begun, and that a removal refused to go on, was told of as done.
+#[test]
+fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
+    let port = Port::<UnixStream>::new().unwrap();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let token = port.associate(ours).unwrap();
+    port.remove(token.id()).unwrap();
+    token.start(Operation::send_all(vec![7; 1 << 24])).unwrap();
+    let mut batch = Batch::new();
+    let Some(Packet::Done(done)) = port.wait(&mut batch, None).unwrap().next() else {
+        panic!("the operation has its packet");
+    };
+    let error = done.error().expect("not all was sent");
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert!(error.transferred() > 0 && error.transferred() < 1 << 24, "{error:?}");
+}
+
+/// Data and the end came with one edge. A short read was told of as a hint, and the receive behind it waited for an
+/// edge that the end does not bring any more.
+#[test]
+fn a_receive_behind_a_hint_is_told_of_the_end() {
+    let port = Port::<UnixStream>::new().unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.write_all(b"request").unwrap();
+    theirs.shutdown(Shutdown::Write).unwrap();
+    port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
+    let mut batch = Batch::new();
+    let Some(Packet::Ready(mut ready)) = port.wait(&mut batch, None).unwrap().next() else {
+        panic!("a request has come");
+    };
+    assert_eq!(ready.key_mut().read(&mut [0; 64]).unwrap(), 7);
+    ready.read_drained();
+    ready.recv(Vec::with_capacity(16)).unwrap();
+    let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+    let Some(Packet::Done(done)) = packet else { panic!("the end has come, too") };
+    assert!(matches!(done.into_parts().1, Outcome::Received(Ok(0), _)));
 }

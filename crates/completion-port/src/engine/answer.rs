@@ -96,10 +96,10 @@ impl Engine {
     /// Makes sure that the kernel watches for what the operations of a slot wait for. If its descriptor turns out to
     /// be closed, they end: the nodes of those that have ended are returned, for the caller to queue.
     #[inline(never)]
-    pub(super) fn watch_lanes(&self, index: u32, slot: &Slot) -> Fifo {
+    pub(super) fn watch_lanes(&self, name: Name, slot: &Slot) -> Fifo {
         let mut ended = Fifo::new();
+        let (index, generation) = name_parts(name);
         let Some(desk) = self.desk(index) else { return ended };
-        let name = name_of(index, slot.word().generation());
         let descriptor = slot.descriptor();
         let watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         // Under the number's lock, so that of two threads the later one asks for what both want.
@@ -127,8 +127,10 @@ impl Engine {
         let is_there = self.backend.descriptors().holds(descriptor, self.number, name, watch);
         drop(watching);
         if !is_there {
-            // Operations have the key, and so a share in the node: the last of them goes on with the end.
-            slot.retire(name_parts(name).1);
+            // As long as operations have the key, the last of them goes on with the end.
+            if slot.retire(generation) == Removal::Owned {
+                ended.push(&self.nodes, index);
+            }
             self.call_off_all(name, Verdict::Gone, &mut ended);
         }
         ended

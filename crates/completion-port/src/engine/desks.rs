@@ -116,11 +116,16 @@ impl Engine {
     /// Ends all operations of a registration, or has them ended at the next opportunity: puts the nodes of those
     /// that have ended at the end of `ended`. Returns what the slot asks for.
     pub(super) fn call_off_all(&self, name: Name, verdict: Verdict, ended: &mut Fifo) -> Next {
-        let (index, _) = name_parts(name);
+        let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let Some(desk) = self.desk(index) else { return Next::Nothing };
         let poll = self.poll_of(slot.descriptor());
-        desk.lock().call_off_all(&self.nodes, slot, verdict, poll, ended)
+        let mut lanes = desk.lock();
+        if slot.word().generation() != generation {
+            // The registration has ended meanwhile, and the slot may be used anew.
+            return Next::Nothing;
+        }
+        lanes.call_off_all(&self.nodes, slot, verdict, poll, ended)
     }
 }
 

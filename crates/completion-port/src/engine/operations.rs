@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_parts};
 use crate::error::{Call, Error, ErrorKind};
-use crate::state::facts::{Descriptor, Facts};
-use crate::state::flights::{Course, Desk, Direction, Effects, Flight, Records, Tried, Verdict};
+use crate::state::facts::{Descriptor, Facts, Fault};
+use crate::state::flights::{
+    Course, Desk, Direction, Effects, Flight, Lanes, Records, Tried, Verdict,
+};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
@@ -18,6 +20,9 @@ use crate::trace::trace_aside;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.
 const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// How many records a thread keeps whose packets it has taken, until it next waits.
+const MOST_LANDED: u32 = 64;
 
 /// What is known of an operation when it starts.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +169,7 @@ impl Engine {
         plan: &Plan,
         drained: Drained,
     ) -> Result<Course, Error> {
-        let lend = || slot.lend(plan.direction.facts(), drained);
+        let lend = |_: &Lanes| slot.lend(plan.direction.facts(), drained);
         self.start(slot, index, desk, record, plan, lend)
     }
 
@@ -172,7 +177,12 @@ impl Engine {
     pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Course, Error> {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
-        let share = || slot.share(generation, plan.direction.facts());
+        // A name may be another port's, and mean any registration here. The flag is set before a registration has its
+        // name.
+        let share = |lanes: &Lanes| match lanes.is_shared {
+            true => slot.share(generation, plan.direction.facts()),
+            false => Err(Refusal::NotRegistered),
+        };
         self.start(slot, index, self.desks.at(index), record, plan, share)
     }
 
@@ -185,7 +195,7 @@ impl Engine {
         desk: &Desk,
         record: u32,
         plan: &Plan,
-        take_key: impl FnOnce() -> Result<bool, Refusal>,
+        take_key: impl FnOnce(&Lanes) -> Result<bool, Refusal>,
     ) -> Result<Course, Error> {
         let mut lanes = desk.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
@@ -194,9 +204,11 @@ impl Engine {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
         let is_ready =
-            take_key().map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
+            take_key(&lanes).map_err(|refusal| Error::new(plan.call, super::kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
         let node = record | FLIGHT;
+        // Read before the lock is given up: the flight may land at once, and the slot be used anew.
+        let name = super::name_of(index, slot.word().generation());
         let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
         if lanes.is_shared {
             desk.hasten(deadline);
@@ -207,7 +219,7 @@ impl Engine {
         drop(lanes);
         self.mind_alarm(index, desk);
         if course == Course::Waits {
-            self.watch_for(index, slot, direction);
+            self.watch_for(name, slot, direction);
         }
         Ok(course)
     }
@@ -239,9 +251,9 @@ impl Engine {
     }
 
     /// An operation of this direction waits for an edge.
-    fn watch_for(&self, index: u32, slot: &Slot, direction: Direction) {
+    fn watch_for(&self, name: Name, slot: &Slot, direction: Direction) {
         if self.is_one_shot || slot.word().unwatched(direction.facts()).is_some() {
-            let ended = self.watch_lanes(index, slot);
+            let ended = self.watch_lanes(name, slot);
             self.submit_all(ended);
         }
     }
@@ -268,7 +280,14 @@ impl Engine {
         }
         let Aloft { record, index, slot, desk, .. } = *aloft;
         let poll = self.poll_of(slot.descriptor());
-        let (course, effects) = desk.lock().turn(&self.nodes, slot, record | FLIGHT, poll);
+        let (name, direction) = (aloft.registration(), aloft.flight.direction());
+        let mut lanes = desk.lock();
+        let (course, effects) = lanes.turn(&self.nodes, slot, record | FLIGHT, poll);
+        let is_blocked = lanes.blocked().has(direction.facts());
+        drop(lanes);
+        if is_blocked {
+            self.watch_for(name, slot, direction);
+        }
         self.see_to(effects, index, Some(seat));
         course
     }
@@ -306,14 +325,19 @@ impl Engine {
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
         };
         let direction = flight.direction();
+        let name = aloft.registration();
         let (course, effects) = lanes.tried(&self.nodes, slot, record | FLIGHT, tried, poll);
+        // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
+        let is_blocked = lanes.blocked().has(direction.facts());
         if let (Course::Waits, Tried::Scarce(at)) = (course, tried) {
             desk.hasten(at);
         }
         drop(lanes);
         if course == Course::Waits {
             self.mind_alarm(index, desk);
-            self.watch_for(index, slot, direction);
+        }
+        if is_blocked {
+            self.watch_for(name, slot, direction);
         }
         self.see_to(effects, index, seat);
         course
@@ -431,8 +455,11 @@ impl Engine {
     /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
     pub(crate) fn free_record(&self, record: u32, seat: Option<&Seat>) {
         match seat {
-            Some(seat) => seat.landed.push(record, &self.nodes.flight(record).link),
-            None => self.give_back_record(record),
+            // The thread may never wait again, and take packets that others have waited for.
+            Some(seat) if seat.landed.len() < MOST_LANDED => {
+                seat.landed.push(record, &self.nodes.flight(record).link);
+            }
+            _ => self.give_back_record(record),
         }
     }
 
@@ -455,15 +482,17 @@ impl Engine {
         Transport::of(desk.transport(ask))
     }
 
-    /// The socket of a slot does not block from here on.
-    pub(crate) fn make_nonblocking(&self, index: u32, call: Call) -> Result<(), Error> {
-        let desk = self.desks.at(index);
-        if desk.is_nonblocking.load(SeqCst) {
-            return Ok(());
+    /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
+    /// descriptor, in its place.
+    pub(crate) fn make_nonblocking(
+        &self,
+        desk: &Desk,
+        descriptor: Descriptor,
+    ) -> Result<(), Fault> {
+        if !desk.is_nonblocking.load(SeqCst) {
+            self.backend.make_nonblocking(descriptor)?;
+            desk.is_nonblocking.store(true, SeqCst);
         }
-        let made = self.backend.make_nonblocking(self.slot(index).descriptor());
-        made.map_err(|fault| Error::new(call, fault.kind).with_code(fault.code))?;
-        desk.is_nonblocking.store(true, SeqCst);
         Ok(())
     }
 

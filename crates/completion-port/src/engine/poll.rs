@@ -297,7 +297,7 @@ impl Engine {
                 }
                 if self.is_one_shot && slot.word().is_lent() {
                     // The edge has used up what the reactor was asked for.
-                    let mut ended = self.watch_lanes(index, slot);
+                    let mut ended = self.watch_lanes(edge.name, slot);
                     while let Some(node) = ended.pop(&self.nodes) {
                         ready.push(node, self.nodes.link(node));
                     }

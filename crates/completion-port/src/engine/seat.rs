@@ -67,6 +67,10 @@ impl Emptied {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
     }
 
+    pub(super) fn len(&self) -> u32 {
+        self.count.load(Relaxed)
+    }
+
     /// Takes all of them, if there are any.
     #[inline]
     pub(super) fn take(&self) -> Option<Linked> {

@@ -49,8 +49,10 @@ impl<K, B: Buffer> Store<K, B> {
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
         let cargo = unsafe { cell.get_mut() };
-        let transport = || self.engine.transport(desk, descriptor);
-        let attempted = cargo.attempt(self.engine.backend(), descriptor, transport);
+        let engine = &self.engine;
+        let transport = || engine.transport(desk, descriptor);
+        let nonblocking = || engine.make_nonblocking(desk, descriptor);
+        let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
         std::mem::forget(loaded);
         attempted
     }
@@ -67,7 +69,8 @@ impl<K, B: Buffer> Store<K, B> {
         let cargo = unsafe { cell.get_mut() };
         let descriptor = aloft.descriptor();
         let transport = || engine.transport(aloft.desk, descriptor);
-        let attempted = cargo.attempt(engine.backend(), descriptor, transport);
+        let nonblocking = || engine.make_nonblocking(aloft.desk, descriptor);
+        let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
         std::mem::forget(tried);
         attempted
     }
@@ -420,7 +423,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        let call = operation.call();
+        let (call, deadline) = (operation.call(), operation.has_deadline());
         Ok(match self.take_off(operation)? {
             Begun::InFlight(name) => name,
             Begun::Ended(held, record, cell) => {
@@ -433,7 +436,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     let cargo = unload(cell);
                     let error = error.having_transferred(cargo.transferred());
                     let token = Self { held, key: PhantomData };
-                    return Err(token.refuse_operation(error, cargo.into_operation()));
+                    return Err(token.refuse_operation(error, cargo.into_operation(deadline)));
                 }
                 name
             }
@@ -487,11 +490,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if !self.has_its_descriptor() {
             return Err(Error::new(call, ErrorKind::BadDescriptor));
         }
-        let own = engine.own_record(index, call, |record| store.cargo.reserve(record))?;
-        if operation.needs_nonblocking() {
-            engine.make_nonblocking(index, call)?;
-        }
-        Ok(own)
+        engine.own_record(index, call, |record| store.cargo.reserve(record))
     }
 
     /// Tries an operation, if that looks worth while; and if it has to wait, hands the key to it.
@@ -507,6 +506,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let Held { store, slot, index, mut drained, .. } = self.held;
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
+        let deadline = operation.has_deadline();
         // Nothing else is in flight as long as the token is here, so that the record is this operation's.
         let cell = store.load(record, operation, false);
         let mut was_scarce = false;
@@ -516,7 +516,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             if engine.forked() {
                 // The buffer's code has forked, and this is the child.
                 let forked = Error::new(plan.call, ErrorKind::Forked);
-                return Err(self.refuse_operation(forked, unload(cell).into_operation()));
+                return Err(self.refuse_operation(forked, unload(cell).into_operation(deadline)));
             }
             let is_over = match attempted {
                 Attempted::Done => true,
@@ -568,7 +568,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     return Ok(Begun::Ended(held, record, cell));
                 }
                 let token = Self { held, key: PhantomData };
-                Err(token.refuse_operation(error, unload(cell).into_operation()))
+                Err(token.refuse_operation(error, unload(cell).into_operation(deadline)))
             }
         }
     }
@@ -732,12 +732,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Ok(record) => record,
             Err(error) => return Err(refuse(error, operation)),
         };
-        if operation.needs_nonblocking()
-            && let Err(error) = engine.make_nonblocking(name_parts(id.0).0, call)
-        {
-            engine.give_back_record(record);
-            return Err(refuse(error, operation));
-        }
+        let deadline = operation.has_deadline();
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
@@ -754,7 +749,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             }
             Ok(course) => Ok((record, name, course)),
             Err(error) => {
-                let operation = unload(cell).into_operation();
+                let operation = unload(cell).into_operation(deadline);
                 engine.give_back_record(record);
                 Err(refuse(error, operation))
             }
@@ -871,7 +866,10 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             let is_done = match course {
                 Course::Ends(verdict) => {
                     engine.land_own(&aloft);
-                    settle(cell, verdict);
+                    if verdict != Verdict::Done {
+                        // Otherwise it is settled already: as done from its beginning, or when its token tried it.
+                        settle(cell, verdict);
+                    }
                     true
                 }
                 _ => store.attempt_own(cell, &aloft, None, Some(seat)),

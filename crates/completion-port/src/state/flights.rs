@@ -9,7 +9,7 @@
 //! the table of its phases.
 
 use std::fmt;
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::arena::Arena;
 use super::facts::Facts;
@@ -106,7 +106,7 @@ impl Flight {
     }
 
     fn phase(&self) -> Phase {
-        match self.phase.load(Relaxed) {
+        match self.phase.load(Acquire) {
             0 => Phase::Landed,
             1 => Phase::Waiting,
             2 => Phase::Due,
@@ -116,7 +116,8 @@ impl Flight {
     }
 
     fn set(&self, phase: Phase) {
-        self.phase.store(phase as u8, Relaxed);
+        // What was stored before is seen by a thread that sees this, without the desk's lock too.
+        self.phase.store(phase as u8, Release);
     }
 
     fn verdict(&self) -> Verdict {

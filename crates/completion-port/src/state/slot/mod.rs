@@ -537,7 +537,7 @@ impl Slot {
     /// Whether the direction is ready, as far as is known, for the holder of the token who says what is `drained`.
     #[inline]
     pub(crate) fn looks_ready(&self, direction: Facts, drained: Drained) -> bool {
-        self.word().dried(drained).is_known_ready(direction)
+        self.word().dried(drained).may_be_ready(direction)
     }
 
     /// The packet of the last operation that has a share in the key is taken.

@@ -219,9 +219,10 @@ impl Word {
         }
         let word = self.noting(facts);
         let is_rare = facts.any(Facts::RARE);
-        // An end or an error is the operations' first. It is recalled when they are done.
-        let ends = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
-        let is_weighed = word.has(ENABLED) && !(ends && word.has(FLYING));
+        // An error is the operations' first, and the peer's end the receives'. It is recalled when they are done.
+        let is_theirs = (facts.any(Facts::ERR | Facts::HUP) && word.has(FLYING))
+            || (facts.any(Facts::RDHUP) && word.flying().has(Facts::IN));
+        let is_weighed = word.has(ENABLED) && !is_theirs;
         let word = if is_weighed { word.weighing(facts, poll, newest) } else { word };
         let (word, next) = word.roused();
         let concerned = if is_rare { word.flying() } else { word.flying() & facts };
@@ -413,7 +414,8 @@ impl Word {
         if events.is_empty() {
             return (self.without(QUEUED), Turn::Nothing);
         }
-        let word = self.having_reported(pending).without(LATE);
+        let told = if self.has(LATE) { LATE | TIMED } else { 0 };
+        let word = self.having_reported(pending).without(told);
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
         } else {
@@ -508,12 +510,14 @@ impl Word {
     /// One more operation of this direction is in flight, and has the key together with others.
     pub(super) fn shared(self, generation: u32, direction: Facts) -> Result<(Self, bool), Refusal> {
         self.admits(generation)?;
-        Ok(self.flown(direction))
+        Ok((self.flown(direction).0, self.may_be_ready(direction)))
     }
 
     fn flown(self, direction: Facts) -> (Self, bool) {
         let bits = u64::from(direction.directions());
-        (self.with(LENT | bits << FLYING_SHIFT), self.has(bits << READY_SHIFT))
+        // What is pending of the direction is the operation's.
+        let word = self.without(bits << PENDING_SHIFT).with(LENT | bits << FLYING_SHIFT);
+        (word, self.has(bits << READY_SHIFT))
     }
 
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is

@@ -140,6 +140,12 @@ impl Word {
         self.has(u64::from(direction.directions()) << READY_SHIFT)
     }
 
+    /// Whether an operation of this direction is worth trying: it is ready, as far as is known, or an end, an error or
+    /// urgent data was seen, that no further edge may tell of.
+    pub(crate) fn may_be_ready(self, direction: Facts) -> bool {
+        self.is_known_ready(direction) || !self.is_plain()
+    }
+
     /// The direction is ready, as far as is known; or it is not.
     pub(super) fn knowing_of(self, direction: Facts, ready: bool) -> Self {
         let bits = u64::from(direction.directions()) << READY_SHIFT;
