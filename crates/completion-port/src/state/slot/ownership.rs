@@ -219,10 +219,9 @@ impl Word {
         }
         let word = self.noting(facts);
         let is_rare = facts.any(Facts::RARE);
-        // An error is the operations' first, and the peer's end the receives'. It is recalled when they are done.
-        let is_theirs = (facts.any(Facts::ERR | Facts::HUP) && word.has(FLYING))
-            || (facts.any(Facts::RDHUP) && word.flying().has(Facts::IN));
-        let is_weighed = word.has(ENABLED) && !is_theirs;
+        // An end or an error is the operations' first. It is recalled when they are done.
+        let ends = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
+        let is_weighed = word.has(ENABLED) && !(ends && word.has(FLYING));
         let word = if is_weighed { word.weighing(facts, poll, newest) } else { word };
         let (word, next) = word.roused();
         let concerned = if is_rare { word.flying() } else { word.flying() & facts };
