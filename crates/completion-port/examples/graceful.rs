@@ -126,6 +126,8 @@ impl Client {
     fn finish(mut self, deadline: Instant) -> io::Result<()> {
         while self.unsent.len() < HIGH_WATER && self.read()? {}
         self.unsent.extend_from_slice(b"bye\n");
+        // What there is room for goes at once, though the time may be over: clients that do not read have had it.
+        send(&mut self.stream, &mut self.unsent)?;
         self.stream.set_nonblocking(false)?;
         let mut unsent = self.unsent.as_slice();
         while !unsent.is_empty() {
