@@ -127,7 +127,7 @@ impl Model {
                 Node::Queued => self.take_turn(bytes),
                 Node::Asked => self.answer(bytes),
                 Node::Cloning => self.clone_key(bytes),
-                Node::Held if bytes.byte() % 3 == 0 => self.lend(bytes),
+                Node::Held if bytes.byte().is_multiple_of(3) => self.lend(bytes),
                 Node::Held => self.give_back(bytes),
                 Node::Lent => self.land(bytes),
                 Node::Expired => self.tell_expired(bytes),
@@ -225,7 +225,7 @@ impl Model {
         match self.admits(is_named) {
             Ok(()) if self.is_away() => assert_eq!(done, Err(Refusal::Held)),
             Ok(()) => {
-                [self.enabled, self.timed] = [true, false];
+                [self.enabled, self.timed, self.late] = [true, false, false];
                 self.follow(done.expect("nothing is against it"));
             }
             Err(refusal) => assert_eq!(done, Err(refusal)),
@@ -246,7 +246,10 @@ impl Model {
         }
         self.also |= interest;
         if !self.is_away() && !interest.is_empty() {
-            self.timed &= self.enabled;
+            if !self.enabled {
+                // A new arming. A deadline of the former one is of no account.
+                [self.timed, self.late] = [false; 2];
+            }
             self.enabled = true;
         }
         self.follow(next);
@@ -434,7 +437,7 @@ impl Model {
         if !self.slot.word().mode().one_shot {
             return;
         }
-        if bytes.byte() % 4 == 0 {
+        if bytes.byte().is_multiple_of(4) {
             // It has done the operation itself, and a removal changes nothing of that.
             self.slot.lend_ended(drained(bytes));
             (self.node, self.timed) = (Node::Lent, false);
@@ -494,6 +497,8 @@ impl Model {
         assert_eq!(turn, expected.unwrap_or(turn));
         if let Turn::Held(events) | Turn::Cloned(events) = turn {
             assert_eq!(events.is_timed_out(), self.late);
+            // A deadline is told once.
+            self.timed &= !self.late;
         }
         self.late &= turn == Turn::Check;
         match turn {
@@ -562,7 +567,7 @@ impl Model {
 
     fn give_back(&mut self, bytes: &mut Reader<'_>) {
         let mode = Some(mode(bytes)).filter(|_| bytes.choice());
-        let (drained, timed) = (drained(bytes), bytes.byte() % 3 == 0);
+        let (drained, timed) = (drained(bytes), bytes.byte().is_multiple_of(3));
         match bytes.byte() % 4 {
             // The token is dropped.
             0 => return self.free(),
