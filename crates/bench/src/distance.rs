@@ -56,7 +56,7 @@ pub(crate) fn measure() -> io::Result<Duration> {
             started.inspect_err(|_| line.store(STOP, Release))
         };
         let (one, other) = (start(first, 0)?, start(last, 1)?);
-        // Whoever came first has waited for the other one to begin.
+        // The thread that came first has waited for the other one to begin.
         let (one, other) = (one.join(), other.join());
         let panicked = |_| io::Error::other("a thread panicked");
         Ok(one.map_err(panicked)??.min(other.map_err(panicked)??))

@@ -37,7 +37,7 @@ enum Message {
     },
     /// Keeps its thread busy for a moment, and posts another one.
     Short,
-    /// Nothing: handled by whoever takes over.
+    /// Nothing: the thread that takes over handles it.
     Plain,
     End,
 }

@@ -1,6 +1,6 @@
 //! What a request asks of its handler: the format of a message, and the work it stands for.
 //!
-//! Whoever sends a message says how much work it is in turns of a loop, not in microseconds, so
+//! The sender of a message says how much work it is in turns of a loop, not in microseconds, so
 //! that all servers of a run do the same work for it; the load generator measures once how many
 //! turns a microsecond has.
 

@@ -161,7 +161,7 @@ impl<B> Operation<B> {
     }
 
     /// When it is to end at the latest.
-    pub(crate) fn has_deadline(&self) -> Option<Deadline> {
+    pub(crate) fn time_limit(&self) -> Option<Deadline> {
         self.deadline
     }
 

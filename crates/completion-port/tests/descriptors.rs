@@ -55,7 +55,7 @@ fn outlived(detection: BlockDetection) -> Option<[(usize, usize); 3]> {
     hear.recv().unwrap();
     let mut found = 0;
     while found == 0 {
-        // Whoever waits here looks after the one that blocks.
+        // The thread that waits here looks after the one that blocks.
         assert_eq!(port.wait(&mut Batch::new(), Duration::from_millis(5)).unwrap().count(), 0);
         found = port.stats().blocks_found;
     }

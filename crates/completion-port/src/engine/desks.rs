@@ -1,14 +1,18 @@
 //! What the registrations have beside their slots: their operations, and their deadlines.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use super::{Engine, Name, Nodes, Stock, name_parts};
 use crate::state::facts::Facts;
-use crate::state::flights::{Desk, Lanes, Records, Verdict};
+use crate::state::flights::{Desk, Flight, Lanes, Records, Verdict};
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, NIL, Node};
+use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
 use crate::state::slot::{Late, Next, Slot};
 use crate::sync::MutexGuard;
+
+/// How long a deadline that is over is left alone, where a packet is on its way that may turn out to be none.
+const RECONSIDER: Duration = Duration::from_millis(1);
 
 impl Desk {
     #[inline]
@@ -129,12 +133,9 @@ impl Engine {
     }
 }
 
-/// How long a deadline that is over is left alone, where a packet is on its way that may turn out to be none.
-const RECONSIDER: std::time::Duration = std::time::Duration::from_millis(1);
-
 impl Records for Nodes {
     #[inline]
-    fn flight(&self, node: Node) -> &crate::state::flights::Flight {
-        self.flights.at(node & !crate::state::queue::FLIGHT)
+    fn flight(&self, node: Node) -> &Flight {
+        self.flights.at(node & !FLIGHT)
     }
 }

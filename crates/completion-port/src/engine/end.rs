@@ -54,9 +54,10 @@ impl Engine {
     /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
     /// The packets of those that are being tried are awaited.
     fn call_off_everywhere(&self, highest: u32) {
-        // Either this thread sees an operation that is being started, or the thread that starts it sees that the
-        // port is closed.
-        fence(SeqCst);
+        // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
+        // lock of the registration's desk, which is taken below: either it sees it, or this thread sees the operation.
+        // A desk that is not found is made, and the record of its first operation taken under the port's lock, behind
+        // that word.
         for index in 0..highest {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
             let name = name_of(index, slot.word().generation());

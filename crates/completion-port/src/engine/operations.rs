@@ -4,6 +4,7 @@
 //! caller knows. Between [`Course::Try`] and [`Engine::tried`] the caller has the operation to itself.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_parts};
@@ -19,7 +20,7 @@ use crate::sys::sockets::Transport;
 use crate::trace::trace_aside;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.
-const SCARCE: std::time::Duration = std::time::Duration::from_millis(10);
+const SCARCE: Duration = Duration::from_millis(10);
 
 /// How many records a thread keeps whose packets it has taken, until it next waits.
 const MOST_LANDED: u32 = 64;
@@ -66,21 +67,15 @@ impl Aloft<'_> {
     }
 }
 
-/// The name of an operation: its record, and how often that was used before.
-pub(crate) fn operation_name(record: u32, uses: u32) -> u64 {
-    u64::from(uses) << 32 | u64::from(record)
-}
-
 impl Engine {
-    /// The desk of a slot, which is made if there is none, with room for its timer if the operation has a
-    /// deadline.
-    fn make_desk(&self, index: u32, call: Call, timed: bool) -> Result<&Desk, Error> {
+    /// The desk of a slot, which is made if there is none, with room for its timer.
+    fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
         let scarce = Error::new(call, ErrorKind::OutOfMemory);
         if !self.desks.reserve(index) {
             return Err(scarce);
         }
         let desk = self.desks.at(index);
-        if timed && !desk.has_timer.load(SeqCst) {
+        if !desk.has_timer.load(SeqCst) {
             if !self.lock().stock.timers.reserve_alarm(index) {
                 return Err(scarce);
             }
@@ -122,7 +117,7 @@ impl Engine {
         call: Call,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<(u32, &Desk), Error> {
-        let desk = self.make_desk(index, call, true)?;
+        let desk = self.make_desk(index, call)?;
         let record = self.take_record(call, also)?;
         desk.keep(record | FLIGHT);
         Ok((record, desk))
@@ -141,7 +136,7 @@ impl Engine {
         let refused = |refusal| Error::new(plan.call, super::kind_of(refusal));
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
-        self.make_desk(index, plan.call, true)?;
+        self.make_desk(index, plan.call)?;
         self.take_record(plan.call, also)
     }
 
@@ -152,10 +147,10 @@ impl Engine {
         }
     }
 
-    /// The name that the operation of this record has, or will have.
+    /// The name that the operation of this record has, or will have: the record, and how often it was used before.
     #[inline]
     pub(crate) fn operation_of(&self, record: u32) -> u64 {
-        operation_name(record, self.nodes.flight(record).uses())
+        u64::from(self.nodes.flight(record).uses()) << 32 | u64::from(record)
     }
 
     /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
@@ -179,14 +174,16 @@ impl Engine {
         let slot = self.slot(index);
         // A name may be another port's, and mean any registration here. The flag is set before a registration has its
         // name.
-        let share = |lanes: &Lanes| match lanes.is_shared {
-            true => slot.share(generation, plan.direction.facts()),
-            false => Err(Refusal::NotRegistered),
+        let share = |lanes: &Lanes| {
+            if lanes.is_shared {
+                slot.share(generation, plan.direction.facts())
+            } else {
+                Err(Refusal::NotRegistered)
+            }
         };
         self.start(slot, index, self.desks.at(index), record, plan, share)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what its two callers have looked up")]
     #[inline]
     fn start(
         &self,
@@ -539,7 +536,7 @@ impl Engine {
     pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<&Desk, Error> {
         let desk = match self.desk(index) {
             Some(desk) if desk.has_timer.load(Acquire) => desk,
-            _ => self.make_desk(index, call, true)?,
+            _ => self.make_desk(index, call)?,
         };
         desk.set_deadline_of_arming(at);
         Ok(desk)

@@ -107,8 +107,7 @@ impl Engine {
         let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
         if !self.begin_desk(index, shared) {
-            let generation = slot.register(descriptor, mode, borrowed);
-            let _ = generation;
+            // As any slot that is given back, it has been given up.
             slot.free();
             return Err(failed(ErrorKind::OutOfMemory));
         }
@@ -148,35 +147,34 @@ impl Engine {
             slot.free();
             return Err(error);
         }
-        if associated.is_some() {
+        let armed = if associated.is_some() {
             // Nothing is known of the socket: the first operation of each direction is tried at once.
             slot.know(Facts::IN | Facts::OUT, true);
-            if !shared {
-                return Ok(name);
+            None
+        } else {
+            Some(mode)
+        };
+        if armed.is_some() || shared {
+            match slot.put_back(armed, false, Drained::NONE, self.poll_of(descriptor)) {
+                Next::Gone => {
+                    // The descriptor was closed, and its number registered anew, before this call was
+                    // over.
+                    self.release_number(name);
+                    slot.free();
+                    return Err(failed(ErrorKind::BadDescriptor));
+                }
+                next => self.follow(next, index, seat().as_deref()),
             }
         }
-        let armed = if associated.is_some() { None } else { Some(mode) };
-        match slot.put_back(armed, false, Drained::NONE, self.poll_of(descriptor)) {
-            Next::Gone => {
-                // The descriptor was closed, and its number registered anew, before this call was
-                // over.
-                self.release_number(name);
-                slot.free();
-                Err(failed(ErrorKind::BadDescriptor))
-            }
-            next => {
-                self.follow(next, index, seat().as_deref());
-                trace!(
-                    DEBUG,
-                    port = self.number,
-                    registration = ?super::Shown(name),
-                    descriptor,
-                    ?mode,
-                    "registered"
-                );
-                Ok(name)
-            }
-        }
+        trace!(
+            DEBUG,
+            port = self.number,
+            registration = ?super::Shown(name),
+            descriptor,
+            ?mode,
+            "registered"
+        );
+        Ok(name)
     }
 
     /// The token of a held registration gives its key back, to be armed with `mode`, or as it was.

@@ -41,8 +41,8 @@ impl Tally {
     }
 }
 
-/// Cells of posted messages, or records of operations, that a thread has emptied: a chain of their numbers. Only that thread
-/// touches it.
+/// Cells of posted messages, or records of operations, that a thread has emptied: a chain of their numbers. Only that
+/// thread touches it.
 #[derive(Debug)]
 pub(super) struct Emptied {
     first: AtomicU32,

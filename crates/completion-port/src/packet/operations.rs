@@ -8,9 +8,8 @@ use super::{Held, Packet, Packets, Ready};
 use crate::address::Address;
 use crate::buffer::Buffer;
 use crate::cells::Cell;
-use crate::engine::{
-    Aloft, Attempted, Course, Desk, Engine, Name, Plan, Seat, Verdict, name_parts,
-};
+use crate::deadline::Deadline;
+use crate::engine::{Aloft, Attempted, Course, Desk, Engine, Name, Seat, Verdict, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::current_seat;
@@ -137,11 +136,11 @@ fn tell_completed<B>(engine: &Engine, registration: Name, cell: &Cell<Cargo<B>>)
     engine.tell_completed(registration, cargo.call(), cargo.error());
 }
 
-/// Takes back the operation in this cell, which was refused.
+/// Takes back the operation in this cell, which was never in flight, or was refused.
 fn unload<B>(cell: &Cell<Cargo<B>>) -> Cargo<B> {
     // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-    // - owned: the operation was refused, so that no other thread knows of it;
-    // - a value: the caller has put it there.
+    // - owned: the record is the caller's, and no other thread knows of what was put into its cell;
+    // - a value: the caller has put it there, and takes it once.
     unsafe { cell.take() }
 }
 
@@ -423,7 +422,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        let (call, deadline) = (operation.call(), operation.has_deadline());
+        let (call, deadline) = (operation.call(), operation.time_limit());
         Ok(match self.take_off(operation)? {
             Begun::InFlight(name) => name,
             Begun::Ended(held, record, cell) => {
@@ -506,7 +505,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let Held { store, slot, index, mut drained, .. } = self.held;
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
-        let deadline = operation.has_deadline();
+        let deadline = operation.time_limit();
         // Nothing else is in flight as long as the token is here, so that the record is this operation's.
         let cell = store.load(record, operation, false);
         let mut was_scarce = false;
@@ -726,13 +725,13 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             engine.tell_refused(&error, Some(id.0), None);
             Refused::new(error, operation)
         };
-        let plan: Plan = operation.plan(engine.backend());
+        let plan = operation.plan(engine.backend());
         let reserve = |record| store.cargo.reserve(record);
         let record = match engine.shared_record(id.0, &plan, reserve) {
             Ok(record) => record,
             Err(error) => return Err(refuse(error, operation)),
         };
-        let deadline = operation.has_deadline();
+        let deadline = operation.time_limit();
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
@@ -818,7 +817,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     pub fn connect(
         &self,
         address: impl Into<Address>,
-        deadline: Option<crate::deadline::Deadline>,
+        deadline: Option<Deadline>,
         key_of: impl FnOnce(OwnedSource) -> K,
     ) -> Result<OpId>
     where
@@ -842,7 +841,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 }
 
 /// An operation that has ended, and whose key is being cloned. Should that panic, its packet is made again.
-struct Sharing<'e>(&'e crate::engine::Engine, u32);
+struct Sharing<'e>(&'e Engine, u32);
 
 impl Drop for Sharing<'_> {
     fn drop(&mut self) {

@@ -62,7 +62,8 @@ pub(crate) enum Verdict {
     Gone = 3,
 }
 
-/// One operation. All but the link is changed under the lock of its registration's [`Desk`].
+/// One operation. It is changed under the lock of its registration's [`Desk`], but for the link, for the step from due
+/// to tried, and for whether it is awaited: those are the steps of the thread that has its node.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     /// The next node of the list that it stands in.

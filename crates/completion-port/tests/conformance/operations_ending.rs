@@ -346,7 +346,7 @@ on_every_system! {
         drop(far);
     }
 
-    /// Rule 62: whoever starts operations while the port is closed: each makes its packet or is refused, and
+    /// Rule 62: threads start operations while the port is closed: each makes its packet or is refused, and
     /// the waits come to their end.
     fn starting_and_closing_at_once_loses_nothing(system: &System) {
         system.several_threads_wait();

@@ -1,4 +1,4 @@
-//! How a seat goes from one thread to another: by a post, by the look of whoever comes or watches at
+//! How a seat goes from one thread to another: by a post, by the look of a thread that comes or watches at
 //! those who sleep, and at the end.
 
 use std::sync::Arc;
