@@ -84,26 +84,39 @@ pub unsafe trait Buffer: Send + 'static {
     unsafe fn set_filled(&mut self, len: usize);
 }
 
-// SAFETY: the room is the memory of the vector from its beginning to its capacity. To clear it changes neither.
-unsafe impl Buffer for Vec<u8> {
-    #[inline]
-    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
-        part(self);
-    }
+/// Buffers that are filled from their beginning to their capacity.
+macro_rules! to_be_filled {
+    ($($(#[$when:meta])* $buffer:ty;)*) => {$(
+        $(#[$when])*
+        // SAFETY: the room is the memory that the buffer has to itself, from its beginning to its capacity. To clear it
+        // changes neither, each time.
+        unsafe impl Buffer for $buffer {
+            #[inline]
+            fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+                part(self);
+            }
 
-    #[inline]
-    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        self.clear();
-        part(self.spare_capacity_mut());
-    }
+            #[inline]
+            unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+                self.clear();
+                part(self.spare_capacity_mut());
+            }
 
-    #[inline]
-    unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: `set_len` demands a length of at most the capacity, and that the elements are initialized.
-        // - the capacity: that is all the room that was given;
-        // - initialized: the caller says so.
-        unsafe { self.set_len(len) };
-    }
+            #[inline]
+            unsafe fn set_filled(&mut self, len: usize) {
+                // SAFETY: `set_len` demands a length of at most the capacity, and that the bytes are initialized.
+                // - the capacity: that is all the room that was given;
+                // - initialized: the caller says so.
+                unsafe { self.set_len(len) };
+            }
+        }
+    )*};
+}
+
+to_be_filled! {
+    Vec<u8>;
+    #[cfg(feature = "bytes")]
+    bytes::BytesMut;
 }
 
 // SAFETY: the room is the memory of the slice.
@@ -154,30 +167,6 @@ to_be_sent! {
     Arc<Vec<u8>>;
     #[cfg(feature = "bytes")]
     bytes::Bytes;
-}
-
-// SAFETY: the room is the memory that the handle has to itself, from its beginning to its capacity. To clear it
-// changes neither.
-#[cfg(feature = "bytes")]
-unsafe impl Buffer for bytes::BytesMut {
-    #[inline]
-    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
-        part(self);
-    }
-
-    #[inline]
-    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        self.clear();
-        part(self.spare_capacity_mut());
-    }
-
-    #[inline]
-    unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: `set_len` demands a length of at most the capacity, and that the bytes are initialized.
-        // - the capacity: that is all the room that was given;
-        // - initialized: the caller says so.
-        unsafe { self.set_len(len) };
-    }
 }
 
 /// A receive has filled the first `left` bytes of what several buffers have given: takes from `left` what is this

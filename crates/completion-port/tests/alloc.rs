@@ -305,14 +305,14 @@ fn four_threads_allocate_nothing() {
     assert!(quiet, "allocations in {STRETCHES} stretches of {STRETCH} packets: {allocations:?}");
 }
 
-/// Receives and answers by operations, each with a deadline if there is one.
-fn operate(deadline: Option<Duration>) {
+/// Echoes a byte of each of sixteen connections by operations, each with a receive to begin with. `go_on` answers a
+/// packet, and tells whether the connection's answer is on its way by that.
+fn operate(
+    with_deadline: impl Fn(Operation) -> Operation,
+    mut go_on: impl FnMut(Ready<'_, UnixStream>, Outcome) -> bool,
+) {
     let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
     let (ours, theirs) = pairs(16);
-    let with_deadline = |operation: Operation| match deadline {
-        Some(deadline) => operation.deadline(deadline),
-        None => operation,
-    };
     for ours in ours {
         let receive = with_deadline(Operation::recv(Vec::with_capacity(64)));
         port.associate(ours).unwrap().start(receive).unwrap();
@@ -325,56 +325,49 @@ fn operate(deadline: Option<Duration>) {
             for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
                 let Packet::Done(done) = packet else { panic!("{packet:?}") };
                 let (token, outcome) = done.into_parts();
-                let next = match outcome {
-                    Outcome::Received(Ok(1), bytes) => Operation::send_all(bytes),
-                    Outcome::Sent(Ok(1), bytes) => {
-                        answered += 1;
-                        Operation::recv(bytes)
-                    }
-                    other => panic!("{other:?}"),
-                };
-                token.start(with_deadline(next)).unwrap();
+                answered += usize::from(go_on(token, outcome));
             }
         }
         hear(&theirs);
+    });
+}
+
+/// With a packet for each operation.
+fn operate_by_packets(with_deadline: impl Fn(Operation) -> Operation) {
+    operate(&with_deadline, |token, outcome| {
+        let (next, is_answered) = match outcome {
+            Outcome::Received(Ok(1), bytes) => (Operation::send_all(bytes), false),
+            Outcome::Sent(Ok(1), bytes) => (Operation::recv(bytes), true),
+            other => panic!("{other:?}"),
+        };
+        token.start(with_deadline(next)).unwrap();
+        is_answered
     });
 }
 
 #[test]
 fn an_echo_by_operations_allocates_nothing() {
-    operate(None);
+    operate_by_packets(|operation| operation);
 }
 
 #[test]
 fn an_echo_by_operations_with_deadlines_allocates_nothing() {
-    operate(Some(Duration::from_secs(10)));
+    operate_by_packets(|operation| operation.deadline(Duration::from_secs(10)));
 }
 
 /// Whatever can be is done at once, by the call that starts it.
 #[test]
 fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
-    let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
-    let (ours, theirs) = pairs(16);
-    for ours in ours {
-        port.associate(ours).unwrap().recv(Vec::with_capacity(64)).unwrap();
-    }
-    let mut batch = Batch::new();
-    assert_allocates_nothing(|| {
-        call(&theirs);
-        let mut answered = 0;
-        while answered < theirs.len() {
-            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
-                let Packet::Done(done) = packet else { panic!("{packet:?}") };
-                let (token, outcome) = done.into_parts();
-                let Outcome::Received(Ok(1), bytes) = outcome else { panic!("{outcome:?}") };
-                let started = token.start_now(Operation::send_all(bytes)).unwrap();
-                let Started::Finished((token, outcome)) = started else { panic!("no room") };
-                token.recv(outcome.into_buffer().unwrap()).unwrap();
-                answered += 1;
-            }
-        }
-        hear(&theirs);
-    });
+    operate(
+        |operation| operation,
+        |token, outcome| {
+            let Outcome::Received(Ok(1), bytes) = outcome else { panic!("{outcome:?}") };
+            let started = token.start_now(Operation::send_all(bytes)).unwrap();
+            let Started::Finished((token, outcome)) = started else { panic!("no room") };
+            token.recv(outcome.into_buffer().unwrap()).unwrap();
+            true
+        },
+    );
 }
 
 /// By name, with a receive and a send in flight at once.
