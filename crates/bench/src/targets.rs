@@ -189,7 +189,8 @@ fn judge(report: &Report) -> Vec<Judged> {
             let Some(quantity) = row.quantity("a move") else { continue };
             let measured = estimate_present(&quantity.values);
             if measured.is_some() {
-                let what = format!("{}: a move, ns", row.contender);
+                let connections = cell.connections.unwrap_or_default();
+                let what = format!("{}, {connections} connections: a move, ns", row.contender);
                 judged.push(Judged { at_most: true, ..floor(cell, what, measured, MOVE) });
             }
         }

@@ -6,7 +6,8 @@
 //! nothing but count; so what its tasks would cost is not in the figures. Deadlines are spread over half a minute where
 //! they are cancelled, and over a few milliseconds where they ring, in an order that has nothing to do with them.
 //!
-//! *Idle connections*: requests come to all connections in turn, 64 at a time. The time is that of arming alone, by
+//! *Idle connections*: requests come to all connections in turn, 64 at a time; there are 64, or many more, whose
+//! deadlines are in no cache when they are moved. The time is that of arming alone, by
 //! [`Ready::rearm`](completion_port::Ready::rearm) or until a deadline, which each request moves.
 //!
 //! Time is the thread's processor time. *Wakes* is the port's own count while another thread waits for what
@@ -14,6 +15,7 @@
 
 use std::future::Future as _;
 use std::io;
+use std::iter;
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,8 +97,12 @@ pub(crate) fn perform(name: &str, timers: usize) -> io::Result<Option<()>> {
 pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell> {
     progress(&format!("S15: {} timers", options.timers));
     let timers = timers(options);
-    progress(&format!("S15: deadlines of {} connections", options.connections));
-    vec![timers, deadlines(options)]
+    // Few of them stay in the processor's caches, and show what a move itself takes.
+    let idle = [TOGETHER, options.connections].map(|connections| {
+        progress(&format!("S15: deadlines of {connections} connections"));
+        deadlines(options.rounds, connections)
+    });
+    iter::once(timers).chain(idle).collect()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -384,12 +390,11 @@ impl Connections {
     }
 }
 
-fn deadlines(options: Options) -> Cell {
+fn deadlines(rounds: Amount, count: usize) -> Cell {
     let row = |arming: &Arming| Row { contender: arming.name.to_owned(), ..Row::default() };
     let mut rows: Vec<Row> = ARMINGS.iter().map(row).collect();
-    let count = options.connections;
     let mut round = 0;
-    while options.rounds.goes_on(round, &rows, MOVE) {
+    while rounds.goes_on(round, &rows, MOVE) {
         let mut before = distance::measure();
         let mut times = [None; ARMINGS.len()];
         for turn in 0..ARMINGS.len() {
@@ -460,8 +465,11 @@ mod tests {
     #[test]
     fn each_cell_has_every_quantity_in_every_round() {
         let cells = run(options(), &mut |_| {});
-        let [timers, deadlines] = &cells[..] else { panic!("{cells:?}") };
-        for (cell, quantities) in [(timers, &[ARM, CANCEL, FIRE][..]), (deadlines, &[MOVE])] {
+        let [timers, few, many] = &cells[..] else { panic!("{cells:?}") };
+        let of_moves = &[MOVE][..];
+        for (cell, quantities) in
+            [(timers, &[ARM, CANCEL, FIRE][..]), (few, of_moves), (many, of_moves)]
+        {
             for row in &cell.rows {
                 assert_eq!(row.failure, None, "{}", row.contender);
                 for quantity in quantities {
