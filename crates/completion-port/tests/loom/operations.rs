@@ -494,6 +494,51 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
     });
 }
 
+/// The remover has marked the registration, and goes on only when its slot is that of the next one.
+#[test]
+fn an_end_calls_off_nothing_of_the_next_registration() {
+    explore_within(2, || {
+        let (engine, fake) = engine(1);
+        let former = Harbour::of((Arc::clone(&engine), Arc::clone(&fake)), false);
+        let remover = spawn(&former, |former| former.engine.remove(former.name).is_ok());
+        former.use_key();
+        former.end();
+        let harbour = Harbour::of((engine, fake), false);
+        assert_eq!(name_parts(harbour.name).0, name_parts(former.name).0, "the slot is used anew");
+        let operation = harbour.start(Moment::NEVER, None).unwrap();
+        remover.join().unwrap();
+        assert!(harbour.engine.cancel_operation(operation).unwrap(), "it is still in flight");
+        assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Cancelled)));
+    });
+}
+
+/// The first operation is cancelled while it is tried in vain: then the kernel has to be asked for the one behind it.
+#[test]
+fn behind_an_operation_that_is_cancelled_the_next_one_is_asked_for() {
+    for is_one_shot in [false, true] {
+        explore_within(2, move || {
+            let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+            let harbour = Harbour::of(port, true);
+            let first = harbour.start(Moment::NEVER, None).unwrap();
+            harbour.start(Moment::NEVER, None).unwrap();
+            harbour.fake.arrive();
+            let other = spawn(&harbour, move |harbour| {
+                // The edge may have been found by now, and the first operation be due.
+                let is_stolen = harbour.fake.take();
+                let _ = harbour.engine.cancel_operation(first);
+                if is_stolen {
+                    harbour.fake.arrive();
+                }
+            });
+            let seat = harbour.engine.join();
+            if harbour.wait(&seat) == Some(Seen::Done(Verdict::Cancelled)) {
+                assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::Done)));
+            }
+            other.join().unwrap();
+        });
+    }
+}
+
 /// The time passes as soon as no thread has anything else to do.
 fn port_with_time() -> (Arc<Engine>, Arc<Fake>) {
     looking_engine(2, BlockDetection::Announced)
