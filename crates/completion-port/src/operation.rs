@@ -8,7 +8,7 @@ use crate::deadline::Deadline;
 use crate::engine::{Attempted, Plan, Verdict};
 use crate::error::{Call, Error, ErrorKind, Result};
 use crate::registration::Id;
-use crate::source::OwnedSource;
+use crate::source::{OwnedSource, Source};
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
@@ -56,6 +56,7 @@ impl fmt::Debug for SharedId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Accept,
+    AcceptAndReceive,
     Connect,
     Receive,
     ReceiveFrom,
@@ -66,7 +67,7 @@ enum Kind {
 impl Kind {
     fn call(self) -> Call {
         match self {
-            Self::Accept => Call::Accept,
+            Self::Accept | Self::AcceptAndReceive => Call::Accept,
             Self::Connect => Call::Connect,
             Self::Receive | Self::ReceiveFrom => Call::Receive,
             Self::Send | Self::SendAll => Call::Send,
@@ -75,7 +76,9 @@ impl Kind {
 
     fn direction(self) -> Direction {
         match self {
-            Self::Accept | Self::Receive | Self::ReceiveFrom => Direction::In,
+            Self::Accept | Self::AcceptAndReceive | Self::Receive | Self::ReceiveFrom => {
+                Direction::In
+            }
             Self::Connect | Self::Send | Self::SendAll => Direction::Out,
         }
     }
@@ -111,6 +114,73 @@ impl<B> Operation<B> {
     /// Accepts a connection. The first accept of a listener makes it non-blocking.
     pub fn accept() -> Self {
         Self::new(Kind::Accept, None, None)
+    }
+
+    /// Accepts a connection and receives the first data on it, at most as much as there is room for: one packet
+    /// for both. It is for protocols in which the client speaks first.
+    ///
+    /// The operation completes when the peer has sent something, or has ended the stream, which is 0 bytes. As long as
+    /// the peer is silent the operation waits at the connection, and holds nothing else: the other accepts of the listener
+    /// go on with the connections behind it. So these operations complete in the order in which the data comes.
+    ///
+    /// **A silent peer holds the operation for ever**, with its buffer and its connection, unless it has a
+    /// [deadline](Operation::deadline), or is [cancelled](crate::Port::cancel). As many silent peers as there are
+    /// operations in flight, and the listener accepts nothing any more. So a server gives each one a deadline. That
+    /// counts from the start of the operation, not from the connection: an operation for which nobody has come by then is
+    /// started anew.
+    ///
+    /// What ends it before the data has come closes the connection: its deadline, a cancellation, the
+    /// listener's removal, and the port's end. So does an error of the connection, which is the operation's outcome: most
+    /// often a reset (`ECONNRESET`), also one that came while the connection stood in the listener's queue. If the
+    /// connection cannot be watched, that is the outcome as well ([`ErrorKind::WatchLimit`],
+    /// [`ErrorKind::OutOfMemory`]). The buffer comes back each time.
+    ///
+    /// A buffer without room takes nothing, and waits for nothing: the operation completes with the connection. The
+    /// first accept of a listener makes it non-blocking.
+    ///
+    /// # Platform notes
+    ///
+    /// It is what [`AcceptEx`] does with a `dwReceiveDataLength` that is not 0: it completes when the connection has
+    /// data, with 0 bytes if the peer has ended the stream, and fails if the peer has reset the connection.
+    ///
+    /// On Linux the connection is accepted as soon as it is there, by [accept4(2)]; the data is received at once if
+    /// it has come by then, which costs one system call. Otherwise the connection is watched in the kernel's set as
+    /// long as the operation waits. When the packet is handed out it is in the set no more.
+    ///
+    /// [`AcceptEx`]: https://learn.microsoft.com/windows/win32/api/mswsock/nf-mswsock-acceptex
+    /// [accept4(2)]: https://man7.org/linux/man-pages/man2/accept.2.html
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
+    /// use std::io::Write;
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<Arc<TcpListener>>::new()?;
+    /// let listener = Arc::new(TcpListener::bind("127.0.0.1:0")?);
+    /// let address = listener.local_addr()?;
+    /// let id = port.associate_shared(listener)?;
+    /// for _ in 0..2 {
+    ///     let accept = Operation::accept_and_recv(Vec::with_capacity(1024));
+    ///     port.start(id, accept.deadline(Duration::from_secs(10)))?;
+    /// }
+    /// let _silent = TcpStream::connect(address)?;
+    /// let mut client = TcpStream::connect(address)?;
+    /// client.write_all(b"hello")?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Finished(finished)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let (_listener, outcome) = finished.into_parts();
+    /// let Outcome::AcceptedAndReceived(Ok((_socket, peer, 5)), buffer) = outcome else { panic!() };
+    /// assert_eq!(buffer, b"hello");
+    /// assert_eq!(peer.and_then(|peer| peer.as_ip()), Some(client.local_addr()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn accept_and_recv(buffer: B) -> Self {
+        Self::new(Kind::AcceptAndReceive, Some(buffer), None)
     }
 
     /// Connects to an address. It makes the socket non-blocking.
@@ -160,6 +230,11 @@ impl<B> Operation<B> {
         self.kind.call()
     }
 
+    /// Whether it may go on at another socket than the one that it is started on.
+    pub(crate) fn may_leave(&self) -> bool {
+        self.kind == Kind::AcceptAndReceive
+    }
+
     /// When it is to end at the latest.
     pub(crate) fn time_limit(&self) -> Option<Deadline> {
         self.deadline
@@ -194,6 +269,9 @@ impl<B> fmt::Debug for Operation<B> {
 pub enum Outcome<B = Vec<u8>> {
     /// Of [`Operation::accept`]: the connection, and where its peer is reached, if that has an address.
     Accepted(Result<(OwnedSource, Option<Address>)>),
+    /// Of [`Operation::accept_and_recv`]: the same, how many bytes were received on the connection, 0 at the end of
+    /// its stream, and the buffer. If it has failed, the connection that it had is closed.
+    AcceptedAndReceived(Result<(OwnedSource, Option<Address>, usize)>, B),
     /// Of [`Operation::connect`].
     Connected(Result<()>),
     /// Of [`Operation::recv`]: how many bytes, 0 at the end of a stream, and the buffer. A datagram that was
@@ -212,6 +290,7 @@ impl<B> Outcome<B> {
     pub fn error(&self) -> Option<Error> {
         match self {
             Self::Accepted(result) => result.as_ref().err().copied(),
+            Self::AcceptedAndReceived(result, _) => result.as_ref().err().copied(),
             Self::Connected(result) => result.as_ref().err().copied(),
             Self::Received(result, _) | Self::Sent(result, _) => result.as_ref().err().copied(),
             Self::ReceivedFrom(result, _) => result.as_ref().err().copied(),
@@ -222,9 +301,10 @@ impl<B> Outcome<B> {
     pub fn into_buffer(self) -> Option<B> {
         match self {
             Self::Accepted(_) | Self::Connected(_) => None,
-            Self::Received(_, buffer) | Self::ReceivedFrom(_, buffer) | Self::Sent(_, buffer) => {
-                Some(buffer)
-            }
+            Self::AcceptedAndReceived(_, buffer)
+            | Self::Received(_, buffer)
+            | Self::ReceivedFrom(_, buffer)
+            | Self::Sent(_, buffer) => Some(buffer),
         }
     }
 }
@@ -245,6 +325,7 @@ pub(crate) struct Cargo<B> {
     address: Option<Address>,
     /// How many bytes were sent or received.
     len: usize,
+    /// The connection that an accept has won. One that is to receive as well waits at it from then on.
     socket: Option<OwnedSource>,
     fault: Option<Fault>,
     /// What its packet tells of it, if it is shared.
@@ -287,9 +368,14 @@ impl<B> Cargo<B> {
         self.len
     }
 
-    /// A part of the buffer could not be had.
-    pub(crate) fn fail(&mut self) {
-        self.fault = Some(Fault { kind: ErrorKind::Other, code: None });
+    /// It cannot go on.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+
+    /// The connection that it has won.
+    pub(crate) fn connection(&self) -> Descriptor {
+        self.socket.as_ref().expect("a connection was accepted").as_source().name.number
     }
 
     /// The operation has ended.
@@ -337,6 +423,12 @@ impl<B> Cargo<B> {
                     result.map(|_| (socket.expect("an accept brings a connection"), address)),
                 )
             }
+            Kind::AcceptAndReceive => {
+                let (socket, address) = (self.socket, self.address);
+                let accepted = result
+                    .map(|len| (socket.expect("an accept brings a connection"), address, len));
+                Outcome::AcceptedAndReceived(accepted, buffer.expect(has_buffer))
+            }
             Kind::Connect => Outcome::Connected(result.map(|_| ())),
         }
     }
@@ -353,7 +445,8 @@ impl<B: Buffer> Cargo<B> {
         transport: impl FnOnce() -> Transport,
         make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
     ) -> Attempted {
-        if let Kind::Accept | Kind::Connect = self.kind
+        if let Kind::Accept | Kind::AcceptAndReceive | Kind::Connect = self.kind
+            && self.socket.is_none()
             && let Err(fault) = make_nonblocking()
         {
             return self.note(Attempt::Failed(fault));
@@ -362,15 +455,43 @@ impl<B: Buffer> Cargo<B> {
             Kind::Receive | Kind::ReceiveFrom => self.receive(sockets, descriptor, transport()),
             Kind::Send | Kind::SendAll => self.send(sockets, descriptor),
             Kind::Accept => {
-                let attempt = sockets.accept(descriptor).map(|(socket, peer)| {
-                    (self.socket, self.address) = (Some(socket), peer);
-                });
+                let attempt = self.accept(sockets, descriptor);
                 self.note(attempt)
             }
+            Kind::AcceptAndReceive => self.accept_and_receive(sockets, descriptor),
             Kind::Connect => {
                 let attempt = self.connect(sockets, descriptor);
                 self.note(attempt)
             }
+        }
+    }
+
+    fn accept(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempt<()> {
+        sockets.accept(descriptor).map(|(socket, peer)| {
+            (self.socket, self.address) = (Some(socket), peer);
+        })
+    }
+
+    /// Whatever the first receive waits for, it waits for that at the connection.
+    fn accept_and_receive(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+    ) -> Attempted {
+        if self.socket.is_some() {
+            return match self.receive(sockets, descriptor, Transport::Messages) {
+                Attempted::Done => Attempted::Spoken,
+                attempted => attempted,
+            };
+        }
+        match self.accept(sockets, descriptor) {
+            Attempt::Done(()) => {}
+            other => return self.note(other),
+        }
+        // To ask how the connection carries bytes would cost more than is to be gained by it.
+        match self.receive(sockets, self.connection(), Transport::Messages) {
+            Attempted::Blocked | Attempted::Scarce => Attempted::Silent,
+            attempted => attempted,
         }
     }
 
@@ -409,10 +530,13 @@ impl<B: Buffer> Cargo<B> {
         transport: Transport,
     ) -> Attempted {
         let tells_sender = self.kind == Kind::ReceiveFrom;
+        let waits_without_room = self.kind != Kind::AcceptAndReceive;
         let buffer = self.buffer.as_mut().expect("it was started with a buffer");
         let mut sender = None;
         let receive = |parts: &mut [&mut [_]], room| {
-            let attempt = if tells_sender {
+            let attempt = if room == 0 && !waits_without_room {
+                Attempt::Done(Received { len: 0, is_cut: false })
+            } else if tells_sender {
                 sockets.receive_from(descriptor, parts).map(|(received, from)| {
                     sender = from;
                     received

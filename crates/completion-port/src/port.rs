@@ -420,7 +420,7 @@ impl<K, M, B> Port<K, M, B> {
             return Err(self.refused(usable.err().unwrap_or(wrong), number, key));
         }
         let reserve = |number| self.store.keys.cells.reserve(number);
-        let index = match self.store.engine.reserve_slot(call, reserve) {
+        let index = match self.store.engine.reserve_slot(call, false, reserve) {
             Ok(index) => index,
             Err(error) => return Err(self.refused(error, number, key)),
         };

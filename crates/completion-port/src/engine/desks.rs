@@ -129,7 +129,41 @@ impl Engine {
             // The registration has ended meanwhile, and the slot may be used anew.
             return Next::Nothing;
         }
-        lanes.call_off_all(&self.nodes, slot, verdict, poll, ended)
+        let next = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
+        let is_any_away = lanes.is_any_away();
+        drop(lanes);
+        if is_any_away {
+            self.call_off_away(index, verdict, ended);
+        }
+        next
+    }
+
+    /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then. As long
+    /// as it is being made it is held.
+    pub(super) fn home_of(&self, index: u32, slot: &Slot) -> Option<u32> {
+        let desk = if slot.word().is_lent() { self.desk(index) } else { None };
+        desk?.home()
+    }
+
+    /// Ends the operations of the slot `home` that wait at internal slots, or has them ended at the next opportunity:
+    /// puts the nodes of those that have ended at the end of `ended`.
+    #[cold]
+    #[inline(never)]
+    fn call_off_away(&self, home: u32, verdict: Verdict, ended: &mut Fifo) {
+        // All slots are looked at: a listener with operations that wait so is called off once.
+        for index in 0.. {
+            let Some(slot) = self.nodes.slots.find(index) else { break };
+            if self.home_of(index, slot) != Some(home) {
+                continue;
+            }
+            let desk = self.desks.at(index);
+            let poll = self.poll_of(slot.descriptor());
+            let mut lanes = desk.lock();
+            if desk.home() == Some(home) {
+                // An internal slot is never armed, and so asks for nothing.
+                let _ = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
+            }
+        }
     }
 }
 

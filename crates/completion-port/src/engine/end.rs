@@ -102,7 +102,8 @@ impl Engine {
         for index in 0..highest {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
             let word = slot.word();
-            if word.is_live() {
+            // What waits at an internal slot is called off with its registration.
+            if word.is_live() && self.home_of(index, slot).is_none() {
                 // If the registration has ended or is being removed, there is nothing to do.
                 let _ = self.remove(name_of(index, word.generation()));
             }
@@ -146,8 +147,9 @@ impl Engine {
                 if !forked {
                     self.release_number(name_of(index, word.generation()));
                 }
+                let is_internal = self.home_of(index, slot).is_some();
                 slot.free();
-                if !word.is_held() {
+                if !word.is_held() && !is_internal {
                     remains.keys.push(index);
                 }
             }

@@ -12,6 +12,7 @@ mod delays;
 mod desks;
 mod dispatch;
 mod end;
+mod first_data;
 mod operations;
 mod packets;
 mod peek;
@@ -158,6 +159,8 @@ struct Stock {
     phase: Phase,
     notable: Notable,
     slots: Spares,
+    /// How many of the slots in use are no registrations, but watch connections for operations.
+    internal: usize,
     posts: Spares,
     /// Records of operations.
     flights: Spares,
@@ -345,6 +348,7 @@ impl Engine {
                         phase: Phase::Open,
                         notable: Notable::NOTHING,
                         slots: Spares::new(),
+                        internal: 0,
                         posts: Spares::new(),
                         flights: Spares::new(),
                         timers: Timers::new(number << 32),

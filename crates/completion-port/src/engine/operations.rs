@@ -42,6 +42,10 @@ pub(crate) enum Attempted {
     Drained,
     Blocked,
     Scarce,
+    /// A connection is won, and its peer has sent nothing yet: [`Engine::await_data`] is to be called.
+    Silent,
+    /// Done, at the internal slot at which the peer was silent before.
+    Spoken,
 }
 
 /// An operation in flight, and what it belongs to.
@@ -50,8 +54,8 @@ pub(crate) struct Aloft<'e> {
     pub(crate) record: u32,
     /// The number of its slot.
     pub(crate) index: u32,
-    flight: &'e Flight,
-    slot: &'e Slot,
+    pub(super) flight: &'e Flight,
+    pub(super) slot: &'e Slot,
     pub(crate) desk: &'e Desk,
 }
 
@@ -69,7 +73,7 @@ impl Aloft<'_> {
 
 impl Engine {
     /// The desk of a slot, which is made if there is none, with room for its timer.
-    fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
+    pub(super) fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
         let scarce = Error::new(call, ErrorKind::OutOfMemory);
         if !self.desks.reserve(index) {
             return Err(scarce);
@@ -154,7 +158,8 @@ impl Engine {
     }
 
     /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
-    /// refused, the slot is still held.
+    /// refused, the slot is still held. `untried`: the token has not tried the operation, though that is worth while.
+    #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
     pub(crate) fn lend(
         &self,
         slot: &Slot,
@@ -163,8 +168,12 @@ impl Engine {
         record: u32,
         plan: &Plan,
         drained: Drained,
+        untried: bool,
     ) -> Result<Course, Error> {
-        let lend = |_: &Lanes| slot.lend(plan.direction.facts(), drained);
+        let lend = |_: &Lanes| {
+            let is_ready = slot.lend(plan.direction.facts(), drained)?;
+            Ok(is_ready || untried)
+        };
         self.start(slot, index, desk, record, plan, lend)
     }
 
@@ -248,7 +257,7 @@ impl Engine {
     }
 
     /// An operation of this direction waits for an edge.
-    fn watch_for(&self, name: Name, slot: &Slot, direction: Direction) {
+    pub(super) fn watch_for(&self, name: Name, slot: &Slot, direction: Direction) {
         if self.is_one_shot || slot.word().unwatched(direction.facts()).is_some() {
             let ended = self.watch_lanes(name, slot);
             self.submit_all(ended);
@@ -269,7 +278,7 @@ impl Engine {
         Aloft { record, index, flight, slot: self.slot(index), desk: self.desks.at(index) }
     }
 
-    /// The node of an operation has come to the calling thread.
+    /// The node of an operation has come to the calling thread. If it has ended, [`Engine::bring_home`] follows.
     #[inline]
     pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: &Seat) -> Course {
         if aloft.flight.begin() {
@@ -296,15 +305,15 @@ impl Engine {
         let dry = match attempted {
             Attempted::Done => false,
             Attempted::Drained => aloft.slot.word().is_plain(),
-            Attempted::Blocked | Attempted::Scarce => return false,
+            _ => return false,
         };
         aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
         self.stop_awaiting(aloft.flight);
         true
     }
 
-    /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued
-    /// by [`Engine::queue_operation`].
+    /// The calling thread has tried an operation. If it has ended, [`Engine::bring_home`] follows; then the caller takes
+    /// the packet, or has it queued by [`Engine::queue_operation`].
     pub(crate) fn tried(
         &self,
         aloft: &Aloft<'_>,
@@ -315,11 +324,12 @@ impl Engine {
         let poll = self.poll_of(slot.descriptor());
         let mut lanes = desk.lock();
         let tried = match attempted {
-            Attempted::Done => Tried::Done { dry: false },
+            Attempted::Done | Attempted::Spoken => Tried::Done { dry: false },
             // Behind what was received an end may stand that no further edge tells of.
             Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
             Attempted::Blocked => Tried::Blocked,
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
+            Attempted::Silent => unreachable!("its caller has called `await_data`"),
         };
         let direction = flight.direction();
         let name = aloft.registration();
@@ -370,7 +380,7 @@ impl Engine {
     }
 
     /// Does what a change of a flight asks for besides.
-    fn see_to(&self, effects: Effects, index: u32, seat: Option<&Seat>) {
+    pub(super) fn see_to(&self, effects: Effects, index: u32, seat: Option<&Seat>) {
         if effects.due != NIL && !self.forked() {
             self.submit(effects.due);
         }
@@ -498,25 +508,29 @@ impl Engine {
         self.check_usable(Call::Cancel)?;
         #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
         let (record, uses) = (operation as u32, (operation >> 32) as u32);
-        let Some(flight) = self.nodes.flights.find(record).filter(|it| it.uses() == uses) else {
-            return Ok(false);
-        };
-        let index = flight.slot();
-        let Some(desk) = self.desk(index) else { return Ok(false) };
-        let slot = self.slot(index);
-        let poll = self.poll_of(slot.descriptor());
-        let mut lanes = desk.lock();
-        // Looked at again: the record may have been used anew, for another registration even.
-        let is_current = flight.uses() == uses && flight.is_aloft() && flight.slot() == index;
-        if !is_current {
-            return Ok(false);
-        }
+        let Some(flight) = self.nodes.flights.find(record) else { return Ok(false) };
         let node = record | FLIGHT;
-        let effects = lanes.call_off(&self.nodes, slot, node, Verdict::Cancelled, poll);
-        drop(lanes);
-        let Some(effects) = effects else { return Ok(false) };
-        self.see_to(effects, index, None);
-        Ok(true)
+        while flight.uses() == uses {
+            let index = flight.slot();
+            let Some(desk) = self.desk(index) else { return Ok(false) };
+            let slot = self.slot(index);
+            let poll = self.poll_of(slot.descriptor());
+            let mut lanes = desk.lock();
+            // Looked at again: the record may have been used anew, for another registration even.
+            if flight.uses() != uses || !flight.is_aloft() {
+                break;
+            }
+            if flight.slot() != index {
+                // It has left for another slot, or come home.
+                continue;
+            }
+            let effects = lanes.call_off(&self.nodes, slot, node, Verdict::Cancelled, poll);
+            drop(lanes);
+            let Some(effects) = effects else { break };
+            self.see_to(effects, index, None);
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// A registration ends, or the port: so do its operations.

@@ -41,10 +41,12 @@ pub(crate) struct Return {
 }
 
 impl Engine {
-    /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
+    /// A free slot, for [`Engine::register`] or [`Engine::cancel`]; not counted among the registrations if it
+    /// `is_internal`.
     pub(crate) fn reserve_slot(
         &self,
         call: Call,
+        is_internal: bool,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
         self.check_open(call)?;
@@ -60,7 +62,9 @@ impl Engine {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         let index = state.stock.slots.take(&self.nodes, 0, reserve);
-        index.ok_or(Error::new(call, ErrorKind::OutOfMemory))
+        let index = index.ok_or(Error::new(call, ErrorKind::OutOfMemory))?;
+        state.stock.internal += usize::from(is_internal);
+        Ok(index)
     }
 
     /// The generation that slots begin with. It differs from port to port, so that a name used at
@@ -72,11 +76,11 @@ impl Engine {
 
     /// Gives back a slot whose registration was refused.
     pub(crate) fn cancel(&self, index: u32) {
-        self.give_back_slot(index);
+        self.give_back_slot(index, false);
     }
 
     /// Gives back a slot that has been given up, unless it has no name left to give.
-    fn give_back_slot(&self, index: u32) {
+    pub(super) fn give_back_slot(&self, index: u32, is_internal: bool) {
         // The slot was given up at least once, so it has its first generation again only if every
         // generation was used.
         let is_used_up = self.slot(index).word().generation() == self.first_generation();
@@ -88,6 +92,7 @@ impl Engine {
         } else {
             stock.slots.give_back(&self.nodes, 0, index);
         }
+        stock.internal -= usize::from(is_internal);
         stock.tell_collectors();
         drop(self.end_if_over(state));
     }
@@ -101,8 +106,44 @@ impl Engine {
         &self,
         call: Call,
         index: u32,
-        Entry { descriptor, mode, borrowed, associated, shared }: Entry,
+        entry: Entry,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<Name, Error> {
+        let name = self.enter(call, index, entry)?;
+        let Entry { descriptor, mode, associated, shared, .. } = entry;
+        let armed = if associated.is_some() { None } else { Some(mode) };
+        if armed.is_some() || shared {
+            let slot = self.slot(index);
+            match slot.put_back(armed, false, Drained::NONE, self.poll_of(descriptor)) {
+                Next::Gone => {
+                    // The descriptor was closed, and its number registered anew, before this call was
+                    // over.
+                    self.release_number(name);
+                    slot.free();
+                    return Err(Error::new(call, ErrorKind::BadDescriptor));
+                }
+                next => self.follow(next, index, seat().as_deref()),
+            }
+        }
+        trace!(
+            DEBUG,
+            port = self.number,
+            registration = ?super::Shown(name),
+            descriptor,
+            ?mode,
+            "registered"
+        );
+        Ok(name)
+    }
+
+    /// Makes the reserved slot `index` a registration that is watched, and held. If it is refused the slot has been given
+    /// up.
+    #[inline]
+    pub(super) fn enter(
+        &self,
+        call: Call,
+        index: u32,
+        Entry { descriptor, mode, borrowed, associated, shared }: Entry,
     ) -> Result<Name, Error> {
         let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
@@ -147,33 +188,10 @@ impl Engine {
             slot.free();
             return Err(error);
         }
-        let armed = if associated.is_some() {
+        if associated.is_some() {
             // Nothing is known of the socket: the first operation of each direction is tried at once.
             slot.know(Facts::IN | Facts::OUT, true);
-            None
-        } else {
-            Some(mode)
-        };
-        if armed.is_some() || shared {
-            match slot.put_back(armed, false, Drained::NONE, self.poll_of(descriptor)) {
-                Next::Gone => {
-                    // The descriptor was closed, and its number registered anew, before this call was
-                    // over.
-                    self.release_number(name);
-                    slot.free();
-                    return Err(failed(ErrorKind::BadDescriptor));
-                }
-                next => self.follow(next, index, seat().as_deref()),
-            }
         }
-        trace!(
-            DEBUG,
-            port = self.number,
-            registration = ?super::Shown(name),
-            descriptor,
-            ?mode,
-            "registered"
-        );
         Ok(name)
     }
 
@@ -300,7 +318,7 @@ impl Engine {
         let descriptor = slot.descriptor();
         self.detach(descriptor, name);
         slot.free();
-        self.give_back_slot(index);
+        self.give_back_slot(index, false);
         trace!(DEBUG, port = self.number, registration = ?super::Shown(name), descriptor, "ended");
     }
 

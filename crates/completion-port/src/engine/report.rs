@@ -31,7 +31,7 @@ impl Engine {
             packets.add(&member.seat.counts);
         }
         Snapshot {
-            registered: stock.slots.in_use(),
+            registered: stock.slots.in_use() - stock.internal,
             queued: stock.ready.len() + stock.recheck.len(),
             polls: stock.polls,
             empty_polls: stock.empty_polls,
@@ -101,7 +101,15 @@ impl fmt::Debug for Engine {
             .filter(|(_, slot)| slot.word().is_live())
             .map(|(index, slot)| (index, slot.descriptor(), slot.word()))
             .collect();
-        let lanes = |index| Some((index, format!("{:?}", *self.desk(index)?.lock())));
+        let lanes = |index| {
+            let desk = self.desk(index)?;
+            let lanes = format!("{:?}", *desk.lock());
+            let shown = match desk.home() {
+                Some(home) => format!("{lanes}, for {home}"),
+                None => lanes,
+            };
+            Some((index, shown))
+        };
         let lent = slots.iter().filter(|(_, _, word)| word.is_lent());
         let operations: Vec<_> = lent.filter_map(|(index, _, _)| lanes(*index)).collect();
         f.debug_struct("Port")

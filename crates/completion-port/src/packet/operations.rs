@@ -17,7 +17,7 @@ use crate::operation::{Cargo, OpId, Operation, Outcome, SharedId, Started};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
-use crate::state::facts::Descriptor;
+use crate::state::facts::{Descriptor, Fault};
 use crate::state::slot::Drained;
 use crate::trace::hears_packets;
 
@@ -74,12 +74,59 @@ impl<K, B: Buffer> Store<K, B> {
         attempted
     }
 
+    /// The operation in `cell` was tried, and has come to this. If it has ended it is its registration's, wherever it
+    /// has waited. After [`Course::Waits`] it is the caller's no more.
+    #[inline]
+    fn tried<'e>(
+        &'e self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &mut Aloft<'e>,
+        attempted: Attempted,
+        seat: Option<&Seat>,
+    ) -> Course {
+        let course = if attempted == Attempted::Silent {
+            self.await_data(cell, aloft, seat)
+        } else {
+            self.engine.tried(aloft, attempted, seat)
+        };
+        if let Course::Ends(_) = course {
+            self.engine.bring_home(aloft);
+        }
+        course
+    }
+
+    /// The operation in `cell` has won a connection, which has no data yet. It fails if that cannot be watched.
+    #[cold]
+    #[inline(never)]
+    fn await_data<'e>(
+        &'e self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &mut Aloft<'e>,
+        seat: Option<&Seat>,
+    ) -> Course {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value, and neither: the operation was just tried by this thread, and until the engine is told what has
+        //   come of that, below, it hands the operation to no other thread; the reference is used here only.
+        let connection = unsafe { cell.get() }.connection();
+        let also = |index| self.keys.cells.reserve(index);
+        match self.engine.await_data(aloft, connection, also, seat) {
+            Ok(course) => course,
+            Err(error) => {
+                let fault = Fault { kind: error.kind(), code: error.os_code() };
+                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+                // - a value, and nothing else: as above, since the engine has refused.
+                unsafe { cell.get_mut() }.fail(fault);
+                self.engine.tried(aloft, Attempted::Done, seat)
+            }
+        }
+    }
+
     /// Tries an operation of a shared association until it ends or has to wait. After [`Course::Waits`] it is
     /// the caller's no more.
-    fn attempt_shared(
-        &self,
+    fn attempt_shared<'e>(
+        &'e self,
         cell: &Cell<Cargo<B>>,
-        aloft: &Aloft<'_>,
+        aloft: &mut Aloft<'e>,
         seat: Option<&Seat>,
     ) -> Course {
         loop {
@@ -88,7 +135,7 @@ impl<K, B: Buffer> Store<K, B> {
                 // The buffer's code has forked, and this is the child: the operation is the parent's.
                 return Course::Waits;
             }
-            match self.engine.tried(aloft, attempted, seat) {
+            match self.tried(cell, aloft, attempted, seat) {
                 Course::Try => {}
                 course => return course,
             }
@@ -97,10 +144,10 @@ impl<K, B: Buffer> Store<K, B> {
 
     /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
     /// no more. `known`: what the first attempt has come to, if it was made already.
-    fn attempt_own(
-        &self,
+    fn attempt_own<'e>(
+        &'e self,
         cell: &Cell<Cargo<B>>,
-        aloft: &Aloft<'_>,
+        aloft: &mut Aloft<'e>,
         mut known: Option<Attempted>,
         seat: Option<&Seat>,
     ) -> bool {
@@ -114,7 +161,7 @@ impl<K, B: Buffer> Store<K, B> {
             if self.engine.tried_and_landed(aloft, attempted) {
                 return true;
             }
-            match self.engine.tried(aloft, attempted, seat) {
+            match self.tried(cell, aloft, attempted, seat) {
                 Course::Try => {}
                 Course::Waits => return false,
                 Course::Ends(verdict) => {
@@ -161,6 +208,9 @@ impl<B> Drop for Loaded<'_, B> {
     }
 }
 
+/// Why an operation fails whose buffer's code has panicked.
+const PANICKED: Fault = Fault { kind: ErrorKind::Other, code: None };
+
 /// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
 struct Trying<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
@@ -177,8 +227,10 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
-        unsafe { store.cargo.at(aloft.record).get_mut() }.fail();
-        store.engine.tried(aloft, Attempted::Done, seat);
+        unsafe { store.cargo.at(aloft.record).get_mut() }.fail(PANICKED);
+        let mut aloft = *aloft;
+        store.engine.tried(&aloft, Attempted::Done, seat);
+        store.engine.bring_home(&mut aloft);
         store.engine.queue_operation(aloft.record);
     }
 }
@@ -506,10 +558,13 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
         let deadline = operation.time_limit();
+        // What it wins must be given up again if it cannot go in flight.
+        let may_leave = operation.may_leave();
         // Nothing else is in flight as long as the token is here, so that the record is this operation's.
         let cell = store.load(record, operation, false);
         let mut was_scarce = false;
-        if slot.looks_ready(plan.direction.facts(), drained) {
+        let looks_ready = slot.looks_ready(plan.direction.facts(), drained);
+        if looks_ready && !may_leave {
             // The token ends the registration if the buffer's code panics.
             let attempted = store.attempt_unlent(cell, desk, slot.descriptor());
             if engine.forked() {
@@ -534,6 +589,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     was_scarce = true;
                     false
                 }
+                Attempted::Silent | Attempted::Spoken => unreachable!("it is tried in flight only"),
             };
             if is_over {
                 let held = Held { drained, events: Events::NONE, ..self.into_held() };
@@ -545,12 +601,13 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if hears_packets() {
             engine.tell_started(held.name(), plan.call);
         }
-        match engine.lend(slot, index, desk, record, &plan, drained) {
+        let untried = looks_ready && may_leave;
+        match engine.lend(slot, index, desk, record, &plan, drained, untried) {
             Ok(Course::Try) => {
-                let aloft = engine.aloft(record);
+                let mut aloft = engine.aloft(record);
                 let seat = current_seat(engine);
                 let known = was_scarce.then_some(Attempted::Scarce);
-                if !store.attempt_own(cell, &aloft, known, seat.as_deref()) {
+                if !store.attempt_own(cell, &mut aloft, known, seat.as_deref()) {
                     return Ok(Begun::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
@@ -585,6 +642,18 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// As for [`Ready::start`].
     pub fn accept(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::accept())
+    }
+
+    /// Starts [`Operation::accept_and_recv`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn accept_and_recv(
+        self,
+        buffer: B,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::accept_and_recv(buffer))
     }
 
     /// Starts [`Operation::connect`].
@@ -652,7 +721,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
 impl<K, M, B: Buffer> Port<K, M, B> {
     /// Starts an operation of a shared association. Its packet is [`Packet::Finished`].
     ///
-    /// Operations of one direction are done in the order in which they were started.
+    /// Operations of one direction are done in the order in which they were started. An accept with first data
+    /// ([`Operation::accept_and_recv`]) leaves that order once it has its connection.
     ///
     /// # Errors
     ///
@@ -739,11 +809,11 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         let cell = store.load(record, operation, true);
         match engine.share(id.0, record, &plan) {
             Ok(Course::Try) => {
-                let aloft = engine.aloft(record);
+                let mut aloft = engine.aloft(record);
                 Ok((
                     record,
                     name,
-                    store.attempt_shared(cell, &aloft, current_seat(engine).as_deref()),
+                    store.attempt_shared(cell, &mut aloft, current_seat(engine).as_deref()),
                 ))
             }
             Ok(course) => Ok((record, name, course)),
@@ -855,12 +925,15 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     pub(super) fn operation(&self, record: u32, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
         let (store, engine) = (self.port.store(), self.port.engine());
-        let (aloft, cell) = (engine.aloft(record), store.cargo.at(record));
+        let (mut aloft, cell) = (engine.aloft(record), store.cargo.at(record));
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let is_shared = unsafe { cell.get() }.is_shared;
         let course = engine.turn(&aloft, seat);
+        if let Course::Ends(_) = course {
+            engine.bring_home(&mut aloft);
+        }
         if !is_shared {
             let is_done = match course {
                 Course::Ends(verdict) => {
@@ -871,7 +944,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                     }
                     true
                 }
-                _ => store.attempt_own(cell, &aloft, None, Some(seat)),
+                _ => store.attempt_own(cell, &mut aloft, None, Some(seat)),
             };
             engine.count_operation(seat, is_done);
             if is_done && hears_packets() {
@@ -880,7 +953,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             return is_done.then(|| Packet::Done(Done::of(store, aloft.index, record)));
         }
         let course = match course {
-            Course::Try => store.attempt_shared(cell, &aloft, Some(seat)),
+            Course::Try => store.attempt_shared(cell, &mut aloft, Some(seat)),
             course => course,
         };
         let Course::Ends(verdict) = course else {

@@ -138,8 +138,13 @@ impl Flight {
         Direction::BOTH[usize::from(self.direction.load(Relaxed))]
     }
 
-    fn deadline(&self) -> Moment {
+    pub(crate) fn deadline(&self) -> Moment {
         Moment::from_nanoseconds(self.deadline.load(Relaxed))
+    }
+
+    /// Whether it is to end, unless it has come to an end of its own. It stays so or becomes so under the desk's lock.
+    pub(crate) fn is_called_off(&self) -> bool {
+        self.verdict() != Verdict::Done
     }
 
     /// Its packet is taken. Whether it was awaited.
@@ -234,6 +239,8 @@ pub(crate) struct Lanes {
     lanes: [Lane; 2],
     /// Flights whose packets have not been taken.
     aloft: u32,
+    /// How many of them have left for the lanes of an internal slot, and have not come home.
+    away: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
 }
@@ -249,14 +256,18 @@ impl fmt::Debug for Lanes {
             }
             f.write_str(", ")?;
         }
-        write!(f, "{} aloft", self.aloft)
+        write!(f, "{} aloft", self.aloft)?;
+        if self.away > 0 {
+            write!(f, " {} away", self.away)?;
+        }
+        Ok(())
     }
 }
 
 impl Default for Lanes {
     fn default() -> Self {
         let lanes = [Lane::new(), Lane::new()];
-        Self { lanes, aloft: 0, is_shared: false }
+        Self { lanes, aloft: 0, away: 0, is_shared: false }
     }
 }
 
@@ -275,6 +286,9 @@ pub(crate) struct Desk {
     /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
     /// keeps it.
     own: AtomicU32,
+    /// If the slot is internal, that of the registration whose operation waits here; `NIL` otherwise. Whoever
+    /// finds it without the lock looks again with it.
+    home: AtomicU32,
     /// The descriptor was made non-blocking.
     pub(crate) is_nonblocking: AtomicBool,
 }
@@ -288,6 +302,7 @@ impl Default for Desk {
             has_timer: AtomicBool::new(false),
             transport: AtomicU8::new(0),
             own: AtomicU32::new(NIL),
+            home: AtomicU32::new(NIL),
             is_nonblocking: AtomicBool::new(false),
         }
     }
@@ -347,6 +362,17 @@ impl Desk {
         self.own.store(own, Relaxed);
     }
 
+    /// The slot of the registration whose operation waits here, if the desk's slot is internal.
+    #[inline]
+    pub(crate) fn home(&self) -> Option<u32> {
+        Some(self.home.load(Acquire)).filter(|home| *home != NIL)
+    }
+
+    /// The desk's slot is internal from here on (`NIL`: no longer).
+    pub(crate) fn set_home(&self, home: u32) {
+        self.home.store(home, Release);
+    }
+
     /// The desk is a new registration's.
     pub(crate) fn begin(&self) {
         self.set_deadline(Moment::NEVER);
@@ -379,6 +405,11 @@ impl Lanes {
 
     pub(crate) fn aloft(&self) -> u32 {
         self.aloft
+    }
+
+    /// Whether a flight waits in the lanes of an internal slot.
+    pub(crate) fn is_any_away(&self) -> bool {
+        self.away > 0
     }
 
     /// The slot is a new registration.
@@ -532,6 +563,52 @@ impl Lanes {
         }
     }
 
+    /// The caller has tried a flight, which cannot go on: it ends as it was called off, or else as cancelled.
+    pub(crate) fn give_up(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        if !flight.is_called_off() {
+            flight.judge(Verdict::Cancelled);
+        }
+        (Course::Ends(flight.verdict()), self.end_active(records, slot, node, poll))
+    }
+
+    /// The caller has tried a flight, which is not called off, and has to wait for what its registration's descriptor
+    /// does not tell: it goes on in `there`, the lanes of the internal slot `internal`. The caller holds the locks of
+    /// both desks. Those behind the flight do not wait for it any more.
+    #[allow(clippy::too_many_arguments, reason = "two registrations have a part in it")]
+    pub(crate) fn leave(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        (there, internal): (&mut Self, u32),
+        is_ready: bool,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        let (direction, deadline) = (flight.direction(), flight.deadline());
+        let course = there.start(records, node, internal, direction, deadline, is_ready);
+        self.away += 1;
+        (course, self.clear_active(records, slot, direction, poll))
+    }
+
+    /// A flight that has ended in the lanes of this internal slot goes home: its packet is its registration's.
+    pub(crate) fn send_home(&mut self, flight: &Flight, home: u32) {
+        self.aloft -= 1;
+        flight.slot.store(home, Relaxed);
+    }
+
+    /// A flight has come home.
+    pub(crate) fn note_return(&mut self) {
+        self.away -= 1;
+    }
+
     /// The flight that was due or tried has ended.
     fn end_active(
         &mut self,
@@ -541,8 +618,18 @@ impl Lanes {
         poll: u32,
     ) -> Effects {
         let flight = records.flight(node);
-        let direction = flight.direction();
         flight.set(Phase::Ended);
+        self.clear_active(records, slot, flight.direction(), poll)
+    }
+
+    /// The flight that was due or tried has left its lane.
+    fn clear_active(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        direction: Direction,
+        poll: u32,
+    ) -> Effects {
         let lane = self.lane(direction);
         lane.active = NIL;
         let next = self.ground_if_empty(slot, direction, poll);

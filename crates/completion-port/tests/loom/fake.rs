@@ -192,6 +192,7 @@ impl Reactor for Handle {
     fn attach(&self, _descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let until = if self.0.is_one_shot { None } else { Some(Until::Detached) };
         self.0.state.lock().unwrap().watch(name, wanted, until);
+        self.0.changed.notify_all();
         Ok(())
     }
     fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {

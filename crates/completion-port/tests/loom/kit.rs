@@ -191,7 +191,7 @@ pub(crate) fn take_one(engine: &Engine) {
 
 /// Registers the one descriptor of the fake kernel.
 pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
-    let index = engine.reserve_slot(Call::Register, |_| true).unwrap();
+    let index = engine.reserve_slot(Call::Register, false, |_| true).unwrap();
     engine.register(Call::Register, index, entry(mode), || None).unwrap()
 }
 

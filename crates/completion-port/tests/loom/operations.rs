@@ -29,7 +29,11 @@ const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
 #[derive(Clone, Copy, Debug, Default)]
 struct Cargo {
     is_there: bool,
+    /// It has a connection, and waits for a byte of that.
+    is_connected: bool,
     has_byte: bool,
+    /// It has ended while its token tried it, called off.
+    is_called_off: bool,
 }
 
 /// A port with one association.
@@ -38,6 +42,9 @@ struct Harbour {
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
+    /// Operations are accepts with first data: each gets a connection when it is tried, and the descriptor of which a
+    /// byte can be read is that of the connection.
+    accepts: bool,
     /// By the numbers of records.
     cargo: [UnsafeCell<Cargo>; 2],
     /// Whether the key is in its cell.
@@ -55,9 +62,20 @@ enum Seen {
     Removed,
 }
 
+/// The number of the descriptor of a connection that the first operation gets; the second one gets the next.
+const CONNECTION: i32 = 9;
+
 impl Harbour {
-    fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
+    fn of(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
+        Self::that_accepts(port, is_shared, false)
+    }
+
+    fn that_accepts(
+        (engine, fake): (Arc<Engine>, Arc<Fake>),
+        is_shared: bool,
+        accepts: bool,
+    ) -> Arc<Self> {
+        let index = engine.reserve_slot(Call::Associate, false, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };
@@ -67,6 +85,7 @@ impl Harbour {
             fake,
             name,
             is_shared,
+            accepts,
             cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
             key: UnsafeCell::new(true),
             done: AtomicUsize::new(0),
@@ -85,14 +104,14 @@ impl Harbour {
     fn load(&self, record: u32) {
         self.with_cargo(record, |cargo| {
             assert!(!cargo.is_there, "the cell of a record is empty");
-            *cargo = Cargo { is_there: true, has_byte: false };
+            *cargo = Cargo { is_there: true, ..Cargo::default() };
         });
     }
 
-    fn unload(&self, record: u32) -> bool {
+    fn unload(&self, record: u32) -> Cargo {
         self.with_cargo(record, |cargo| {
             assert!(cargo.is_there, "an operation is taken once");
-            std::mem::take(cargo).has_byte
+            std::mem::take(cargo)
         })
     }
 
@@ -127,9 +146,14 @@ impl Harbour {
         if self.is_shared { self.share(deadline, seat) } else { self.take_off(deadline, seat) }
     }
 
+    fn plan(&self, deadline: Moment) -> Plan {
+        let call = if self.accepts { Call::Accept } else { Call::Receive };
+        Plan { call, direction: Direction::In, deadline }
+    }
+
     fn share(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
         let engine = &*self.engine;
-        let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
+        let plan = self.plan(deadline);
         let record =
             engine.shared_record(self.name, &plan, |_| true).map_err(|error| error.kind())?;
         let operation = engine.operation_of(record);
@@ -140,7 +164,7 @@ impl Harbour {
             error.kind()
         })?;
         let course = match course {
-            Course::Try => self.attempt(&engine.aloft(record), seat),
+            Course::Try => self.attempt(&mut engine.aloft(record), seat),
             course => course,
         };
         if let Course::Ends(_) = course {
@@ -159,16 +183,18 @@ impl Harbour {
             .own_record(index, Call::Receive, |_| true)
             .map_err(|error| self.refuse(error.kind()))?;
         let operation = engine.operation_of(record);
-        let plan = Plan { call: Call::Receive, direction, deadline };
+        let plan = self.plan(deadline);
         let mut drained = NO_HINT;
-        let mut has_byte = false;
-        if slot.looks_ready(direction.facts(), drained) {
+        let (mut has_byte, mut is_called_off) = (false, false);
+        let looks_ready = slot.looks_ready(direction.facts(), drained);
+        if looks_ready && !self.accepts {
             has_byte = self.fake.take();
             drained = Drained::of(direction);
         }
         self.load(record);
         if !has_byte {
-            let lent = engine.lend(slot, index, desk, record, &plan, drained);
+            let untried = looks_ready && self.accepts;
+            let lent = engine.lend(slot, index, desk, record, &plan, drained, untried);
             let course = lent.map_err(|error| {
                 self.unload(record);
                 self.refuse(error.kind())
@@ -176,16 +202,19 @@ impl Harbour {
             if course != Course::Try {
                 return Ok(operation);
             }
-            let Course::Ends(_) = self.attempt(&engine.aloft(record), seat) else {
+            let Course::Ends(verdict) = self.attempt(&mut engine.aloft(record), seat) else {
                 return Ok(operation);
             };
+            is_called_off = verdict != Verdict::Done;
             // It has landed: the key is the token's.
             self.use_key();
             drained = NO_HINT;
-            has_byte = self.unload(record);
+            has_byte = self.unload(record).has_byte;
             self.load(record);
         }
-        self.with_cargo(record, |cargo| cargo.has_byte = has_byte);
+        self.with_cargo(record, |cargo| {
+            (cargo.has_byte, cargo.is_called_off) = (has_byte, is_called_off);
+        });
         let operation = engine.operation_of(record);
         let ended = engine.lend_ended(slot, index, record, Call::Receive, drained, seat);
         if let Err(error) = ended {
@@ -202,17 +231,33 @@ impl Harbour {
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
-    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
+    fn attempt<'e>(&'e self, aloft: &mut Aloft<'e>, seat: Option<&Seat>) -> Course {
         loop {
             let attempted = self.with_cargo(aloft.record, |cargo| {
                 assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
+                let was_connected = std::mem::replace(&mut cargo.is_connected, self.accepts);
                 cargo.has_byte = self.fake.take();
-                if cargo.has_byte { Attempted::Drained } else { Attempted::Blocked }
+                match (self.accepts && !was_connected, cargo.has_byte) {
+                    (false, true) if self.accepts => Attempted::Spoken,
+                    (false, true) => Attempted::Drained,
+                    (true, true) => Attempted::Done,
+                    (false, false) => Attempted::Blocked,
+                    (true, false) => Attempted::Silent,
+                }
             });
             if !self.is_shared && self.engine.tried_and_landed(aloft, attempted) {
                 return Course::Ends(Verdict::Done);
             }
-            match self.engine.tried(aloft, attempted, seat) {
+            let course = if attempted == Attempted::Silent {
+                let connection = CONNECTION + aloft.record.cast_signed();
+                self.engine.await_data(aloft, connection, |_| true, seat).unwrap()
+            } else {
+                self.engine.tried(aloft, attempted, seat)
+            };
+            if let Course::Ends(_) = course {
+                self.engine.bring_home(aloft);
+            }
+            match course {
                 Course::Try => {}
                 Course::Ends(verdict) if !self.is_shared => {
                     self.engine.land_own(aloft);
@@ -220,6 +265,14 @@ impl Harbour {
                 }
                 course => return course,
             }
+        }
+    }
+
+    /// No connection is watched.
+    fn assert_home(&self) {
+        let (index, _) = name_parts(self.name);
+        for other in (0..3).filter(|other| *other != index) {
+            assert!(!self.engine.slot(other).word().is_live(), "{:?}", self.engine);
         }
     }
 
@@ -252,10 +305,11 @@ impl Harbour {
     }
 
     fn take_operation(&self, record: u32, seat: &Seat) -> Option<Verdict> {
-        let aloft = self.engine.aloft(record);
+        let mut aloft = self.engine.aloft(record);
         let course = match self.engine.turn(&aloft, seat) {
-            Course::Try => self.attempt(&aloft, Some(seat)),
+            Course::Try => self.attempt(&mut aloft, Some(seat)),
             course => {
+                self.engine.bring_home(&mut aloft);
                 if !self.is_shared {
                     self.engine.land_own(&aloft);
                 }
@@ -273,7 +327,8 @@ impl Harbour {
         } else {
             self.use_key();
         }
-        let has_byte = self.unload(record);
+        let Cargo { has_byte, is_called_off, .. } = self.unload(record);
+        let verdict = if is_called_off { Verdict::Cancelled } else { verdict };
         if self.is_shared {
             self.engine.free_record(record, Some(seat));
         }
@@ -618,4 +673,155 @@ fn readiness_is_reported_beside_operations_that_end() {
         kernel.join().unwrap();
         user.join().unwrap();
     });
+}
+
+/// An accept with first data, in each of the ways.
+fn accepting(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
+    for is_shared in [false, true] {
+        for is_one_shot in [false, true] {
+            explore_within(2, move || {
+                let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+                model(Harbour::that_accepts(port, is_shared, true));
+            });
+        }
+    }
+}
+
+/// The name of the first operation of a port.
+const FIRST: u64 = 0;
+
+#[test]
+fn an_accept_is_done_whenever_its_data_comes() {
+    accepting(|harbour| {
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let kernel = spawn(&harbour.fake, Fake::arrive);
+        harbour.start(Moment::NEVER, None).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        kernel.join().unwrap();
+        harbour.assert_home();
+    });
+}
+
+/// The call finds it wherever it is: at the listener, at the connection, or on its way.
+#[test]
+fn an_accept_that_leaves_its_listener_is_cancelled() {
+    accepting(|harbour| {
+        // So that the record is there which the other thread asks for.
+        let plan = harbour.plan(Moment::NEVER);
+        let record = harbour.engine.shared_record(harbour.name, &plan, |_| true).unwrap();
+        harbour.engine.give_back_record(record);
+        let canceller = spawn(&harbour, |harbour| harbour.engine.cancel_operation(FIRST).unwrap());
+        let operation = harbour.start(Moment::NEVER, None).unwrap();
+        let is_first_in_time = canceller.join().unwrap();
+        let is_second_in_time = harbour.engine.cancel_operation(operation).unwrap();
+        assert!(is_first_in_time || is_second_in_time, "no data ever comes");
+        assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Cancelled)));
+        harbour.assert_home();
+    });
+}
+
+#[test]
+fn a_cancelled_accept_meets_its_data() {
+    accepting(|harbour| {
+        harbour.start(Moment::NEVER, None).unwrap();
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let kernel = spawn(&harbour.fake, Fake::arrive);
+        let is_in_time = harbour.engine.cancel_operation(FIRST).unwrap();
+        let seen = waiter.join().unwrap();
+        kernel.join().unwrap();
+        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert_eq!(harbour.packets().0, 1);
+        harbour.assert_home();
+    });
+}
+
+/// A removal finds what waits for data, and what is about to.
+#[test]
+fn a_removal_comes_behind_accepts_wherever_they_wait() {
+    for is_one_shot in [false, true] {
+        explore_within(2, move || {
+            let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+            let harbour = Harbour::that_accepts(port, true, true);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let other = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
+            let remover = spawn(&harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
+            let seat = harbour.engine.join();
+            let mut seen = Vec::new();
+            while seen.last() != Some(&Seen::Removed) {
+                seen.extend(harbour.wait(&seat));
+            }
+            remover.join().unwrap();
+            let started = 1 + usize::from(other.join().unwrap());
+            assert_eq!(harbour.packets(), (started, 0), "{seen:?}");
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+            harbour.assert_home();
+        });
+    }
+}
+
+/// The end of a port finds it, or it finds the port ended.
+#[test]
+fn an_accept_that_is_started_while_the_port_ends_is_refused_or_called_off() {
+    for is_shared in [false, true] {
+        for shuts_down in [false, true] {
+            explore_within(2, move || {
+                let harbour = Harbour::that_accepts(engine(1), is_shared, true);
+                let closer = spawn(&harbour.engine, move |engine| {
+                    if shuts_down { engine.shut_down().unwrap() } else { engine.close() }
+                });
+                let started = harbour.start(Moment::NEVER, None);
+                closer.join().unwrap();
+                harbour.serve();
+                assert_eq!(harbour.packets(), (usize::from(started.is_ok()), 0), "{started:?}");
+                // Nothing takes the key of a shared association out of a closed port.
+                let is_left = is_shared && !shuts_down;
+                assert_eq!(harbour.engine.snapshot().registered, usize::from(is_left));
+                harbour.assert_home();
+            });
+        }
+    }
+}
+
+/// What comes home does so beside a removal that calls it off, and the data that it waits for.
+#[test]
+fn a_remover_that_waits_gets_the_key_when_the_accepts_have_come_home() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::that_accepts(engine(2), is_shared, true);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let kernel = spawn(&harbour.fake, Fake::arrive);
+            let remover = spawn(&harbour, |harbour| {
+                harbour.engine.collect(harbour.name, None).unwrap();
+                harbour.end();
+            });
+            let seen = harbour.take_one();
+            assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+            if !is_shared {
+                let slot = harbour.engine.slot(name_parts(harbour.name).0);
+                let nobody = || None;
+                harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
+            }
+            remover.join().unwrap();
+            kernel.join().unwrap();
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+            harbour.assert_home();
+        });
+    }
+}
+
+/// The deadline goes along with the accept.
+#[test]
+fn the_deadline_of_an_accept_is_kept_wherever_it_waits() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::that_accepts(port_with_time(), is_shared, true);
+            let at = in_milliseconds(&harbour.fake, 5);
+            let starter = spawn(&harbour, move |harbour| harbour.start(at, None).unwrap());
+            let seat = harbour.engine.join();
+            assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::TimedOut)));
+            starter.join().unwrap();
+            assert!(harbour.fake.time() >= at, "never early");
+            harbour.assert_home();
+        });
+    }
 }

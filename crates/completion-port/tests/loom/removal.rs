@@ -11,7 +11,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
     explore(|| {
         let (engine, _) = engine(1);
         let registrar = spawn(&engine, |engine| {
-            let index = engine.reserve_slot(Call::Register, |_| true).ok()?;
+            let index = engine.reserve_slot(Call::Register, false, |_| true).ok()?;
             let registered = engine.register(Call::Register, index, entry(LEVEL), || None);
             if registered.is_err() {
                 engine.cancel(index);
