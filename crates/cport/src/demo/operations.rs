@@ -1,10 +1,12 @@
 //! The fourth scenario: a server by operations.
 //!
 //! Accepts are in flight on two listeners. Each connection receives, and sends back what it has received, with
-//! a deadline for each operation. To one listener come clients that talk; to the other one come clients that say
-//! nothing, and are let go when their time is over. Meanwhile a timer rings again and again.
+//! a deadline for each operation. To one listener come clients that talk, and its accepts bring their first data; a
+//! few clients say nothing there, and hold an accept each. To the other one come clients that say nothing, and are let
+//! go when their time is over. Meanwhile a timer rings again and again.
 //!
-//! In the end the accepts are cancelled, and the last packets of the listeners bring their keys.
+//! In the end the accepts are cancelled, with the clients that they have, and the last packets of the listeners
+//! bring their keys.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,13 +34,15 @@ use crate::gauge::Gauge;
 pub(crate) const TITLE: Title = Title {
     name: "operations",
     title: "A server by operations",
-    about: "4 threads, 32 accepts in flight, receives and sends that complete; 64 clients that talk, \
-            and 8 that say nothing until their deadline is over",
+    about: "4 threads, 32 accepts in flight, 16 of them with first data, receives and sends that complete; \
+            64 clients that talk, 8 that say nothing until their deadline is over, and 4 that hold an accept each",
 };
 
 const THREADS: usize = 4;
 const CLIENTS: u64 = 64;
 const SILENT: u64 = 8;
+/// Clients that connect to the first listener, and say nothing.
+const MUTE: u64 = 4;
 /// Messages of each client, and how long they may be.
 const ROUNDS: u64 = 300;
 const MOST: usize = 8 * 1024;
@@ -61,6 +65,18 @@ struct Listener {
     socket: TcpListener,
     /// The deadline of each operation of its connections.
     patience: Duration,
+    /// Its clients speak first: an accept brings what they say.
+    with_data: bool,
+}
+
+impl Listener {
+    fn accept(&self) -> Operation {
+        if self.with_data {
+            Operation::accept_and_recv(Vec::with_capacity(BUFFER)).deadline(self.patience)
+        } else {
+            Operation::accept()
+        }
+    }
 }
 
 impl AsFd for Peer {
@@ -107,7 +123,8 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
     let port: Port<Peer, Message> =
         Port::builder().concurrency(concurrency).build().map_err(|error| refused(error.into()))?;
-    let listeners = [PATIENCE, SHORT].map(|patience| listen(&port, patience));
+    let listeners = [(PATIENCE, true), (SHORT, false)]
+        .map(|(patience, with_data)| listen(&port, patience, with_data));
     let [(talking, address), (silent, quiet_address)] = match listeners {
         [Ok(talking), Ok(silent)] => [talking, silent],
         [Err(error), _] | [_, Err(error)] => return Err(refused(error)),
@@ -132,7 +149,7 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
     };
     let mut faults = Vec::new();
     let mut by_thread = Vec::with_capacity(THREADS);
-    let mut patient = 0;
+    let (mut patient, mut held) = (0, 0);
     thread::scope(|scope| {
         let (working, over) = channel::<()>();
         let threads = [(); THREADS].map(|()| {
@@ -145,6 +162,9 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
             })
         });
         drop(working);
+        let mute_ones = (0..MUTE)
+            .map(|_| scope.spawn(move || stay_silent(address).map(|_| Instant::now())))
+            .collect::<Vec<_>>();
         let silent_ones = (0..SILENT)
             .map(|_| scope.spawn(move || stay_silent(quiet_address)))
             .collect::<Vec<_>>();
@@ -162,12 +182,19 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
                 Err(fault) => faults.push(format!("a silent client: {fault}")),
             }
         }
-        // Every client has seen the end of its stream. What is in flight is accepts.
+        // Every other client has seen the end of its stream. What is in flight is accepts.
+        let removal = Instant::now();
         for listener in [talking, silent] {
             if let Err(error) = port.remove(listener.id()) {
                 // A thread failed, and has closed the port.
                 faults.push(error.to_string());
                 port.close();
+            }
+        }
+        for client in mute_ones {
+            match client.join().unwrap_or_else(|_| Err("panicked".into())) {
+                Ok(end) => held += u64::from(end >= removal),
+                Err(fault) => faults.push(format!("a client that holds an accept: {fault}")),
             }
         }
         if over.recv_timeout(time_left(begin)) == Err(RecvTimeoutError::Timeout) {
@@ -208,6 +235,7 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
                 SILENT,
             ),
             Check::count("and none of them before it", patient, SILENT),
+            Check::count("clients that said nothing held an accept each, to the end", held, MUTE),
             Check::count(
                 "accepts were in flight in the end, and cancelled",
                 server.cancelled.load(Relaxed),
@@ -223,12 +251,17 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
 }
 
 /// A listener with accepts in flight.
-fn listen(port: &Port<Peer, Message>, patience: Duration) -> io::Result<(SharedId, SocketAddr)> {
+fn listen(
+    port: &Port<Peer, Message>,
+    patience: Duration,
+    with_data: bool,
+) -> io::Result<(SharedId, SocketAddr)> {
     let socket = TcpListener::bind("127.0.0.1:0")?;
     let address = socket.local_addr()?;
-    let id = port.associate_shared(Peer::Listener(Arc::new(Listener { socket, patience })))?;
+    let listener = Arc::new(Listener { socket, patience, with_data });
+    let id = port.associate_shared(Peer::Listener(Arc::clone(&listener)))?;
     for _ in 0..ACCEPTS {
-        port.start(id, Operation::accept())?;
+        port.start(id, listener.accept())?;
     }
     Ok((id, address))
 }
@@ -290,8 +323,11 @@ impl Server<'_> {
 
     /// A connection, or the end of an accept.
     fn welcome(&self, id: SharedId, listener: &Listener, outcome: Of) -> io::Result<()> {
-        let socket = match outcome {
-            Of::Accepted(Ok((socket, _))) => socket,
+        let (socket, first) = match outcome {
+            Of::Accepted(Ok((socket, _))) => (socket, None),
+            Of::AcceptedAndReceived(Ok((socket, _, received)), bytes) => {
+                (socket, Some(Of::Received(Ok(received), bytes)))
+            }
             outcome => match outcome.error() {
                 Some(error) if error.kind() != PortErrorKind::Cancelled => return Err(error.into()),
                 _ => {
@@ -302,12 +338,17 @@ impl Server<'_> {
         };
         self.accepted.fetch_add(1, Relaxed);
         // Another one in its place.
-        self.port.start(id, Operation::accept())?;
+        self.port.start(id, listener.accept())?;
         let stream = TcpStream::from(OwnedFd::from(socket));
         stream.set_nodelay(true)?;
         let token = self.port.associate(Peer::Client(Arc::new(stream), listener.patience))?;
-        let receive = Operation::recv(Vec::with_capacity(BUFFER));
-        token.start(receive.deadline(listener.patience))?;
+        match first {
+            Some(first) => self.go_on(token, first)?,
+            None => {
+                let receive = Operation::recv(Vec::with_capacity(BUFFER));
+                token.start(receive.deadline(listener.patience))?;
+            }
+        }
         Ok(())
     }
 
