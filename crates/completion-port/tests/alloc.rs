@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -426,6 +427,40 @@ fn cancelling_and_timing_out_allocate_nothing() {
         let (again, outcome) = done.into_parts();
         assert!(outcome.error().is_some());
         token = Some(again);
+        buffer = outcome.into_buffer();
+    });
+}
+
+/// By accepts with first data: of clients that speak later, of clients that have spoken already, and of one that
+/// never does.
+#[test]
+fn accepts_with_first_data_allocate_nothing() {
+    type Key = SharedSource<TcpListener>;
+    let port = Port::builder().concurrency(1).build::<Key, ()>().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let id = port.associate_shared(Key::new(listener)).unwrap();
+    let mut buffer = Some(Vec::with_capacity(64));
+    let mut batch = Batch::new();
+    let mut round = 0;
+    assert_allocates_nothing(|| {
+        round += 1;
+        let accept = Operation::accept_and_recv(buffer.take().unwrap());
+        let accept = port.start(id, accept.deadline(Duration::from_secs(10))).unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        if round % 3 > 0 {
+            // It is accepted, and waits for its data.
+            assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+        }
+        if round % 3 == 1 {
+            assert!(port.cancel(accept).unwrap());
+        } else {
+            client.write_all(b"x").unwrap();
+        }
+        let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+        let Some(Packet::Finished(finished)) = packet else { panic!("{packet:?}") };
+        let (_, outcome) = finished.into_parts();
+        assert_eq!(outcome.error().is_some(), round % 3 == 1);
         buffer = outcome.into_buffer();
     });
 }

@@ -155,6 +155,14 @@ fn fly_and_drop(number: usize, listener: &TcpListener) {
     let accepting = port.associate_shared(Key::new(listener.try_clone().unwrap().into())).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     port.start(accepting, Operation::accept()).unwrap();
+    // Connections that wait for their first data, one of which has it by then; and an accept without a connection.
+    let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (silent, mut speaking) = (connect(), connect());
+    for _ in 0..3 {
+        let accept = Operation::accept_and_recv(Counted::room()).deadline(HOUR);
+        port.start(accepting, accept).unwrap();
+    }
+    speaking.write_all(b"x").unwrap();
     // Armed with a deadline.
     let (armed, _armed_far) = UnixStream::pair().unwrap();
     let token = port.associate(key(armed)).unwrap();
@@ -175,14 +183,14 @@ fn fly_and_drop(number: usize, listener: &TcpListener) {
             assert!(packets.next().is_some());
         }
     }
-    assert!(BUFFERS.load(SeqCst) >= 5);
+    assert!(BUFFERS.load(SeqCst) >= 8);
     if number.is_multiple_of(5) {
         port.close();
     }
     drop(far);
     drop(port);
     assert_eq!(BUFFERS.load(SeqCst), 0, "port {number}");
-    drop(client);
+    drop((client, silent, speaking));
 }
 
 fn threads() -> usize {
