@@ -2,6 +2,9 @@
 //!
 //! An association owns the near end of a pair. The peer sends bytes that count up, so that a receive shows which
 //! bytes it has; each send is of bytes that name it.
+//!
+//! Or it owns a listener, and its operations are accepts with first data. Each client sends bytes that name it, or is
+//! silent.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -10,11 +13,12 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::address::Address;
 use crate::interest::Interest;
 use crate::ledger::{Key, Ledger};
 use crate::program::{Start, Step};
 use crate::raw::AnyTrigger;
-use crate::sim::{Kernel, Socket};
+use crate::sim::{Conditions, Kernel, Socket};
 use crate::turns::{self, fail, point};
 use crate::world::{REFUSALS, World, expect};
 use crate::{
@@ -29,14 +33,15 @@ const MOST_FLIGHTS: usize = 120;
 /// How late a deadline may be kept: a look of the watchdog, and the pause after it.
 const LATE: Duration = Duration::from_millis(2);
 
-/// One end of a pair is associated, the other is the peer's.
+/// One end of a pair is associated, the other is the peer's; or a listener is.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) key: u32,
     /// What its operations are started by, if it is shared.
     pub(crate) shared: Option<SharedId>,
     pub(crate) id: Id,
-    far: Arc<Socket>,
+    /// `None`: it is a listener.
+    far: Option<Arc<Socket>>,
     /// How many bytes the peer has sent; and what it has received. A thread that is at it has taken it out.
     sent: Mutex<Option<usize>>,
     received: Mutex<Option<Vec<u8>>>,
@@ -67,9 +72,23 @@ struct Flight {
     has_buffer: bool,
 }
 
+/// A client of a listener.
+#[derive(Debug)]
+struct Client {
+    /// The listener's key.
+    key: u32,
+    socket: Arc<Socket>,
+    /// It has sent something, or ended its stream.
+    has_spoken: bool,
+    /// An operation has brought its connection.
+    is_accepted: bool,
+}
+
 /// What is known of all operations.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
+    /// Of a client the number is what it sends.
+    clients: Vec<Client>,
     flights: Vec<Flight>,
     /// By keys: operations of each direction that were started.
     counts: BTreeMap<u32, usize>,
@@ -199,6 +218,29 @@ impl Ledger {
                 due.push(format!("operation {number} has something to receive"));
             }
         }
+        self.due_accepts(kernel, due);
+    }
+
+    /// Each accept in flight has one of the connections, as far as there are so many. One whose client has spoken could
+    /// end.
+    fn due_accepts(&self, kernel: &Kernel, due: &mut Vec<String>) {
+        let log = self.log();
+        let mut accepts: BTreeMap<u32, usize> = BTreeMap::new();
+        log.aloft().iter().for_each(|aloft| *accepts.entry(aloft.key).or_default() += 1);
+        for (key, accepts) in accepts {
+            // One that is not connected yet, or not any more, shows a hang-up.
+            let ends = [Conditions::HUP, Conditions::RDHUP, Conditions::ERR];
+            let waits = |client: &&Client| {
+                let facts = kernel.facts(&client.socket);
+                let is_connected = !ends.iter().any(|end| facts.contains(*end));
+                client.key == key && !client.is_accepted && is_connected
+            };
+            let waiting: Vec<_> = log.clients.iter().filter(waits).collect();
+            let spoken = waiting.iter().filter(|client| client.has_spoken).count();
+            if spoken > waiting.len().saturating_sub(accepts) {
+                due.push(format!("a client of key {key} has spoken, and its accept goes on"));
+            }
+        }
     }
 }
 
@@ -206,6 +248,16 @@ impl World {
     /// An association, and its first operation, or its first arming.
     pub(crate) fn associate(&self, is_shared: bool, start: Start) {
         let (near, far) = self.pair();
+        self.associate_one(near, Some(far), is_shared, start);
+    }
+
+    fn associate_one(
+        &self,
+        near: Arc<Socket>,
+        far: Option<Arc<Socket>>,
+        is_shared: bool,
+        start: Start,
+    ) {
         let trigger = AnyTrigger::OneShot(OneShot::Level);
         let key = self.ledger.key(Some(Arc::clone(&near)), &near, Interest::NONE, trigger);
         let number = key.number;
@@ -262,6 +314,65 @@ impl World {
         Some(Arc::clone(&links[links.len() - 1 - which]))
     }
 
+    fn any_listener(&self, which: usize) -> Option<Arc<Link>> {
+        let links = self.links.lock().unwrap();
+        let listeners: Vec<_> = links.iter().filter(|link| link.far.is_none()).collect();
+        Some(Arc::clone(listeners[which.checked_rem(listeners.len())?]))
+    }
+
+    /// A client connects to a listener.
+    fn connect(&self, which: usize, bytes: usize) {
+        let Some(link) = self.any_listener(which) else { return };
+        let listener = self.ledger.with(link.key, |facts| facts.socket.upgrade());
+        let Some(listener) = listener else { return };
+        let socket = Arc::new(self.kernel.tcp_fresh().unwrap());
+        // It is known before it is accepted.
+        let client = Arc::clone(&socket);
+        let client =
+            Client { key: link.key, socket: client, has_spoken: false, is_accepted: false };
+        let mut log = self.ledger.log();
+        let number = log.clients.len();
+        if number == MOST_BYTES {
+            return;
+        }
+        log.clients.push(client);
+        drop(log);
+        self.ledger.note(|| format!("  client {number} connects to key {}", link.key));
+        // Refused, if the listener has just been closed.
+        if socket.connect(listener.address()).is_err() {
+            return;
+        }
+        drop(listener);
+        if bytes > 0 {
+            self.speak(number, bytes);
+        }
+    }
+
+    fn speak(&self, number: usize, bytes: usize) {
+        let socket = Arc::clone(&self.ledger.log().clients[number].socket);
+        #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
+        let has_spoken = if bytes == 0 {
+            socket.shutdown(Shutdown::Write).is_ok()
+        } else {
+            socket.write(&vec![number as u8; bytes]).is_ok()
+        };
+        self.ledger.log().clients[number].has_spoken |= has_spoken;
+    }
+
+    /// An operation has brought a connection, and its first data.
+    fn accepted(&self, key: u32, peer: Option<&Address>, data: &[u8]) {
+        let mut log = self.ledger.log();
+        let mut clients = log.clients.iter_mut().enumerate();
+        let client = clients.find(|(_, client)| peer == Some(&client.socket.address().into()));
+        let Some((number, client)) = client else { fail("a connection of no client was accepted") };
+        if client.key != key || std::mem::replace(&mut client.is_accepted, true) {
+            fail(&format!("client {number} of key {} was accepted for {key}", client.key));
+        }
+        if data.iter().any(|byte| usize::from(*byte) != number) {
+            fail(&format!("client {number} has sent {data:?}"));
+        }
+    }
+
     /// Does one of the steps that are about operations.
     pub(crate) fn operate(&self, step: Step) {
         match step {
@@ -272,20 +383,32 @@ impl World {
                     self.start_shared(&link, start);
                 }
             }
+            Step::Listen { shared, start } => {
+                let listener = Arc::new(self.kernel.tcp_listener(64).unwrap());
+                self.associate_one(listener, None, shared, start);
+            }
+            Step::Connect { which, bytes } => self.connect(which, bytes),
+            Step::Speak { which, bytes } => {
+                let clients = self.ledger.log().clients.len();
+                let Some(which) = which.checked_rem(clients) else { return };
+                self.speak(clients - 1 - which, bytes);
+            }
             Step::Feed { which, bytes } => {
                 let Some(link) = self.any_link(which) else { return };
+                let Some(far) = &link.far else { return };
                 let Some(first) = link.sent.lock().unwrap().take() else { return };
                 let last = first + bytes.min(MOST_BYTES - first);
                 #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
                 let bytes: Vec<u8> = (first..last).map(|byte| byte as u8).collect();
-                let is_sent = bytes.is_empty() || link.far.write(&bytes).is_ok();
+                let is_sent = bytes.is_empty() || far.write(&bytes).is_ok();
                 *link.sent.lock().unwrap() = Some(if is_sent { last } else { first });
                 link.hear();
             }
             Step::Hush { which } => {
                 let Some(link) = self.any_link(which) else { return };
+                let Some(far) = &link.far else { return };
                 let Some(_) = link.sent.lock().unwrap().take() else { return };
-                let _ = link.far.shutdown(Shutdown::Write);
+                let _ = far.shutdown(Shutdown::Write);
                 *link.sent.lock().unwrap() = Some(MOST_BYTES);
             }
             Step::CancelOperation { which } => {
@@ -313,7 +436,7 @@ impl World {
         *count += 1;
         let in_link = *count;
         let number = log.flights.len();
-        let is_send = start.send.is_some();
+        let is_send = start.send.is_some() && link.far.is_some();
         log.flights.push(Flight {
             key: link.key,
             is_send,
@@ -329,12 +452,14 @@ impl World {
         let began = self.ledger.now();
         self.ledger.log().flights[number].began = began;
         #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
-        let bytes = match start.send {
-            Some(_) => vec![in_link as u8; start.bytes],
-            None => Vec::with_capacity(start.bytes),
+        let bytes = if is_send {
+            vec![in_link as u8; start.bytes]
+        } else {
+            Vec::with_capacity(start.bytes)
         };
         let tray = Tray { number, bytes, ledger: Arc::clone(&self.ledger) };
         let operation = match start.send {
+            _ if link.far.is_none() => Operation::accept_and_recv(tray),
             None => Operation::recv(tray),
             Some(false) => Operation::send(tray),
             Some(true) => Operation::send_all(tray),
@@ -462,8 +587,9 @@ impl World {
 
     /// An operation has ended, and a thread has its outcome.
     fn taken(&self, outcome: &Outcome<Tray>) {
-        let (Outcome::Received(_, Tray { number, .. }) | Outcome::Sent(_, Tray { number, .. })) =
-            outcome
+        let (Outcome::Received(_, Tray { number, .. })
+        | Outcome::AcceptedAndReceived(_, Tray { number, .. })
+        | Outcome::Sent(_, Tray { number, .. })) = outcome
         else {
             fail(&format!("it was no such operation: {outcome:?}"))
         };
@@ -482,6 +608,12 @@ impl World {
             Outcome::Received(result, _) => (false, result.as_ref().map_or(0, |count| *count)),
             Outcome::Sent(result, _) => {
                 (true, result.as_ref().map_or_else(|error| error.transferred(), |count| *count))
+            }
+            Outcome::AcceptedAndReceived(result, tray) => {
+                if let Ok((_, peer, count)) = result {
+                    self.accepted(link.key, peer.as_ref(), &tray.bytes[..*count]);
+                }
+                (false, 0)
             }
             other => fail(&format!("it was no such operation: {other:?}")),
         };
@@ -593,8 +725,10 @@ impl World {
         }
     }
 
-    /// What the peers have received: each send's bytes stand together.
+    /// What the peers have received: each send's bytes stand together. Clients go.
     pub(crate) fn check_links(&self) {
+        let clients = std::mem::take(&mut self.ledger.log().clients);
+        drop(clients);
         for link in self.links.lock().unwrap().iter() {
             link.hear();
             let received = link.received.lock().unwrap();
@@ -614,9 +748,10 @@ impl World {
 impl Link {
     /// The peer reads what there is.
     fn hear(&self) {
+        let Some(far) = &self.far else { return };
         let Some(mut received) = self.received.lock().unwrap().take() else { return };
         let mut bytes = [0; 64];
-        while let Ok(read @ 1..) = self.far.read(&mut bytes) {
+        while let Ok(read @ 1..) = far.read(&mut bytes) {
             received.extend_from_slice(&bytes[..read]);
         }
         *self.received.lock().unwrap() = Some(received);

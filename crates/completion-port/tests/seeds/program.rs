@@ -103,6 +103,21 @@ pub(crate) enum Step {
     CancelOperation {
         which: usize,
     },
+    /// Associates a listener, and starts an accept with first data on it.
+    Listen {
+        shared: bool,
+        start: Start,
+    },
+    /// A client connects to a listener, and sends so many bytes.
+    Connect {
+        which: usize,
+        bytes: usize,
+    },
+    /// A client sends so many bytes; none: it ends its stream.
+    Speak {
+        which: usize,
+        bytes: usize,
+    },
     HasPackets,
     Look {
         which: usize,
@@ -301,6 +316,24 @@ fn add_operations(lot: &mut Lot, steps: &mut Vec<Step>) {
     }
 }
 
+/// Steps with listeners, among those that an actor has.
+fn add_listeners(lot: &mut Lot, steps: &mut Vec<Step>) {
+    for _ in 0..4 + lot.below(24) {
+        let which = lot.below(3);
+        let start = Start::drawn(|bound| lot.below(bound));
+        let step = match lot.below(12) {
+            0..3 => Step::Start { which, start },
+            3..7 => Step::Connect { which, bytes: lot.pick(&[0, 0, 0, 1, 5]) },
+            7..10 => Step::Speak { which, bytes: lot.pick(&[0, 1, 1, 2, 9]) },
+            10 if lot.once_in(8) => Step::Remove { which },
+            _ => Step::CancelOperation { which: lot.below(6) },
+        };
+        steps.insert(lot.below(steps.len() + 1), step);
+    }
+    let start = Start::drawn(|bound| lot.below(bound));
+    steps.insert(0, Step::Listen { shared: !lot.once_in(3), start });
+}
+
 fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
     if reads && !lot.once_in(6) {
         return lot.pick(&[
@@ -420,6 +453,15 @@ impl Program {
                     steps.clear();
                 }
                 add_operations(more, steps);
+            }
+        }
+        let more = &mut Lot::new(seed, 10);
+        if more.once_in(4) {
+            for steps in &mut actors {
+                if more.once_in(2) {
+                    steps.clear();
+                }
+                add_listeners(more, steps);
             }
         }
         Self {

@@ -242,7 +242,10 @@ impl World {
             | Step::Start { .. }
             | Step::Feed { .. }
             | Step::Hush { .. }
-            | Step::CancelOperation { .. } => self.operate(step),
+            | Step::CancelOperation { .. }
+            | Step::Listen { .. }
+            | Step::Connect { .. }
+            | Step::Speak { .. } => self.operate(step),
         }
     }
 
