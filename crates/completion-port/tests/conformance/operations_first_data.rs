@@ -227,8 +227,9 @@ on_every_system! {
                 begin();
             }
             let client = system.tcp_connect(&listener);
-            await_facts(&listener, system, if connects_first { POLLIN } else { 0 });
-            if !connects_first {
+            if connects_first {
+                await_facts(&listener, system, POLLIN);
+            } else {
                 silent(&port, system);
             }
             client.reset();
@@ -738,6 +739,46 @@ fn an_accept_with_data_waits_for_a_descriptor_sim() {
         assert!(kernel.now() - begun >= 40 * MILLISECOND);
     }
     system.assert_nothing_left();
+}
+
+/// A connection waits for its data under a number that was closed while it was registered.
+fn wait_under_a_former_number(on: &System) {
+    let port = shared_on(on);
+    let (listener, _, _) = listening(&port, on, 1);
+    // Whatever the port opens when a thread first waits.
+    silent(&port, on);
+    let (client, old) = (on.tcp_fresh(), on.event());
+    let number = old.number();
+    let key = listener.clone();
+    port.register(Registration::new(&old, key, Interest::IN, OneShot::Level)).unwrap();
+    drop(old);
+    client.connect(&listener.address()).unwrap();
+    silent(&port, on);
+    client.write(b"x").unwrap();
+    let (_, server, data) = parts(finished(&port, on), on);
+    assert_eq!((server.number(), data), (number, b"x".to_vec()));
+    // The former one has ended.
+    assert_eq!(port.stats().registered, 1);
+}
+
+/// Rules 30 and 66: the number of a connection may be that of a socket that was closed while it was registered.
+#[test]
+fn a_connection_may_get_the_number_of_a_registration_sim() {
+    for system in [System::simulated(), System::simulated().one_shot()] {
+        wait_under_a_former_number(&system);
+        system.assert_nothing_left();
+    }
+}
+
+/// Rules 30 and 66: the same, where no other thread opens anything.
+#[test]
+fn a_connection_may_get_the_number_of_a_registration_epoll() {
+    let name = "operations_first_data::a_connection_may_get_the_number_of_a_registration_epoll";
+    if in_a_process_of_its_own(name) {
+        for system in [System::native(), System::spread(), System::native().one_shot()] {
+            wait_under_a_former_number(&system);
+        }
+    }
 }
 
 /// Rules 64 and 66: a child touches nothing of what waits for data, and ends nothing of it.

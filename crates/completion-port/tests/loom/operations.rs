@@ -18,6 +18,7 @@ use crate::kit::{
     LEVEL, NO_HINT, PERSISTENT, engine, entry, explore, explore_within, looking_engine, next,
     one_shot_engine, scratch, spawn,
 };
+use crate::state::facts::Facts;
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Mode};
@@ -45,6 +46,8 @@ struct Harbour {
     /// Operations are accepts with first data: each gets a connection when it is tried, and the descriptor of which a
     /// byte can be read is that of the connection.
     accepts: bool,
+    /// A connection comes with a byte of the listener's descriptor, and never has data.
+    is_listener_idle: bool,
     /// By the numbers of records.
     cargo: [UnsafeCell<Cargo>; 2],
     /// Whether the key is in its cell.
@@ -67,30 +70,38 @@ const CONNECTION: i32 = 9;
 
 impl Harbour {
     fn of(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        Self::that_accepts(port, is_shared, false)
+        Arc::new(Self::made(port, is_shared))
     }
 
-    fn that_accepts(
-        (engine, fake): (Arc<Engine>, Arc<Fake>),
-        is_shared: bool,
-        accepts: bool,
-    ) -> Arc<Self> {
+    fn that_accepts(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
+        Arc::new(Self { accepts: true, ..Self::made(port, is_shared) })
+    }
+
+    /// Nobody has connected yet.
+    fn that_will_accept(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
+        let harbour = Self { accepts: true, is_listener_idle: true, ..Self::made(port, is_shared) };
+        harbour.engine.slot(name_parts(harbour.name).0).know(Facts::IN, false);
+        Arc::new(harbour)
+    }
+
+    fn made((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Self {
         let index = engine.reserve_slot(Call::Associate, false, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };
         let name = engine.register(Call::Associate, index, entry, || None).unwrap();
-        Arc::new(Self {
+        Self {
             engine,
             fake,
             name,
             is_shared,
-            accepts,
+            accepts: false,
+            is_listener_idle: false,
             cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
             key: UnsafeCell::new(true),
             done: AtomicUsize::new(0),
             packets: AtomicUsize::new(0),
-        })
+        }
     }
 
     fn with_cargo<R>(&self, record: u32, act: impl FnOnce(&mut Cargo) -> R) -> R {
@@ -235,6 +246,10 @@ impl Harbour {
         loop {
             let attempted = self.with_cargo(aloft.record, |cargo| {
                 assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
+                if self.is_listener_idle && !cargo.is_connected {
+                    cargo.is_connected = self.fake.take();
+                    return if cargo.is_connected { Attempted::Silent } else { Attempted::Blocked };
+                }
                 let was_connected = std::mem::replace(&mut cargo.is_connected, self.accepts);
                 cargo.has_byte = self.fake.take();
                 match (self.accepts && !was_connected, cargo.has_byte) {
@@ -681,7 +696,7 @@ fn accepting(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
         for is_one_shot in [false, true] {
             explore_within(2, move || {
                 let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
-                model(Harbour::that_accepts(port, is_shared, true));
+                model(Harbour::that_accepts(port, is_shared));
             });
         }
     }
@@ -720,6 +735,25 @@ fn an_accept_that_leaves_its_listener_is_cancelled() {
     });
 }
 
+/// The same of one that waits at the listener, and leaves it in the thread that has its node.
+#[test]
+fn an_accept_that_is_about_to_leave_its_listener_is_cancelled() {
+    for is_shared in [false, true] {
+        for is_one_shot in [false, true] {
+            explore_within(2, move || {
+                let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+                let harbour = Harbour::that_will_accept(port, is_shared);
+                let operation = harbour.start(Moment::NEVER, None).unwrap();
+                harbour.fake.arrive();
+                let waiter = spawn(&harbour, Harbour::take_one);
+                assert!(harbour.engine.cancel_operation(operation).unwrap(), "no data ever comes");
+                assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Cancelled)));
+                harbour.assert_home();
+            });
+        }
+    }
+}
+
 #[test]
 fn a_cancelled_accept_meets_its_data() {
     accepting(|harbour| {
@@ -741,7 +775,7 @@ fn a_removal_comes_behind_accepts_wherever_they_wait() {
     for is_one_shot in [false, true] {
         explore_within(2, move || {
             let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
-            let harbour = Harbour::that_accepts(port, true, true);
+            let harbour = Harbour::that_accepts(port, true);
             harbour.start(Moment::NEVER, None).unwrap();
             let other = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
             let remover = spawn(&harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
@@ -765,7 +799,7 @@ fn an_accept_that_is_started_while_the_port_ends_is_refused_or_called_off() {
     for is_shared in [false, true] {
         for shuts_down in [false, true] {
             explore_within(2, move || {
-                let harbour = Harbour::that_accepts(engine(1), is_shared, true);
+                let harbour = Harbour::that_accepts(engine(1), is_shared);
                 let closer = spawn(&harbour.engine, move |engine| {
                     if shuts_down { engine.shut_down().unwrap() } else { engine.close() }
                 });
@@ -787,7 +821,7 @@ fn an_accept_that_is_started_while_the_port_ends_is_refused_or_called_off() {
 fn a_remover_that_waits_gets_the_key_when_the_accepts_have_come_home() {
     for is_shared in [false, true] {
         explore_within(2, move || {
-            let harbour = Harbour::that_accepts(engine(2), is_shared, true);
+            let harbour = Harbour::that_accepts(engine(2), is_shared);
             harbour.start(Moment::NEVER, None).unwrap();
             let kernel = spawn(&harbour.fake, Fake::arrive);
             let remover = spawn(&harbour, |harbour| {
@@ -814,7 +848,7 @@ fn a_remover_that_waits_gets_the_key_when_the_accepts_have_come_home() {
 fn the_deadline_of_an_accept_is_kept_wherever_it_waits() {
     for is_shared in [false, true] {
         explore_within(2, move || {
-            let harbour = Harbour::that_accepts(port_with_time(), is_shared, true);
+            let harbour = Harbour::that_accepts(port_with_time(), is_shared);
             let at = in_milliseconds(&harbour.fake, 5);
             let starter = spawn(&harbour, move |harbour| harbour.start(at, None).unwrap());
             let seat = harbour.engine.join();
