@@ -116,36 +116,39 @@ impl<B> Operation<B> {
         Self::new(Kind::Accept, None, None)
     }
 
-    /// Accepts a connection and receives the first data on it, at most as much as there is room for: one packet
-    /// for both. It is for protocols in which the client speaks first.
+    /// Accepts a connection and receives the first data on it, at most as much as there is room for: one
+    /// packet for both. It is for protocols in which the client speaks first.
     ///
-    /// The operation completes when the peer has sent something, or has ended the stream, which is 0 bytes. As long as
-    /// the peer is silent the operation waits at the connection, and holds nothing else: the other accepts of the listener
-    /// go on with the connections behind it. So these operations complete in the order in which the data comes.
+    /// The operation completes when the peer has sent something, or has ended the stream, which is 0 bytes.
+    /// As long as the peer is silent the operation waits at the connection, and holds nothing else: the other
+    /// accepts of the listener go on with the connections behind it. So these operations complete in the
+    /// order in which the data comes.
     ///
     /// **A silent peer holds the operation for ever**, with its buffer and its connection, unless it has a
-    /// [deadline](Operation::deadline), or is [cancelled](crate::Port::cancel). As many silent peers as there are
-    /// operations in flight, and the listener accepts nothing any more. So a server gives each one a deadline. That
-    /// counts from the start of the operation, not from the connection: an operation for which nobody has come by then is
-    /// started anew.
+    /// [deadline](Operation::deadline), or is [cancelled](crate::Port::cancel). With as many silent peers as
+    /// there are operations in flight, the listener accepts nothing any more. So a server gives each one a
+    /// deadline. That counts from the start of the operation, not from the connection: an operation for which
+    /// nobody has come by then is started anew.
     ///
-    /// What ends it before the data has come closes the connection: its deadline, a cancellation, the
-    /// listener's removal, and the port's end. So does an error of the connection, which is the operation's outcome: most
-    /// often a reset (`ECONNRESET`), also one that came while the connection stood in the listener's queue. If the
-    /// connection cannot be watched, that is the outcome as well ([`ErrorKind::WatchLimit`],
-    /// [`ErrorKind::OutOfMemory`]). The buffer comes back each time.
+    /// Whatever ends the operation before the data has come closes the connection, and the buffer comes back:
     ///
-    /// A buffer without room takes nothing, and waits for nothing: the operation completes with the connection. The
-    /// first accept of a listener makes it non-blocking.
+    /// - its deadline, a cancellation, the listener's removal, the port's end;
+    /// - an error of the connection, which is the outcome: most often a reset (`ECONNRESET`), also one that
+    ///   came while the connection stood in the listener's queue;
+    /// - [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`], if the connection cannot be watched.
+    ///
+    /// A buffer without room takes nothing, and waits for nothing: the operation completes with the
+    /// connection. The first accept of a listener makes it non-blocking.
     ///
     /// # Platform notes
     ///
-    /// It is what [`AcceptEx`] does with a `dwReceiveDataLength` that is not 0: it completes when the connection has
-    /// data, with 0 bytes if the peer has ended the stream, and fails if the peer has reset the connection.
+    /// It is what [`AcceptEx`] does with a `dwReceiveDataLength` that is not 0: it completes when the
+    /// connection has data, with 0 bytes if the peer has ended the stream, and fails if the peer has reset
+    /// the connection.
     ///
-    /// On Linux the connection is accepted as soon as it is there, by [accept4(2)]; the data is received at once if
-    /// it has come by then, which costs one system call. Otherwise the connection is watched in the kernel's set as
-    /// long as the operation waits. When the packet is handed out it is in the set no more.
+    /// On Linux the connection is accepted as soon as it is there, by [accept4(2)]; the data is received at
+    /// once if it has come by then, which costs one system call. Otherwise the connection is watched in the
+    /// kernel's set as long as the operation waits. When the packet is handed out it is in the set no more.
     ///
     /// [`AcceptEx`]: https://learn.microsoft.com/windows/win32/api/mswsock/nf-mswsock-acceptex
     /// [accept4(2)]: https://man7.org/linux/man-pages/man2/accept.2.html
@@ -269,8 +272,8 @@ impl<B> fmt::Debug for Operation<B> {
 pub enum Outcome<B = Vec<u8>> {
     /// Of [`Operation::accept`]: the connection, and where its peer is reached, if that has an address.
     Accepted(Result<(OwnedSource, Option<Address>)>),
-    /// Of [`Operation::accept_and_recv`]: the same, how many bytes were received on the connection, 0 at the end of
-    /// its stream, and the buffer. If it has failed, the connection that it had is closed.
+    /// Of [`Operation::accept_and_recv`]: the same, how many bytes were received on the connection, 0 at the
+    /// end of its stream, and the buffer. If it has failed, the connection that it had is closed.
     AcceptedAndReceived(Result<(OwnedSource, Option<Address>, usize)>, B),
     /// Of [`Operation::connect`].
     Connected(Result<()>),

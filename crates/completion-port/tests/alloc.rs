@@ -431,8 +431,8 @@ fn cancelling_and_timing_out_allocate_nothing() {
     });
 }
 
-/// By accepts with first data: of clients that speak later, of clients that have spoken already, and of one that
-/// never does.
+/// By accepts with first data: of clients that speak later, of clients that have spoken already, and of one
+/// that never does.
 #[test]
 fn accepts_with_first_data_allocate_nothing() {
     type Key = SharedSource<TcpListener>;

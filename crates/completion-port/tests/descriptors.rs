@@ -155,7 +155,8 @@ fn fly_and_drop(number: usize, listener: &TcpListener) {
     let accepting = port.associate_shared(Key::new(listener.try_clone().unwrap().into())).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     port.start(accepting, Operation::accept()).unwrap();
-    // Connections that wait for their first data, one of which has it by then; and an accept without a connection.
+    // Connections that wait for their first data, one of which has it by then; and an accept without a
+    // connection.
     let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (silent, mut speaking) = (connect(), connect());
     for _ in 0..3 {

@@ -170,7 +170,8 @@ on_edge_triggered_systems! {
 }
 
 on_every_system! {
-    /// The slot at which an accept waits for first data is none that a program knows of: no event tells of it.
+    /// The slot at which an accept waits for first data is none that a program knows of: no event tells of
+    /// it.
     fn what_waits_for_first_data_is_no_registration(system: &System) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let listen = {

@@ -138,15 +138,15 @@ impl Engine {
         next
     }
 
-    /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then. As long
-    /// as it is being made it is held.
+    /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then.
+    /// As long as it is being made it is held.
     pub(super) fn home_of(&self, index: u32, slot: &Slot) -> Option<u32> {
         let desk = if slot.word().is_lent() { self.desk(index) } else { None };
         desk?.home()
     }
 
-    /// Ends the operations of the slot `home` that wait at internal slots, or has them ended at the next opportunity:
-    /// puts the nodes of those that have ended at the end of `ended`.
+    /// Ends the operations of the slot `home` that wait at internal slots, or has them ended at the next
+    /// opportunity: puts the nodes of those that have ended at the end of `ended`.
     #[cold]
     #[inline(never)]
     fn call_off_away(&self, home: u32, verdict: Verdict, ended: &mut Fifo) {

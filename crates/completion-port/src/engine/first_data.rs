@@ -1,9 +1,9 @@
 //! How an accept waits for the first data of the connection that it has won.
 //!
-//! The listener says nothing of that data, and other accepts of the listener must not wait for it. So the accept
-//! leaves the listener's lane, and waits in that of an *internal* slot, which watches the connection. The slot has
-//! no key, and makes no packets. Once the accept has ended it comes home: the connection has left the kernel's set,
-//! and the internal slot is given up, before anything is handed out.
+//! The listener says nothing of that data, and other accepts of the listener must not wait for it. So the
+//! accept leaves the listener's lane, and waits in that of an *internal* slot, which watches the connection.
+//! The slot has no key, and makes no packets. Once the accept has ended it comes home: the connection has
+//! left the kernel's set, and the internal slot is given up, before anything is handed out.
 
 use super::seat::Seat;
 use super::{Aloft, Engine, Name, Phase, name_parts};
@@ -20,11 +20,11 @@ use super::registrations::Entry;
 const UNARMED: Mode = Mode { interest: Interest::NONE, edge: false, one_shot: true };
 
 impl Engine {
-    /// The calling thread has tried an operation, which has won a connection that has no data yet. From here on the
-    /// operation waits for that. It ends if it is called off by now, or the port closed.
+    /// The calling thread has tried an operation, which has won a connection that has no data yet. From here
+    /// on the operation waits for that. It ends if it is called off by now, or the port closed.
     ///
-    /// If the connection cannot be watched the operation is where it was: the caller goes on as if it had just tried it.
-    /// `also` makes sure that a slot's cell can be used.
+    /// If the connection cannot be watched the operation is where it was: the caller goes on as if it had
+    /// just tried it. `also` makes sure that a slot's cell can be used.
     pub(crate) fn await_data<'e>(
         &'e self,
         aloft: &mut Aloft<'e>,
@@ -49,14 +49,15 @@ impl Engine {
         let (there, _) = name_parts(internal);
         let (there_slot, there_desk) = (self.slot(there), self.desks.at(there));
         let (direction, deadline) = (flight.direction(), flight.deadline());
-        // Both locks are held while the operation changes place, so that a thread which calls it off finds it in one
-        // place or the other.
+        // Both locks are held while the operation changes place, so that a thread which calls it off finds it
+        // in one place or the other.
         let mut there_lanes = there_desk.lock();
-        // As for any start: either the thread that closes the port finds the operation, or this one sees that the port
-        // is closed.
+        // As for any start: either the thread that closes the port finds the operation, or this one sees that
+        // the port is closed.
         let may_leave = self.phase() == Phase::Open && !flight.is_called_off();
         let lend = || there_slot.lend(direction.facts(), Drained::of(direction)).ok();
-        // The connection had no data when that was last tried, before it was watched: an edge since says otherwise.
+        // The connection had no data when that was last tried, before it was watched: an edge since says
+        // otherwise.
         let Some(is_ready) = may_leave.then(lend).flatten() else {
             drop(there_lanes);
             let (course, effects) = lanes.give_up(&self.nodes, slot, node, poll);
@@ -134,8 +135,8 @@ impl Engine {
         let (index, _) = name_parts(internal);
         let (slot, desk) = (self.slot(index), self.desks.at(index));
         self.detach(slot.descriptor(), internal);
-        // Under the lock, with which other threads look whose it is. A child that is forked here finds no slot in use
-        // that has neither a key nor a home.
+        // Under the lock, with which other threads look whose it is. A child that is forked here finds no
+        // slot in use that has neither a key nor a home.
         let lanes = desk.lock();
         slot.free();
         desk.set_home(NIL);

@@ -158,7 +158,8 @@ impl Engine {
     }
 
     /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
-    /// refused, the slot is still held. `untried`: the token has not tried the operation, though that is worth while.
+    /// refused, the slot is still held. `untried`: the token has not tried the operation, though that is
+    /// worth while.
     #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
     pub(crate) fn lend(
         &self,
@@ -278,7 +279,8 @@ impl Engine {
         Aloft { record, index, flight, slot: self.slot(index), desk: self.desks.at(index) }
     }
 
-    /// The node of an operation has come to the calling thread. If it has ended, [`Engine::bring_home`] follows.
+    /// The node of an operation has come to the calling thread. If it has ended, [`Engine::bring_home`]
+    /// follows.
     #[inline]
     pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: &Seat) -> Course {
         if aloft.flight.begin() {
@@ -312,8 +314,8 @@ impl Engine {
         true
     }
 
-    /// The calling thread has tried an operation. If it has ended, [`Engine::bring_home`] follows; then the caller takes
-    /// the packet, or has it queued by [`Engine::queue_operation`].
+    /// The calling thread has tried an operation. If it has ended, [`Engine::bring_home`] follows; then the
+    /// caller takes the packet, or has it queued by [`Engine::queue_operation`].
     pub(crate) fn tried(
         &self,
         aloft: &Aloft<'_>,

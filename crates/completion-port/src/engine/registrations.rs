@@ -136,8 +136,8 @@ impl Engine {
         Ok(name)
     }
 
-    /// Makes the reserved slot `index` a registration that is watched, and held. If it is refused the slot has been given
-    /// up.
+    /// Makes the reserved slot `index` a registration that is watched, and held. If it is refused the slot
+    /// has been given up.
     #[inline]
     pub(super) fn enter(
         &self,

@@ -74,8 +74,8 @@ impl<K, B: Buffer> Store<K, B> {
         attempted
     }
 
-    /// The operation in `cell` was tried, and has come to this. If it has ended it is its registration's, wherever it
-    /// has waited. After [`Course::Waits`] it is the caller's no more.
+    /// The operation in `cell` was tried, and has come to this. If it has ended it is its registration's,
+    /// wherever it has waited. After [`Course::Waits`] it is the caller's no more.
     #[inline]
     fn tried<'e>(
         &'e self,
@@ -95,7 +95,8 @@ impl<K, B: Buffer> Store<K, B> {
         course
     }
 
-    /// The operation in `cell` has won a connection, which has no data yet. It fails if that cannot be watched.
+    /// The operation in `cell` has won a connection, which has no data yet. It fails if that cannot be
+    /// watched.
     #[cold]
     #[inline(never)]
     fn await_data<'e>(
@@ -105,15 +106,17 @@ impl<K, B: Buffer> Store<K, B> {
         seat: Option<&Seat>,
     ) -> Course {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value, and neither: the operation was just tried by this thread, and until the engine is told what has
-        //   come of that, below, it hands the operation to no other thread; the reference is used here only.
+        // - a value, and neither: the operation was just tried by this thread, and until the engine is told
+        //   what has come of that, below, it hands the operation to no other thread; the reference is used
+        //   here only.
         let connection = unsafe { cell.get() }.connection();
         let also = |index| self.keys.cells.reserve(index);
         match self.engine.await_data(aloft, connection, also, seat) {
             Ok(course) => course,
             Err(error) => {
                 let fault = Fault { kind: error.kind(), code: error.os_code() };
-                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference
+                // lives.
                 // - a value, and nothing else: as above, since the engine has refused.
                 unsafe { cell.get_mut() }.fail(fault);
                 self.engine.tried(aloft, Attempted::Done, seat)
@@ -721,8 +724,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
 impl<K, M, B: Buffer> Port<K, M, B> {
     /// Starts an operation of a shared association. Its packet is [`Packet::Finished`].
     ///
-    /// Operations of one direction are done in the order in which they were started. An accept with first data
-    /// ([`Operation::accept_and_recv`]) leaves that order once it has its connection.
+    /// Operations of one direction are done in the order in which they were started. An accept with first
+    /// data ([`Operation::accept_and_recv`]) leaves that order once it has its connection.
     ///
     /// # Errors
     ///

@@ -142,7 +142,7 @@ impl Flight {
         Moment::from_nanoseconds(self.deadline.load(Relaxed))
     }
 
-    /// Whether it is to end, unless it has come to an end of its own. It stays so or becomes so under the desk's lock.
+    /// Whether it is to end, unless it comes to an end of its own. It becomes so under the desk's lock.
     pub(crate) fn is_called_off(&self) -> bool {
         self.verdict() != Verdict::Done
     }
@@ -578,10 +578,9 @@ impl Lanes {
         (Course::Ends(flight.verdict()), self.end_active(records, slot, node, poll))
     }
 
-    /// The caller has tried a flight, which is not called off, and has to wait for what its registration's descriptor
-    /// does not tell: it goes on in `there`, the lanes of the internal slot `internal`. The caller holds the locks of
-    /// both desks. Those behind the flight do not wait for it any more.
-    #[allow(clippy::too_many_arguments, reason = "two registrations have a part in it")]
+    /// The caller has tried a flight, which is not called off, and has to wait for what its registration's
+    /// descriptor does not tell: it goes on in `there`, the lanes of the internal slot `internal`. The caller
+    /// holds the locks of both desks. Those behind the flight do not wait for it any more.
     pub(crate) fn leave(
         &mut self,
         records: &impl Records,
@@ -598,7 +597,8 @@ impl Lanes {
         (course, self.clear_active(records, slot, direction, poll))
     }
 
-    /// A flight that has ended in the lanes of this internal slot goes home: its packet is its registration's.
+    /// A flight that has ended in the lanes of this internal slot goes home: its packet is its
+    /// registration's.
     pub(crate) fn send_home(&mut self, flight: &Flight, home: u32) {
         self.aloft -= 1;
         flight.slot.store(home, Relaxed);

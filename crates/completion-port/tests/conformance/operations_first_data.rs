@@ -94,7 +94,8 @@ unsafe impl Buffer for Failing {
 }
 
 on_every_system! {
-    /// Rule 66: one packet brings both, with the peer's address, and the token goes on to the next connection.
+    /// Rule 66: one packet brings both, with the peer's address, and the token goes on to the next
+    /// connection.
     fn an_accept_brings_the_first_data(system: &System) {
         let port = sockets_on(system);
         let listener = system.tcp_listener(4);
@@ -657,8 +658,8 @@ fn why_not_cancelled(error: Option<Error>) -> bool {
     error.is_none()
 }
 
-/// Rule 66: a connection that cannot be watched is closed, and the outcome says why. One that need not be is not
-/// watched.
+/// Rule 66: a connection that cannot be watched is closed, and the outcome says why. One that need not be is
+/// not watched.
 #[test]
 fn a_connection_that_cannot_be_watched_fails_its_accept_sim() {
     for system in [System::simulated(), System::simulated().one_shot()] {
@@ -761,7 +762,8 @@ fn wait_under_a_former_number(on: &System) {
     assert_eq!(port.stats().registered, 1);
 }
 
-/// Rules 30 and 66: the number of a connection may be that of a socket that was closed while it was registered.
+/// Rules 30 and 66: the number of a connection may be that of a socket that was closed while it was
+/// registered.
 #[test]
 fn a_connection_may_get_the_number_of_a_registration_sim() {
     for system in [System::simulated(), System::simulated().one_shot()] {

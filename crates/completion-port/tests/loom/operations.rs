@@ -43,8 +43,8 @@ struct Harbour {
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
-    /// Operations are accepts with first data: each gets a connection when it is tried, and the descriptor of which a
-    /// byte can be read is that of the connection.
+    /// Operations are accepts with first data: each gets a connection when it is tried, and the descriptor of
+    /// which a byte can be read is that of the connection.
     accepts: bool,
     /// A connection comes with a byte of the listener's descriptor, and never has data.
     is_listener_idle: bool,

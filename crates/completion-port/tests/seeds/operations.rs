@@ -3,8 +3,8 @@
 //! An association owns the near end of a pair. The peer sends bytes that count up, so that a receive shows which
 //! bytes it has; each send is of bytes that name it.
 //!
-//! Or it owns a listener, and its operations are accepts with first data. Each client sends bytes that name it, or is
-//! silent.
+//! Or it owns a listener, and its operations are accepts with first data. Each client sends bytes that name
+//! it, or is silent.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -221,8 +221,8 @@ impl Ledger {
         self.due_accepts(kernel, due);
     }
 
-    /// Each accept in flight has one of the connections, as far as there are so many. One whose client has spoken could
-    /// end.
+    /// Each accept in flight has one of the connections, as far as there are so many. One whose client has
+    /// spoken could end.
     fn due_accepts(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let log = self.log();
         let mut accepts: BTreeMap<u32, usize> = BTreeMap::new();

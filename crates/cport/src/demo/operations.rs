@@ -1,12 +1,12 @@
 //! The fourth scenario: a server by operations.
 //!
-//! Accepts are in flight on two listeners. Each connection receives, and sends back what it has received, with
-//! a deadline for each operation. To one listener come clients that talk, and its accepts bring their first data; a
-//! few clients say nothing there, and hold an accept each. To the other one come clients that say nothing, and are let
-//! go when their time is over. Meanwhile a timer rings again and again.
+//! Accepts are in flight on two listeners. Each connection receives, and sends back what it has received,
+//! with a deadline for each operation. To one listener come clients that talk, and its accepts bring their
+//! first data; a few clients say nothing there, and hold an accept each. To the other one come clients that
+//! say nothing, and are let go when their time is over. Meanwhile a timer rings again and again.
 //!
-//! In the end the accepts are cancelled, with the clients that they have, and the last packets of the listeners
-//! bring their keys.
+//! In the end the accepts are cancelled, with the clients that they have, and the last packets of the
+//! listeners bring their keys.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -35,7 +35,8 @@ pub(crate) const TITLE: Title = Title {
     name: "operations",
     title: "A server by operations",
     about: "4 threads, 32 accepts in flight, 16 of them with first data, receives and sends that complete; \
-            64 clients that talk, 8 that say nothing until their deadline is over, and 4 that hold an accept each",
+            64 clients that talk, 8 that say nothing until their deadline is over, \
+            and 4 that hold an accept each",
 };
 
 const THREADS: usize = 4;
