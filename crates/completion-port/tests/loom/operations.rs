@@ -793,13 +793,23 @@ fn a_removal_comes_behind_accepts_wherever_they_wait() {
     }
 }
 
-/// The end of a port finds it, or it finds the port ended.
+/// The end of a port finds it, or it finds the port ended; whichever of its two slots the end looks at first.
 #[test]
 fn an_accept_that_is_started_while_the_port_ends_is_refused_or_called_off() {
     for is_shared in [false, true] {
-        for shuts_down in [false, true] {
+        for (shuts_down, is_internal_first) in [(false, false), (false, true), (true, false)] {
             explore_within(2, move || {
-                let harbour = Harbour::that_accepts(engine(1), is_shared);
+                let port = engine(1);
+                let first = port.0.reserve_slot(Call::Associate, false, |_| true).unwrap();
+                let second = port.0.reserve_slot(Call::Associate, false, |_| true).unwrap();
+                let give_back = |engine: &Engine, index| {
+                    engine.slot(index).free();
+                    engine.cancel(index);
+                };
+                // The slot that was given back last is taken first.
+                give_back(&port.0, if is_internal_first { second } else { first });
+                let harbour = Harbour::that_accepts(port, is_shared);
+                give_back(&harbour.engine, if is_internal_first { first } else { second });
                 let closer = spawn(&harbour.engine, move |engine| {
                     if shuts_down { engine.shut_down().unwrap() } else { engine.close() }
                 });
