@@ -130,12 +130,13 @@ impl<B> Operation<B> {
     /// deadline. That counts from the start of the operation, not from the connection: an operation for which
     /// nobody has come by then is started anew.
     ///
-    /// Whatever ends the operation before the data has come closes the connection, and the buffer comes back:
+    /// Whatever ends the operation without the data closes the connection, and the buffer comes back:
     ///
     /// - its deadline, a cancellation, the listener's removal, the port's end;
     /// - an error of the connection, which is the outcome: most often a reset (`ECONNRESET`), also one that
     ///   came while the connection stood in the listener's queue;
-    /// - [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`], if the connection cannot be watched.
+    /// - [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`], if the connection cannot be watched;
+    /// - [`ErrorKind::Truncated`], if the socket carries records, and the first one is longer than the buffer.
     ///
     /// A buffer without room takes nothing, and waits for nothing: the operation completes with the
     /// connection. The first accept of a listener makes it non-blocking.

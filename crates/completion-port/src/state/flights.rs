@@ -286,7 +286,7 @@ pub(crate) struct Desk {
     /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
     /// keeps it.
     own: AtomicU32,
-    /// If the slot is internal, that of the registration whose operation waits here; `NIL` otherwise. Whoever
+    /// If the slot is internal, that of the registration whose operation waits here; `NIL` otherwise. A thread that
     /// finds it without the lock looks again with it.
     home: AtomicU32,
     /// The descriptor was made non-blocking.
