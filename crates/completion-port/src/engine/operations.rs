@@ -505,16 +505,31 @@ impl Engine {
         Ok(())
     }
 
+    /// Does what ends operations and then queues their packets. The waits of a port that is closed in between go on
+    /// until that is done.
+    fn until_queued<R>(&self, end: impl FnOnce() -> R) -> R {
+        self.lock().stock.peeks += 1;
+        let ended = end();
+        let mut state = self.lock();
+        state.stock.peeks -= 1;
+        drop(self.end_if_over(state));
+        ended
+    }
+
     /// Cancels an operation. False if it has ended already; its packet says how.
     pub(crate) fn cancel_operation(&self, operation: u64) -> Result<bool, Error> {
         self.check_usable(Call::Cancel)?;
+        Ok(self.until_queued(|| self.try_to_cancel(operation)))
+    }
+
+    fn try_to_cancel(&self, operation: u64) -> bool {
         #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
         let (record, uses) = (operation as u32, (operation >> 32) as u32);
-        let Some(flight) = self.nodes.flights.find(record) else { return Ok(false) };
+        let Some(flight) = self.nodes.flights.find(record) else { return false };
         let node = record | FLIGHT;
         while flight.uses() == uses {
             let index = flight.slot();
-            let Some(desk) = self.desk(index) else { return Ok(false) };
+            let Some(desk) = self.desk(index) else { return false };
             let slot = self.slot(index);
             let poll = self.poll_of(slot.descriptor());
             let mut lanes = desk.lock();
@@ -530,19 +545,21 @@ impl Engine {
             drop(lanes);
             let Some(effects) = effects else { break };
             self.see_to(effects, index, None);
-            return Ok(true);
+            return true;
         }
-        Ok(false)
+        false
     }
 
     /// A registration ends, or the port: so do its operations.
     #[inline]
     pub(super) fn call_off(&self, slot: &Slot, name: Name, verdict: Verdict) {
         if slot.word().is_lent() {
-            let mut ended = Fifo::new();
-            let next = self.call_off_all(name, verdict, &mut ended);
-            self.submit_all(ended);
-            self.follow(next, name_parts(name).0, None);
+            self.until_queued(|| {
+                let mut ended = Fifo::new();
+                let next = self.call_off_all(name, verdict, &mut ended);
+                self.submit_all(ended);
+                self.follow(next, name_parts(name).0, None);
+            });
         }
     }
 

@@ -488,6 +488,24 @@ fn waits_go_on_while_an_operation_is_started_on_a_port_that_is_closed() {
     }
 }
 
+/// A thread that calls an operation off, and one that closes the port: its packet comes before the waits end.
+#[test]
+fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            let operation = harbour.start(Moment::NEVER, None).unwrap();
+            let canceller =
+                spawn(&harbour.engine, move |engine| engine.cancel_operation(operation).unwrap());
+            let closer = spawn(&harbour.engine, |engine| engine.close());
+            harbour.serve();
+            canceller.join().unwrap();
+            closer.join().unwrap();
+            assert_eq!(harbour.packets(), (1, 0), "the operation has no packet");
+        });
+    }
+}
+
 #[test]
 fn a_removal_comes_behind_the_packets_of_operations() {
     explore_within(2, || {
