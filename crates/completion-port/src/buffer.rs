@@ -24,8 +24,9 @@ use std::sync::Arc;
 /// of it is whose. So an implementation promises:
 ///
 /// - From a call of [`Buffer::room`] until [`Buffer::set_filled`] each further call of `room` gives the same memory
-///   in the same order, and changes nothing in it, as long as the buffer is not moved and no other method that could
-///   change it is called.
+///   in the same order, and changes nothing in it, as long as no other method that could change it is called. If the
+///   buffer is moved in between, as what is read from a file may be, the memory lies elsewhere or not, and has the
+///   same bytes in it.
 ///
 /// # Examples
 ///

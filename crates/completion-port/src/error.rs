@@ -49,6 +49,12 @@ pub enum Call {
     Receive,
     /// Sending, an [`Operation`](crate::Operation).
     Send,
+    /// Reading from a file, an [`Operation`](crate::Operation).
+    Read,
+    /// Writing to a file, an [`Operation`](crate::Operation).
+    Write,
+    /// Having a file written to the disk, an [`Operation`](crate::Operation).
+    Sync,
     /// [`Port::cancel`](crate::Port::cancel).
     Cancel,
 }
@@ -71,6 +77,9 @@ impl fmt::Display for Call {
             Self::Connect => "connecting",
             Self::Receive => "receiving",
             Self::Send => "sending",
+            Self::Read => "reading from a file",
+            Self::Write => "writing to a file",
+            Self::Sync => "writing a file to the disk",
             Self::Cancel => "cancelling an operation",
         })
     }
@@ -100,7 +109,7 @@ pub enum ErrorKind {
     /// the question.
     KeyShared,
     /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
-    /// port itself is made of.
+    /// port itself is made of. A file that is associated has operations, and no readiness.
     NotPollable,
     /// The key does not own its descriptor, which might name something else by the time that an operation uses it.
     NotOwned,
@@ -226,7 +235,7 @@ impl Error {
         self.code
     }
 
-    /// How many bytes an operation had sent, or a receive has put into its buffer, before it failed.
+    /// How many bytes an operation had sent or written, or had put into its buffer, before it failed.
     #[must_use]
     pub fn transferred(&self) -> usize {
         self.transferred

@@ -1,18 +1,21 @@
 //! Operations: what a program asks for, and what becomes of it.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use crate::address::Address;
 use crate::buffer::{Buffer, with_filled, with_room};
 use crate::deadline::Deadline;
 use crate::engine::{Attempted, Plan, Verdict};
 use crate::error::{Call, Error, ErrorKind, Result};
+use crate::loan::Loan;
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
+use crate::sys::files::{Hold, Issuer, Now, Task, What};
 use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
@@ -62,6 +65,10 @@ enum Kind {
     ReceiveFrom,
     Send,
     SendAll,
+    Read,
+    Write,
+    SyncData,
+    SyncAll,
 }
 
 impl Kind {
@@ -71,20 +78,35 @@ impl Kind {
             Self::Connect => Call::Connect,
             Self::Receive | Self::ReceiveFrom => Call::Receive,
             Self::Send | Self::SendAll => Call::Send,
+            Self::Read => Call::Read,
+            Self::Write => Call::Write,
+            Self::SyncData | Self::SyncAll => Call::Sync,
         }
     }
 
     fn direction(self) -> Direction {
         match self {
-            Self::Accept | Self::AcceptAndReceive | Self::Receive | Self::ReceiveFrom => {
-                Direction::In
-            }
+            Self::Accept | Self::AcceptAndReceive => Direction::In,
+            Self::Receive | Self::ReceiveFrom | Self::Read => Direction::In,
             Self::Connect | Self::Send | Self::SendAll => Direction::Out,
+            Self::Write | Self::SyncData | Self::SyncAll => Direction::Out,
+        }
+    }
+
+    /// What it does with a file, if it is about files.
+    fn of_file(self) -> Option<What> {
+        match self {
+            Self::Read => Some(What::Read),
+            Self::Write => Some(What::Write),
+            Self::SyncData => Some(What::SyncData),
+            Self::SyncAll => Some(What::SyncAll),
+            _ => None,
         }
     }
 }
 
-/// What a port is to do with a socket: to accept, connect, receive or send. It completes by a packet.
+/// What a port is to do with a socket: to accept, connect, receive or send; or with a file: to read, write, or have
+/// it written to the disk. It completes by a packet.
 ///
 /// A token starts it ([`Ready::start`](crate::Ready::start)), or a shared association does, by its name
 /// ([`Port::start`](crate::Port::start)).
@@ -103,12 +125,14 @@ pub struct Operation<B = Vec<u8>> {
     kind: Kind,
     buffer: Option<B>,
     address: Option<Address>,
+    /// Where in the file it begins.
+    offset: u64,
     deadline: Option<Deadline>,
 }
 
 impl<B> Operation<B> {
     fn new(kind: Kind, buffer: Option<B>, address: Option<Address>) -> Self {
-        Self { kind, buffer, address, deadline: None }
+        Self { kind, buffer, address, offset: 0, deadline: None }
     }
 
     /// Accepts a connection. The first accept of a listener makes it non-blocking.
@@ -218,9 +242,61 @@ impl<B> Operation<B> {
         Self::new(Kind::Send, Some(buffer), Some(address.into()))
     }
 
+    /// Reads from a file, beginning `offset` bytes from its beginning, until the buffer is full or the file ends.
+    /// The position of the file is neither used nor moved.
+    ///
+    /// What the system has in its memory is read by the call that starts the operation. The outcome is
+    /// [`Outcome::Read`]; fewer bytes than there is room for mean that the file ended there. A pipe or a terminal has
+    /// no positions: of such a file is read what there is, once there is something, wherever the operation begins.
+    ///
+    /// # Platform notes
+    ///
+    /// Linux: [preadv2(2)](https://man7.org/linux/man-pages/man2/preadv2.2.html) with `RWF_NOWAIT`; what that does
+    /// not bring, the port's [`FileEngine`](crate::FileEngine) does. A file that was opened with `O_DIRECT` wants
+    /// offsets, lengths and memory that are aligned; otherwise the outcome is `EINVAL`. On Windows the same is
+    /// [ReadFile](https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile) with an offset.
+    pub fn read_at(buffer: B, offset: u64) -> Self {
+        Self { offset, ..Self::new(Kind::Read, Some(buffer), None) }
+    }
+
+    /// Writes all of the buffer to a file, beginning `offset` bytes from its beginning. The position of the file is
+    /// neither used nor moved. A pipe or a terminal has no positions, and is written to as it stands.
+    ///
+    /// An error tells how much was written before ([`Error::transferred`]): `ENOSPC` and `EIO`, say. That a write is
+    /// done means that reads find the bytes, and not that they are on the disk: see [`Operation::sync_data`].
+    pub fn write_at(buffer: B, offset: u64) -> Self {
+        Self { offset, ..Self::new(Kind::Write, Some(buffer), None) }
+    }
+
+    /// Has what was written to a file put on the disk, with what is needed to find it there, its length for instance.
+    ///
+    /// It is about writes that were done when it was started: whose packets were queued, or that were done at once.
+    /// A write in flight may or may not be among them. A failure may be told once only, and it leaves open which of
+    /// the writes have not reached the disk.
+    ///
+    /// # Platform notes
+    ///
+    /// Linux: [fdatasync(2)](https://man7.org/linux/man-pages/man2/fdatasync.2.html).
+    pub fn sync_data() -> Self {
+        Self::new(Kind::SyncData, None, None)
+    }
+
+    /// The same, with all that the system knows of the file, such as the time at which it was changed. Of a directory
+    /// it puts the names there on the disk.
+    ///
+    /// # Platform notes
+    ///
+    /// Linux: [fsync(2)](https://man7.org/linux/man-pages/man2/fdatasync.2.html).
+    pub fn sync_all() -> Self {
+        Self::new(Kind::SyncAll, None, None)
+    }
+
     /// The operation ends at this time if it is not done by then; its outcome is
     /// [`ErrorKind::TimedOut`]. It never ends earlier by that. While a thread waits at the port, or comes to wait
     /// within a millisecond, it is at most that late.
+    ///
+    /// An operation on a file is called off then. Its packet comes as soon as the system has let go of the buffer,
+    /// which may be later, and tells what was done if that was quicker.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
         Self { deadline: Some(deadline.into()), ..self }
     }
@@ -251,6 +327,10 @@ impl<B> Operation<B> {
             deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend)),
         }
     }
+
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.kind.of_file().is_some()
+    }
 }
 
 impl<B> fmt::Debug for Operation<B> {
@@ -258,6 +338,7 @@ impl<B> fmt::Debug for Operation<B> {
         f.debug_struct("Operation")
             .field("kind", &self.kind)
             .field("address", &self.address)
+            .field("offset", &self.offset)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }
@@ -265,7 +346,7 @@ impl<B> fmt::Debug for Operation<B> {
 
 /// What has become of an operation.
 ///
-/// An error comes with its code ([`Error::os_code`]), and tells how much was sent before
+/// An error comes with its code ([`Error::os_code`]), and tells how much was sent, written or read before
 /// ([`Error::transferred`]). [`ErrorKind::Cancelled`]: the operation was cancelled, or its registration removed,
 /// or the port closed. [`ErrorKind::TimedOut`]: its deadline was over.
 #[derive(Debug)]
@@ -286,6 +367,13 @@ pub enum Outcome<B = Vec<u8>> {
     /// Of [`Operation::send`], [`Operation::send_all`] and [`Operation::send_to`]: how many bytes, and the
     /// buffer.
     Sent(Result<usize>, B),
+    /// Of [`Operation::read_at`]: how many bytes, and the buffer. Fewer than there is room for if the file ends
+    /// there, and 0 at its end.
+    Read(Result<usize>, B),
+    /// Of [`Operation::write_at`]: how many bytes, which are all, and the buffer.
+    Written(Result<usize>, B),
+    /// Of [`Operation::sync_data`] and [`Operation::sync_all`].
+    Synced(Result<()>),
 }
 
 impl<B> Outcome<B> {
@@ -295,8 +383,11 @@ impl<B> Outcome<B> {
         match self {
             Self::Accepted(result) => result.as_ref().err().copied(),
             Self::AcceptedAndReceived(result, _) => result.as_ref().err().copied(),
-            Self::Connected(result) => result.as_ref().err().copied(),
-            Self::Received(result, _) | Self::Sent(result, _) => result.as_ref().err().copied(),
+            Self::Connected(result) | Self::Synced(result) => result.as_ref().err().copied(),
+            Self::Received(result, _)
+            | Self::Sent(result, _)
+            | Self::Read(result, _)
+            | Self::Written(result, _) => result.as_ref().err().copied(),
             Self::ReceivedFrom(result, _) => result.as_ref().err().copied(),
         }
     }
@@ -304,11 +395,13 @@ impl<B> Outcome<B> {
     /// Gives the buffer back, if the operation had one.
     pub fn into_buffer(self) -> Option<B> {
         match self {
-            Self::Accepted(_) | Self::Connected(_) => None,
+            Self::Accepted(_) | Self::Connected(_) | Self::Synced(_) => None,
             Self::AcceptedAndReceived(_, buffer)
             | Self::Received(_, buffer)
             | Self::ReceivedFrom(_, buffer)
-            | Self::Sent(_, buffer) => Some(buffer),
+            | Self::Sent(_, buffer)
+            | Self::Read(_, buffer)
+            | Self::Written(_, buffer) => Some(buffer),
         }
     }
 }
@@ -324,10 +417,13 @@ pub(crate) struct Cargo<B> {
     is_cut: bool,
     /// Why it has ended, once it has.
     verdict: Verdict,
+    /// None while the back end has it.
     buffer: Option<B>,
     /// Where it is to go; or where from it came.
     address: Option<Address>,
-    /// How many bytes were sent or received.
+    /// Where in the file it begins.
+    offset: u64,
+    /// How many bytes were sent, received, written or read.
     len: usize,
     /// The connection that an accept has won. One that is to receive as well waits at it from then on.
     socket: Option<OwnedSource>,
@@ -340,7 +436,7 @@ pub(crate) struct Cargo<B> {
 impl<B> Cargo<B> {
     #[inline]
     pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
-        let Operation { kind, buffer, address, .. } = operation;
+        let Operation { kind, buffer, address, offset, .. } = operation;
         Self {
             kind,
             is_shared,
@@ -349,6 +445,7 @@ impl<B> Cargo<B> {
             verdict: Verdict::Done,
             buffer,
             address,
+            offset,
             len: 0,
             socket: None,
             fault: None,
@@ -359,7 +456,8 @@ impl<B> Cargo<B> {
 
     /// The operation, which was refused, with the deadline that it had.
     pub(crate) fn into_operation(self, deadline: Option<Deadline>) -> Operation<B> {
-        Operation { kind: self.kind, buffer: self.buffer, address: self.address, deadline }
+        let Self { kind, buffer, address, offset, .. } = self;
+        Operation { kind, buffer, address, offset, deadline }
     }
 
     /// What it is, for events.
@@ -367,7 +465,13 @@ impl<B> Cargo<B> {
         self.kind.call()
     }
 
-    /// How many bytes it has sent or received.
+    /// Whether it is about a file.
+    #[inline]
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.kind.of_file().is_some()
+    }
+
+    /// How many bytes it has sent, received, written or read.
     pub(crate) fn transferred(&self) -> usize {
         self.len
     }
@@ -380,6 +484,12 @@ impl<B> Cargo<B> {
     /// The connection that it has won.
     pub(crate) fn connection(&self) -> Descriptor {
         self.socket.as_ref().expect("a connection was accepted").as_source().name.number
+    }
+
+    /// It could not be begun.
+    pub(crate) fn fail_at_start(&mut self, fault: Fault) {
+        // What was read at once is not told: the buffer says nothing of it.
+        (self.len, self.fault) = (0, Some(fault));
     }
 
     /// The operation has ended.
@@ -434,6 +544,9 @@ impl<B> Cargo<B> {
                 Outcome::AcceptedAndReceived(accepted, buffer.expect(has_buffer))
             }
             Kind::Connect => Outcome::Connected(result.map(|_| ())),
+            Kind::Read => Outcome::Read(result, buffer.expect(has_buffer)),
+            Kind::Write => Outcome::Written(result, buffer.expect(has_buffer)),
+            Kind::SyncData | Kind::SyncAll => Outcome::Synced(result.map(|_| ())),
         }
     }
 }
@@ -467,6 +580,108 @@ impl<B: Buffer> Cargo<B> {
                 let attempt = self.connect(sockets, descriptor);
                 self.note(attempt)
             }
+            Kind::Read | Kind::Write | Kind::SyncData | Kind::SyncAll => {
+                unreachable!("what is about a file stands in no lane")
+            }
+        }
+    }
+
+    /// Does what can be done at once of an operation on a file. `read` reads at a position; `None`: that is not worth
+    /// while.
+    pub(crate) fn try_now(
+        &mut self,
+        read: Option<impl FnMut(u64, &mut [&mut [MaybeUninit<u8>]]) -> Now>,
+    ) -> TriedNow {
+        let buffer = match (self.kind, &mut self.buffer) {
+            (Kind::Read, Some(buffer)) => buffer,
+            (Kind::Write, Some(buffer)) => {
+                let is_empty = with_filled(buffer, 0, |parts| parts.is_empty());
+                return if is_empty { TriedNow::Done } else { TriedNow::NotYet };
+            }
+            _ => return TriedNow::NotYet,
+        };
+        let offset = self.offset;
+        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+        // - they are handed to a back end, which writes what it has read.
+        let (len, now) = unsafe {
+            with_room(buffer, |parts, room| match read {
+                _ if room == 0 => (0, Now::Read(0)),
+                Some(read) => read_parts(offset, parts, room, read),
+                None => (0, Now::NotYet),
+            })
+        };
+        self.len = len;
+        let tried = match now {
+            Now::Read(_) => TriedNow::Done,
+            Now::NotYet => return TriedNow::NotYet,
+            Now::Never => return TriedNow::Never,
+            Now::Failed(fault) => {
+                self.fault = Some(fault);
+                TriedNow::Done
+            }
+        };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
+        // was.
+        // - initialized: the system says that it has written so many, from the beginning of these parts;
+        // - as it was: it lies where it did, and nothing was called since.
+        unsafe { buffer.set_filled(len) };
+        tried
+    }
+
+    /// What is left of an operation on a file goes to the back end, and the buffer with it.
+    pub(crate) fn hand_over(
+        &mut self,
+        name: u64,
+        issuer: std::sync::Weak<dyn Issuer>,
+        file: std::sync::Arc<dyn Hold>,
+    ) -> Task {
+        let what = self.kind.of_file().expect("it is about a file");
+        let mut lending =
+            Lending { loan: self.buffer.take().map(Loan::new), place: &mut self.buffer };
+        match &mut lending.loan {
+            Some(loan) if what == What::Read => loan.lend_room(|buffer: &mut B, part| {
+                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // - the back end writes what it has read.
+                unsafe { buffer.room(&mut |room| part(room)) };
+            }),
+            Some(loan) => loan.lend_bytes(|buffer: &B, part| {
+                buffer.filled(&mut |bytes| part(bytes));
+            }),
+            None => {}
+        }
+        let loan = lending.loan.take();
+        drop(lending);
+        let mut task = Task {
+            name,
+            issuer,
+            file,
+            what,
+            offset: self.offset,
+            loan,
+            done: 0,
+            fault: None,
+            is_called_off: false,
+        };
+        // What was read at once lies in the buffer still: to move a buffer changes no byte of its room.
+        task.advance(self.len);
+        task
+    }
+
+    /// The task of the operation has come back.
+    pub(crate) fn take_back(&mut self, task: Task) {
+        (self.len, self.fault) = (task.done, task.fault);
+        let Some(loan) = task.loan else { return };
+        let buffer: &mut B = self.buffer.insert(loan.into_buffer());
+        if task.what == What::Read {
+            // SAFETY: `room` demands that only initialized bytes are written to the parts.
+            // - nothing is written.
+            unsafe { buffer.room(&mut |_| {}) };
+            // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as
+            // it was when the room was asked for.
+            // - initialized: the system says that it has written so many, from the beginning of the parts that the
+            //   buffer gave before it was moved, and to move it has changed no byte of them;
+            // - as it was: the room was asked for just now.
+            unsafe { buffer.set_filled(task.done) };
         }
     }
 
@@ -592,6 +807,60 @@ impl<B: Buffer> Cargo<B> {
             if is_all || self.kind == Kind::Send {
                 return Attempted::Done;
             }
+        }
+    }
+}
+
+/// What trying an operation on a file at once has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TriedNow {
+    /// It has ended.
+    Done,
+    /// A part may be done. The rest has to wait.
+    NotYet,
+    /// The same, and it is not worth while to try that again with this file.
+    Never,
+}
+
+/// A buffer that is being lent. Should its code panic, it is the operation's again.
+struct Lending<'c, B: Buffer> {
+    loan: Option<Loan>,
+    place: &'c mut Option<B>,
+}
+
+impl<B: Buffer> Drop for Lending<'_, B> {
+    fn drop(&mut self) {
+        if let Some(loan) = self.loan.take() {
+            *self.place = Some(loan.into_buffer());
+        }
+    }
+}
+
+/// Reads into parts that have `room` for so many bytes, until they are full, the file ends, or something has to wait.
+fn read_parts(
+    offset: u64,
+    parts: &mut [&mut [MaybeUninit<u8>]],
+    room: usize,
+    mut read: impl FnMut(u64, &mut [&mut [MaybeUninit<u8>]]) -> Now,
+) -> (usize, Now) {
+    let (mut len, mut first) = (0, 0);
+    loop {
+        let now = read(offset.saturating_add(len as u64), &mut parts[first..]);
+        let Now::Read(count) = now else { return (len, now) };
+        len += count;
+        if count == 0 || len == room {
+            return (len, now);
+        }
+        // Fewer than there is room for: the file may end there, or what the system has in memory.
+        let mut skipped = count;
+        while let Some(part) = parts.get_mut(first) {
+            if skipped < part.len() {
+                let whole = std::mem::take(part);
+                *part = &mut whole[skipped..];
+                break;
+            }
+            skipped -= part.len();
+            first += 1;
         }
     }
 }

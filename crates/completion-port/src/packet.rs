@@ -1,6 +1,8 @@
 //! What a wait returns.
 
 // Named, so that it is found where a test mounts this file under a path of its own.
+#[path = "packet/files.rs"]
+mod files;
 #[path = "packet/operations.rs"]
 mod operations;
 #[path = "packet/owned.rs"]
@@ -195,6 +197,7 @@ impl<'p, K, B> Ready<'p, K, B> {
     /// If the call fails, the registration has ended, and the error gives the key back:
     /// - [`ErrorKind::Closed`]: the port is closed or shutting down;
     /// - [`ErrorKind::NotRegistered`]: the descriptor was found to have been closed;
+    /// - [`ErrorKind::NotPollable`]: it is a file, which has operations and no readiness;
     /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
     /// - [`ErrorKind::Forked`].
     #[inline]

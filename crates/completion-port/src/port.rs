@@ -15,6 +15,7 @@ use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
 use crate::engine::{Engine, Entry, Histogram, Posting, Seat, Tally, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::file_engine::FileEngine;
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::{current_seat, take_seat};
 use crate::operation::{Cargo, SharedId};
@@ -154,6 +155,7 @@ pub struct PortBuilder<B = Vec<u8>> {
     block_detection: BlockDetection,
     kernel_sets: usize,
     one_shot_kernel: bool,
+    file_engine: FileEngine,
     queue_delays: bool,
     /// What a buffer is; the builder has none.
     buffers: PhantomData<fn(B) -> B>,
@@ -166,6 +168,7 @@ impl Default for PortBuilder {
             block_detection: BlockDetection::default(),
             kernel_sets: 0,
             one_shot_kernel: false,
+            file_engine: FileEngine::default(),
             queue_delays: false,
             buffers: PhantomData,
         }
@@ -218,6 +221,13 @@ impl<B> PortBuilder<B> {
         self
     }
 
+    /// How the port does those operations on files that have to wait for a disk. The usual setting is the best that
+    /// the system offers.
+    pub fn file_engine(mut self, engine: FileEngine) -> Self {
+        self.file_engine = engine;
+        self
+    }
+
     /// Whether the port measures from the first how long its packets stand in the queue; not so unless it
     /// is asked for. See [`Port::measure_queue_delays`].
     pub fn queue_delays(mut self, measured: bool) -> Self {
@@ -239,7 +249,13 @@ impl<B> PortBuilder<B> {
     /// ```
     pub fn buffers<C: Buffer>(self) -> PortBuilder<C> {
         let Self {
-            concurrency, block_detection, kernel_sets, one_shot_kernel, queue_delays, ..
+            concurrency,
+            block_detection,
+            kernel_sets,
+            one_shot_kernel,
+            file_engine,
+            queue_delays,
+            ..
         } = self;
         let buffers = PhantomData;
         PortBuilder {
@@ -247,6 +263,7 @@ impl<B> PortBuilder<B> {
             block_detection,
             kernel_sets,
             one_shot_kernel,
+            file_engine,
             queue_delays,
             buffers,
         }
@@ -262,10 +279,10 @@ impl<B> PortBuilder<B> {
     /// # Errors
     ///
     /// [`ErrorKind::DescriptorLimit`] or [`ErrorKind::OutOfMemory`] if the system has no descriptor
-    /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] was asked for and
-    /// the system does not offer it here.
+    /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] or [`FileEngine::Ring`] was asked
+    /// for and the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M, B>> {
-        let backend = sys::native(self.sets(), self.one_shot_kernel)
+        let backend = sys::native(self.sets(), self.one_shot_kernel, self.file_engine)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend, KernelId::SYSTEM)
     }
@@ -486,9 +503,19 @@ impl<K, M, B> Port<K, M, B> {
     /// A registration that [`Port::register`] has made is an association, too, which is asked for readiness at
     /// once; the token of its packet starts operations as well.
     ///
+    /// A file that no system can watch, such as a regular file or a directory, is associated as well. It has the
+    /// operations of files ([`Operation::read_at`](crate::Operation::read_at) and so on), and no readiness: to arm it is
+    /// refused with [`ErrorKind::NotPollable`].
+    ///
     /// # Errors
     ///
-    /// As for [`Port::register`].
+    /// As for [`Port::register`], but that files are taken.
+    ///
+    /// # Platform notes
+    ///
+    /// Linux: as long as a file is associated, and has had an operation that had to wait, the port has a duplicate of
+    /// its descriptor. When that is closed the process loses its POSIX record locks on the file
+    /// ([fcntl(2)](https://man7.org/linux/man-pages/man2/F_SETLK.2const.html)), as with any descriptor of it.
     ///
     /// # Examples
     ///
@@ -583,6 +610,7 @@ impl<K, M, B> Port<K, M, B> {
     /// # Errors
     ///
     /// [`ErrorKind::KeyHeld`] if the key is out with a handler, which alone can rearm it;
+    /// [`ErrorKind::NotPollable`] if it is a file, which has no readiness;
     /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
     /// [`ErrorKind::Forked`]. A refused call has changed nothing.
     ///
@@ -1186,6 +1214,7 @@ impl<K, M, B> Port<K, M, B> {
         let seen = self.store.engine.snapshot();
         Stats {
             backend: self.store.engine.backend().name(),
+            file_engine: self.store.engine.backend().files_name().unwrap_or("none"),
             block_detection: self.store.engine.detection(),
             concurrency: self.store.engine.limit(),
             registered: seen.registered,
@@ -1372,7 +1401,9 @@ impl<K, M, B> Drop for Port<K, M, B> {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: nothing else has the port, so that no thread tries an operation;
             // - a value: the engine names each operation whose packet was not taken, once.
-            drop(unsafe { cargo.take(record) });
+            let operation = unsafe { cargo.take(record) };
+            let task = self.store.engine.take_task(record);
+            drop((operation, task));
         });
         drop(operations);
         drop(keys);

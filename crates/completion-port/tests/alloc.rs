@@ -407,6 +407,48 @@ fn operations_of_shared_associations_allocate_nothing() {
     });
 }
 
+/// What is in memory is read at once: by packet, without one, and by name.
+#[test]
+fn reading_what_is_in_memory_allocates_nothing() {
+    type Key = SharedSource<std::fs::File>;
+    let open = || Key::new(std::fs::File::open(std::env::current_exe().unwrap()).unwrap());
+    let port = Port::builder().concurrency(1).build::<Key, ()>().unwrap();
+    let mut batch = Batch::new();
+    let mut token = Some(port.associate(open()).unwrap());
+    let id = port.associate_shared(open()).unwrap();
+    let mut buffers = Some([Vec::with_capacity(512), Vec::with_capacity(512)]);
+    let bytes_of = |outcome: Outcome| match outcome {
+        Outcome::Read(Ok(512), bytes) => bytes,
+        other => panic!("{other:?}"),
+    };
+    let mut round = || {
+        let [own, shared] = buffers.take().unwrap();
+        let started = token.take().unwrap().start_now(Operation::read_at(own, 64)).unwrap();
+        let Started::Finished((now, outcome)) = started else { return false };
+        now.start(Operation::read_at(bytes_of(outcome), 0)).unwrap();
+        port.start(id, Operation::read_at(shared, 0)).unwrap();
+        let (mut own, mut shared) = (None, None);
+        for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            match packet {
+                Packet::Done(done) => {
+                    let (back, outcome) = done.into_parts();
+                    (token, own) = (Some(back), Some(bytes_of(outcome)));
+                }
+                Packet::Finished(finished) => shared = Some(bytes_of(finished.into_parts().1)),
+                other => panic!("{other:?}"),
+            }
+        }
+        buffers = Some([own.unwrap(), shared.unwrap()]);
+        true
+    };
+    if !round() {
+        eprintln!("skipped: this file system does not tell what is in memory");
+        return;
+    }
+    assert_allocates_nothing(|| assert!(round()));
+    assert_eq!(port.stats().file_engine, "none");
+}
+
 #[test]
 fn cancelling_and_timing_out_allocate_nothing() {
     let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();

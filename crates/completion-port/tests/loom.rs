@@ -24,6 +24,8 @@ mod engine;
 mod error;
 #[path = "../src/interest.rs"]
 mod interest;
+#[path = "../src/loan.rs"]
+mod loan;
 #[path = "../src/state/mod.rs"]
 mod state;
 #[path = "../src/trace.rs"]
@@ -31,6 +33,8 @@ mod trace;
 
 #[path = "loom/fake.rs"]
 mod fake;
+#[path = "loom/files.rs"]
+mod files;
 #[path = "loom/flights.rs"]
 mod flights;
 #[path = "loom/hand_over.rs"]
@@ -52,6 +56,7 @@ mod waits;
 #[path = "../src/sys"]
 mod sys {
     pub(crate) mod backend;
+    pub(crate) mod files;
     pub(crate) mod host;
     pub(crate) mod reactor;
     pub(crate) mod sockets;

@@ -25,8 +25,12 @@ mod detection;
 mod engine;
 #[path = "../src/error.rs"]
 mod error;
+#[path = "../src/file_engine.rs"]
+mod file_engine;
 #[path = "../src/interest.rs"]
 mod interest;
+#[path = "../src/loan.rs"]
+mod loan;
 #[path = "../src/membership.rs"]
 mod membership;
 #[path = "../src/operation.rs"]
@@ -69,6 +73,7 @@ mod world;
 #[path = "../src/sys"]
 mod sys {
     pub(crate) mod backend;
+    pub(crate) mod files;
     pub(crate) mod host;
     pub(crate) mod reactor;
     pub mod sim;
@@ -85,6 +90,7 @@ mod sys {
     pub(crate) fn native(
         _sets: usize,
         _is_one_shot: bool,
+        _files: crate::file_engine::FileEngine,
     ) -> Result<Box<dyn backend::Backend>, Fault> {
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
@@ -97,6 +103,7 @@ pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
 pub use error::{Call, Error, ErrorKind, Refused, Result};
+pub use file_engine::FileEngine;
 pub use interest::{Events, Interest, OneShot, Persistent};
 pub use operation::{OpId, Operation, Outcome, SharedId, Started};
 pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};

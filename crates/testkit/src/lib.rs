@@ -1,6 +1,6 @@
 //! What the tests of the workspace share.
 //!
-//! * [`on_every_system!`] makes one test of a claim for each back end that this machine has; it
+//! * [`on_every_system!`] (for files [`on_every_file_system!`]) makes one test of a claim for each back end that this machine has; it
 //!   checks that the test leaves no socket and ends in time.
 //! * [`System`] makes ports and [`Socket`]s, real or simulated, with the same methods.
 //! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`] counts
@@ -23,6 +23,7 @@ pub mod alloc;
 mod child;
 pub mod descriptors;
 mod dice;
+mod files;
 mod missing_page;
 mod obstacle;
 pub mod rights;
@@ -39,6 +40,7 @@ pub use child::{
     in_forked_child_with_clock, spawn,
 };
 pub use dice::Dice;
+pub use files::Hanging;
 pub use obstacle::Obstacle;
 pub use run::{Outcome, run};
 pub use socket::{Address, Socket};

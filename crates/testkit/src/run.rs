@@ -46,6 +46,10 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     let test = thread::spawn(move || {
         let _done = done;
         let system = make();
+        if !system.has_its_file_engine() {
+            eprintln!("skipped: this process may have no io_uring");
+            return;
+        }
         claim(&system).check();
         system.assert_nothing_left();
     });
@@ -83,6 +87,25 @@ macro_rules! on_every_system {
             {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
                 #[cfg(target_os = "linux")] spread: $crate::System::spread;
+                #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(all())] sim: $crate::System::simulated;
+                #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
+            }
+            $($claims)+
+        }
+    };
+}
+
+/// As [`on_every_system!`](crate::on_every_system), for what is about files: with a ring, with threads, with
+/// descriptors that are armed anew for each report, and on the simulated kernel in both ways. Where there is no ring,
+/// that test says so and is skipped.
+#[macro_export]
+macro_rules! on_every_file_system {
+    ($($claims:tt)+) => {
+        $crate::claims_on! {
+            {
+                #[cfg(target_os = "linux")] ring: $crate::System::native_with_ring;
+                #[cfg(target_os = "linux")] threads: $crate::System::native_with_threads;
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();

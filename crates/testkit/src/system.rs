@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use completion_port::{BlockDetection, Buffer, OwnedSource, Port, PortBuilder, sim};
+use completion_port::{BlockDetection, Buffer, FileEngine, OwnedSource, Port, PortBuilder, sim};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
@@ -30,6 +30,8 @@ pub struct System {
     sets: usize,
     /// Its ports arm each descriptor anew for each report.
     is_one_shot: bool,
+    /// How its ports do operations on files.
+    file_engine: FileEngine,
     sockets: Arc<AtomicUsize>,
     /// An address of the loopback network that no other [`System`] of the process uses, so that a
     /// port number given up by one test is not another's before it is looked at.
@@ -57,6 +59,7 @@ impl System {
             kind: Kind::Native,
             sets: 1,
             is_one_shot: false,
+            file_engine: FileEngine::Automatic,
             sockets: Arc::default(),
             host: host(),
         }
@@ -75,6 +78,18 @@ impl System {
         Self { is_one_shot: true, ..self }
     }
 
+    /// The same system, with ports that do operations on files in this way.
+    #[must_use]
+    pub fn with_files(self, file_engine: FileEngine) -> Self {
+        Self { file_engine, ..self }
+    }
+
+    /// How its ports do operations on files.
+    #[must_use]
+    pub fn file_engine(&self) -> FileEngine {
+        self.file_engine
+    }
+
     /// Whether the ports of this system arm each descriptor anew for each report.
     #[must_use]
     pub fn is_one_shot(&self) -> bool {
@@ -91,7 +106,9 @@ impl System {
     #[must_use]
     pub fn simulated() -> Self {
         let kind = Kind::Simulated(sim::Kernel::new());
-        Self { kind, sets: 1, is_one_shot: false, sockets: Arc::default(), host: host() }
+        let file_engine = FileEngine::Automatic;
+        let sockets = Arc::default();
+        Self { kind, sets: 1, is_one_shot: false, file_engine, sockets, host: host() }
     }
 
     /// The simulated kernel, if it is one.
@@ -163,7 +180,10 @@ impl System {
         &self,
         builder: PortBuilder<B>,
     ) -> completion_port::Result<Port<K, M, B>> {
-        let builder = builder.kernel_sets(self.sets).one_shot_kernel(self.is_one_shot);
+        let builder = builder
+            .kernel_sets(self.sets)
+            .one_shot_kernel(self.is_one_shot)
+            .file_engine(self.file_engine);
         match &self.kind {
             Kind::Native => builder.build(),
             Kind::Simulated(kernel) => builder.build_simulated(kernel),
@@ -176,7 +196,7 @@ impl System {
         Socket::adopted(source, &self.sockets)
     }
 
-    fn own(&self, descriptor: OwnedFd) -> Socket {
+    pub(crate) fn own(&self, descriptor: OwnedFd) -> Socket {
         Socket::native(descriptor, &self.sockets)
     }
 
@@ -184,7 +204,7 @@ impl System {
         (self.own(first), self.own(second))
     }
 
-    fn own_simulated(&self, socket: sim::Socket) -> Socket {
+    pub(crate) fn own_simulated(&self, socket: sim::Socket) -> Socket {
         Socket::simulated(socket, &self.sockets)
     }
 

@@ -107,6 +107,7 @@ impl Engine {
         }
         let poll = self.poll_of(slot.descriptor());
         let (again, next) = lanes.ring(&self.nodes, slot, now, poll, due);
+        let again = again.min(self.recall_late(&mut lanes, now, due));
         desk.set_deadline(again);
         drop(lanes);
         match next {
@@ -129,6 +130,7 @@ impl Engine {
             // The registration has ended meanwhile, and the slot may be used anew.
             return Next::Nothing;
         }
+        self.recall_all(&mut lanes, verdict, ended);
         let next = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
         let is_any_away = lanes.is_any_away();
         drop(lanes);

@@ -12,6 +12,7 @@ mod delays;
 mod desks;
 mod dispatch;
 mod end;
+mod files;
 mod first_data;
 mod operations;
 mod packets;
@@ -23,6 +24,7 @@ mod report;
 mod seat;
 mod sleep;
 mod stage;
+mod tasks;
 mod threads;
 mod wait;
 
@@ -45,6 +47,7 @@ use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
 use delays::Delays;
+use tasks::Tasks;
 
 pub(crate) use crate::state::flights::{Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
@@ -301,6 +304,7 @@ pub(crate) struct Engine {
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
+    tasks: Tasks,
     /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
@@ -339,6 +343,7 @@ impl Engine {
                 backend,
                 nodes: Nodes { slots: Arena::new(), posts: Arena::new(), flights: Arena::new() },
                 desks: Desks::new(),
+                tasks: Tasks::new(),
                 state: Mutex::new(State {
                     schedule: Schedule::new(limit, BEGIN),
                     stock: Stock {
@@ -414,6 +419,12 @@ impl Engine {
     #[inline]
     pub(crate) fn slot(&self, index: u32) -> &Slot {
         self.nodes.slots.at(index)
+    }
+
+    /// The name that the operation of this record has, or will have: the record, and how often it was used before.
+    #[inline]
+    pub(crate) fn operation_of(&self, record: u32) -> u64 {
+        u64::from(self.nodes.flights.at(record).uses()) << 32 | u64::from(record)
     }
 
     /// The number of the poll that is under way where `descriptor` is watched, or of the last one.

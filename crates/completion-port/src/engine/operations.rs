@@ -151,12 +151,6 @@ impl Engine {
         }
     }
 
-    /// The name that the operation of this record has, or will have: the record, and how often it was used before.
-    #[inline]
-    pub(crate) fn operation_of(&self, record: u32) -> u64 {
-        u64::from(self.nodes.flight(record).uses()) << 32 | u64::from(record)
-    }
-
     /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
     /// refused, the slot is still held. `untried`: the token has not tried the operation, though that is
     /// worth while.
@@ -542,8 +536,11 @@ impl Engine {
                 continue;
             }
             let effects = lanes.call_off(&self.nodes, slot, node, Verdict::Cancelled, poll);
+            let Some(mut effects) = effects else { break };
+            if self.recall_one(&mut lanes, node, Verdict::Cancelled) {
+                effects.due = node;
+            }
             drop(lanes);
-            let Some(effects) = effects else { break };
             self.see_to(effects, index, None);
             return true;
         }

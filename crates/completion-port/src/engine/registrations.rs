@@ -8,7 +8,7 @@ use super::seat::Seat;
 use super::{Engine, Name, Notable, Phase, name_of, name_parts};
 use crate::error::{Call, Error, ErrorKind};
 use crate::interest::{Events, Interest};
-use crate::state::facts::{Descriptor, Facts};
+use crate::state::facts::{Descriptor, Facts, Fault};
 use crate::state::flights::Verdict;
 use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder};
@@ -168,8 +168,24 @@ impl Engine {
             } else {
                 slot.watch(wanted);
             }
-            let attach = || self.backend.attach(descriptor, name, wanted);
-            let adopt = || self.backend.adopt(descriptor, name, wanted);
+            let is_file = std::cell::Cell::new(false);
+            let attach = || {
+                let attached = self.backend.attach(descriptor, name, wanted);
+                match attached {
+                    Err(fault) if associated.is_some() && fault.kind == ErrorKind::NotPollable => {
+                        self.take_in_file(index, descriptor)
+                            .map_err(|refused| refused.unwrap_or(fault))?;
+                        is_file.set(true);
+                        // There is nothing to watch. Whether the number is taken, the table alone knows.
+                        Err(Fault { kind: ErrorKind::AlreadyRegistered, code: None })
+                    }
+                    attached => attached,
+                }
+            };
+            let adopt = || match is_file.get() {
+                true => Ok(()),
+                false => self.backend.adopt(descriptor, name, wanted),
+            };
             let detach = || self.backend.detach(descriptor);
             let table = self.backend.descriptors();
             let claimed = table.claim(descriptor, self.number, name, attach, adopt, detach);
@@ -193,6 +209,28 @@ impl Engine {
             slot.know(Facts::IN | Facts::OUT, true);
         }
         Ok(name)
+    }
+
+    /// The slot is to be the association of a descriptor that cannot be watched. `Err(None)`: it is no file.
+    #[cold]
+    fn take_in_file(&self, index: u32, descriptor: Descriptor) -> Result<(), Option<Fault>> {
+        if !self.backend.is_file(descriptor) {
+            return Err(None);
+        }
+        if !self.desks.reserve(index) {
+            return Err(Some(Fault { kind: ErrorKind::OutOfMemory, code: None }));
+        }
+        self.desks.at(index).is_file.store(true, SeqCst);
+        // Each arming takes the long way, where it is refused.
+        self.slot(index).suspect();
+        Ok(())
+    }
+
+    /// Whether it is a file's, and can neither be armed nor enabled.
+    #[inline]
+    fn has_no_readiness(&self, slot: &Slot, name: Name) -> bool {
+        // Of most registrations the word tells that they are none: see `take_in_file`.
+        !slot.word().is_plain() && self.is_file(name_parts(name).0)
     }
 
     /// The token of a held registration gives its key back, to be armed with `mode`, or as it was.
@@ -238,10 +276,13 @@ impl Engine {
                 return Err(Error::new(call, ErrorKind::Closed));
             }
         }
-        if let Some(mode) = mode
-            && !self.watch(slot, name, mode.interest)
-        {
-            slot.retire(name_parts(name).1);
+        if let Some(mode) = mode {
+            if self.has_no_readiness(slot, name) {
+                return Err(Error::new(call, ErrorKind::NotPollable));
+            }
+            if !self.watch(slot, name, mode.interest) {
+                slot.retire(name_parts(name).1);
+            }
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
@@ -317,6 +358,7 @@ impl Engine {
         let slot = self.slot(index);
         let descriptor = slot.descriptor();
         self.detach(descriptor, name);
+        self.let_go(index);
         slot.free();
         self.give_back_slot(index, false);
         trace!(DEBUG, port = self.number, registration = ?super::Shown(name), descriptor, "ended");
@@ -408,8 +450,18 @@ impl Engine {
             return false;
         }
         let descriptor = self.slot(name_parts(name).0).descriptor();
-        let watches = || self.backend.watches(descriptor);
+        let watches = || self.has(descriptor, name);
         self.backend.descriptors().holds(descriptor, self.number, name, watches)
+    }
+
+    /// Whether the kernel has what the number names for this registration: its set has it, or it is a file still.
+    fn has(&self, descriptor: Descriptor, name: Name) -> bool {
+        if self.is_live(name) && self.is_file(name_parts(name).0) {
+            // The key owns it, so that it is open.
+            self.backend.is_file(descriptor)
+        } else {
+            self.backend.watches(descriptor)
+        }
     }
 
     /// Enables a registration by its name.
@@ -426,6 +478,9 @@ impl Engine {
         // Refused if it is held now, even if the token comes back at once: the kernel is not asked to watch for
         // what no registration is armed with.
         slot.may_enable(generation).map_err(refused)?;
+        if self.has_no_readiness(slot, name) {
+            return Err(Error::new(Call::Enable, ErrorKind::NotPollable));
+        }
         if mode.one_shot && self.is_shared(name_parts(name).0) {
             return Err(Error::new(Call::Enable, ErrorKind::KeyShared));
         }
@@ -455,6 +510,9 @@ impl Engine {
         let refused = |refusal| Error::new(Call::Enable, super::kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
+        if self.has_no_readiness(slot, name) {
+            return Err(Error::new(Call::Enable, ErrorKind::NotPollable));
+        }
         // Also for a token that is out: its return may be the short way to the handler's own filter, and asks
         // the kernel for nothing else.
         if !self.watch(slot, name, interest) {
@@ -621,8 +679,8 @@ impl Engine {
 }
 
 impl Holder for Engine {
-    fn watches(&self, descriptor: Descriptor) -> bool {
-        self.phase() != Phase::Abandoned && self.backend.watches(descriptor)
+    fn watches(&self, descriptor: Descriptor, name: Name) -> bool {
+        self.phase() != Phase::Abandoned && self.has(descriptor, name)
     }
 
     fn is_live(&self, name: Name) -> bool {

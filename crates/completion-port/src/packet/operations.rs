@@ -187,7 +187,7 @@ fn tell_completed<B>(engine: &Engine, registration: Name, cell: &Cell<Cargo<B>>)
 }
 
 /// Takes back the operation in this cell, which was never in flight, or was refused.
-fn unload<B>(cell: &Cell<Cargo<B>>) -> Cargo<B> {
+pub(super) fn unload<B>(cell: &Cell<Cargo<B>>) -> Cargo<B> {
     // SAFETY: `take` demands that the caller owns the cell, with a value in it.
     // - owned: the record is the caller's, and no other thread knows of what was put into its cell;
     // - a value: the caller has put it there, and takes it once.
@@ -203,7 +203,7 @@ fn settle<B>(cell: &Cell<Cargo<B>>, verdict: Verdict) {
 }
 
 /// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
-struct Loaded<'s, B>(&'s Cell<Cargo<B>>);
+pub(super) struct Loaded<'s, B>(pub(super) &'s Cell<Cargo<B>>);
 
 impl<B> Drop for Loaded<'_, B> {
     fn drop(&mut self) {
@@ -447,7 +447,7 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
 }
 
 /// An operation that was started by a token.
-enum Begun<'p, K, B> {
+pub(super) enum Begun<'p, K, B> {
     /// It has the key.
     InFlight(OpId),
     /// It has ended and is settled. The caller has the key, and the operation of this record in its cell.
@@ -563,8 +563,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let deadline = operation.time_limit();
         // What it wins must be given up again if it cannot go in flight.
         let may_leave = operation.may_leave();
+        let is_of_file = operation.is_of_file();
         // Nothing else is in flight as long as the token is here, so that the record is this operation's.
         let cell = store.load(record, operation, false);
+        if is_of_file {
+            return self.take_off_on_file(cell, (record, desk), &plan, deadline);
+        }
         let mut was_scarce = false;
         let looks_ready = slot.looks_ready(plan.direction.facts(), drained);
         if looks_ready && !may_leave {
@@ -633,7 +637,11 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     }
 
     #[cold]
-    fn refuse_operation(self, error: Error, operation: Operation<B>) -> Refused<(K, Operation<B>)> {
+    pub(super) fn refuse_operation(
+        self,
+        error: Error,
+        operation: Operation<B>,
+    ) -> Refused<(K, Operation<B>)> {
         let (error, key) = self.into_held().refuse_with(error).into_parts();
         Refused::new(error, (key, operation))
     }
@@ -719,6 +727,70 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::send_to(buffer, address))
     }
+
+    /// Starts [`Operation::read_at`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Outcome, Packet, Port};
+    /// use std::fs::File;
+    ///
+    /// let port = Port::<File>::new()?;
+    /// let file = File::open("/proc/self/exe")?;
+    /// port.associate(file)?.read_at(Vec::with_capacity(4), 0)?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let (token, outcome) = done.into_parts();
+    /// let Outcome::Read(Ok(read), buffer) = outcome else { panic!("it can be read") };
+    /// assert!(read >= 4 && buffer.starts_with(b"\x7fELF"));
+    /// let file = token.into_key(); // or the next operation
+    /// # drop(file);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_at(
+        self,
+        buffer: B,
+        offset: u64,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::read_at(buffer, offset))
+    }
+
+    /// Starts [`Operation::write_at`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn write_at(
+        self,
+        buffer: B,
+        offset: u64,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::write_at(buffer, offset))
+    }
+
+    /// Starts [`Operation::sync_data`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn sync_data(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::sync_data())
+    }
+
+    /// Starts [`Operation::sync_all`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn sync_all(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::sync_all())
+    }
 }
 
 impl<K, M, B: Buffer> Port<K, M, B> {
@@ -726,6 +798,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ///
     /// Operations of one direction are done in the order in which they were started. An accept with first
     /// data ([`Operation::accept_and_recv`]) leaves that order once it has its connection.
+    /// Those on files are done together, in whatever order the system chooses.
     ///
     /// # Errors
     ///
@@ -741,7 +814,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         id: SharedId,
         operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<Operation<B>>> {
-        let (record, name, course) = self.share(id, operation)?;
+        let (record, name, course) = self.share(id, operation, false)?;
         if let Course::Ends(_) = course {
             self.engine().queue_operation(record);
         }
@@ -775,7 +848,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         id: SharedId,
         operation: Operation<B>,
     ) -> std::result::Result<Started<Outcome<B>>, Refused<Operation<B>>> {
-        let (record, name, course) = self.share(id, operation)?;
+        let (record, name, course) = self.share(id, operation, true)?;
         let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the operation has ended, and its node was not queued: only this thread knows of it;
@@ -786,11 +859,13 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         Ok(Started::Finished(cargo.into_outcome()))
     }
 
-    /// Puts an operation in flight, and tries it if nothing else of its direction is.
+    /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
+    /// has its packet queued, or, if it is wanted `now`, takes its outcome.
     fn share(
         &self,
         id: SharedId,
         operation: Operation<B>,
+        now: bool,
     ) -> std::result::Result<(u32, OpId, Course), Refused<Operation<B>>> {
         let (store, engine) = (self.store(), self.engine());
         let call = operation.call();
@@ -805,11 +880,22 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Err(error) => return Err(refuse(error, operation)),
         };
         let deadline = operation.time_limit();
+        let is_of_file = operation.is_of_file();
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
         }
         let cell = store.load(record, operation, true);
+        if is_of_file {
+            return match store.share_on_file(cell, id.0, record, &plan, now) {
+                Ok(course) => Ok((record, name, course)),
+                Err(error) => {
+                    let operation = unload(cell).into_operation(deadline);
+                    engine.give_back_record(record);
+                    Err(refuse(error, operation))
+                }
+            };
+        }
         match engine.share(id.0, record, &plan) {
             Ok(Course::Try) => {
                 let mut aloft = engine.aloft(record);
@@ -932,10 +1018,18 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
-        let is_shared = unsafe { cell.get() }.is_shared;
+        let cargo = unsafe { cell.get() };
+        let (is_shared, is_of_file) = (cargo.is_shared, cargo.is_of_file());
         let course = engine.turn(&aloft, seat);
         if let Course::Ends(_) = course {
             engine.bring_home(&mut aloft);
+        }
+        if is_of_file {
+            store.fetch_task(cell, record);
+            if engine.forked() {
+                // The buffer's code has forked, and this is the child.
+                return None;
+            }
         }
         if !is_shared {
             let is_done = match course {

@@ -4,6 +4,9 @@
 //! started. So bytes are never swapped between two receives, and sends do not interleave. An operation that
 //! cannot go on waits at the head of its lane until an edge says that it is worth trying again.
 //!
+//! Operations on files have no lane: they say where in the file they begin, and do not wait for each other. What
+//! cannot be done at once is *handed* to the back end, until it comes back.
+//!
 //! What an operation is, and what becomes of it, its caller knows. A [`Flight`] says where it stands, and is the
 //! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
 //! the table of its phases.
@@ -49,6 +52,8 @@ enum Phase {
     Tried = 3,
     /// It is over; its node is on its way to the thread that takes the packet.
     Ended = 4,
+    /// The back end has it.
+    Handed = 5,
 }
 
 /// Why a flight has ended, or is to end at the next opportunity.
@@ -68,6 +73,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Flight {
     /// The next node of the list that it stands in.
     pub(crate) link: AtomicU32,
+    /// The flight before it in the [`Roll`] that it stands in.
+    back: AtomicU32,
     /// The slot of its registration.
     slot: AtomicU32,
     /// How often the record was used: part of the operation's name.
@@ -106,13 +113,19 @@ impl Flight {
         self.phase() != Phase::Landed
     }
 
+    /// Whether the back end has it.
+    pub(crate) fn is_handed(&self) -> bool {
+        self.phase() == Phase::Handed
+    }
+
     fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
             0 => Phase::Landed,
             1 => Phase::Waiting,
             2 => Phase::Due,
             3 => Phase::Tried,
-            _ => Phase::Ended,
+            4 => Phase::Ended,
+            _ => Phase::Handed,
         }
     }
 
@@ -184,6 +197,44 @@ pub(crate) enum Course {
     Ends(Verdict),
 }
 
+/// Flights in the order of their starts, each of which may leave before the others.
+#[derive(Debug)]
+struct Roll {
+    first: Node,
+    last: Node,
+    len: usize,
+}
+
+impl Roll {
+    const EMPTY: Self = Self { first: NIL, last: NIL, len: 0 };
+
+    fn enter(&mut self, records: &impl Records, node: Node) {
+        let flight = records.flight(node);
+        flight.link.store(NIL, Relaxed);
+        flight.back.store(self.last, Relaxed);
+        match self.last {
+            NIL => self.first = node,
+            last => records.flight(last).link.store(node, Relaxed),
+        }
+        self.last = node;
+        self.len += 1;
+    }
+
+    fn leave(&mut self, records: &impl Records, node: Node) {
+        let flight = records.flight(node);
+        let (back, next) = (flight.back.load(Relaxed), flight.link.load(Relaxed));
+        match back {
+            NIL => self.first = next,
+            back => records.flight(back).link.store(next, Relaxed),
+        }
+        match next {
+            NIL => self.last = back,
+            next => records.flight(next).back.store(back, Relaxed),
+        }
+        self.len -= 1;
+    }
+}
+
 /// What a change leaves to be done besides.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
@@ -237,6 +288,8 @@ impl Lane {
 /// The operations of one registration.
 pub(crate) struct Lanes {
     lanes: [Lane; 2],
+    /// Operations on files that have not ended.
+    files: Roll,
     /// Flights whose packets have not been taken.
     aloft: u32,
     /// How many of them have left for the lanes of an internal slot, and have not come home.
@@ -256,6 +309,9 @@ impl fmt::Debug for Lanes {
             }
             f.write_str(", ")?;
         }
+        if self.files.len > 0 {
+            write!(f, "{} on files, ", self.files.len)?;
+        }
         write!(f, "{} aloft", self.aloft)?;
         if self.away > 0 {
             write!(f, " {} away", self.away)?;
@@ -267,7 +323,7 @@ impl fmt::Debug for Lanes {
 impl Default for Lanes {
     fn default() -> Self {
         let lanes = [Lane::new(), Lane::new()];
-        Self { lanes, aloft: 0, away: 0, is_shared: false }
+        Self { lanes, files: Roll::EMPTY, aloft: 0, away: 0, is_shared: false }
     }
 }
 
@@ -291,6 +347,10 @@ pub(crate) struct Desk {
     home: AtomicU32,
     /// The descriptor was made non-blocking.
     pub(crate) is_nonblocking: AtomicBool,
+    /// The descriptor is a file's, which nothing watches.
+    pub(crate) is_file: AtomicBool,
+    /// Whether reads are tried at once: 0 if it is not known yet, 1 if not, 2 if so.
+    reads_now: AtomicU8,
 }
 
 impl Default for Desk {
@@ -304,6 +364,8 @@ impl Default for Desk {
             own: AtomicU32::new(NIL),
             home: AtomicU32::new(NIL),
             is_nonblocking: AtomicBool::new(false),
+            is_file: AtomicBool::new(false),
+            reads_now: AtomicU8::new(0),
         }
     }
 }
@@ -351,6 +413,24 @@ impl Desk {
         }
     }
 
+    /// Whether a read from the file is tried at once. `ask` tells if it was not asked yet.
+    #[inline]
+    pub(crate) fn reads_now(&self, ask: impl FnOnce() -> bool) -> bool {
+        match self.reads_now.load(Relaxed) {
+            0 => {
+                let reads_now = ask();
+                self.reads_now.store(1 + u8::from(reads_now), Relaxed);
+                reads_now
+            }
+            known => known > 1,
+        }
+    }
+
+    /// It has turned out that no read from the file is done at once.
+    pub(crate) fn stop_reading_now(&self) {
+        self.reads_now.store(1, Relaxed);
+    }
+
     /// The record that operations of a registration with tokens use, if there is one.
     #[inline]
     pub(crate) fn own(&self) -> Option<Node> {
@@ -378,6 +458,8 @@ impl Desk {
         self.set_deadline(Moment::NEVER);
         self.transport.store(0, Relaxed);
         self.is_nonblocking.store(false, Relaxed);
+        self.is_file.store(false, Relaxed);
+        self.reads_now.store(0, Relaxed);
     }
 
     /// The timer was set for this moment, or taken out.
@@ -430,11 +512,8 @@ impl Lanes {
         is_ready: bool,
     ) -> Course {
         let flight = records.flight(node);
-        flight.slot.store(slot, Relaxed);
         flight.direction.store(direction as u8, Relaxed);
-        flight.deadline.store(deadline.nanoseconds(), Relaxed);
-        flight.judge(Verdict::Done);
-        self.aloft += 1;
+        self.begin_flight(flight, slot, deadline);
         let lane = self.lane(direction);
         if is_ready && lane.is_empty() {
             lane.active = node;
@@ -446,6 +525,97 @@ impl Lanes {
             flight.set(Phase::Waiting);
             Course::Waits
         }
+    }
+
+    fn begin_flight(&mut self, flight: &Flight, slot: u32, deadline: Moment) {
+        flight.slot.store(slot, Relaxed);
+        flight.deadline.store(deadline.nanoseconds(), Relaxed);
+        flight.judge(Verdict::Done);
+        self.aloft += 1;
+    }
+
+    /// The operation `node` on a file is in flight, and the caller tries it.
+    pub(crate) fn start_file(
+        &mut self,
+        records: &impl Records,
+        node: Node,
+        slot: u32,
+        deadline: Moment,
+    ) {
+        let flight = records.flight(node);
+        self.begin_flight(flight, slot, deadline);
+        flight.set(Phase::Tried);
+        self.files.enter(records, node);
+    }
+
+    /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
+    /// called off meanwhile.
+    pub(crate) fn hand_over(&mut self, records: &impl Records, node: Node) -> Course {
+        let flight = records.flight(node);
+        match flight.verdict() {
+            Verdict::Done => {
+                flight.set(Phase::Handed);
+                Course::Waits
+            }
+            verdict => {
+                self.end_file(records, node, verdict);
+                Course::Ends(verdict)
+            }
+        }
+    }
+
+    /// An operation on a file has ended: as it says itself, or called off. Its node is the caller's.
+    pub(crate) fn end_file(&mut self, records: &impl Records, node: Node, verdict: Verdict) {
+        self.files.leave(records, node);
+        let flight = records.flight(node);
+        flight.judge(verdict);
+        flight.set(Phase::Ended);
+    }
+
+    /// The back end has let go of an operation on a file, which was done, or was called off before that. Its node is
+    /// the caller's.
+    pub(crate) fn come_back(&mut self, records: &impl Records, node: Node, was_called_off: bool) {
+        let verdict = match (was_called_off, records.flight(node).verdict()) {
+            (false, _) => Verdict::Done,
+            // The back end has ended by itself.
+            (true, Verdict::Done) => Verdict::Cancelled,
+            (true, verdict) => verdict,
+        };
+        self.end_file(records, node, verdict);
+    }
+
+    /// Calls all operations on files off, or those whose deadlines are over at `now`. Each one that the back end
+    /// has is passed to `recall`, once: true if the back end has given it back, so that it ends. Its node is put at
+    /// the end of `ended` then. Returns the first deadline of the others, if those count.
+    pub(crate) fn call_off_files(
+        &mut self,
+        records: &impl Records,
+        verdict: Verdict,
+        now: Option<Moment>,
+        mut recall: impl FnMut(Node) -> bool,
+        ended: &mut Fifo,
+    ) -> Moment {
+        let mut first = Moment::NEVER;
+        let mut next = self.files.first;
+        while next != NIL {
+            let node = next;
+            let flight = records.flight(node);
+            // Before the node may be put elsewhere.
+            next = flight.link.load(Relaxed);
+            if flight.verdict() != Verdict::Done {
+                continue;
+            }
+            if now.is_some_and(|now| !flight.is_over(now)) {
+                first = first.min(flight.deadline());
+                continue;
+            }
+            flight.judge(verdict);
+            if flight.is_handed() && recall(node) {
+                self.end_file(records, node, verdict);
+                ended.push(records, node);
+            }
+        }
+        first
     }
 
     /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
@@ -666,7 +836,8 @@ impl Lanes {
                 let next = self.ground_if_empty(slot, direction, poll);
                 Some(Effects { due: node, next })
             }
-            Phase::Due | Phase::Tried => {
+            // For one that was handed over the caller asks the back end.
+            Phase::Due | Phase::Tried | Phase::Handed => {
                 if flight.verdict() == Verdict::Done {
                     flight.judge(verdict);
                 }
@@ -709,11 +880,16 @@ impl Lanes {
         outcome
     }
 
-    /// The packets of what is being tried at this moment stand in no queue: they are awaited. Returns how many.
+    /// The packets of what is being tried at this moment, or was handed over, stand in no queue: they are awaited. Returns
+    /// how many.
     pub(crate) fn await_tried(&mut self, records: &impl Records) -> usize {
         let active = self.lanes.iter().map(|lane| lane.active).filter(|active| *active != NIL);
-        let tried = active.map(|active| records.flight(active));
-        let tried = tried.filter(|flight| flight.phase() == Phase::Tried);
+        let following =
+            |node: &Node| Some(records.link(*node).load(Relaxed)).filter(|it| *it != NIL);
+        let files =
+            std::iter::successors(Some(self.files.first).filter(|it| *it != NIL), following);
+        let flights = active.chain(files).map(|node| records.flight(node));
+        let tried = flights.filter(|flight| matches!(flight.phase(), Phase::Tried | Phase::Handed));
         tried.filter(|flight| !flight.is_awaited.swap(true, Relaxed)).count()
     }
 

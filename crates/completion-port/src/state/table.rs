@@ -17,8 +17,9 @@ const SHARDS: usize = 16;
 
 /// A port, as the table sees it.
 pub(crate) trait Holder: Send + Sync {
-    /// Whether the port's kernel set has what `descriptor` names now.
-    fn watches(&self, descriptor: Descriptor) -> bool;
+    /// Whether the port's kernel set has what `descriptor` names now, which the registration `name` of the port
+    /// has claimed.
+    fn watches(&self, descriptor: Descriptor, name: u64) -> bool;
 
     /// Whether the registration `name` of the port goes on.
     fn is_live(&self, name: u64) -> bool;
@@ -114,7 +115,7 @@ impl Descriptors {
         let holder = if former.port == 0 { None } else { self.holder(former.port) };
         if let Some(holder) = &holder
             && former.port != port
-            && holder.watches(descriptor)
+            && holder.watches(descriptor, former.name)
         {
             return Err(Claim::Elsewhere);
         }

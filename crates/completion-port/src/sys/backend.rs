@@ -1,5 +1,6 @@
-//! The seam between the engine and a system, in four parts: [`Reactor`] is about watching descriptors,
-//! [`Sockets`] about operations on them, [`Thread`] about threads, and [`Host`] about the clock and the process.
+//! The seam between the engine and a system, in five parts: [`Reactor`] is about watching descriptors,
+//! [`Sockets`] about operations on them, [`Files`] about those on files, [`Thread`] about threads, and [`Host`]
+//! about the clock and the process.
 //! Each trait says item by item what must hold.
 //!
 //! A back end only translates: requests to system calls, results to facts. It takes no decision about
@@ -8,11 +9,12 @@
 //!
 //! [`Thread`]: super::thread::Thread
 
+use super::files::Files;
 use super::host::Host;
 use super::reactor::Reactor;
 use super::sockets::Sockets;
 
 /// A system, as the engine holds it: one object, behind one pointer, that is all of these.
-pub(crate) trait Backend: Reactor + Sockets + Host {}
+pub(crate) trait Backend: Reactor + Sockets + Files + Host {}
 
-impl<S: Reactor + Sockets + Host> Backend for S {}
+impl<S: Reactor + Sockets + Files + Host> Backend for S {}

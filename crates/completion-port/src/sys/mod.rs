@@ -1,11 +1,12 @@
 //! The systems: one folder each, and the only place that knows which one it is compiled for.
 //!
-//! [`backend`] is the seam: what each of them implements, in the four traits of [`reactor`], [`sockets`],
-//! [`thread`] and [`host`].
+//! [`backend`] is the seam: what each of them implements, in the five traits of [`reactor`], [`sockets`],
+//! [`files`], [`thread`] and [`host`].
 
 pub(crate) mod backend;
 #[cfg(all(test, feature = "sim"))]
 mod cases;
+pub(crate) mod files;
 pub(crate) mod host;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux;

@@ -2,6 +2,7 @@
 
 pub(crate) mod crew;
 pub(crate) mod descriptors;
+pub(crate) mod files;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod packets;

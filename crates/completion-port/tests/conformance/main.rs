@@ -19,6 +19,8 @@ mod detection;
 mod edge;
 mod enabling;
 mod errors;
+mod files;
+mod files_ending;
 mod forks;
 mod hangup;
 mod kinds;

@@ -1,10 +1,12 @@
 //! Rules 50 and 51: associations, and what starts an operation.
 
 use completion_port::{
-    Call, Error, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Registration, Started,
+    Call, Error, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Registration,
+    SharedSource, Started,
 };
 use testkit::on_every_system;
 
+use crate::kit::descriptors::{Closed, closed};
 use crate::kit::ledger::{Ledger, Owner};
 use crate::kit::operations::{
     HOUR, Noted, Shared, accepted, all, assert_connected, bytes, connected, done, finished, next,
@@ -84,14 +86,16 @@ on_every_system! {
         let (near, _far) = system.unix_pair();
         let again = near.number();
         let token = port.associate(owner(near)).unwrap();
-        let other = system.port::<Shared, u32>(1);
-        let error = port.associate(owner(system.regular_file())).map(drop).unwrap_err();
-        assert_eq!((error.kind(), error.error().call()), (ErrorKind::NotPollable, Call::Associate));
-        drop(error);
-        let file = Shared::new(system.regular_file());
-        let (why, file) = given_back(other.associate_shared(file));
-        assert_eq!(why, ErrorKind::NotPollable);
-        assert!(Shared::into_inner(file).is_some());
+        let other = system.port::<SharedSource<Closed>, u32>(1);
+        let gone = SharedSource::new(closed(system));
+        let error = other.associate(gone).map(drop).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.error().call()),
+            (ErrorKind::BadDescriptor, Call::Associate)
+        );
+        let (why, gone) = given_back(other.associate_shared(error.into_parts().1));
+        assert_eq!(why, ErrorKind::BadDescriptor);
+        assert!(SharedSource::into_inner(gone).is_some());
         assert_eq!(token.key().socket.number(), again);
         port.close();
         let (near, _far) = system.unix_pair();

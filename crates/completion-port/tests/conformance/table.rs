@@ -10,7 +10,7 @@ use claims::{Claim, claims, claims_of, generate, rule_of};
 
 /// The rules of the sections that this library implements, by number. (Those from 41 to 44 are about
 /// overlapped operations as the reference has them.)
-const RULES: std::ops::RangeInclusive<u32> = 1..=65;
+const RULES: std::ops::RangeInclusive<u32> = 1..=74;
 const LATER: std::ops::RangeInclusive<u32> = 41..=44;
 
 fn root() -> &'static Path {
@@ -112,7 +112,7 @@ fn claims_import_the_kit_and_no_other_claims() {
 }
 
 /// In this order each module of the kit may import those before it.
-const KIT: [&str; 9] = [
+const KIT: [&str; 10] = [
     "threads",
     "takers",
     "signals",
@@ -121,6 +121,7 @@ const KIT: [&str; 9] = [
     "descriptors",
     "ledger",
     "operations",
+    "files",
     "crew",
 ];
 

@@ -13,6 +13,7 @@ use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
+use crate::sys::files::{Files, Hold, Now, Task};
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
@@ -45,6 +46,8 @@ struct FakeState {
     /// What the descriptor is watched for, and until when; `None`: it is not.
     wanted: Facts,
     until: Option<Until>,
+    /// What a port has put.
+    tasks: Vec<Task>,
 }
 
 impl FakeState {
@@ -327,6 +330,60 @@ impl Sockets for Handle {
         _address: Option<&Address>,
     ) -> Attempt<usize> {
         Attempt::Blocked
+    }
+}
+
+/// No model has a file but those that stand in for the back end themselves.
+impl Files for Handle {
+    fn is_file(&self, _descriptor: Descriptor) -> bool {
+        false
+    }
+    fn reads_now(&self, _descriptor: Descriptor) -> bool {
+        false
+    }
+    fn read_now(
+        &self,
+        _descriptor: Descriptor,
+        _position: u64,
+        _room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Now {
+        Now::Never
+    }
+    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+        Ok(Arc::new(Held(descriptor)))
+    }
+    fn prepare(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn put(&self, task: Task) {
+        self.0.state.lock().unwrap().tasks.push(task);
+    }
+    fn go(&self) {}
+    fn take_back(&self, name: u64) -> Option<Task> {
+        let mut state = self.0.state.lock().unwrap();
+        let place = state.tasks.iter().position(|task| task.name == name)?;
+        Some(state.tasks.remove(place))
+    }
+    fn files_name(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+struct Held(Descriptor);
+
+impl Hold for Held {
+    fn descriptor(&self) -> Descriptor {
+        self.0
+    }
+    fn has_positions(&self) -> bool {
+        true
+    }
+}
+
+impl Fake {
+    /// A task that was put and not taken back: the back end begins with it.
+    pub(crate) fn begin_task(&self) -> Option<Task> {
+        self.state.lock().unwrap().tasks.pop()
     }
 }
 

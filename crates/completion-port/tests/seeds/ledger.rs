@@ -492,7 +492,8 @@ impl Ledger {
             if facts.is_doubtful || facts.standing == Standing::Held {
                 continue;
             }
-            if facts.removing && facts.standing != Standing::Over {
+            // A removal waits for what the kernel has.
+            if facts.removing && facts.standing != Standing::Over && kernel.held_files() == 0 {
                 due.push(format!("key {number} was removed, and its last packet did not come"));
             } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
                 waiting.push((*number, facts.interest | facts.also, facts.socket.clone()));

@@ -60,6 +60,7 @@ enum Fate {
 struct Flight {
     key: u32,
     is_send: bool,
+    on_file: bool,
     fate: Fate,
     /// When its start was called, and had returned.
     began: u64,
@@ -142,6 +143,7 @@ impl Log {
                 number,
                 key: flight.key,
                 is_send: flight.is_send,
+                on_file: flight.on_file,
                 latest: flight.latest,
             });
         aloft.collect()
@@ -194,6 +196,7 @@ struct Aloft {
     number: usize,
     key: u32,
     is_send: bool,
+    on_file: bool,
     latest: Option<Duration>,
 }
 
@@ -201,7 +204,12 @@ impl Ledger {
     /// What is due of operations: they have not ended though they could.
     pub(crate) fn due_operations(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let aloft = self.log().aloft();
-        for Aloft { number, key, is_send, latest } in aloft {
+        for Aloft { number, key, is_send, on_file, latest } in aloft {
+            if on_file && kernel.held_files() > 0 {
+                // Perhaps this one. What was not begun is given back when it is called off, which
+                // `FileScript::Queued` is about; the claims look at that.
+                continue;
+            }
             let (socket, is_removed) =
                 self.with(key, |facts| (facts.socket.upgrade(), facts.removing));
             let is_unread = || {
@@ -212,6 +220,8 @@ impl Ledger {
                 due.push(format!("the deadline of operation {number} is over"));
             } else if is_removed {
                 due.push(format!("the association of operation {number} was removed"));
+            } else if on_file {
+                due.push(format!("operation {number} on a file has come back"));
             } else if is_send {
                 due.push(format!("operation {number} has room"));
             } else if is_unread() {
@@ -411,6 +421,10 @@ impl World {
                 let _ = far.shutdown(Shutdown::Write);
                 *link.sent.lock().unwrap() = Some(MOST_BYTES);
             }
+            Step::ReleaseFiles => {
+                let released = self.kernel.release_files();
+                self.ledger.note(|| format!("  {released} operations on files end"));
+            }
             Step::CancelOperation { which } => {
                 let operations = self.operations.lock().unwrap();
                 let Some(which) = which.checked_rem(operations.len()) else { return };
@@ -436,10 +450,12 @@ impl World {
         *count += 1;
         let in_link = *count;
         let number = log.flights.len();
-        let is_send = start.send.is_some() && link.far.is_some();
+        let on_file = start.on_file && link.far.is_some();
+        let is_send = (start.send.is_some() || on_file) && link.far.is_some();
         log.flights.push(Flight {
             key: link.key,
             is_send,
+            on_file,
             fate: Fate::Started,
             began: 0,
             started: None,
@@ -459,6 +475,7 @@ impl World {
         };
         let tray = Tray { number, bytes, ledger: Arc::clone(&self.ledger) };
         let operation = match start.send {
+            _ if on_file => Operation::write_at(tray, 0),
             _ if link.far.is_none() => Operation::accept_and_recv(tray),
             None => Operation::recv(tray),
             Some(false) => Operation::send(tray),
@@ -589,7 +606,8 @@ impl World {
     fn taken(&self, outcome: &Outcome<Tray>) {
         let (Outcome::Received(_, Tray { number, .. })
         | Outcome::AcceptedAndReceived(_, Tray { number, .. })
-        | Outcome::Sent(_, Tray { number, .. })) = outcome
+        | Outcome::Sent(_, Tray { number, .. })
+        | Outcome::Written(_, Tray { number, .. })) = outcome
         else {
             fail(&format!("it was no such operation: {outcome:?}"))
         };
@@ -615,8 +633,10 @@ impl World {
                 }
                 (false, 0)
             }
+            Outcome::Written(Err(error), _) => (true, error.transferred()),
             other => fail(&format!("it was no such operation: {other:?}")),
         };
+        let on_file = matches!(&outcome, Outcome::Written(..));
         let is_over = matches!(&outcome, Outcome::Received(Ok(0), _));
         if expected.is_some() {
             self.taken(&outcome);
@@ -637,7 +657,11 @@ impl World {
         let flight = &mut log.flights[number];
         flight.bytes = first.map(|first| (first, count));
         let (key, was_send, earliest) = (flight.key, flight.is_send, flight.earliest);
+        let was_on_file = flight.on_file;
         drop(log);
+        if on_file != was_on_file {
+            fail(&format!("operation {number} came as one of another kind"));
+        }
         if key != link.key || is_send != was_send || expected.is_some_and(|it| it != number) {
             fail(&format!("operation {number} of key {key} came as another one"));
         }
@@ -648,6 +672,8 @@ impl World {
                     fail(&format!("operation {number} timed out at {now:?}, for {earliest:?}"));
                 }
             }
+            // As it must: a socket is no file.
+            Some(ErrorKind::Other) if on_file => {}
             // It was forgotten; or the peer is gone.
             Some(_) => return true,
         }

@@ -2,6 +2,7 @@
 
 use crate::interest::Interest;
 use crate::raw::AnyTrigger;
+use crate::sim::FileScript;
 use crate::turns::{Lot, lot_below};
 use crate::{BlockDetection, OneShot, Persistent};
 
@@ -118,6 +119,8 @@ pub(crate) enum Step {
         which: usize,
         bytes: usize,
     },
+    /// The kernel ends the operations on files that it has.
+    ReleaseFiles,
     HasPackets,
     Look {
         which: usize,
@@ -139,6 +142,8 @@ pub(crate) struct Start {
     pub(crate) at_once: bool,
     /// Where there is a token, that is armed instead.
     pub(crate) arms: bool,
+    /// It writes as to a file, which the socket is none of: it fails when the kernel lets it end.
+    pub(crate) on_file: bool,
 }
 
 impl Start {
@@ -149,6 +154,7 @@ impl Start {
             microseconds: [None, None, None, Some(0), Some(40), Some(900), Some(5_000)][below(7)],
             at_once: below(4) == 0,
             arms: below(6) == 0,
+            on_file: below(4) == 0,
         }
     }
 
@@ -218,6 +224,8 @@ pub(crate) struct Program {
     pub(crate) tcp: bool,
     /// Packets come without tokens.
     pub(crate) cloned: bool,
+    /// What becomes of operations on files.
+    pub(crate) files: FileScript,
     pub(crate) end: End,
     /// The end comes while the actors are still at it.
     pub(crate) ends_early: bool,
@@ -306,6 +314,7 @@ fn add_operations(lot: &mut Lot, steps: &mut Vec<Step>) {
             2..5 => Step::Start { which, start },
             5..8 => Step::Feed { which, bytes: 1 + lot.below(6) },
             8 if lot.once_in(4) => Step::Hush { which },
+            8 => Step::ReleaseFiles,
             _ => Step::CancelOperation { which: lot.below(6) },
         };
         steps.insert(lot.below(steps.len() + 1), step);
@@ -388,6 +397,7 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         hides_switches: false,
         tcp: false,
         cloned: false,
+        files: FileScript::Done,
         end: End::Shutdown,
         ends_early: false,
         workers: (0..2)
@@ -477,6 +487,12 @@ impl Program {
             hides_switches: lot.once_in(3),
             tcp: lot.once_in(2),
             cloned: lot.once_in(4),
+            files: more.pick(&[
+                FileScript::Done,
+                FileScript::Queued,
+                FileScript::Begun,
+                FileScript::Stubborn,
+            ]),
             end: lot.pick(&[End::Shutdown, End::Shutdown, End::Close, End::Close, End::Abandon]),
             ends_early: lot.once_in(5),
             workers,

@@ -242,6 +242,7 @@ impl World {
             | Step::Start { .. }
             | Step::Feed { .. }
             | Step::Hush { .. }
+            | Step::ReleaseFiles
             | Step::CancelOperation { .. }
             | Step::Listen { .. }
             | Step::Connect { .. }
@@ -820,9 +821,11 @@ impl World {
     /// Waits until the handlers have done what there is to do.
     fn rest(&self) {
         for _ in 0..1_000 {
+            // What handlers start then is held again, until none starts any more.
+            self.kernel.release_files();
             turns::sleep_until(self.kernel.now() + LONG);
             turns::quiet();
-            if self.ledger.all_wait() {
+            if self.ledger.all_wait() && self.kernel.held_files() == 0 {
                 return;
             }
         }
@@ -876,6 +879,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     let kernel = Kernel::new();
     kernel.manual_clock();
     kernel.hide_switches(program.hides_switches);
+    kernel.script_files(program.files);
     let exact = Exact {
         at_work: program.keeps_its_limit().then_some(program.limit),
         order: program.keeps_order(),
@@ -954,6 +958,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     let ended = kernel.now();
     while workers.iter().any(|worker| !worker.is_over()) {
         finish_mail(&world);
+        kernel.release_files();
         world.sleep(500);
         if kernel.now() - ended > FOR_EVER {
             fail("the port is closed, and a wait does not end");
@@ -976,6 +981,8 @@ fn run_inside(program: &Program, writes_notes: bool) {
     let World { port, places, links, .. } = world;
     drop(Arc::into_inner(port).unwrap());
     drop((places, links));
+    // Buffers that the kernel has had beyond the port.
+    kernel.release_files();
     ledger.check_all_is_gone(program.may_leave_messages(), program.may_leave_operations());
     if kernel.open_descriptors() != 0 || kernel.ports() != 0 {
         fail(&format!("left open: {kernel:?}"));

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use super::blocked;
 use super::clock;
+use super::files::FileService;
 use super::options::{number, option, read_option};
 use super::process::Process;
 use super::thread::Current;
 use super::timeout;
 use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
@@ -63,6 +65,7 @@ pub(in crate::sys) struct Epoll {
     is_one_shot: bool,
     /// Whether epoll_pwait2(2) is there, as far as is known.
     is_precise: AtomicBool,
+    pub(super) files: FileService,
 }
 
 fn last_fault() -> Fault {
@@ -186,6 +189,12 @@ impl Epoll {
         Ok(Self { is_one_shot: true, ..Self::new(1)? })
     }
 
+    /// The same, with operations on files done in another way.
+    pub(super) fn with_files(mut self, engine: FileEngine) -> Result<Self, Fault> {
+        self.files = FileService::new(self.process, engine)?;
+        Ok(self)
+    }
+
     /// Edge-triggered entries. `sets` is a power of two.
     pub(in crate::sys) fn new(sets: usize) -> Result<Self, Fault> {
         let process = Process::current();
@@ -201,6 +210,7 @@ impl Epoll {
             wake,
             is_one_shot: false,
             is_precise: AtomicBool::new(true),
+            files: FileService::new(process, FileEngine::Automatic)?,
         };
         match &this.top {
             None => this.watch_wake(&this.sets[0])?,

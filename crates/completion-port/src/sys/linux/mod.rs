@@ -1,6 +1,7 @@
 //! Linux.
 
 use self::epoll::Epoll;
+use crate::file_engine::FileEngine;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 
@@ -8,6 +9,7 @@ mod address;
 mod blocked;
 mod clock;
 mod epoll;
+mod files;
 mod options;
 mod process;
 mod sockets;
@@ -24,8 +26,13 @@ pub(in crate::sys) use tests::Native;
 pub(crate) use std::os::fd;
 
 /// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two. If
-/// `is_one_shot`, one that arms a descriptor for one edge at a time, and has one set.
-pub(crate) fn native(sets: usize, is_one_shot: bool) -> Result<Box<dyn Backend>, Fault> {
+/// `is_one_shot`, one that arms a descriptor for one edge at a time, and has one set. `files`: how operations on files
+/// are done.
+pub(crate) fn native(
+    sets: usize,
+    is_one_shot: bool,
+    files: FileEngine,
+) -> Result<Box<dyn Backend>, Fault> {
     let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new(sets) };
-    set.map(|set| Box::new(set) as Box<dyn Backend>)
+    Ok(Box::new(set?.with_files(files)?))
 }

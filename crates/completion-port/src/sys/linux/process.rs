@@ -178,7 +178,7 @@ mod tests {
     struct Port;
 
     impl Holder for Port {
-        fn watches(&self, _descriptor: Descriptor) -> bool {
+        fn watches(&self, _descriptor: Descriptor, _name: u64) -> bool {
             true
         }
 

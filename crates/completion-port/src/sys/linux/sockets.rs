@@ -50,7 +50,7 @@ fn not_done<T>(code: Code) -> Attempt<T> {
 }
 
 /// Makes a system call until no signal ends it. A negative result is a failure.
-fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
+pub(super) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
     loop {
         if let Ok(count) = usize::try_from(call()) {
             return Ok(count);
@@ -113,7 +113,7 @@ fn holds(descriptor: Descriptor, events: i16) -> bool {
 
 /// A part of the room that a receive fills, as recvmsg(2) takes it.
 #[repr(transparent)]
-struct Part<'r> {
+pub(super) struct Part<'r> {
     raw: libc::iovec,
     room: PhantomData<&'r mut [MaybeUninit<u8>]>,
 }
@@ -130,7 +130,7 @@ impl<'r> Part<'r> {
 
 /// Calls `act` with the first `N` parts that have room.
 #[inline(never)]
-fn with_room<const N: usize, R>(
+pub(super) fn with_room<const N: usize, R>(
     room: &mut [&mut [MaybeUninit<u8>]],
     act: impl FnOnce(&mut [Part<'_>]) -> R,
 ) -> R {

@@ -65,6 +65,10 @@ pub struct Calls {
     pub receive: u64,
     /// Sends that were tried.
     pub send: u64,
+    /// Reads from files that were tried at once.
+    pub file_read: u64,
+    /// Steps of operations on files that the kernel has had. No thread of a port makes them.
+    pub file_task: u64,
 }
 
 impl Calls {
@@ -94,6 +98,7 @@ impl Calls {
             + self.connect
             + self.receive
             + self.send
+            + self.file_read
     }
 }
 
@@ -126,6 +131,8 @@ impl Sub for Calls {
             connect: self.connect - earlier.connect,
             receive: self.receive - earlier.receive,
             send: self.send - earlier.send,
+            file_read: self.file_read - earlier.file_read,
+            file_task: self.file_task - earlier.file_task,
         }
     }
 }

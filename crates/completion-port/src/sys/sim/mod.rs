@@ -17,7 +17,10 @@
 //!   blocks in real time. Use the manual clock when several threads wait.
 //! * What goes wrong is scripted: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
 //!   [`Kernel::fail_next_connect`], [`Kernel::fail_next_receive`], [`Kernel::fail_next_send`],
-//!   [`Kernel::abort_next_accept`], [`Kernel::set_thread_asleep`].
+//!   [`Kernel::abort_next_accept`], [`Kernel::fail_next_file`], [`Kernel::set_thread_asleep`].
+//! * A [file](Kernel::file) has bytes, of which as many as a test says are in memory. Operations on files that cannot
+//!   be done at once end as [`Kernel::script_files`] says: at once, or when they are
+//!   [told to](Kernel::release_files).
 //! * [`Kernel::calls`] counts what a port asked of the kernel.
 //!
 //! Not simulated are urgent data, descriptors sent over AF_UNIX sockets, and partly filled kernel
@@ -70,6 +73,7 @@ use crate::sys::fd::RawFd;
 
 mod calls;
 mod datagram;
+mod files;
 mod numbers;
 mod objects;
 mod pipe;
@@ -82,6 +86,8 @@ mod tests;
 mod watcher;
 
 pub use calls::Calls;
+pub use files::FileScript;
+use files::FileState;
 use numbers::Numbers;
 use objects::{Code, FileId, Object, Objects};
 use set::{Cause, Set, Simulated, Sleeper};
@@ -222,6 +228,7 @@ struct State {
     hides_switches: bool,
     sleepers: BTreeMap<u64, Sleeper>,
     last_sleeper: u64,
+    files: FileState,
 }
 
 impl State {
@@ -728,13 +735,13 @@ impl Kernel {
         self.adopt_new(Object::Counter(pipe::Counter::default()))
     }
 
-    /// A regular file, which no port can watch. It is empty, and takes whatever is written to it.
+    /// A regular file with nothing in it, which no port can watch.
     ///
     /// # Errors
     ///
     /// As for [`Kernel::tcp_pair`].
     pub fn regular_file(&self) -> io::Result<Socket> {
-        self.adopt_new(Object::File)
+        self.file(&[])
     }
 
     /// What has this number at this kernel, be it open or not: to test what a port makes of a number that

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::datagram::Datagrams;
+use super::files::Contents;
 use super::pipe::{Counter, Reader, Writer};
 use super::stream::{Family, Stream};
 use super::{Conditions, ObjectKind};
@@ -23,7 +24,7 @@ pub(super) enum Object {
     Writer(Writer),
     Counter(Counter),
     /// A regular file.
-    File,
+    File(Contents),
 }
 
 #[derive(Debug, Default)]
@@ -119,7 +120,7 @@ impl Objects {
             Some(Object::Writer(_)) => self.writer_conditions(id),
             Some(Object::Counter(counter)) => counter.conditions(),
             // As `poll(2)` says of one.
-            Some(Object::File) => Conditions::IN | Conditions::OUT,
+            Some(Object::File(_)) => Conditions::IN | Conditions::OUT,
             None => Conditions::NONE,
         }
     }
@@ -132,13 +133,13 @@ impl Objects {
             Object::Reader(reader) => Some(reader.unread()),
             Object::Writer(_) => self.writer_unread(id),
             Object::Counter(_) => None,
-            Object::File => Some(0),
+            Object::File(_) => Some(0),
         }
     }
 
     /// Whether `epoll_ctl(2)` takes it.
     pub(super) fn can_be_watched(&mut self, id: FileId) -> bool {
-        !matches!(self.get(id), Some(Object::File))
+        !matches!(self.get(id), Some(Object::File(_)))
     }
 
     /// Whether a stream that has failed was connected before.
@@ -169,7 +170,7 @@ impl Objects {
             Object::Reader(_) => self.pipe_read(id, buf),
             Object::Writer(_) => Err(libc::EBADF),
             Object::Counter(_) => self.counter_read(id, buf),
-            Object::File => Ok(0),
+            Object::File(_) => Ok(0),
         }
     }
 
@@ -180,7 +181,7 @@ impl Objects {
             Object::Reader(_) => Err(libc::EBADF),
             Object::Writer(_) => self.pipe_write(id, bytes),
             Object::Counter(_) => self.counter_write(id, bytes),
-            Object::File => Ok(bytes.len()),
+            Object::File(_) => Ok(bytes.len()),
         }
     }
 
@@ -254,7 +255,7 @@ impl Objects {
             Some(Object::Datagrams(_)) => self.datagram_close(id),
             Some(Object::Reader(_)) => self.reader_close(id),
             Some(Object::Writer(_)) => self.writer_close(id),
-            Some(Object::Counter(_) | Object::File) | None => {
+            Some(Object::Counter(_) | Object::File(_)) | None => {
                 self.remove(id);
             }
         }

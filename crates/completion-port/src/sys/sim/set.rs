@@ -232,6 +232,11 @@ impl Simulated {
         &self.kernel
     }
 
+    /// The number of its set, which no other port of the kernel has.
+    pub(super) fn set(&self) -> u64 {
+        self.set
+    }
+
     fn refused(kind: ErrorKind) -> Fault {
         let code = match kind {
             ErrorKind::AlreadyRegistered => Some(libc::EEXIST),
@@ -278,7 +283,12 @@ impl Simulated {
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        self.kernel.lock().sets.remove(&self.set);
+        let mut state = self.kernel.lock();
+        state.sets.remove(&self.set);
+        let tasks = state.abandon_tasks(self.set);
+        drop(state);
+        // Buffers, and numbers of the kernel.
+        drop(tasks);
     }
 }
 

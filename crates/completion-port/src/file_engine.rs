@@ -1,0 +1,34 @@
+//! How operations on files are done.
+
+/// How a port does those operations on files that cannot be done at once: what has to wait for a disk.
+///
+/// What the system has in its memory a read takes at once, whatever is chosen. The rest is started when
+/// the first operation needs it: a port that has done no such operation has neither a ring nor a thread
+/// for it.
+///
+/// # Platform notes
+///
+/// On Linux [`Ring`](Self::Ring) uses [io_uring(7)](https://man7.org/linux/man-pages/man7/io_uring.7.html):
+/// kernel 5.6 or later, unless the administrator has forbidden it
+/// (`/proc/sys/kernel/io_uring_disabled`) or the sandbox does, as those of containers often do.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{FileEngine, Port};
+///
+/// let port: Port<std::fs::File> = Port::builder().file_engine(FileEngine::Threads).build()?;
+/// assert_eq!(port.stats().file_engine, "none"); // nothing has needed one
+/// # Ok::<(), completion_port::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FileEngine {
+    /// The best that the system offers: [`Ring`](Self::Ring), and otherwise [`Threads`](Self::Threads).
+    #[default]
+    Automatic,
+    /// The system's own queue of operations, which one thread of the port has to itself.
+    Ring,
+    /// A few threads of the port, each of which does one operation at a time: at most eight.
+    Threads,
+}

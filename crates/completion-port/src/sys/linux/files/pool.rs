@@ -1,0 +1,166 @@
+//! A few threads, each of which does one operation at a time.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{Code, Request, block_signals, fault, give_back, note};
+use crate::sys::files::{Task, What};
+use crate::sys::linux::sockets::repeat;
+
+/// More than a disk does at once, and few enough to be no burden. A thread that hangs is one of them.
+const MOST: usize = 8;
+
+/// How long a thread stays that has nothing to do.
+const REST: Duration = Duration::from_secs(10);
+
+/// A port's share of its pool. The threads have theirs, and so the pool lasts until the last operation has returned.
+pub(super) struct Pool(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    has_work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Not begun, oldest first.
+    queue: VecDeque<Task>,
+    threads: usize,
+    /// Those that have nothing to do.
+    idle: usize,
+    /// The port is gone.
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each thread does.
+    fn serve(&self) {
+        block_signals();
+        let mut state = self.lock();
+        loop {
+            if let Some(mut task) = state.queue.pop_front() {
+                drop(state);
+                perform(&mut task);
+                give_back(task);
+                state = self.lock();
+                continue;
+            }
+            if state.is_over {
+                break;
+            }
+            state.idle += 1;
+            let woken = self.has_work.wait_timeout(state, REST);
+            let (waited, time) = woken.unwrap_or_else(PoisonError::into_inner);
+            state = waited;
+            state.idle -= 1;
+            if time.timed_out() && state.queue.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+    }
+}
+
+impl Pool {
+    /// A pool without a thread.
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(super) fn put(&self, task: Task) {
+        self.0.lock().queue.push_back(task);
+    }
+
+    /// Has a thread begin with what was put: an idle one, or else one more.
+    pub(super) fn go(&self) {
+        let mut state = self.0.lock();
+        if state.queue.len() <= state.idle || state.threads == MOST {
+            drop(state);
+            self.0.has_work.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(&self.0);
+        let builder = thread::Builder::new().name("port-files".to_owned());
+        let Err(error) = builder.spawn(move || shared.serve()) else { return };
+        let mut state = self.0.lock();
+        state.threads -= 1;
+        if state.threads > 0 {
+            // The others do it.
+            return;
+        }
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        for mut task in queue {
+            task.fault = Some(fault(error.raw_os_error().unwrap_or(libc::EAGAIN)));
+            give_back(task);
+        }
+    }
+
+    /// The task of this name, if no thread has begun with it.
+    pub(super) fn take_back(&self, name: u64) -> Option<Task> {
+        let mut state = self.0.lock();
+        let place = state.queue.iter().position(|task| task.name == name)?;
+        state.queue.remove(place)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_over = true;
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        self.0.has_work.notify_all();
+        // No thread has begun with these, and their port is gone.
+        drop(queue);
+    }
+}
+
+/// Does a task to its end, however long that takes.
+fn perform(task: &mut Task) {
+    loop {
+        let result = Request::of(task).and_then(|request| call(&request));
+        if note(task, result) == ControlFlow::Break(()) {
+            return;
+        }
+    }
+}
+
+/// One system call, which may wait.
+fn call(request: &Request<'_>) -> Result<usize, Code> {
+    let Request { descriptor, what, parts, position } = *request;
+    let count = request.count().cast_signed();
+    let parts: *const libc::iovec = parts.as_ptr().cast();
+    repeat(|| match what {
+        // SAFETY: preadv(2) reads `count` elements at the pointer, and writes at most as many bytes to each part as it
+        // says.
+        // - valid for reads: `parts` is a slice of so many, which lie as `struct iovec` does;
+        // - valid for writes: a task that reads has lent its room, which stays where it is and is nobody else's until
+        //   the task has returned, which is after this call.
+        What::Read if position >= 0 => unsafe { libc::preadv(descriptor, parts, count, position) },
+        // SAFETY: as for preadv(2).
+        What::Read => unsafe { libc::readv(descriptor, parts, count) },
+        // SAFETY: pwritev(2) reads `count` elements at the pointer, and the bytes of each part.
+        // - valid for reads: `parts` as above; a task that writes has lent its bytes, which stay where they are and
+        //   are not written to until the task has returned, which is after this call.
+        What::Write if position >= 0 => unsafe {
+            libc::pwritev(descriptor, parts, count, position)
+        },
+        // SAFETY: as for pwritev(2).
+        What::Write => unsafe { libc::writev(descriptor, parts, count) },
+        // SAFETY: fdatasync(2) demands nothing of memory.
+        What::SyncData => unsafe { libc::fdatasync(descriptor) as libc::ssize_t },
+        // SAFETY: fsync(2) demands nothing of memory.
+        What::SyncAll => unsafe { libc::fsync(descriptor) as libc::ssize_t },
+    })
+}

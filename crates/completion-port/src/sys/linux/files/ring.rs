@@ -1,0 +1,363 @@
+//! One io_uring, and the thread that has it to itself.
+//!
+//! No other thread submits to the ring. Requests die with the thread that has submitted them, and their
+//! completion would interrupt that thread's other system calls. So tasks come to the ring's thread by a
+//! list, and an eventfd, on which the ring itself has a read, wakes it: once for however many tasks come
+//! while it is awake.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+
+use io_uring::squeue::Entry;
+use io_uring::{IoUring, Probe, opcode, types};
+
+use super::{Code, Request, block_signals, give_back, note};
+use crate::sys::files::{Task, What};
+use crate::sys::linux::options::last_code;
+
+/// Entries that are handed to the kernel by one call.
+const ENTRIES: u32 = 64;
+
+/// How many tasks the kernel has at once. More wait in the list, from where they can be taken back.
+const MOST: usize = 256;
+
+/// The names of what is no task. The lower half of a task's name is the number of a record, which is less.
+const WAKE: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+/// A port's share of its ring. The thread has its own, and so the ring lasts until the last operation has returned.
+pub(super) struct Ring(Arc<Shared>);
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    wake: OwnedFd,
+    /// The ring's descriptor, for a forked child to close.
+    ring: AtomicI32,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// Not begun, oldest first.
+    tasks: VecDeque<Task>,
+    /// Names of tasks that are to be cancelled.
+    cancels: Vec<u64>,
+    /// The thread is going to look here before it next sleeps.
+    is_awake: bool,
+    /// The port is gone.
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the thread, unless it is awake.
+    fn wake(&self, mut inbox: MutexGuard<'_, Inbox>) {
+        if std::mem::replace(&mut inbox.is_awake, true) {
+            return;
+        }
+        drop(inbox);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: write(2) reads as many bytes at the pointer as its third argument says.
+        // - valid for reads: `one` has eight bytes, which is what an eventfd takes. It would wait only if the counter
+        //   were about to overflow, and it is read each time.
+        unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+}
+
+/// A ring with all that is needed here.
+fn open() -> Result<IoUring, Code> {
+    let code = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::ENOSYS);
+    // The kernel does what completes a request in this thread's next call, and not in the middle of another one
+    // (Linux 6.1); it need not lock against other threads (Linux 6.0).
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(ENTRIES)
+        .or_else(|_| IoUring::new(ENTRIES))
+        .map_err(code)?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe).map_err(code)?;
+    let needed = [
+        opcode::Readv::CODE,
+        opcode::Writev::CODE,
+        opcode::Fsync::CODE,
+        opcode::Read::CODE,
+        opcode::AsyncCancel::CODE,
+    ];
+    // No completion is lost, and a list of parts is copied when it is submitted.
+    let keeps = ring.params().is_feature_nodrop() && ring.params().is_feature_submit_stable();
+    if keeps && needed.iter().all(|code| probe.is_supported(*code)) {
+        Ok(ring)
+    } else {
+        Err(libc::ENOSYS)
+    }
+}
+
+/// Whether a ring is to be had.
+pub(super) fn check() -> Result<(), Code> {
+    open().map(drop)
+}
+
+impl Ring {
+    /// A ring with its thread.
+    pub(super) fn new() -> Result<Self, Code> {
+        // A read of it by the ring waits: the descriptor must not be non-blocking.
+        // SAFETY: eventfd(2) demands nothing of memory.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if wake < 0 {
+            return Err(last_code());
+        }
+        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // - eventfd(2) has just returned it.
+        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
+        let inbox = Mutex::new(Inbox { is_awake: true, ..Inbox::default() });
+        let shared = Arc::new(Shared { inbox, wake, ring: AtomicI32::new(-1) });
+        let (say, heard) = mpsc::channel();
+        let threads = Arc::clone(&shared);
+        let run = move || {
+            block_signals();
+            // Made by the thread that submits, as the kernel demands of one that does so alone.
+            let ring = match open() {
+                Ok(ring) => ring,
+                Err(code) => {
+                    let _ = say.send(Err(code));
+                    return;
+                }
+            };
+            threads.ring.store(ring.as_raw_fd(), SeqCst);
+            let _ = say.send(Ok(()));
+            drop(say);
+            Pilot {
+                shared: threads,
+                ring,
+                aboard: HashMap::new(),
+                wakes: Box::new(0),
+                is_listening: false,
+            }
+            .fly();
+        };
+        let builder = thread::Builder::new().name("port-ring".to_owned());
+        if let Err(error) = builder.spawn(run) {
+            return Err(error.raw_os_error().unwrap_or(libc::EAGAIN));
+        }
+        // The thread sets the ring up, and no more, before it answers.
+        heard.recv().unwrap_or(Err(libc::ENOSYS)).map(|()| Self(shared))
+    }
+
+    pub(super) fn put(&self, task: Task) {
+        self.0.lock().tasks.push_back(task);
+    }
+
+    /// Has the thread begin with what was put.
+    pub(super) fn go(&self) {
+        self.0.wake(self.0.lock());
+    }
+
+    /// The task of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
+    pub(super) fn take_back(&self, name: u64) -> Option<Task> {
+        let mut inbox = self.0.lock();
+        if let Some(place) = inbox.tasks.iter().position(|task| task.name == name) {
+            return inbox.tasks.remove(place);
+        }
+        inbox.cancels.push(name);
+        self.0.wake(inbox);
+        None
+    }
+
+    /// The port is dropped in a forked child, where the thread is not: closes the descriptors, and does nothing else.
+    pub(super) fn forget_in_child(self) {
+        let shared = std::mem::ManuallyDrop::new(self);
+        for number in [shared.0.ring.load(SeqCst), shared.0.wake.as_raw_fd()] {
+            // SAFETY: close(2) demands that nothing uses the descriptor any more.
+            // - in this process nothing does: the thread is not here, and what both share is never touched again.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let mut inbox = self.0.lock();
+        inbox.is_over = true;
+        let tasks = std::mem::take(&mut inbox.tasks);
+        self.0.wake(inbox);
+        // The kernel does not have these, and their port is gone.
+        drop(tasks);
+    }
+}
+
+/// A task that the kernel has.
+struct Aboard {
+    task: Task,
+    /// It was asked to let go of it.
+    is_called_off: bool,
+}
+
+/// The ring's thread.
+struct Pilot {
+    shared: Arc<Shared>,
+    ring: IoUring,
+    /// By their names. The memory of each is lent to the kernel from `Pilot::submit` until its completion has come.
+    aboard: HashMap<u64, Aboard>,
+    /// Where the kernel puts what it reads from the eventfd.
+    wakes: Box<u64>,
+    /// It is going to.
+    is_listening: bool,
+}
+
+impl Pilot {
+    /// Goes on until the port is gone, and the kernel has let go of all tasks.
+    fn fly(mut self) {
+        self.listen();
+        let mut is_leaving = false;
+        loop {
+            let (tasks, cancels, is_over) = self.collect();
+            for task in tasks {
+                self.submit(task);
+            }
+            for name in cancels {
+                self.cancel(name);
+            }
+            if is_over && !is_leaving {
+                is_leaving = true;
+                let names: Vec<_> = self.aboard.keys().copied().collect();
+                names.into_iter().for_each(|name| self.cancel(name));
+                self.push(&opcode::AsyncCancel::new(WAKE).build().user_data(CANCEL));
+            }
+            if is_leaving && self.aboard.is_empty() && !self.is_listening {
+                // The kernel has nothing of this thread's memory any more.
+                return;
+            }
+            if self.ring.submit_and_wait(1).is_err() {
+                // No signal ends it, since all are blocked. The kernel is short of memory, or has completions for
+                // which there was no room: it goes on when those have been taken.
+                thread::yield_now();
+            }
+            self.reap();
+            if !self.is_listening && !is_leaving {
+                self.listen();
+            }
+        }
+    }
+
+    /// What has come. From here on the thread is woken for more.
+    fn collect(&mut self) -> (Vec<Task>, Vec<u64>, bool) {
+        let room = MOST - self.aboard.len().min(MOST);
+        let mut inbox = self.shared.lock();
+        inbox.is_awake = false;
+        let count = inbox.tasks.len().min(room);
+        let tasks = inbox.tasks.drain(..count).collect();
+        (tasks, std::mem::take(&mut inbox.cancels), inbox.is_over)
+    }
+
+    fn push(&mut self, entry: &Entry) {
+        loop {
+            // SAFETY: `push` demands that the memory which the entry names stays valid until the kernel has completed
+            // it.
+            // - each caller says why.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            // Full: the kernel takes what is there, and copies it.
+            let _ = self.ring.submit();
+        }
+    }
+
+    /// Asks the kernel to read from the eventfd, which is how this thread is woken.
+    fn listen(&mut self) {
+        let place: *mut u64 = &raw mut *self.wakes;
+        let descriptor = types::Fd(self.shared.wake.as_raw_fd());
+        let entry = opcode::Read::new(descriptor, place.cast(), 8).build().user_data(WAKE);
+        // The kernel writes eight bytes to `wakes`, which is on the heap, and which nothing looks at. This thread does
+        // not end before the kernel has done so, or has been told not to.
+        self.push(&entry);
+        self.is_listening = true;
+    }
+
+    /// Lends the memory of a task to the kernel, or returns the task if there is something wrong with it.
+    fn submit(&mut self, task: Task) {
+        let name = task.name;
+        self.aboard.insert(name, Aboard { task, is_called_off: false });
+        self.submit_again(name);
+    }
+
+    /// Asks the kernel for what is left of a task.
+    fn submit_again(&mut self, name: u64) {
+        let Some(aboard) = self.aboard.get(&name) else { return };
+        let request = match Request::of(&aboard.task) {
+            Ok(request) => request,
+            Err(code) => return self.complete(name, Err(code)),
+        };
+        let descriptor = types::Fd(request.descriptor);
+        let parts = request.parts.as_ptr().cast();
+        let offset = request.position.cast_unsigned();
+        let entry = match request.what {
+            What::Read => {
+                opcode::Readv::new(descriptor, parts, request.count()).offset(offset).build()
+            }
+            What::Write => {
+                opcode::Writev::new(descriptor, parts, request.count()).offset(offset).build()
+            }
+            What::SyncData => {
+                opcode::Fsync::new(descriptor).flags(types::FsyncFlags::DATASYNC).build()
+            }
+            What::SyncAll => opcode::Fsync::new(descriptor).build(),
+        };
+        // The kernel reads the list of parts when it is submitted, and writes to them or reads them until it completes
+        // the entry. The task stays in `aboard` until then: the list and the buffer are on the heap, and stay where
+        // they are though the task be moved in the map. Nothing else touches the buffer. The descriptor is open as
+        // long as the task.
+        self.push(&entry.user_data(name));
+    }
+
+    /// Asks the kernel to let go of a task. It completes all the same, cancelled or not.
+    fn cancel(&mut self, name: u64) {
+        let Some(aboard) = self.aboard.get_mut(&name) else { return };
+        aboard.is_called_off = true;
+        // No memory is named.
+        self.push(&opcode::AsyncCancel::new(name).build().user_data(CANCEL));
+    }
+
+    fn reap(&mut self) {
+        // Taken out first: the queue is borrowed meanwhile.
+        let completed: Vec<_> =
+            self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        for (name, result) in completed {
+            match name {
+                WAKE => self.is_listening = false,
+                CANCEL => {}
+                name => self.complete(name, usize::try_from(result).map_err(|_| -result)),
+            }
+        }
+    }
+
+    /// The kernel has let go of a task, and of its memory.
+    fn complete(&mut self, name: u64, result: Result<usize, Code>) {
+        let Some(aboard) = self.aboard.get_mut(&name) else { return };
+        let is_called_off = aboard.is_called_off;
+        let is_over = match result {
+            Err(libc::ECANCELED | libc::EINTR) if is_called_off => {
+                aboard.task.is_called_off = true;
+                true
+            }
+            // Only this thread cancels. Of what it did not: once more.
+            Err(libc::ECANCELED) => false,
+            result => note(&mut aboard.task, result) == ControlFlow::Break(()),
+        };
+        if is_over || is_called_off {
+            // What was done so far is told, and that it was called off, if something is left.
+            aboard.task.is_called_off |= !is_over;
+            if let Some(aboard) = self.aboard.remove(&name) {
+                give_back(aboard.task);
+            }
+        } else {
+            self.submit_again(name);
+        }
+    }
+}

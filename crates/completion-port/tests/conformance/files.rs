@@ -1,0 +1,463 @@
+//! Rules 67 to 71: files are associated, read, written and synchronised.
+
+use std::fs::File;
+use std::sync::mpsc;
+use std::thread;
+
+use completion_port::{
+    Batch, Call, Error, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Persistent, Port,
+    Registration, Started,
+};
+use testkit::{Socket, System, on_every_file_system};
+
+use crate::kit::files::{page, read, synced, written};
+use crate::kit::operations::{
+    Shared, all, bytes, done, finished, next, outcome, room, shared_on, silent, sockets_on, sort,
+    why,
+};
+use crate::kit::packets::{given_back, refused};
+use crate::kit::threads::{End, hear, settle};
+
+on_every_file_system! {
+    /// Rule 67.
+    fn a_file_is_associated_and_is_never_ready(system: &System) {
+        let port = sockets_on(system);
+        let token = port.associate(system.file(b"bytes")).unwrap();
+        silent(&port, system);
+        for (interest, trigger) in
+            [(Interest::IN, OneShot::Level), (Interest::HANGUP, OneShot::Edge)]
+        {
+            let token = port.associate(system.file(b"")).unwrap();
+            let (error, file) = token.rearm_as(interest, trigger).unwrap_err().into_parts();
+            assert_eq!((error.call(), error.kind()), (Call::Rearm, ErrorKind::NotPollable));
+            // The association has ended, and the file may have another.
+            drop(port.associate(file).unwrap());
+        }
+        let token = port.associate(token.into_key()).unwrap();
+        assert_eq!(given_back(token.rearm()).0, ErrorKind::NotPollable);
+        silent(&port, system);
+        assert_eq!(port.stats().registered, 0);
+    }
+
+    /// Rule 67: by name, too; and it may be parked.
+    fn a_file_is_not_enabled_by_name(system: &System) {
+        let port = shared_on(system);
+        let id = port.associate_shared(Shared::new(system.file(b""))).unwrap();
+        let enabled = port.enable(id.id(), Interest::IN, Persistent::Level);
+        assert_eq!(refused(enabled), ErrorKind::NotPollable);
+        assert_eq!(refused(port.enable_also(id.id(), Interest::IN)), ErrorKind::NotPollable);
+        let parked = port.associate(Shared::new(system.file(b"x"))).unwrap().park().unwrap();
+        let enabled = port.enable(parked, Interest::IN, OneShot::Level);
+        assert_eq!(refused(enabled), ErrorKind::NotPollable);
+        assert!(port.remove_and_wait(parked, None).is_ok());
+        silent(&port, system);
+    }
+
+    /// Rule 67: to register it for readiness is refused as before.
+    fn a_file_is_not_registered(system: &System) {
+        let port = sockets_on(system);
+        let file = system.file(b"");
+        let registration = Registration::owned(file, Interest::IN, OneShot::Level);
+        let (error, file) = port.register(registration).unwrap_err().into_parts();
+        assert_eq!(error.kind(), ErrorKind::NotPollable);
+        drop(port.associate(file).unwrap());
+    }
+
+    /// Rule 67: on this port, or on another one.
+    fn a_file_is_associated_once(system: &System) {
+        let port = shared_on(system);
+        let other = shared_on(system);
+        let file = Shared::new(system.file(b"bytes"));
+        let id = port.associate_shared(file.clone()).unwrap();
+        assert_eq!(port.id_of(&*file), Some(id.id()));
+        let here = port.associate_shared(file.clone()).unwrap_err().error();
+        assert_eq!(
+            (here.kind(), here.registration(), here.is_on_another_port()),
+            (ErrorKind::AlreadyRegistered, Some(id.id()), false)
+        );
+        let there = other.associate(file.clone()).map(drop).unwrap_err().error();
+        assert_eq!(
+            (there.kind(), there.is_on_another_port()),
+            (ErrorKind::AlreadyRegistered, true)
+        );
+        port.remove(id.id()).unwrap();
+        assert!(matches!(next(&port, system), Packet::Removed(..)));
+        drop(other.associate(file).unwrap());
+    }
+
+    /// Rule 67: what is for sockets fails, and the association goes on.
+    fn a_file_is_no_socket(system: &System) {
+        let port = sockets_on(system);
+        let mut token = port.associate(system.file(b"bytes")).unwrap();
+        for operation in [Operation::recv(room(4)), Operation::send(b"x".to_vec()), Operation::accept()] {
+            token.start(operation).unwrap();
+            let (back, outcome) = done(&port, system);
+            assert_eq!(outcome.error().and_then(|error| error.os_code()), Some(libc::ENOTSOCK));
+            token = back;
+        }
+        token.read_at(room(5), 0).unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(read(outcome), Ok(b"bytes".to_vec()));
+        assert_eq!(given_back(token.rearm()).0, ErrorKind::NotPollable);
+    }
+
+    /// Rule 68: until the buffer is full, or the file ends.
+    fn a_read_begins_where_it_is_told_to(system: &System) {
+        let port = sockets_on(system);
+        let mut token = port.associate(system.file(b"some bytes")).unwrap();
+        for (offset, len, wanted) in [
+            (0, 4, &b"some"[..]),
+            (5, 5, b"bytes"),
+            (5, 100, b"bytes"),
+            (10, 4, b""),
+            (1000, 4, b""),
+            (3, 0, b""),
+        ] {
+            let buffer: Vec<u8> = vec![b'?'; len];
+            let has_room = buffer.capacity();
+            token.read_at(buffer, offset).unwrap();
+            let (back, outcome) = done(&port, system);
+            let Outcome::Read(Ok(count), buffer) = outcome else { panic!("{outcome:?}") };
+            assert!(count <= has_room);
+            assert_eq!((count, buffer.as_slice()), (wanted.len(), wanted), "at {offset}");
+            token = back;
+        }
+    }
+
+    /// Rule 68: all of the buffer, and the rest of the file stays.
+    fn a_write_begins_where_it_is_told_to(system: &System) {
+        let port = sockets_on(system);
+        let token = port.associate(system.file(b"some bytes")).unwrap();
+        token.write_at(b"SOME".to_vec(), 0).unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(written(&outcome), Ok(4));
+        assert_eq!(outcome.into_buffer(), Some(b"SOME".to_vec()));
+        token.write_at(b"more".to_vec(), 12).unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(written(&outcome), Ok(4));
+        token.write_at(Vec::new(), 100).unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(written(&outcome), Ok(0));
+        assert_eq!(system.contents(token.key()), b"SOME bytes\0\0more");
+    }
+
+    /// Rule 68: buffers may have many parts.
+    fn files_are_read_and_written_in_parts(system: &System) {
+        let port: Port<Socket, u32, Vec<Box<[u8]>>> = system.port_with_buffers(1);
+        for (count, cached) in [(3, true), (100, true), (2000, true), (3, false), (2000, false)] {
+            let all = page(count * 5);
+            let file = system.file(b"");
+            let parts: Vec<Box<[u8]>> = all.chunks(5).map(Box::from).collect();
+            port.associate(file).unwrap().write_at(parts, 7).unwrap();
+            let (token, outcome) = done(&port, system);
+            assert_eq!(written(&outcome), Ok(all.len()));
+            if !cached {
+                system.set_cached(token.key(), 0);
+            }
+            let parts: Vec<Box<[u8]>> = (0..count).map(|_| Box::from([0; 5])).collect();
+            token.read_at(parts, 7).unwrap();
+            let (_, outcome) = done(&port, system);
+            let Outcome::Read(Ok(read), parts) = outcome else { panic!("{outcome:?}") };
+            assert_eq!((read, parts.concat()), (all.len(), all));
+        }
+    }
+
+    /// Rule 68: where what is in memory ends, the file goes on.
+    fn a_read_goes_on_behind_what_is_in_memory(system: &System) {
+        let port = sockets_on(system);
+        let all = page(8 * 4096);
+        let file = system.file(&all);
+        system.set_cached(&file, 3 * 4096);
+        if system.kernel().is_none() {
+            let cached = system.cached_from(&file, 4096, 8 * 4096);
+            if cached == 0 || cached >= 7 * 4096 {
+                eprintln!("skipped: this file system does not let go of a part of a file");
+                return;
+            }
+        }
+        // It cannot be done at once, although a part of it could.
+        let token = port.associate(file).unwrap();
+        match token.start_now(Operation::read_at(room(6 * 4096), 4096)).unwrap() {
+            Started::InFlight(_) => {}
+            Started::Finished(finished) => panic!("{finished:?}"),
+        }
+        assert_eq!(read(outcome(&port, system)), Ok(all[4096..7 * 4096].to_vec()));
+    }
+
+    /// Rule 68: the file ends where it is cut off by then.
+    fn a_file_may_be_cut_off_meanwhile(system: &System) {
+        let port = shared_on(system);
+        let all = page(4 * 4096);
+        let file = Shared::new(system.file(&all));
+        let id = port.associate_shared(file.clone()).unwrap();
+        system.set_cached(&file, 4096);
+        system.set_length(&file, 2 * 4096 + 10);
+        port.start(id, Operation::read_at(room(4 * 4096), 0)).unwrap();
+        assert_eq!(read(outcome(&port, system)), Ok(all[..2 * 4096 + 10].to_vec()));
+        system.set_length(&file, 0);
+        port.start(id, Operation::read_at(room(10), 4096)).unwrap();
+        assert_eq!(read(outcome(&port, system)), Ok(Vec::new()));
+    }
+
+    /// Rule 68: and tells how much was done before.
+    fn what_a_file_does_not_allow_is_the_outcome(system: &System) {
+        let port = sockets_on(system);
+        let mut token = port.associate(system.file(b"some bytes")).unwrap();
+        // Beyond what any file can have.
+        let far = i64::MAX.unsigned_abs() + 1;
+        for (operation, call) in [
+            (Operation::read_at(room(4), far), Call::Read),
+            (Operation::write_at(b"x".to_vec(), u64::MAX), Call::Write),
+        ] {
+            token.start(operation).unwrap();
+            let (back, outcome) = done(&port, system);
+            token = back;
+            let error = outcome.error().unwrap();
+            assert_eq!((error.call(), error.os_code()), (call, Some(libc::EINVAL)));
+            assert_eq!((error.kind(), error.transferred()), (ErrorKind::Other, 0));
+        }
+        token.read_at(room(4), 0).unwrap();
+        let (_, outcome) = done(&port, system);
+        assert_eq!(read(outcome), Ok(b"some".to_vec()));
+    }
+
+    /// Rule 69: by the call that starts it; there is a packet all the same, unless it is started now.
+    fn what_is_in_memory_is_read_at_once(system: &System) {
+        let port = sockets_on(system);
+        let token = port.associate(system.file(b"bytes")).unwrap();
+        if system.kernel().is_none() && system.cached_from(token.key(), 0, 5) < 5 {
+            eprintln!("skipped: this file system does not tell what is in memory");
+            return;
+        }
+        let started = token.start_now(Operation::read_at(room(5), 0)).unwrap();
+        let Started::Finished((token, now)) = started else { panic!("it is in memory") };
+        assert_eq!(read(now), Ok(b"bytes".to_vec()));
+        silent(&port, system);
+        token.start(Operation::read_at(room(2), 0)).unwrap();
+        assert_eq!(read(outcome(&port, system)), Ok(b"by".to_vec()));
+        let shared = shared_on(system);
+        let id = shared.associate_shared(Shared::new(system.file(b"bytes"))).unwrap();
+        let started = shared.start_now(id, Operation::read_at(room(5), 0)).unwrap();
+        let Started::Finished(now) = started else { panic!("it is in memory") };
+        assert_eq!(read(now), Ok(b"bytes".to_vec()));
+        silent(&shared, system);
+        assert!(shared.remove_and_wait(id.id(), None).is_ok());
+    }
+
+    /// Rule 69: neither those of sockets nor messages.
+    fn an_operation_that_hangs_holds_up_no_other_packet(system: &System) {
+        let port = shared_on(system);
+        let (file, hanging) = system.hanging();
+        let id = port.associate_shared(Shared::new(file)).unwrap();
+        let (near, far) = system.tcp_pair();
+        let socket = port.associate_shared(Shared::new(near)).unwrap();
+        port.start(id, Operation::read_at(room(1), 0)).unwrap();
+        for round in 0..100_u32 {
+            port.start(socket, Operation::recv(room(1))).unwrap();
+            far.write(b"x").unwrap();
+            assert_eq!(bytes(finished(&port, system).into_parts().1), b"x");
+            port.post(round).unwrap();
+            assert!(matches!(next(&port, system), Packet::Posted(message) if message == round));
+        }
+        hanging.release();
+        let finished = finished(&port, system);
+        assert_eq!(finished.id(), id);
+        assert_eq!(read(finished.into_parts().1), Ok(b"x".to_vec()));
+    }
+
+    /// Rule 69: a thread that waits is woken.
+    fn the_end_of_an_operation_wakes_a_thread(system: &System) {
+        system.several_threads_wait();
+        let port = shared_on(system);
+        let (file, hanging) = system.hanging();
+        let id = port.associate_shared(Shared::new(file)).unwrap();
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let _end = End::of(&port, []);
+            scope.spawn(|| {
+                let say = say;
+                let mut batch = Batch::new();
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        say.send(sort(&packet)).unwrap();
+                    }
+                }
+            });
+            settle(system, &port, 1);
+            port.start(id, Operation::read_at(room(1), 0)).unwrap();
+            hanging.release();
+            assert_eq!(hear(system, &heard, "it ends"), "finished");
+        });
+    }
+
+    /// Rule 70.
+    fn a_file_is_put_on_the_disk(system: &System) {
+        let port = sockets_on(system);
+        let token = port.associate(system.file(b"")).unwrap();
+        token.write_at(b"bytes".to_vec(), 0).unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(written(&outcome), Ok(5));
+        token.sync_data().unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(synced(&outcome), Ok(()));
+        assert!(outcome.into_buffer().is_none());
+        token.sync_all().unwrap();
+        let (token, outcome) = done(&port, system);
+        assert_eq!(synced(&outcome), Ok(()));
+        assert_eq!(system.contents(token.key()), b"bytes");
+    }
+
+    /// Rule 71.
+    fn many_operations_of_one_file_are_in_flight(system: &System) {
+        const COUNT: usize = 600;
+        let port = shared_on(system);
+        let file = Shared::new(system.file(b""));
+        let id = port.associate_shared(file.clone()).unwrap();
+        for number in 0..COUNT {
+            let bytes = u16::try_from(number).unwrap().to_ne_bytes().to_vec();
+            port.start(id, Operation::write_at(bytes, 2 * number as u64)).unwrap();
+        }
+        for packet in all(&port, system, COUNT) {
+            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            assert_eq!(written(&finished.into_parts().1), Ok(2));
+        }
+        system.set_cached(&file, 0);
+        let mut names = Vec::new();
+        for number in 0..COUNT {
+            names.push(port.start(id, Operation::read_at(vec![0; 2], 2 * number as u64)).unwrap());
+        }
+        let mut seen = vec![false; COUNT];
+        for packet in all(&port, system, COUNT) {
+            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let place = names.iter().position(|name| *name == finished.operation()).unwrap();
+            assert!(!std::mem::replace(&mut seen[place], true), "one packet each");
+            let buffer = read(finished.into_parts().1).unwrap();
+            assert_eq!(buffer[..2], u16::try_from(place).unwrap().to_ne_bytes());
+        }
+        drop(port.remove_and_wait(id.id(), None).unwrap());
+    }
+
+    /// Rule 71: it does not wait for one that was started before.
+    fn an_operation_overtakes_one_that_hangs(system: &System) {
+        let port = shared_on(system);
+        let (file, hanging) = system.hanging();
+        let id = port.associate_shared(Shared::new(file)).unwrap();
+        let slow = port.start(id, Operation::read_at(room(1), 0)).unwrap();
+        if let Some(kernel) = system.kernel() {
+            kernel.script_files(completion_port::sim::FileScript::Begun);
+        }
+        // Of a pipe it fails, which is an outcome as well.
+        port.start(id, Operation::read_at(Vec::new(), 0)).unwrap();
+        let quick = finished(&port, system);
+        assert_ne!(quick.operation(), slow);
+        drop(quick);
+        hanging.release();
+        assert_eq!(finished(&port, system).operation(), slow);
+    }
+}
+
+/// A port with files of the standard library as keys.
+fn files_on(on: &System) -> Port<File, u32> {
+    on.port(1)
+}
+
+fn native() -> [System; 2] {
+    [System::native_with_ring(), System::native_with_threads()]
+}
+
+/// What an operation on a file at a path fails with.
+#[track_caller]
+fn failure(system: &System, path: &str, operation: Operation) -> Error {
+    let port = files_on(system);
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    port.associate(file).unwrap().start(operation).unwrap();
+    let (_, outcome) = done(&port, system);
+    outcome.error().unwrap_or_else(|| panic!("{outcome:?}"))
+}
+
+/// Rule 68: a disk without room.
+#[test]
+fn a_write_without_room_says_so_epoll() {
+    for system in native().into_iter().filter(System::has_its_file_engine) {
+        let error = failure(&system, "/dev/full", Operation::write_at(b"bytes".to_vec(), 0));
+        assert_eq!((error.call(), error.os_code()), (Call::Write, Some(libc::ENOSPC)));
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::StorageFull);
+    }
+}
+
+/// Rule 68: a disk that fails. No page of this process is at the address zero.
+#[test]
+fn a_read_that_fails_says_so_epoll() {
+    for system in native().into_iter().filter(System::has_its_file_engine) {
+        let error = failure(&system, "/proc/self/mem", Operation::read_at(room(8), 0));
+        assert_eq!((error.call(), error.os_code()), (Call::Read, Some(libc::EIO)));
+    }
+}
+
+/// Rule 68: past the cache, offsets and buffers must be aligned.
+#[test]
+fn a_read_that_is_not_aligned_says_so_epoll() {
+    for system in native().into_iter().filter(System::has_its_file_engine) {
+        let port = sockets_on(&system);
+        let file = system.file_with_flags(&page(3 * 4096), libc::O_DIRECT);
+        port.associate(file).unwrap().read_at(room(4096), 1).unwrap();
+        let (token, outcome) = done(&port, &system);
+        match outcome.error() {
+            Some(error) => assert_eq!(error.os_code(), Some(libc::EINVAL)),
+            None => eprintln!("skipped: this file system has no alignment"),
+        }
+        assert_ne!(port.stats().file_engine, "none", "it is not tried at once");
+        drop(token);
+    }
+}
+
+/// Rule 68: the position of the file is neither used nor moved.
+#[test]
+fn the_position_of_a_file_stays_epoll() {
+    use std::io::{Seek, SeekFrom};
+    for system in native().into_iter().filter(System::has_its_file_engine) {
+        let port = shared_on(&system);
+        let file = Shared::new(system.file(b"some bytes"));
+        let mut same = File::from(file.descriptor().try_clone_to_owned().unwrap());
+        same.seek(SeekFrom::Start(3)).unwrap();
+        let id = port.associate_shared(file).unwrap();
+        port.start(id, Operation::write_at(b"SOME".to_vec(), 0)).unwrap();
+        assert_eq!(written(&outcome(&port, &system)), Ok(4));
+        port.start(id, Operation::read_at(room(10), 0)).unwrap();
+        assert_eq!(read(outcome(&port, &system)), Ok(b"SOME bytes".to_vec()));
+        assert_eq!(same.stream_position().unwrap(), 3);
+    }
+}
+
+/// Rule 68: what has no positions is read and written as it stands.
+#[test]
+fn what_has_no_positions_is_read_as_it_stands_epoll() {
+    for system in native().into_iter().filter(System::has_its_file_engine) {
+        let port = sockets_on(&system);
+        let (reader, writer) = system.pipe();
+        reader.set_nonblocking(false).unwrap();
+        port.associate(writer).unwrap().write_at(b"some bytes".to_vec(), 100).unwrap();
+        let (_writer, outcome) = done(&port, &system);
+        assert_eq!(written(&outcome), Ok(10));
+        port.associate(reader).unwrap().read_at(room(4), 7).unwrap();
+        let (reader, outcome) = done(&port, &system);
+        assert_eq!(read(outcome).unwrap()[..4], *b"some");
+        drop(reader);
+    }
+}
+
+/// Rule 70: the names in a directory, too.
+#[test]
+fn a_directory_is_put_on_the_disk_epoll() {
+    for system in native().into_iter().filter(System::has_its_file_engine) {
+        let port = files_on(&system);
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        port.associate(directory).unwrap().sync_all().unwrap();
+        let (token, outcome) = done(&port, &system);
+        assert_eq!(synced(&outcome), Ok(()));
+        token.read_at(room(8), 0).unwrap();
+        let (_, outcome) = done(&port, &system);
+        assert_eq!(outcome.error().and_then(|error| error.os_code()), Some(libc::EISDIR));
+        let _ = why(outcome.error());
+    }
+}

@@ -1,0 +1,39 @@
+//! Operations on files: what their packets bring.
+
+use completion_port::{Error, Outcome};
+
+/// So many bytes, of which no two neighbouring pages are the same.
+pub(crate) fn page(len: usize) -> Vec<u8> {
+    (0..len).map(|place| u8::try_from((place + place / 251) % 256).unwrap()).collect()
+}
+
+/// The bytes of a read.
+#[track_caller]
+pub(crate) fn read(outcome: Outcome) -> Result<Vec<u8>, Error> {
+    match outcome {
+        Outcome::Read(Ok(count), buffer) => {
+            assert_eq!(count, buffer.len());
+            Ok(buffer)
+        }
+        Outcome::Read(Err(error), _) => Err(error),
+        _ => panic!("no read"),
+    }
+}
+
+/// How much a write has written.
+#[track_caller]
+pub(crate) fn written<B>(outcome: &Outcome<B>) -> Result<usize, Error> {
+    match outcome {
+        Outcome::Written(result, _) => *result,
+        _ => panic!("no write"),
+    }
+}
+
+/// What having a file put on the disk has come to.
+#[track_caller]
+pub(crate) fn synced<B>(outcome: &Outcome<B>) -> Result<(), Error> {
+    match outcome {
+        Outcome::Synced(result) => *result,
+        _ => panic!("it is something else"),
+    }
+}

@@ -1,0 +1,304 @@
+//! Operations on files at a port: tasks that come back while they are called off, while the port is closed, and while
+//! their registration is removed. The back end has what was put until a thread of the model begins with it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::detection::BlockDetection;
+use crate::engine::{Course, Engine, Entry, Plan, Seat, Taken, Verdict, Waited, name_parts};
+use crate::error::{Call, ErrorKind};
+use crate::fake::Fake;
+use crate::interest::Interest;
+use crate::kit::{NO_HINT, engine, entry, explore_within, looking_engine, next, scratch, spawn};
+use crate::state::flights::Direction;
+use crate::state::moment::Moment;
+use crate::state::slot::Mode;
+use crate::sys::files::{Issuer, Task, What};
+
+const PLAN: Plan = Plan { call: Call::Sync, direction: Direction::Out, deadline: Moment::NEVER };
+
+/// A port with one association, of which nothing is ever ready.
+struct Depot {
+    engine: Arc<Engine>,
+    fake: Arc<Fake>,
+    name: u64,
+    is_shared: bool,
+    /// The packets of operations: those that were done, and all.
+    done: AtomicUsize,
+    packets: AtomicUsize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Done(Verdict),
+    Removed,
+}
+
+impl Depot {
+    fn new(is_shared: bool) -> Arc<Self> {
+        Self::of(engine(1), is_shared)
+    }
+
+    fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
+        let index = engine.reserve_slot(Call::Associate, false, |_| true).unwrap();
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
+        let associated = Some(Interest::IN);
+        let entry = Entry { associated, shared: is_shared, ..entry(mode) };
+        let name = engine.register(Call::Associate, index, entry, || None).unwrap();
+        let (done, packets) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { engine, fake, name, is_shared, done, packets })
+    }
+
+    fn task(&self, record: u32) -> Task {
+        let (index, _) = name_parts(self.name);
+        let issuer: Weak<Engine> = Arc::downgrade(&self.engine);
+        Task {
+            name: self.engine.operation_of(record),
+            issuer: issuer as Weak<dyn Issuer>,
+            file: self.engine.hold_file(index, record).unwrap(),
+            what: What::SyncAll,
+            offset: 0,
+            loan: None,
+            done: 0,
+            fault: None,
+            is_called_off: false,
+        }
+    }
+
+    /// Starts an operation, which cannot be done at once.
+    fn start(&self) -> Result<u64, ErrorKind> {
+        self.start_until(Moment::NEVER)
+    }
+
+    fn start_until(&self, deadline: Moment) -> Result<u64, ErrorKind> {
+        let engine = &self.engine;
+        let (index, _) = name_parts(self.name);
+        let plan = (PLAN.call, deadline);
+        let kind = |error: crate::error::Error| error.kind();
+        if !self.is_shared {
+            let (record, desk) = engine
+                .own_record(index, PLAN.call, |_| true)
+                .inspect_err(|_| engine.free(self.name))
+                .map_err(kind)?;
+            let operation = engine.operation_of(record);
+            let (slot, task) = (engine.slot(index), self.task(record));
+            let lent = engine.lend_file(slot, index, desk, record, plan, NO_HINT, task);
+            return lent.map(|()| operation).map_err(|(error, _)| {
+                engine.free(self.name);
+                error.kind()
+            });
+        }
+        let record = engine.shared_record(self.name, &PLAN, |_| true).map_err(kind)?;
+        let operation = engine.operation_of(record);
+        engine.share_file(self.name, record, plan).map_err(|error| {
+            engine.give_back_record(record);
+            error.kind()
+        })?;
+        let aloft = engine.aloft(record);
+        if engine.hand_over(&aloft, deadline, self.task(record)).is_err() {
+            engine.queue_operation(record);
+        }
+        Ok(operation)
+    }
+
+    /// What a thread of the back end does, once.
+    fn work(&self) {
+        if let Some(task) = self.fake.begin_task() {
+            task.give_back();
+        }
+    }
+
+    fn see_next(&self, seat: &Seat) -> Option<Seen> {
+        let record = match next(&self.engine, seat)? {
+            Taken::Operation(record) => record,
+            Taken::Removed(name) => {
+                assert_eq!(name, self.name);
+                self.engine.free(name);
+                return Some(Seen::Removed);
+            }
+            other => panic!("{other:?}"),
+        };
+        let aloft = self.engine.aloft(record);
+        let Course::Ends(verdict) = self.engine.turn(&aloft, seat) else {
+            panic!("its node comes once, when it has ended");
+        };
+        // An operation that was called off before it was handed over has no task.
+        if let Some(task) = self.engine.take_task(record) {
+            assert_eq!(task.is_called_off, verdict != Verdict::Done);
+            assert_eq!(task.name, self.engine.operation_of(record));
+        } else {
+            assert_ne!(verdict, Verdict::Done, "what is done has come back");
+        }
+        self.engine.count_operation(seat, true);
+        self.packets.fetch_add(1, SeqCst);
+        self.done.fetch_add(usize::from(verdict == Verdict::Done), SeqCst);
+        if self.is_shared {
+            self.engine.land_shared(&aloft, seat);
+            self.engine.free_record(record, Some(seat));
+        } else {
+            self.engine.land_own(&aloft);
+        }
+        Some(Seen::Done(verdict))
+    }
+
+    /// Waits for a packet, and takes it.
+    fn wait(&self, seat: &Seat) -> Option<Seen> {
+        while self.engine.wait(seat, &mut scratch(), 4, None) == Waited::Packets {
+            if let Some(seen) = self.see_next(seat) {
+                return Some(seen);
+            }
+        }
+        None
+    }
+
+    fn take_one(&self) -> Option<Seen> {
+        let seat = self.engine.join();
+        let seen = self.wait(&seat);
+        self.engine.leave(&seat);
+        seen
+    }
+
+    /// Takes packets until waits are over. The token of an operation that has ended is dropped.
+    fn serve(&self) {
+        let seat = self.engine.join();
+        while let Some(seen) = self.wait(&seat) {
+            if seen != Seen::Removed && !self.is_shared {
+                self.engine.free(self.name);
+            }
+        }
+        self.engine.leave(&seat);
+    }
+}
+
+/// Each kind of association.
+fn everywhere(preemptions: usize, model: impl Fn(Arc<Depot>) + Copy + Send + Sync + 'static) {
+    for is_shared in [false, true] {
+        explore_within(preemptions, move || model(Depot::new(is_shared)));
+    }
+}
+
+#[test]
+fn a_task_that_comes_back_wakes_the_thread_that_waits() {
+    everywhere(3, |depot| {
+        let waiter = spawn(&depot, Depot::take_one);
+        depot.start().unwrap();
+        depot.work();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+    });
+}
+
+#[test]
+fn a_task_that_is_cancelled_as_it_is_done_comes_back_once() {
+    everywhere(2, |depot| {
+        let operation = depot.start().unwrap();
+        let waiter = spawn(&depot, Depot::take_one);
+        let worker = spawn(&depot, Depot::work);
+        let is_in_time = depot.engine.cancel_operation(operation).unwrap();
+        worker.join().unwrap();
+        let seen = waiter.join().unwrap();
+        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+        assert!(!depot.engine.cancel_operation(operation).unwrap());
+        assert!(depot.fake.begin_task().is_none());
+    });
+}
+
+/// Waits go on until the back end has let go, or has given the task back.
+#[test]
+fn a_port_that_is_closed_hands_out_what_the_back_end_has() {
+    everywhere(2, |depot| {
+        depot.start().unwrap();
+        let worker = spawn(&depot, Depot::work);
+        let closer = spawn(&depot.engine, |engine| engine.close());
+        depot.serve();
+        worker.join().unwrap();
+        closer.join().unwrap();
+        assert_eq!(depot.packets.load(SeqCst), 1, "the operation has no packet");
+        assert!(depot.fake.begin_task().is_none());
+    });
+}
+
+#[test]
+fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_comes_back() {
+    everywhere(2, |depot| {
+        let closer = spawn(&depot.engine, |engine| engine.close());
+        let starter = spawn(&depot, |depot| {
+            let started = depot.start();
+            depot.work();
+            started
+        });
+        depot.serve();
+        closer.join().unwrap();
+        let started = starter.join().unwrap();
+        assert_eq!(depot.packets.load(SeqCst), usize::from(started.is_ok()), "{started:?}");
+        assert!(depot.fake.begin_task().is_none());
+    });
+}
+
+#[test]
+fn a_removal_comes_behind_what_the_back_end_has() {
+    explore_within(2, || {
+        let depot = Depot::new(true);
+        depot.start().unwrap();
+        let worker = spawn(&depot, Depot::work);
+        let remover = spawn(&depot, |depot| depot.engine.remove(depot.name).unwrap());
+        assert!(matches!(depot.take_one(), Some(Seen::Done(_))));
+        assert_eq!(depot.take_one(), Some(Seen::Removed));
+        worker.join().unwrap();
+        remover.join().unwrap();
+        assert_eq!(depot.engine.snapshot().registered, 0);
+    });
+}
+
+/// A deadline is over, or the task comes back first: there is one packet, which is never early. Of two tasks the back end
+/// does one, or none.
+#[test]
+fn a_deadline_calls_a_task_off_or_finds_it_done() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let depot = Depot::of(looking_engine(2, BlockDetection::Announced), is_shared);
+            let at = depot.fake.time() + Duration::from_millis(5);
+            depot.start_until(at).unwrap();
+            let worker = spawn(&depot, Depot::work);
+            let seen = depot.take_one();
+            worker.join().unwrap();
+            match seen {
+                Some(Seen::Done(Verdict::Done)) => {}
+                Some(Seen::Done(Verdict::TimedOut)) => assert!(depot.fake.time() >= at, "early"),
+                other => panic!("{other:?}"),
+            }
+            assert!(depot.fake.begin_task().is_none());
+        });
+    }
+}
+
+/// A thread that calls an operation off, and one that closes the port: its packet comes before the waits end.
+#[test]
+fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
+    everywhere(2, |depot| {
+        let operation = depot.start().unwrap();
+        let canceller =
+            spawn(&depot, move |depot| depot.engine.cancel_operation(operation).unwrap());
+        let closer = spawn(&depot.engine, |engine| engine.close());
+        depot.serve();
+        canceller.join().unwrap();
+        closer.join().unwrap();
+        assert_eq!(depot.packets.load(SeqCst), 1, "the operation has no packet");
+    });
+}
+
+#[test]
+fn what_is_removed_as_the_port_is_closed_is_handed_out() {
+    explore_within(2, || {
+        let depot = Depot::new(true);
+        depot.start().unwrap();
+        let remover = spawn(&depot, |depot| depot.engine.remove(depot.name).is_ok());
+        let closer = spawn(&depot.engine, |engine| engine.close());
+        depot.serve();
+        remover.join().unwrap();
+        closer.join().unwrap();
+        assert_eq!(depot.packets.load(SeqCst), 1, "the operation has no packet");
+    });
+}

@@ -1,0 +1,208 @@
+//! Files to test operations on, with what of them is in memory; and files whose reads do not end.
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use completion_port::{ErrorKind, FileEngine, Port, sim};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::{Socket, System};
+
+/// What lets the operations on a file end that hang.
+#[derive(Debug)]
+pub struct Hanging(End);
+
+#[derive(Debug)]
+enum End {
+    /// The other end of a pipe, and by what it is read.
+    Native(OwnedFd, FileEngine),
+    Simulated(sim::Kernel),
+}
+
+/// Which threads of this process are in a system call that reads from the descriptor with this name, as `/proc` shows
+/// it.
+fn readers(name: &Path) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let reads = |task: PathBuf| -> Option<bool> {
+        let call = std::fs::read_to_string(task.join("syscall")).ok()?;
+        let mut words = call.split(' ');
+        let is_read = words.next()?.parse::<libc::c_long>() == Ok(libc::SYS_readv);
+        let number = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        let read_name = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+        Some(is_read && read_name == name)
+    };
+    tasks.filter(|task| reads(task.as_ref().unwrap().path()) == Some(true)).count()
+}
+
+impl Hanging {
+    /// Waits until so many reads have begun, where one that has not begun is another thing.
+    ///
+    /// # Waiting
+    ///
+    /// Blocks until then, for at most ten seconds.
+    pub fn await_begun(&self, count: usize) {
+        let End::Native(writer, FileEngine::Threads) = &self.0 else { return };
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while readers(&name) != count {
+            assert!(Instant::now() < end, "no thread reads");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets a read end that has begun: it brings the byte `x`, if it was not called off.
+    pub fn release(&self) {
+        match &self.0 {
+            End::Native(writer, _) => {
+                match rustix::io::write(writer, b"x") {
+                    // Nothing reads any more.
+                    Err(Errno::PIPE) => {}
+                    written => assert_eq!(written.unwrap(), 1),
+                }
+            }
+            End::Simulated(kernel) => {
+                kernel.release_files();
+            }
+        }
+    }
+}
+
+impl System {
+    /// The system of this machine, with operations on files done by a ring.
+    #[must_use]
+    pub fn native_with_ring() -> Self {
+        Self::native().with_files(FileEngine::Ring)
+    }
+
+    /// The system of this machine, with operations on files done by threads.
+    #[must_use]
+    pub fn native_with_threads() -> Self {
+        Self::native().with_files(FileEngine::Threads)
+    }
+
+    /// Whether operations on files can be done here as the ports of this system are to do them.
+    #[must_use]
+    pub fn has_its_file_engine(&self) -> bool {
+        if self.kernel().is_some() || self.file_engine() != FileEngine::Ring {
+            return true;
+        }
+        let port = Port::builder().file_engine(FileEngine::Ring).build::<(), ()>();
+        !port.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
+    }
+
+    /// A file with these bytes in it, all of them in memory. It has no name.
+    #[must_use]
+    pub fn file(&self, bytes: &[u8]) -> Socket {
+        match self.kernel() {
+            Some(kernel) => self.own_simulated(kernel.file(bytes).unwrap()),
+            None => {
+                let mut file = nameless(0);
+                file.write_all(bytes).unwrap();
+                self.own(file.into())
+            }
+        }
+    }
+
+    /// A file of the system of this machine, opened with these flags besides.
+    #[must_use]
+    pub fn file_with_flags(&self, bytes: &[u8], flags: c_int) -> Socket {
+        let file = nameless(flags);
+        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+        File::options().write(true).open(name).unwrap().write_all(bytes).unwrap();
+        self.own(file.into())
+    }
+
+    /// All that is in a file.
+    #[must_use]
+    pub fn contents(&self, file: &Socket) -> Vec<u8> {
+        match (self.kernel(), file.as_simulated()) {
+            (Some(kernel), Some(file)) => kernel.contents(file),
+            _ => {
+                let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
+                let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+                file.read_exact_at(&mut bytes, 0).unwrap();
+                bytes
+            }
+        }
+    }
+
+    /// Cuts a file off.
+    pub fn set_length(&self, file: &Socket, length: usize) {
+        match (self.kernel(), file.as_simulated()) {
+            (Some(kernel), Some(file)) => kernel.set_length(file, length),
+            _ => {
+                let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
+                file.set_len(length as u64).unwrap();
+            }
+        }
+    }
+
+    /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that. A number of
+    /// whole pages.
+    pub fn set_cached(&self, file: &Socket, cached: usize) {
+        if let (Some(kernel), Some(file)) = (self.kernel(), file.as_simulated()) {
+            return kernel.set_cached(file, cached);
+        }
+        let descriptor = file.descriptor();
+        rustix::fs::fdatasync(descriptor).unwrap();
+        for (offset, advice) in [(0, libc::POSIX_FADV_RANDOM), (cached, libc::POSIX_FADV_DONTNEED)]
+        {
+            let offset = libc::off_t::try_from(offset).unwrap();
+            // SAFETY: posix_fadvise(2) demands nothing of memory.
+            let failure = unsafe { libc::posix_fadvise(descriptor.as_raw_fd(), offset, 0, advice) };
+            assert_eq!(failure, 0);
+        }
+    }
+
+    /// How many bytes of a file, beginning there, are in memory: at most `most`.
+    #[must_use]
+    pub fn cached_from(&self, file: &Socket, offset: usize, most: usize) -> usize {
+        let mut room = vec![MaybeUninit::<u8>::uninit(); most];
+        let part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: most };
+        let offset = libc::off_t::try_from(offset).unwrap();
+        let descriptor = file.descriptor().as_raw_fd();
+        // SAFETY: preadv2(2) reads one element at the pointer, and writes at most as many bytes as it says where it
+        // says.
+        // - valid: `part` is a local, of `room`, which is borrowed mutably by its pointer alone.
+        let read =
+            unsafe { libc::preadv2(descriptor, &raw const part, 1, offset, libc::RWF_NOWAIT) };
+        usize::try_from(read).unwrap_or(0)
+    }
+
+    /// A file from which reads hang until they are released; also those that the kernel has.
+    #[must_use]
+    pub fn hanging(&self) -> (Socket, Hanging) {
+        match self.kernel() {
+            Some(kernel) => {
+                kernel.script_files(sim::FileScript::Begun);
+                let file = kernel.file(b"x").unwrap();
+                kernel.set_cached(&file, 0);
+                (self.own_simulated(file), Hanging(End::Simulated(kernel.clone())))
+            }
+            None => {
+                let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+                (self.own(reader), Hanging(End::Native(writer, self.file_engine())))
+            }
+        }
+    }
+}
+
+/// A file that no other process finds, for reading and writing.
+fn nameless(flags: c_int) -> File {
+    use std::os::unix::fs::OpenOptionsExt;
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let name = format!("completion-port.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
+    let path = std::env::temp_dir().join(name);
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).custom_flags(flags).open(&path);
+    std::fs::remove_file(&path).unwrap();
+    file.unwrap()
+}
