@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,6 +105,68 @@ fn echo_operations() {
 #[test]
 fn proxy_operations() {
     assert_copies_both_ways("proxy_operations");
+}
+
+/// What a file server answers to a request for `name`: the header's first line, and the bytes behind the header.
+fn fetch(server: SocketAddr, name: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(server);
+    // In two pieces, as clients may send it.
+    write!(stream, "GET /{name} HTTP/1.0\r\n").unwrap();
+    write!(stream, "Host: here\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let (mut first, mut length) = (String::new(), String::new());
+    reader.read_line(&mut first).unwrap();
+    reader.read_line(&mut length).unwrap();
+    let length: usize = length.trim().strip_prefix("Content-Length: ").unwrap().parse().unwrap();
+    assert_eq!(reader.read_line(&mut String::new()).unwrap(), 2);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), length, "{name}");
+    (first.trim().to_owned(), bytes)
+}
+
+#[test]
+fn file_server() {
+    const LENGTHS: [usize; 7] = [0, 1, 4096, 65_535, 65_536, 65_537, 5_000_000];
+    let directory = std::env::temp_dir().join(format!("file_server.{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let contents: Vec<_> =
+        LENGTHS.iter().zip(0..).map(|(length, seed)| content(seed, *length)).collect();
+    for (number, content) in contents.iter().enumerate() {
+        std::fs::write(directory.join(format!("{number}")), content).unwrap();
+    }
+    let server =
+        Server::start(&example("file_server"), &["127.0.0.1:0", directory.to_str().unwrap()]);
+    assert_rests(&server);
+    let address = server.address;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for (number, content) in contents.iter().enumerate() {
+                    let (first, bytes) = fetch(address, &format!("{number}"));
+                    assert_eq!(first, "HTTP/1.0 200 OK");
+                    assert!(bytes == *content, "{number} has other bytes");
+                }
+                for name in ["none", "", "..", "../passwd", "a/b"] {
+                    let (first, bytes) = fetch(address, name);
+                    assert_eq!((first.as_str(), bytes.len()), ("HTTP/1.0 404 Not Found", 0));
+                }
+            });
+        }
+        // Clients that ask for much and go, or never ask, or never read.
+        for number in 0..20 {
+            let mut stream = connect(address);
+            write!(stream, "GET /6 HTTP/1.0\r\n\r\n").unwrap();
+            if number % 2 == 0 { reset(stream) } else { drop(stream) }
+        }
+    });
+    let _silent: Vec<_> = (0..5).map(|_| connect(server.address)).collect();
+    let mut deaf = connect(server.address);
+    write!(deaf, "GET /6 HTTP/1.0\r\n\r\n").unwrap();
+    let (first, _) = fetch(address, "1");
+    assert_eq!(first, "HTTP/1.0 200 OK");
+    end(server);
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// A client that has joined the chat.
