@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, name_of};
 use crate::error::{Call, Error};
-use crate::state::flights::Verdict;
+use crate::state::flights::{Flight, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, POSTED};
 use crate::sync::fence;
@@ -35,13 +35,13 @@ impl Engine {
             return;
         }
         let notice = self.leave_open(&mut state, phase);
-        let highest = state.stock.slots.highest();
         if phase == Phase::Closed {
             // Until all packets of operations are queued the waits go on.
             state.stock.peeks += 1;
+            let (slots, records) = (state.stock.slots.highest(), state.stock.flights.highest());
             drop(state);
             self.notify(notice);
-            self.call_off_everywhere(highest);
+            self.call_off_everywhere(slots, records);
             let mut state = self.lock();
             state.stock.peeks -= 1;
             drop(self.end_if_over(state));
@@ -52,21 +52,37 @@ impl Engine {
     }
 
     /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
-    /// The packets of those that are being tried are awaited.
-    fn call_off_everywhere(&self, highest: u32) {
+    /// The packets of those that are being tried, or have just ended, are awaited.
+    fn call_off_everywhere(&self, slots: u32, records: u32) {
         // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
-        // lock of the registration's desk, which is taken below: either it sees it, or this thread sees the operation.
-        // A desk that is not found is made, and the record of its first operation taken under the port's lock, behind
-        // that word.
-        for index in 0..highest {
+        // lock of the registration's desk: either it sees it, or this thread sees the operation from here on. The slots
+        // and records beyond these numbers, and a desk that is not found, are taken under the port's lock, behind that
+        // word.
+        for desk in (0..slots).filter_map(|index| self.desk(index)) {
+            drop(desk.lock());
+        }
+        for record in 0..records {
+            self.await_packet(self.nodes.flights.at(record));
+        }
+        for index in 0..slots {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
-            let name = name_of(index, slot.word().generation());
-            if let Some(desk) = self.desk(index) {
-                // Also where no operation is seen: one may be on its way.
-                let mut state = self.lock();
-                state.stock.peeks += desk.lock().await_tried(&self.nodes);
+            self.call_off(slot, name_of(index, slot.word().generation()), Verdict::Cancelled);
+        }
+    }
+
+    /// Has the waits of the closed port go on until the packet of this operation is taken, if a thread may be about to
+    /// queue it.
+    fn await_packet(&self, flight: &Flight) {
+        while flight.is_aloft() {
+            let index = flight.slot();
+            let mut state = self.lock();
+            let Some(desk) = self.desk(index) else { return };
+            let mut lanes = desk.lock();
+            // It may have gone to another slot meanwhile, or have been another operation.
+            if flight.slot() == index {
+                state.stock.peeks += usize::from(lanes.await_packet(flight));
+                return;
             }
-            self.call_off(slot, name, Verdict::Cancelled);
         }
     }
 

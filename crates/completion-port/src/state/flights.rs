@@ -880,17 +880,11 @@ impl Lanes {
         outcome
     }
 
-    /// The packets of what is being tried at this moment, or was handed over, stand in no queue: they are awaited. Returns
-    /// how many.
-    pub(crate) fn await_tried(&mut self, records: &impl Records) -> usize {
-        let active = self.lanes.iter().map(|lane| lane.active).filter(|active| *active != NIL);
-        let following =
-            |node: &Node| Some(records.link(*node).load(Relaxed)).filter(|it| *it != NIL);
-        let files =
-            std::iter::successors(Some(self.files.first).filter(|it| *it != NIL), following);
-        let flights = active.chain(files).map(|node| records.flight(node));
-        let tried = flights.filter(|flight| matches!(flight.phase(), Phase::Tried | Phase::Handed));
-        tried.filter(|flight| !flight.is_awaited.swap(true, Relaxed)).count()
+    /// The packet of a flight that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
+    /// awaited. False if it is none of these, or is awaited already.
+    pub(crate) fn await_packet(&mut self, flight: &Flight) -> bool {
+        let is_under_way = matches!(flight.phase(), Phase::Tried | Phase::Handed | Phase::Ended);
+        is_under_way && !flight.is_awaited.swap(true, Relaxed)
     }
 
     /// The desk's timer has rung: ends the flights whose deadlines are over at `now`, and has those tried again

@@ -488,6 +488,23 @@ fn waits_go_on_while_an_operation_is_started_on_a_port_that_is_closed() {
     }
 }
 
+/// The operation is done at its start: its packet is queued by a thread that does not wait.
+#[test]
+fn waits_go_on_until_what_was_done_at_its_start_is_queued() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.fake.arrive();
+            let closer = spawn(&harbour.engine, |engine| engine.close());
+            let starter = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None));
+            harbour.serve();
+            closer.join().unwrap();
+            let started = usize::from(starter.join().unwrap().is_ok());
+            assert_eq!(harbour.packets(), (started, started));
+        });
+    }
+}
+
 /// A thread that calls an operation off, and one that closes the port: its packet comes before the waits end.
 #[test]
 fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
