@@ -244,6 +244,7 @@ mod state;
 mod stats;
 mod sync;
 mod sys;
+mod task;
 mod trace;
 mod trigger;
 

@@ -15,8 +15,10 @@ use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
+use crate::sys::fd::RawFd;
 use crate::sys::files::{Hold, Issuer, Now, Task, What};
 use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
+use crate::task::{self, Ending};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
 /// has it, before four thousand million more have used the same memory.
@@ -69,6 +71,8 @@ enum Kind {
     Write,
     SyncData,
     SyncAll,
+    /// What the program carries out itself: [`task::Task`].
+    Task(Direction),
 }
 
 impl Kind {
@@ -76,8 +80,8 @@ impl Kind {
         match self {
             Self::Accept | Self::AcceptAndReceive => Call::Accept,
             Self::Connect => Call::Connect,
-            Self::Receive | Self::ReceiveFrom => Call::Receive,
-            Self::Send | Self::SendAll => Call::Send,
+            Self::Receive | Self::ReceiveFrom | Self::Task(Direction::In) => Call::Receive,
+            Self::Send | Self::SendAll | Self::Task(Direction::Out) => Call::Send,
             Self::Read => Call::Read,
             Self::Write => Call::Write,
             Self::SyncData | Self::SyncAll => Call::Sync,
@@ -90,6 +94,7 @@ impl Kind {
             Self::Receive | Self::ReceiveFrom | Self::Read => Direction::In,
             Self::Connect | Self::Send | Self::SendAll => Direction::Out,
             Self::Write | Self::SyncData | Self::SyncAll => Direction::Out,
+            Self::Task(direction) => direction,
         }
     }
 
@@ -128,11 +133,35 @@ pub struct Operation<B = Vec<u8>> {
     /// Where in the file it begins.
     offset: u64,
     deadline: Option<Deadline>,
+    acts: Option<Acts<B>>,
 }
+
+/// How a [task](task::Task) is carried out. Known to those that start one, so that nothing else asks that buffers be tasks.
+pub(crate) struct Acts<B> {
+    attempt: fn(&mut B, RawFd) -> task::Attempt,
+    end: fn(B, Ending),
+}
+
+impl<B> Clone for Acts<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Acts<B> {}
 
 impl<B> Operation<B> {
     fn new(kind: Kind, buffer: Option<B>, address: Option<Address>) -> Self {
-        Self { kind, buffer, address, offset: 0, deadline: None }
+        Self { kind, buffer, address, offset: 0, deadline: None, acts: None }
+    }
+
+    /// A task.
+    pub(crate) fn task(direction: Direction, task: B) -> Self
+    where
+        B: task::Task,
+    {
+        let acts = Acts { attempt: B::attempt, end: B::end };
+        Self { acts: Some(acts), ..Self::new(Kind::Task(direction), Some(task), None) }
     }
 
     /// Accepts a connection. The first accept of a listener makes it non-blocking.
@@ -419,6 +448,8 @@ pub(crate) struct Cargo<B> {
     verdict: Verdict,
     /// None while the back end has it.
     buffer: Option<B>,
+    /// Of a task, and of nothing else.
+    acts: Option<Acts<B>>,
     /// Where it is to go; or where from it came.
     address: Option<Address>,
     /// Where in the file it begins.
@@ -436,7 +467,7 @@ pub(crate) struct Cargo<B> {
 impl<B> Cargo<B> {
     #[inline]
     pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
-        let Operation { kind, buffer, address, offset, .. } = operation;
+        let Operation { kind, buffer, address, offset, acts, .. } = operation;
         Self {
             kind,
             is_shared,
@@ -444,6 +475,7 @@ impl<B> Cargo<B> {
             is_cut: false,
             verdict: Verdict::Done,
             buffer,
+            acts,
             address,
             offset,
             len: 0,
@@ -456,8 +488,8 @@ impl<B> Cargo<B> {
 
     /// The operation, which was refused, with the deadline that it had.
     pub(crate) fn into_operation(self, deadline: Option<Deadline>) -> Operation<B> {
-        let Self { kind, buffer, address, offset, .. } = self;
-        Operation { kind, buffer, address, offset, deadline }
+        let Self { kind, buffer, address, offset, acts, .. } = self;
+        Operation { kind, buffer, address, offset, deadline, acts }
     }
 
     /// What it is, for events.
@@ -496,6 +528,36 @@ impl<B> Cargo<B> {
     #[inline]
     pub(crate) fn settle(&mut self, verdict: Verdict) {
         self.verdict = verdict;
+    }
+
+    /// Whether it is a task.
+    #[inline]
+    pub(crate) fn is_task(&self) -> bool {
+        self.acts.is_some()
+    }
+
+    /// The task has ended, which is settled, and is told so.
+    pub(crate) fn end_task(self) {
+        let ending = self.ending();
+        if let (Some(acts), Some(task)) = (self.acts, self.buffer) {
+            (acts.end)(task, ending);
+        }
+    }
+
+    /// How a task has ended, which is settled.
+    fn ending(&self) -> Ending {
+        match self.verdict {
+            Verdict::Done if self.fault.is_some() => Ending::Failed,
+            Verdict::Done => Ending::Done,
+            Verdict::Cancelled | Verdict::TimedOut => Ending::Cancelled,
+            Verdict::Gone => Ending::Closed,
+        }
+    }
+
+    /// The task, and how it has ended, which is settled.
+    pub(crate) fn into_task(self) -> (B, Ending) {
+        let ending = self.ending();
+        (self.buffer.expect("a task is started with what it consists of"), ending)
     }
 
     /// Why the operation has failed, which is settled.
@@ -547,6 +609,7 @@ impl<B> Cargo<B> {
             Kind::Read => Outcome::Read(result, buffer.expect(has_buffer)),
             Kind::Write => Outcome::Written(result, buffer.expect(has_buffer)),
             Kind::SyncData | Kind::SyncAll => Outcome::Synced(result.map(|_| ())),
+            Kind::Task(_) => unreachable!("a task makes no packet"),
         }
     }
 }
@@ -579,6 +642,16 @@ impl<B: Buffer> Cargo<B> {
             Kind::Connect => {
                 let attempt = self.connect(sockets, descriptor);
                 self.note(attempt)
+            }
+            Kind::Task(_) => {
+                let task = self.buffer.as_mut().expect("it was started with a task");
+                let attempt = self.acts.expect("a task has them").attempt;
+                match attempt(task, descriptor) {
+                    task::Attempt::Done => Attempted::Done,
+                    task::Attempt::Drained => Attempted::Drained,
+                    task::Attempt::Blocked => Attempted::Blocked,
+                    task::Attempt::Scarce => Attempted::Scarce,
+                }
             }
             Kind::Read | Kind::Write | Kind::SyncData | Kind::SyncAll => {
                 unreachable!("what is about a file stands in no lane")

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -97,6 +97,15 @@ pub(crate) struct Store<K, B> {
     pub(crate) keys: Keys<K>,
     /// Operations in flight.
     pub(crate) cargo: Cells<Cargo<B>>,
+    /// How tasks go on, once one was started: so that a port without any asks nothing of its buffers.
+    pub(crate) goes_on: OnceLock<fn(&Self) -> bool>,
+}
+
+impl<K, B> Store<K, B> {
+    /// Goes on with the operations that were put aside. Whether there were any.
+    pub(crate) fn go_on(&self) -> bool {
+        self.goes_on.get().is_some_and(|go_on| go_on(self))
+    }
 }
 
 /// A port's share of its engine. The engine ends when the port drops this, and not in another
@@ -315,6 +324,7 @@ impl<B> PortBuilder<B> {
                 kernel,
                 keys: Keys::new(),
                 cargo: Cells::new(),
+                goes_on: OnceLock::new(),
             },
             messages: Cells::new(),
         })
@@ -596,6 +606,15 @@ impl<K, M, B> Port<K, M, B> {
         K: Source + Clone + Sync,
     {
         let registration = Registration::owned(key, Interest::NONE, Persistent::Level);
+        let id = self.register_as(Call::Associate, registration, Some(Interest::IN), true)?;
+        Ok(SharedId(id.0))
+    }
+
+    /// See [`Raw::associate_number`](crate::raw::Raw::associate_number).
+    pub(crate) fn associate_number(
+        &self,
+        registration: Registration<'_, K>,
+    ) -> std::result::Result<SharedId, Refused<K>> {
         let id = self.register_as(Call::Associate, registration, Some(Interest::IN), true)?;
         Ok(SharedId(id.0))
     }
@@ -1089,7 +1108,9 @@ impl<K, M, B> Port<K, M, B> {
             return (Packets::none(self, &mut batch.scratch), Waited::TimedOut);
         }
         let seat = take_seat(&self.store.engine);
-        let waited = self.store.engine.wait(&seat, &mut batch.scratch, room, deadline);
+        let engine = &self.store.engine;
+        let go_on = || self.store.go_on();
+        let waited = engine.wait(&seat, &mut batch.scratch, room, deadline, &go_on);
         (Packets::waited(self, &mut batch.scratch, room, deadline, seat, waited), waited)
     }
 

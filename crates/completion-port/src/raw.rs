@@ -46,10 +46,13 @@ use crate::engine::name_parts;
 use crate::error::{Refused, Result};
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::current_seat;
+use crate::operation::{SharedId, Started};
 use crate::packet::Packets;
 use crate::port::Port;
 use crate::registration::{Id, Registration};
+use crate::state::flights::Direction;
 use crate::state::slot::{Drained, Mode};
+pub use crate::task::{Attempt, Ending, Side, Task};
 use crate::trigger::{Terms, Trigger, sealed};
 
 /// A trigger of either kind, chosen while the program runs.
@@ -169,6 +172,22 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         self.port.register(Registration::numbered(descriptor, key, trigger.terms(interest)))
     }
 
+    /// Associates a descriptor by its number: tasks are started by the association's name. It may be enabled for
+    /// readiness besides, with a persistent trigger.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Raw::register_number`].
+    pub fn associate_number(
+        self,
+        descriptor: RawFd,
+        key: K,
+    ) -> std::result::Result<SharedId, Refused<K>> {
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: false };
+        let terms = Terms { mode, clone: Some(K::clone) };
+        self.port.associate_number(Registration::numbered(descriptor, key, terms))
+    }
+
     /// Enables a registration by its name, and overwrites its filter and trigger. As
     /// [`Port::enable`], with hints that spare the kernel the question whether a condition still
     /// holds. The port calls `hints`, perhaps more than once, after it has read the state that it
@@ -219,7 +238,91 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
     }
 }
 
+impl<K, M, B: Task> Raw<'_, K, M, B> {
+    /// Starts a task of an association. If nothing else of its side is in flight, and that is ready as far as is
+    /// known, the task is tried at once; if it is done by that it comes back, and is not told of its end.
+    ///
+    /// As long as it is in flight, readiness of its side is its own and is not reported. [`Port::cancel`] cancels it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::start`]; the task comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::raw::{Attempt, Ending, Side, Task};
+    /// use completion_port::{Batch, Buffer, Port, Started};
+    /// use std::io::{ErrorKind, Read, Write};
+    /// use std::mem::MaybeUninit;
+    /// use std::os::fd::{AsRawFd, RawFd};
+    /// use std::os::unix::net::UnixStream;
+    /// use std::sync::mpsc::{Sender, channel};
+    ///
+    /// /// Reads a byte, and sends it on.
+    /// struct ReadByte(UnixStream, Option<u8>, Sender<u8>);
+    ///
+    /// // SAFETY: there is no room.
+    /// unsafe impl Buffer for ReadByte {
+    ///     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    ///     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    ///     unsafe fn set_filled(&mut self, _: usize) {}
+    /// }
+    ///
+    /// impl Task for ReadByte {
+    ///     fn attempt(&mut self, _: RawFd) -> Attempt {
+    ///         let mut byte = [0];
+    ///         match self.0.read(&mut byte) {
+    ///             Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
+    ///             outcome => {
+    ///                 self.1 = outcome.is_ok().then_some(byte[0]);
+    ///                 Attempt::Done
+    ///             }
+    ///         }
+    ///     }
+    ///     fn end(self, _: Ending) {
+    ///         let _ = self.1.map(|byte| self.2.send(byte));
+    ///     }
+    /// }
+    ///
+    /// let (near, mut far) = UnixStream::pair()?;
+    /// near.set_nonblocking(true)?;
+    /// let (sender, receiver) = channel();
+    /// let port: Port<u32, (), ReadByte> = Port::builder().buffers().build()?;
+    /// let id = port.raw().associate_number(near.as_raw_fd(), 7)?;
+    /// let task = ReadByte(near, None, sender);
+    /// let started = port.raw().start_task(id, Side::In, task).map_err(|it| it.error())?;
+    /// assert!(matches!(started, Started::InFlight(_)));
+    /// far.write_all(b"x")?;
+    /// // No packet tells of it.
+    /// assert!(!port.raw().has_packets(&mut Batch::new())?);
+    /// assert_eq!(receiver.recv(), Ok(b'x'));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_task(
+        self,
+        id: SharedId,
+        side: Side,
+        task: B,
+    ) -> std::result::Result<Started<(B, Ending)>, Refused<B>> {
+        let direction = match side {
+            Side::In => Direction::In,
+            Side::Out => Direction::Out,
+        };
+        self.port.start_task(id, direction, task)
+    }
+}
+
 impl<K, M, B> Raw<'_, K, M, B> {
+    /// Goes on with the tasks that a call of this thread has left to be gone on with: one that starts or cancels a
+    /// task, and one that ends a registration, may do so. A wait, and [`Raw::has_packets`], go on with all of them.
+    ///
+    /// No lock may be held that the [end](Task::end) of a task wants.
+    #[inline]
+    pub fn go_on(self) {
+        self.port.store().go_on();
+    }
+
     /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its
     /// key is dropped; a key that is out with a handler is dropped when the handler gives it back.
     /// A packet that another thread has taken stays with that thread.
@@ -326,7 +429,10 @@ impl<K, M, B> Raw<'_, K, M, B> {
     #[inline]
     pub fn has_packets(self, batch: &mut Batch) -> Result<bool> {
         let own = current_seat(self.port.engine());
-        self.port.engine().has_packets(own.as_deref(), &mut batch.scratch)
+        let mut look = || self.port.engine().has_packets(own.as_deref(), &mut batch.scratch);
+        let found = look()?;
+        // Tasks may post as they end.
+        if self.port.store().go_on() && !found { look() } else { Ok(found) }
     }
 
     /// Closes the port and leaves what is queued. All waits end at once with

@@ -7,6 +7,7 @@
 //! sleeps, or while the kernel is asked about more than what holds at this moment.
 
 mod answer;
+mod aside;
 mod check;
 mod delays;
 mod desks;
@@ -42,7 +43,7 @@ use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
 use crate::state::slot::{GENERATION, Refusal, Slot};
 pub(crate) use crate::state::timers::Name as TimerName;
 use crate::state::timers::Timers;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
 use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
@@ -155,6 +156,9 @@ struct State {
 /// The queue, and what else a port has one of.
 struct Stock {
     ready: Fifo,
+    /// Operations that are due or have ended, of a port that has tasks: no packet tells of them. See
+    /// [`Engine::put_aside`].
+    aside: Fifo,
     /// Registrations that the kernel has to be asked about before they can be queued.
     recheck: Fifo,
     /// The threads, by the numbers of their seats.
@@ -204,7 +208,12 @@ impl Stock {
         match self.phase {
             Phase::Open => false,
             Phase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
-            Phase::Closed => self.ready.is_empty() && self.recheck.is_empty() && self.peeks == 0,
+            Phase::Closed => {
+                self.ready.is_empty()
+                    && self.recheck.is_empty()
+                    && self.aside.is_empty()
+                    && self.peeks == 0
+            }
             Phase::Abandoned => true,
         }
     }
@@ -305,6 +314,8 @@ pub(crate) struct Engine {
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
     tasks: Tasks,
+    /// A task was started. It stays so.
+    has_tasks: AtomicBool,
     /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
@@ -344,10 +355,12 @@ impl Engine {
                 nodes: Nodes { slots: Arena::new(), posts: Arena::new(), flights: Arena::new() },
                 desks: Desks::new(),
                 tasks: Tasks::new(),
+                has_tasks: AtomicBool::new(false),
                 state: Mutex::new(State {
                     schedule: Schedule::new(limit, BEGIN),
                     stock: Stock {
                         ready: Fifo::new(),
+                        aside: Fifo::new(),
                         recheck: Fifo::new(),
                         members: Vec::new(),
                         phase: Phase::Open,

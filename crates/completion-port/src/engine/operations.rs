@@ -276,7 +276,7 @@ impl Engine {
     /// The node of an operation has come to the calling thread. If it has ended, [`Engine::bring_home`]
     /// follows.
     #[inline]
-    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: &Seat) -> Course {
+    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
         if aloft.flight.begin() {
             return Course::Try;
         }
@@ -290,7 +290,7 @@ impl Engine {
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(effects, index, Some(seat));
+        self.see_to(effects, index, seat);
         course
     }
 

@@ -278,7 +278,11 @@ impl Engine {
                 };
                 is_noted = match delivery {
                     Delivery::Stirred(_, flying) => {
-                        let queue = |node| ready.push(node, self.nodes.link(node));
+                        let queue = |node| {
+                            if !self.put_aside(node) {
+                                ready.push(node, self.nodes.link(node));
+                            }
+                        };
                         !self.stir(index, slot, flying, queue)
                     }
                     _ => true,
@@ -299,7 +303,9 @@ impl Engine {
                     // The edge has used up what the reactor was asked for.
                     let mut ended = self.watch_lanes(edge.name, slot);
                     while let Some(node) = ended.pop(&self.nodes) {
-                        ready.push(node, self.nodes.link(node));
+                        if !self.put_aside(node) {
+                            ready.push(node, self.nodes.link(node));
+                        }
                     }
                 }
             }

@@ -51,6 +51,7 @@ impl Engine {
                 Some(Due::Alarm(slot)) => self.ring(stock, slot, now, &mut due),
             }
         }
+        let due = self.put_due_aside(stock, due);
         if stock.notable.is_any() {
             self.note_queued(stock, &due);
         }

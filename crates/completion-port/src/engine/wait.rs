@@ -13,13 +13,14 @@ use crate::sync::MutexGuard;
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
-    /// (`None`: no limit).
+    /// (`None`: no limit). Calls `go_on` whenever something was put aside, without the lock.
     pub(crate) fn wait(
         &self,
         seat: &Seat,
         scratch: &mut Scratch,
         room: usize,
         deadline: Option<Moment>,
+        go_on: &dyn Fn() -> bool,
     ) -> Waited {
         seat.come_to_wait();
         seat.attention.store(0, Relaxed);
@@ -33,6 +34,11 @@ impl Engine {
         let mut turn = Turn::new(seat.number, room, deadline);
         schedule.arrive(&mut turn, packet, &mut scratch.queries, &mut stage);
         loop {
+            if !state.stock.aside.is_empty() {
+                drop(state);
+                go_on();
+                state = self.lock();
+            }
             let State { schedule, stock } = &mut *state;
             let mut stage = self.stage(stock, seat);
             let Scratch { queries, is_filled, .. } = &mut *scratch;

@@ -18,7 +18,9 @@ use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::facts::{Descriptor, Fault};
+use crate::state::flights::Direction;
 use crate::state::slot::Drained;
+use crate::task::{Ending, Task};
 use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
@@ -1020,7 +1022,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let cargo = unsafe { cell.get() };
         let (is_shared, is_of_file) = (cargo.is_shared, cargo.is_of_file());
-        let course = engine.turn(&aloft, seat);
+        let course = engine.turn(&aloft, Some(seat));
         if let Course::Ends(_) = course {
             engine.bring_home(&mut aloft);
         }
@@ -1082,5 +1084,68 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
         let key = ManuallyDrop::new(key);
         Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
+    }
+}
+
+impl<K, B: Buffer> Store<K, B> {
+    /// Goes on with the operations that were put aside, until none is left. Whether there were any.
+    fn go_on_with_tasks(&self) -> bool {
+        let engine = &self.engine;
+        if engine.forked() {
+            return false;
+        }
+        let mut has_gone_on = false;
+        while let Some(record) = engine.take_aside() {
+            has_gone_on = true;
+            let cell = self.cargo.at(record);
+            // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+            // - a value: an operation is in its cell until it has landed;
+            // - neither changed nor taken: its node came to this thread.
+            if !unsafe { cell.get() }.is_task() {
+                engine.queue_from_aside(record);
+                continue;
+            }
+            let mut aloft = engine.aloft(record);
+            let seat = current_seat(engine);
+            let course = match engine.turn(&aloft, seat.as_deref()) {
+                Course::Try => self.attempt_shared(cell, &mut aloft, seat.as_deref()),
+                course => course,
+            };
+            if let Course::Ends(verdict) = course {
+                self.land_task(record, verdict).end_task();
+            }
+        }
+        has_gone_on
+    }
+
+    /// A task has ended, and is the caller's alone.
+    fn land_task(&self, record: u32, verdict: Verdict) -> Cargo<B> {
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the task has ended, and its node is with the caller;
+        // - a value: an operation is in its cell until it has landed, which it does below.
+        let mut cargo = unsafe { self.cargo.take(record) };
+        cargo.settle(verdict);
+        self.engine.land_unseen(record);
+        cargo
+    }
+}
+
+impl<K, M, B: Task> Port<K, M, B> {
+    /// See [`Raw::start_task`](crate::raw::Raw::start_task).
+    pub(crate) fn start_task(
+        &self,
+        id: SharedId,
+        direction: Direction,
+        task: B,
+    ) -> std::result::Result<Started<(B, Ending)>, Refused<B>> {
+        self.store().goes_on.get_or_init(|| Store::go_on_with_tasks);
+        self.engine().begin_tasks();
+        let started = self.share(id, Operation::task(direction, task), true);
+        let (record, name, course) = started.map_err(|refused| {
+            let (error, operation) = refused.into_parts();
+            Refused::new(error, operation.into_buffer().expect("a task comes back"))
+        })?;
+        let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
+        Ok(Started::Finished(self.store().land_task(record, verdict).into_task()))
     }
 }

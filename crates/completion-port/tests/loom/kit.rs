@@ -96,7 +96,7 @@ impl Handler {
 
     /// Waits, and takes the first packet, if there is one.
     pub(crate) fn wait(&self) -> (Waited, Option<Seen>) {
-        let waited = self.engine.wait(&self.seat, &mut scratch(), 4, None);
+        let waited = self.engine.wait(&self.seat, &mut scratch(), 4, None, &|| false);
         let seen = (waited == Waited::Packets).then(|| see_next(&self.engine, &self.seat));
         (waited, seen.flatten())
     }
@@ -138,7 +138,7 @@ pub(crate) fn serve(engine: &Engine, room: usize) -> usize {
     let seat = engine.join();
     let mut scratch = scratch();
     let mut taken = 0;
-    while engine.wait(&seat, &mut scratch, room, None) != Waited::Closed {
+    while engine.wait(&seat, &mut scratch, room, None, &|| false) != Waited::Closed {
         while let Some(packet) = next(engine, &seat) {
             let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
             engine.free_post(&seat, cell);
@@ -178,7 +178,7 @@ pub(crate) fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
 /// Waits for a packet, takes it and goes.
 pub(crate) fn take_any(engine: &Engine) -> Seen {
     let seat = engine.join();
-    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None), Waited::Packets);
+    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &|| false), Waited::Packets);
     let seen = see_next(engine, &seat).unwrap();
     engine.leave(&seat);
     seen

@@ -321,7 +321,7 @@ impl Harbour {
 
     fn take_operation(&self, record: u32, seat: &Seat) -> Option<Verdict> {
         let mut aloft = self.engine.aloft(record);
-        let course = match self.engine.turn(&aloft, seat) {
+        let course = match self.engine.turn(&aloft, Some(seat)) {
             Course::Try => self.attempt(&mut aloft, Some(seat)),
             course => {
                 self.engine.bring_home(&mut aloft);
@@ -356,7 +356,7 @@ impl Harbour {
     /// Waits for a packet, and takes it.
     fn wait(&self, seat: &Seat) -> Option<Seen> {
         // It may turn out to be none, or be taken back before its thread comes to it.
-        while self.engine.wait(seat, &mut scratch(), 4, None) == Waited::Packets {
+        while self.engine.wait(seat, &mut scratch(), 4, None, &|| false) == Waited::Packets {
             if let Some(seen) = self.see_next(seat) {
                 return Some(seen);
             }
@@ -580,7 +580,7 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
             assert!(harbour.engine.cancel_operation(operation).unwrap());
         }
         let seat = harbour.engine.join();
-        assert_eq!(harbour.engine.wait(&seat, &mut scratch(), 4, None), Waited::Packets);
+        assert_eq!(harbour.engine.wait(&seat, &mut scratch(), 4, None, &|| false), Waited::Packets);
         let remover = spawn(&harbour, |harbour| {
             harbour.engine.collect(harbour.name, None).unwrap();
             harbour.end();

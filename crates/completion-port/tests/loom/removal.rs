@@ -22,7 +22,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
         let registered = registrar.join().unwrap();
         let seat = engine.join();
         let mut removed = None;
-        while engine.wait(&seat, &mut scratch(), 1, None) == Waited::Packets {
+        while engine.wait(&seat, &mut scratch(), 1, None, &|| false) == Waited::Packets {
             while let Some(taken) = next(&engine, &seat) {
                 let Taken::Removed(name) = taken else { panic!("{taken:?}") };
                 assert_eq!(removed.replace(name), None);

@@ -1,0 +1,199 @@
+//! Tasks: operations that the program carries out itself, and of which no packet tells.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use completion_port::raw::{Attempt, Ending, Side, Task};
+use completion_port::{Batch, Buffer, OpId, Port, Started};
+
+/// Reads a byte, and tells how it has ended; told also if it is dropped instead.
+struct ReadByte {
+    socket: Arc<UnixStream>,
+    byte: Option<u8>,
+    sender: Sender<(Option<Ending>, Option<u8>)>,
+    is_told: bool,
+}
+
+// SAFETY: there is no room.
+unsafe impl Buffer for ReadByte {
+    fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl Task for ReadByte {
+    fn attempt(&mut self, descriptor: RawFd) -> Attempt {
+        assert_eq!(descriptor, self.socket.as_raw_fd());
+        let mut byte = [0];
+        match (&*self.socket).read(&mut byte) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
+            outcome => {
+                self.byte = outcome.ok().filter(|read| *read > 0).map(|_| byte[0]);
+                assert_ne!(self.byte, Some(b'!'), "a fault of the task");
+                Attempt::Done
+            }
+        }
+    }
+
+    fn end(mut self, ending: Ending) {
+        self.is_told = true;
+        self.sender.send((Some(ending), self.byte)).unwrap();
+    }
+}
+
+impl Drop for ReadByte {
+    fn drop(&mut self) {
+        if !self.is_told {
+            let _ = self.sender.send((None, self.byte));
+        }
+    }
+}
+
+type TaskPort = Port<u32, u32, ReadByte>;
+
+/// A port with an association, and what its tasks tell.
+struct Bench {
+    port: Arc<TaskPort>,
+    id: completion_port::SharedId,
+    near: Arc<UnixStream>,
+    far: UnixStream,
+    sender: Sender<(Option<Ending>, Option<u8>)>,
+    told: Receiver<(Option<Ending>, Option<u8>)>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let port: TaskPort = Port::builder().buffers().build().unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let id = port.raw().associate_number(near.as_raw_fd(), 7).unwrap();
+        let (sender, told) = channel();
+        Self { port: Arc::new(port), id, near: Arc::new(near), far, sender, told }
+    }
+
+    fn start(&self) -> Started<(ReadByte, Ending)> {
+        let (socket, sender) = (Arc::clone(&self.near), self.sender.clone());
+        let task = ReadByte { socket, byte: None, sender, is_told: false };
+        self.port.raw().start_task(self.id, Side::In, task).map_err(|it| it.error()).unwrap()
+    }
+
+    fn begin(&self) -> OpId {
+        match self.start() {
+            Started::InFlight(name) => name,
+            Started::Finished(_) => panic!("nothing is there to be read"),
+        }
+    }
+
+    fn told(&self) -> (Option<Ending>, Option<u8>) {
+        self.told.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+}
+
+#[test]
+fn a_task_that_is_done_at_once_comes_back() {
+    let bench = Bench::new();
+    (&bench.far).write_all(b"a").unwrap();
+    let Started::Finished((mut task, Ending::Done)) = bench.start() else { panic!() };
+    assert_eq!(task.byte, Some(b'a'));
+    task.is_told = true;
+}
+
+#[test]
+fn tasks_of_one_side_are_done_in_order_by_a_call_that_takes_nothing() {
+    let bench = Bench::new();
+    for _ in 0..3 {
+        bench.begin();
+    }
+    (&bench.far).write_all(b"abc").unwrap();
+    for byte in *b"abc" {
+        // No packet tells of them.
+        while !bench.port.raw().has_packets(&mut Batch::new()).unwrap() {
+            match bench.told.try_recv() {
+                Ok(told) => {
+                    assert_eq!(told, (Some(Ending::Done), Some(byte)));
+                    break;
+                }
+                Err(_) => thread::yield_now(),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_waits_goes_on_with_tasks_and_sees_no_packet() {
+    let bench = Bench::new();
+    bench.begin();
+    let port = Arc::clone(&bench.port);
+    let waiter = thread::spawn(move || {
+        port.wait(&mut Batch::new(), Duration::from_secs(60)).unwrap().count()
+    });
+    (&bench.far).write_all(b"x").unwrap();
+    assert_eq!(bench.told(), (Some(Ending::Done), Some(b'x')));
+    bench.port.post(1).unwrap();
+    assert_eq!(waiter.join().unwrap(), 1);
+}
+
+#[test]
+fn a_task_is_cancelled_and_told_when_the_caller_goes_on() {
+    let bench = Bench::new();
+    let (first, second) = (bench.begin(), bench.begin());
+    assert!(bench.port.cancel(first).unwrap());
+    assert!(bench.told.try_recv().is_err());
+    bench.port.raw().go_on();
+    assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
+    assert!(!bench.port.cancel(first).unwrap());
+    assert!(bench.port.cancel(second).unwrap());
+    bench.port.raw().go_on();
+    assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
+}
+
+#[test]
+fn a_registration_that_is_forgotten_ends_its_tasks() {
+    let bench = Bench::new();
+    bench.begin();
+    bench.port.raw().forget(bench.id.id()).unwrap();
+    bench.port.raw().go_on();
+    assert_eq!(bench.told(), (Some(Ending::Closed), None));
+    assert_eq!(bench.port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
+    assert_eq!(bench.port.stats().registered, 0);
+}
+
+#[test]
+fn a_port_that_is_closed_cancels_its_tasks() {
+    let bench = Bench::new();
+    bench.begin();
+    bench.port.close();
+    let _ = bench.port.wait(&mut Batch::new(), None);
+    assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
+}
+
+#[test]
+fn a_port_that_is_dropped_drops_its_tasks() {
+    let bench = Bench::new();
+    bench.begin();
+    let Bench { port, told, .. } = bench;
+    drop(port);
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), (None, None));
+}
+
+#[test]
+fn a_task_that_panics_has_failed() {
+    let bench = Bench::new();
+    bench.begin();
+    (&bench.far).write_all(b"!").unwrap();
+    let port = Arc::clone(&bench.port);
+    let waiter = thread::spawn(move || {
+        let _ = port.wait(&mut Batch::new(), Duration::from_secs(60)).map(Iterator::count);
+    });
+    assert!(waiter.join().is_err());
+    bench.port.raw().go_on();
+    assert_eq!(bench.told(), (Some(Ending::Failed), Some(b'!')));
+}
