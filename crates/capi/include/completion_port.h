@@ -93,10 +93,10 @@ typedef struct cp_registration {
  * A packet. 32 bytes.
  */
 typedef struct cp_entry {
-    uintptr_t key;    /* the registration's key, or the key that was posted */
-    void *overlapped; /* the pointer that was posted; NULL for a socket */
-    uintptr_t internal; /* zero */
-    uint32_t bytes;   /* what is reported of a socket (CP_EVENT_...), or the number that was posted */
+    uintptr_t key;    /* the registration's or the association's key, or the key that was posted */
+    void *overlapped; /* the pointer that was posted, or that of an operation; NULL for what is reported of a socket */
+    uintptr_t internal; /* how an operation has ended, in the reference's words; else zero */
+    uint32_t bytes;   /* what is reported of a socket (CP_EVENT_...), or the number that was posted or transferred */
 } cp_entry;
 
 /* What a registration may ask to be told of. Errors and removals are reported always; to ask for them
@@ -151,9 +151,9 @@ typedef struct cp_entry {
  *
  * - file CP_NO_HANDLE, existing NULL: makes a port on which at most `concurrency` threads run with
  *   packets at once; 0 means as many as the process may use processors. Returns its handle.
- * - file a descriptor's number, existing a port: operations that are begun on that descriptor will
- *   complete on the port, with that key. There are no such operations yet; what is remembered is that
- *   a descriptor can be associated once. Returns `existing`; `concurrency` is ignored.
+ * - file a descriptor's number, existing a port: operations that are begun on that descriptor by the
+ *   reference's calls (WSARecv and the like) will complete on the port, with that key. A descriptor can be
+ *   associated once. Returns `existing`; `concurrency` is ignored.
  * - file a descriptor's number, existing NULL: both.
  *
  * Returns NULL if it fails: CP_ERROR_INVALID_HANDLE if `existing` is no port or `file` no open

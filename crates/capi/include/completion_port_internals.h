@@ -54,6 +54,10 @@ const void *cp_function(const void *module, const char *name);
 cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *),
                          void (*release)(void *));
 
+/* The same for an event, which `set` sets or resets; it may be called from any thread, too. */
+cp_handle cp_open_event(void *object, uint32_t kind, void (*retain)(void *), void (*release)(void *),
+                        void (*set)(void *, int on));
+
 /* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
 void *cp_find_object(cp_handle handle, uint32_t kind);
 
@@ -103,6 +107,32 @@ int cp_receive_buffers(int descriptor, const cp_buffer *buffers, uint32_t count,
                        uint32_t *flags, struct sockaddr *address, socklen_t *address_size);
 int cp_send_buffers(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *sent, uint32_t flags,
                     const struct sockaddr *address, socklen_t address_size);
+
+/* ---- Overlapped operations --------------------------------------------------------------------- */
+
+#define CP_ERROR_OPERATION_ABORTED UINT32_C(995)
+#define CP_ERROR_IO_INCOMPLETE UINT32_C(996)
+#define CP_ERROR_IO_PENDING UINT32_C(997)
+
+/* An `overlapped` is an OVERLAPPED of the reference. It, and the memory that an operation is given, stay there until
+ * its first word is another one than 0x103. A call that begins an operation returns 0 if that has ended well; -1 with
+ * CP_ERROR_IO_PENDING if it goes on; -1 with any other code if nothing but this tells of it. */
+int cp_start_receive(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *received, uint32_t *flags,
+                     struct sockaddr *address, int *address_size, void *overlapped);
+int cp_start_send(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *sent, uint32_t flags,
+                  const struct sockaddr *address, int address_size, void *overlapped);
+
+/* What an operation has come to; waits for that, at most so long. CP_IN_WINSOCK: in the codes of socket calls. */
+#define CP_IN_WINSOCK UINT32_C(1)
+cp_bool cp_overlapped_result(int descriptor, const void *overlapped, uint32_t *bytes, uint32_t *flags,
+                             uint32_t milliseconds, uint32_t how);
+
+/* Cancels the operation of `overlapped`, or all of the descriptor if that is NULL, or if `own` is set all that the
+ * calling thread has begun. */
+cp_bool cp_cancel(cp_handle file, void *overlapped, int own);
+
+/* Of what successes no packet tells. */
+cp_bool cp_set_completion_modes(cp_handle file, uint8_t modes);
 
 #ifdef __cplusplus
 }

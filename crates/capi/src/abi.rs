@@ -2,6 +2,7 @@
 //! values and layouts are the reference's; the header says what they mean.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::time::Duration;
 
 /// A handle; see [`crate::handles`].
@@ -36,12 +37,29 @@ pub struct Registration {
 pub struct Entry {
     /// The registration's key, or the first word that was posted.
     pub key: usize,
-    /// The pointer that was posted; null for a socket's packet.
+    /// The pointer that was posted, or that of an operation; null for what is reported of a socket.
     pub overlapped: *mut c_void,
-    /// Zero.
+    /// How the operation has ended; 0 of what is none.
     pub internal: usize,
-    /// What is reported of a socket, or the count that was posted.
+    /// What is reported of a socket, or the count that was posted or transferred.
     pub bytes: u32,
+}
+
+/// `OVERLAPPED`: what a program gives for an operation, and finds its end in.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
+pub struct Overlapped {
+    /// How the operation has ended, or that it goes on.
+    pub status: AtomicUsize,
+    /// How many bytes were transferred.
+    pub bytes: AtomicUsize,
+    /// Where in a file; of a socket, behind a receive, which flags are told.
+    pub offset: AtomicU32,
+    /// The upper half of that place.
+    pub offset_high: AtomicU32,
+    /// What is set at the end; with its lowest bit set there is no packet.
+    pub event: Handle,
 }
 
 /// What a registration may ask for, and what a packet may report.
@@ -119,6 +137,16 @@ mod tests {
         assert_eq!(offset_of!(Entry, overlapped), 8);
         assert_eq!(offset_of!(Entry, internal), 16);
         assert_eq!(offset_of!(Entry, bytes), 24);
+    }
+
+    #[test]
+    fn an_overlapped_is_laid_out_as_the_references() {
+        assert_eq!((size_of::<Overlapped>(), align_of::<Overlapped>()), (32, 8));
+        assert_eq!(offset_of!(Overlapped, status), 0);
+        assert_eq!(offset_of!(Overlapped, bytes), 8);
+        assert_eq!(offset_of!(Overlapped, offset), 16);
+        assert_eq!(offset_of!(Overlapped, offset_high), 20);
+        assert_eq!(offset_of!(Overlapped, event), 24);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Buffer {
 }
 
 /// `MSG_PARTIAL`: set where a datagram was cut. What the system understands by this bit is another thing.
-const PARTIAL: u32 = 0x8000;
+pub(crate) const PARTIAL: u32 = 0x8000;
 
 /// More buffers than this the system takes in no call.
 const MOST: usize = 1024;
@@ -64,7 +64,7 @@ unsafe fn with_parts<R>(
 }
 
 /// Whether a call with so many buffers can be made; the code if it cannot.
-fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
+pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     let count = count as usize;
     match count {
         _ if buffers.is_null() => Err(code::WSAEFAULT),
@@ -74,7 +74,7 @@ fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     }
 }
 
-fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {
+pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {
     // SAFETY: `assume_init` demands a value.
     // - the system's struct has numbers and pointers only, of which all bits zero are one.
     let mut message = unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() };

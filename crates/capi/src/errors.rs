@@ -17,6 +17,9 @@ pub mod code {
     pub const PROC_NOT_FOUND: u32 = 127;
     pub const WAIT_TIMEOUT: u32 = 258;
     pub const ABANDONED_WAIT_0: u32 = 735;
+    pub const OPERATION_ABORTED: u32 = 995;
+    pub const IO_INCOMPLETE: u32 = 996;
+    pub const IO_PENDING: u32 = 997;
     pub const NOT_FOUND: u32 = 1168;
     pub const INTERNAL_ERROR: u32 = 1359;
     pub const NO_SYSTEM_RESOURCES: u32 = 1450;

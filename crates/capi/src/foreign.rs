@@ -1,11 +1,14 @@
 //! Objects that the headers of `compat/include` make in C: threads and events. This library knows how their
 //! shares are taken and given up, and nothing else of them.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::fmt;
 
 /// A function of the header that made the object.
 pub(crate) type Callback = unsafe extern "C" fn(*mut c_void);
+
+/// A function of the header that sets an event, or resets it.
+pub(crate) type Setter = unsafe extern "C" fn(*mut c_void, c_int);
 
 /// An object of a header, with a share of it for its handle.
 pub(crate) struct Foreign {
@@ -13,6 +16,8 @@ pub(crate) struct Foreign {
     kind: u32,
     retain: Callback,
     release: Callback,
+    /// Of an event.
+    set: Option<Setter>,
 }
 
 // SAFETY: the object is only handed to its own functions and to callers.
@@ -28,15 +33,29 @@ impl Foreign {
     ///
     /// # Safety
     ///
-    /// `retain` and `release` may be called with `object` from any thread, and `release` once more than
-    /// `retain`.
+    /// The functions may be called with `object` from any thread, and `release` once more than `retain`.
     pub(crate) unsafe fn new(
         object: *mut c_void,
         kind: u32,
         retain: Callback,
         release: Callback,
+        set: Option<Setter>,
     ) -> Self {
-        Self { object, kind, retain, release }
+        Self { object, kind, retain, release, set }
+    }
+
+    /// Whether it is an event.
+    pub(crate) fn is_event(&self) -> bool {
+        self.set.is_some()
+    }
+
+    /// Sets the event that it is, or resets it.
+    pub(crate) fn set(&self, on: bool) {
+        if let Some(set) = self.set {
+            // SAFETY: `set` demands an object that is there.
+            // - `self` has a share of it, which it gives up when it is dropped.
+            unsafe { set(self.object, c_int::from(on)) };
+        }
     }
 
     /// The object, with a share of it for the caller, if it is of this kind.

@@ -290,7 +290,15 @@ pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     Ok(port)
 }
 
-/// The same, unless this process is a forked child of the one that made it.
+/// The event that a handle stands for, which lives on for the caller when its handle is closed.
+pub(crate) fn event(handle: Handle) -> Result<Arc<Foreign>, u32> {
+    find(handle, |object| match object {
+        Object::Foreign(foreign) if foreign.is_event() => Some(Arc::clone(foreign)),
+        _ => None,
+    })
+}
+
+/// The port that a handle stands for, unless this process is a forked child of the one that made it.
 pub(crate) fn usable_port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     let port = port(handle)?;
     if port.raw().is_forked() { Err(code::INVALID_HANDLE) } else { Ok(port) }

@@ -12,15 +12,18 @@
 //!
 //! ```text
 //!  look-up by name         modules
+//!  overlapped operations   transfers  results
+//!  any of them             operations         how one is started, ends and is cancelled
 //!  several buffers         buffers
 //!  what stops a program    controls
 //!  the C functions         closing  objects  queue  notifications  sockets  messages
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     handles            from a handle to a port or a foreign object
+//!  who sees to operations  driver             a thread for those to which no other thread sees
 //!  a port                  port               packets become entries in the caller's array
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
 //!  the system              descriptors        what sort of socket a descriptor is
-//!  words                   abi  errors  foreign  process
+//!  words                   abi  errors  foreign  process  status
 //! ```
 //!
 //! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
@@ -37,6 +40,7 @@ pub mod buffers;
 pub mod closing;
 pub mod controls;
 mod descriptors;
+mod driver;
 pub mod errors;
 mod foreign;
 mod handles;
@@ -45,8 +49,12 @@ pub mod modules;
 pub mod notifications;
 mod numbers;
 pub mod objects;
+pub mod operations;
 mod port;
 mod process;
 pub mod queue;
 pub mod registrations;
+pub mod results;
 pub mod sockets;
+mod status;
+pub mod transfers;

@@ -9,7 +9,7 @@ use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
 use crate::numbers::{self, Key, Number, Registered, State};
 use crate::port::{Changed, CompletionPort};
-use crate::{descriptors, handles, registrations};
+use crate::{descriptors, driver, handles, registrations};
 
 /// What an entry asks for.
 enum Change {
@@ -250,7 +250,8 @@ pub unsafe extern "C" fn cp_process_notifications(
         };
         // SAFETY: `take` demands room for so many entries.
         // - the caller says that there is.
-        let taken = unsafe { port.take(entries, room, abi::timeout(milliseconds), changed) };
+        let take = || unsafe { port.take(entries, room, abi::timeout(milliseconds), changed) };
+        let taken = driver::attending(&port, take);
         // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
         // the place.
         // - the caller says so, and it is not null (`check`).

@@ -7,17 +7,18 @@
 //! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
+    Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use completion_port::Id;
 use completion_port::raw::Hints;
+use completion_port::{Id, OpId, SharedId};
 
 use crate::descriptors;
 use crate::process::Own;
@@ -52,10 +53,32 @@ pub(crate) struct Registered {
 pub(crate) struct Associated {
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) port: u64,
-    #[allow(dead_code, reason = "there are no operations yet")]
     pub(crate) key: usize,
     /// The [identity](descriptors::identity) of what was associated.
     pub(crate) identity: u64,
+}
+
+/// The name of no port that a program has made.
+pub(crate) const NO_PORT: u64 = 0;
+
+/// Where the operations of a number are carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// The port's handle, or [`NO_PORT`] for the driver's own.
+    pub(crate) port: u64,
+    pub(crate) id: SharedId,
+    /// It is a TCP stream, of which a short read has left nothing.
+    pub(crate) is_tcp: bool,
+}
+
+/// An operation in flight, as the entry of its number remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    /// Where it is carried out, as in [`Line`], and its name there; `None` while it is being started.
+    pub(crate) port: u64,
+    pub(crate) name: Option<OpId>,
+    /// The thread that has started it.
+    pub(crate) thread: u32,
 }
 
 /// What the system says of a socket once, and the socket calls each time.
@@ -74,6 +97,11 @@ pub(crate) struct Past {
 pub(crate) struct State {
     pub(crate) registered: Option<Registered>,
     pub(crate) associated: Option<Associated>,
+    pub(crate) line: Option<Line>,
+    /// By the addresses of their OVERLAPPEDs.
+    pub(crate) flights: HashMap<usize, InFlight>,
+    /// What of a success no packet tells: `FILE_SKIP_...`.
+    pub(crate) modes: u8,
     past: Past,
 }
 
@@ -92,6 +120,12 @@ pub(crate) struct Number {
     is_plain_stream: AtomicBool,
     /// Reads or writes on it may end because their time is over.
     has_time: AtomicBool,
+    /// Changes whenever what the number stood for has ended. What was begun before must not touch it any more.
+    epoch: AtomicU32,
+    /// Attempts at operations that are being made at this moment.
+    attempts: AtomicU32,
+    /// It does not block since operations want it so, and the program has not asked for that.
+    is_nonblocking_unasked: AtomicBool,
 }
 
 /// Numbers in a chunk, and chunks in the table.
@@ -211,7 +245,47 @@ impl Number {
             is_given_out: AtomicBool::new(false),
             is_plain_stream: AtomicBool::new(false),
             has_time: AtomicBool::new(has_time),
+            epoch: AtomicU32::new(0),
+            attempts: AtomicU32::new(0),
+            is_nonblocking_unasked: AtomicBool::new(false),
         }
+    }
+
+    /// The present one of those that follow each other under this number.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(SeqCst)
+    }
+
+    /// Calls `attempt`, which does not wait, with what the number stood for at `epoch`. `None` if that has ended.
+    pub(crate) fn in_epoch<R>(&self, epoch: u32, attempt: impl FnOnce() -> R) -> Option<R> {
+        self.attempts.fetch_add(1, SeqCst);
+        // The thread that ends it changes the epoch first, and looks at the attempts then.
+        let outcome = (self.epoch() == epoch).then(attempt);
+        self.attempts.fetch_sub(1, SeqCst);
+        outcome
+    }
+
+    /// From here on no attempt touches what the number has stood for. Waits for those that are being made, which
+    /// do not wait themselves.
+    fn begin_epoch(&self) {
+        self.epoch.fetch_add(1, SeqCst);
+        while self.attempts.load(SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[allow(dead_code, reason = "accepts are to come")]
+    pub(crate) fn is_nonblocking_unasked(&self) -> bool {
+        self.is_nonblocking_unasked.load(Relaxed)
+    }
+
+    pub(crate) fn set_nonblocking_unasked(&self, is_so: bool) {
+        self.is_nonblocking_unasked.store(is_so, Relaxed);
+    }
+
+    /// Whether the number is known to name what this library has given out for it.
+    pub(crate) fn is_vouched(&self) -> bool {
+        self.is_given_out.load(Acquire)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -297,15 +371,26 @@ impl Number {
         self.lock().past = Past::default();
     }
 
-    /// Whatever the number stood for has ended. `end` is called with its registration, if it has one, while
-    /// the number is locked.
-    pub(crate) fn retire(&self, end: impl FnOnce(Registered)) {
+    /// Whatever the number stood for has ended. `end` is called with its registration and its line, as far as it has
+    /// them, while the number is locked.
+    pub(crate) fn retire(&self, end: impl FnOnce(Option<Registered>, Option<Line>)) {
         self.has_time.store(false, Relaxed);
         let mut state = self.lock();
-        let former = std::mem::take(&mut *state);
-        if let Some(registered) = former.registered {
-            end(registered);
+        self.retire_locked(&mut state, end);
+    }
+
+    /// The same for a caller that has locked it.
+    pub(crate) fn retire_locked(
+        &self,
+        state: &mut State,
+        end: impl FnOnce(Option<Registered>, Option<Line>),
+    ) {
+        let former = std::mem::take(state);
+        self.set_nonblocking_unasked(false);
+        if former.line.is_some() {
+            self.begin_epoch();
         }
+        end(former.registered, former.line);
     }
 
     /// A call of this library has just given the number out.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::abi::{self, Handle};
 use crate::errors::{code, guarded, set_last};
-use crate::foreign::{Callback, Foreign};
+use crate::foreign::{Callback, Foreign, Setter};
 use crate::handles::{self, Object};
 
 /// A handle for an object, which takes over a share of it; null if there is none left.
@@ -28,12 +28,33 @@ pub unsafe extern "C" fn cp_open_object(
     guarded(std::ptr::null_mut(), || {
         // SAFETY: `new` demands functions that may be called from any thread, and a share that `release` gives up.
         // - the caller says so of both.
-        let foreign = unsafe { Foreign::new(object, kind, retain, release) };
-        let opened = handles::open(|_| Ok(Object::Foreign(foreign.into())));
-        opened.unwrap_or_else(|code| {
-            set_last(code);
-            std::ptr::null_mut()
-        })
+        opened(unsafe { Foreign::new(object, kind, retain, release, None) })
+    })
+}
+
+/// The same for an event, which `set` sets or resets.
+///
+/// # Safety
+///
+/// As for [`cp_open_object`]; `set`, too, may be called with `object` from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_open_event(
+    object: *mut c_void,
+    kind: u32,
+    retain: Callback,
+    release: Callback,
+    set: Setter,
+) -> Handle {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: as above.
+        opened(unsafe { Foreign::new(object, kind, retain, release, Some(set)) })
+    })
+}
+
+fn opened(foreign: Foreign) -> Handle {
+    handles::open(|_| Ok(Object::Foreign(foreign.into()))).unwrap_or_else(|code| {
+        set_last(code);
+        std::ptr::null_mut()
     })
 }
 
@@ -135,7 +156,7 @@ pub unsafe extern "C" fn cp_wake_word(word: *const u32, count: i32) {
 
 /// Changes whenever an object of a header is signalled; one for the process. Begins shortly before it wraps, so
 /// that every program that waits for long comes through that.
-static SIGNALS: AtomicU32 = AtomicU32::new(u32::MAX - 3);
+pub(crate) static SIGNALS: AtomicU32 = AtomicU32::new(u32::MAX - 3);
 
 /// Where that number is.
 #[unsafe(no_mangle)]

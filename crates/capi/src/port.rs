@@ -2,32 +2,102 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::os::fd::RawFd;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Release, Ordering::SeqCst,
+};
 use std::time::Duration;
 
-use completion_port::{Batch, Events, Packet, Port};
+use completion_port::raw::{Attempt, Ending, Task};
+use completion_port::{Batch, Buffer, Events, Packet, Port};
 
 use crate::abi::{Entry, event};
 use crate::errors::{code, code_of};
 use crate::numbers::Key;
 
-/// Three words that were posted.
+/// Three words that were posted, or that tell of an operation; and how that has ended.
 pub(crate) struct Message {
     bytes: u32,
+    status: u32,
     key: usize,
     overlapped: usize,
+}
+
+/// What an operation is to the port that carries it out.
+pub(crate) trait Errand: Send {
+    /// Tries it, without waiting.
+    fn attempt(&mut self, descriptor: RawFd) -> Attempt;
+
+    /// It has ended in flight.
+    fn end(self: Box<Self>, ending: Ending);
+
+    /// It has ended at its first attempt. A packet tells of its success if it `has_packet`.
+    fn conclude(self: Box<Self>, has_packet: bool) -> Begun;
+
+    /// It was refused.
+    fn withdraw(self: Box<Self>);
+}
+
+/// What has become of a call that starts an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Begun {
+    /// It has ended well.
+    Done(Outcome),
+    /// It goes on.
+    Pending,
+    /// It has failed at once, with this status: nothing tells of it but the call.
+    Failed(u32),
+}
+
+/// What an operation has come to, in the system's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// 0 if it has succeeded.
+    pub(crate) errno: i32,
+    pub(crate) bytes: u32,
+    /// `MSG_PARTIAL` and the like.
+    pub(crate) flags: u32,
+    /// The socket is a TCP stream, of which a short read has left nothing.
+    pub(crate) is_tcp: bool,
+}
+
+/// An operation in flight.
+pub(crate) struct Flight(pub(crate) Box<dyn Errand>);
+
+// SAFETY: there is no room: the memory of an operation is the program's, and the operation knows it itself.
+unsafe impl Buffer for Flight {
+    fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl Task for Flight {
+    fn attempt(&mut self, descriptor: RawFd) -> Attempt {
+        self.0.attempt(descriptor)
+    }
+
+    fn end(self, ending: Ending) {
+        self.0.end(ending);
+    }
 }
 
 /// A port, and the number of its handle.
 pub(crate) struct CompletionPort {
     name: u64,
     is_closed: AtomicBool,
-    port: Port<Key, Message>,
+    /// Threads that are in a wait on it.
+    waiting: AtomicUsize,
+    /// Operations that it carries out.
+    aloft: AtomicUsize,
+    /// The driver thread looks after it.
+    pub(crate) is_watched: AtomicBool,
+    port: Port<Key, Message, Flight>,
 }
 
 impl Deref for CompletionPort {
-    type Target = Port<Key, Message>;
+    type Target = Port<Key, Message, Flight>;
     fn deref(&self) -> &Self::Target {
         &self.port
     }
@@ -90,8 +160,45 @@ fn bits_of(events: Events) -> u32 {
 
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
-        let port = Port::builder().concurrency(concurrency).build().map_err(code_of)?;
-        Ok(Self { name, is_closed: AtomicBool::new(false), port })
+        let port = Port::builder().buffers::<Flight>().concurrency(concurrency).build();
+        Ok(Self {
+            name,
+            is_closed: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            aloft: AtomicUsize::new(0),
+            is_watched: AtomicBool::new(false),
+            port: port.map_err(code_of)?,
+        })
+    }
+
+    /// A thread comes to wait on it.
+    pub(crate) fn come(&self) {
+        self.waiting.fetch_add(1, SeqCst);
+    }
+
+    /// A thread that has waited leaves it. True if it was the last one, and operations are in flight.
+    pub(crate) fn leave(&self) -> bool {
+        self.waiting.fetch_sub(1, SeqCst) == 1 && self.has_flights()
+    }
+
+    /// Whether no thread waits on it, so that none sees to its operations.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.waiting.load(SeqCst) == 0
+    }
+
+    /// Whether it carries out any operation.
+    pub(crate) fn has_flights(&self) -> bool {
+        self.aloft.load(SeqCst) > 0
+    }
+
+    /// An operation begins here.
+    pub(crate) fn begin_flight(&self) {
+        self.aloft.fetch_add(1, SeqCst);
+    }
+
+    /// It has ended.
+    pub(crate) fn end_flight(&self) {
+        self.aloft.fetch_sub(1, SeqCst);
     }
 
     /// Whether its handle has not been closed.
@@ -103,6 +210,11 @@ impl CompletionPort {
     /// last of them has left.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Release);
+        if !self.port.raw().is_forked() && self.has_flights() {
+            // They end, and no packet tells of it.
+            self.port.close();
+            self.port.raw().go_on();
+        }
         self.port.raw().abandon();
     }
 
@@ -118,13 +230,30 @@ impl CompletionPort {
         key: usize,
         overlapped: *mut c_void,
     ) -> Result<(), u32> {
-        let message = Message { bytes, key, overlapped: overlapped.expose_provenance() };
+        self.post_end(bytes, key, overlapped, 0)
+    }
+
+    /// Queues the packet of an operation, which has ended with this status.
+    pub(crate) fn post_end(
+        &self,
+        bytes: u32,
+        key: usize,
+        overlapped: *mut c_void,
+        status: u32,
+    ) -> Result<(), u32> {
+        let message = Message { bytes, status, key, overlapped: overlapped.expose_provenance() };
         self.port.post(message).map_err(|refused| code_of(refused.error()))
     }
 
     /// Whether a packet is queued, which is left there.
     pub(crate) fn is_ready(&self) -> Result<bool, u32> {
         with_waiter(1, |waiter| self.port.raw().has_packets(&mut waiter.batch)).map_err(code_of)
+    }
+
+    /// Sees to its operations, if no thread is in the kernel's wait there. Takes nothing.
+    pub(crate) fn drive(&self) {
+        // Closed meanwhile: its operations have ended.
+        let _ = with_waiter(1, |waiter| self.port.raw().drive(&mut waiter.batch));
     }
 
     /// Waits for packets and writes them down; how many. If changes were refused it does not sleep, and
@@ -187,7 +316,7 @@ impl CompletionPort {
     }
 
     /// What a packet is to a caller.
-    fn entry(&self, packet: Packet<'_, Key, Message>) -> Option<Entry> {
+    fn entry(&self, packet: Packet<'_, Key, Message, Flight>) -> Option<Entry> {
         let of_socket = |key: usize, bits: u32| Entry {
             key,
             overlapped: std::ptr::null_mut(),
@@ -205,7 +334,7 @@ impl CompletionPort {
             Packet::Posted(message) => Some(Entry {
                 key: message.key,
                 overlapped: std::ptr::with_exposed_provenance_mut(message.overlapped),
-                internal: 0,
+                internal: message.status as usize,
                 bytes: message.bytes,
             }),
             // A wait that clones keys brings no tokens.

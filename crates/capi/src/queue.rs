@@ -5,11 +5,11 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::abi::{self, Entry, Handle, NO_HANDLE};
-use crate::descriptors;
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, Object, usable_port};
 use crate::numbers::{self, Associated};
 use crate::port::{Changed, CompletionPort};
+use crate::{descriptors, driver, status};
 
 /// Lets the operations of a descriptor complete on a port.
 fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
@@ -66,7 +66,10 @@ fn create_or_associate(
 
 fn close(handle: Handle) -> Result<(), u32> {
     // The last share is given up here, where nothing is locked.
-    handles::close(handle).map(drop)
+    handles::close(handle).map(drop)?;
+    // Its operations have ended, if it was a port that had any.
+    driver::wake_if_asleep();
+    Ok(())
 }
 
 /// Makes a port, or lets a descriptor's operations complete on one: `CreateIoCompletionPort`.
@@ -119,14 +122,19 @@ pub unsafe extern "C" fn cp_dequeue(
         let timeout = abi::timeout(milliseconds);
         // SAFETY: `take` demands room for so many entries.
         // - there is room for one.
-        unsafe { port.take(&raw mut entry, 1, timeout, Changed::AsAsked) }?;
+        let take = || unsafe { port.take(&raw mut entry, 1, timeout, Changed::AsAsked) };
+        driver::attending(&port, take)?;
         // SAFETY: as above.
         unsafe { bytes.write(entry.bytes) };
         // SAFETY: as above.
         unsafe { key.write(entry.key) };
         // SAFETY: as above.
         unsafe { overlapped.write(entry.overlapped) };
-        Ok(())
+        match u32::try_from(entry.internal) {
+            // An operation has failed, and this is its packet.
+            Ok(ended) if !status::is_success(ended) => Err(status::code_in_win32(ended)),
+            _ => Ok(()),
+        }
     })
 }
 
@@ -159,7 +167,8 @@ pub unsafe extern "C" fn cp_dequeue_many(
         let timeout = abi::timeout(milliseconds);
         // SAFETY: `take` demands room for so many entries.
         // - the caller says that there is.
-        let taken = unsafe { port.take(entries, room as usize, timeout, Changed::AsAsked) }?;
+        let take = || unsafe { port.take(entries, room as usize, timeout, Changed::AsAsked) };
+        let taken = driver::attending(&port, take)?;
         // SAFETY: as above.
         unsafe { removed.write(taken) };
         Ok(())

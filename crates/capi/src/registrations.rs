@@ -1,15 +1,16 @@
-//! What ends a number's registration, and how far this library believes what it knows of a number.
+//! What ends a number's registration and its operations, and how far this library believes what it knows of a number.
 //!
 //! A number remembers its registration by the port's handle. This file joins the two tables: it looks the port
 //! up and tells it.
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::errors::guarded;
-use crate::numbers::Registered;
+use crate::numbers::{Line, NO_PORT, Number, Registered};
 use crate::port::CompletionPort;
-use crate::{descriptors, handles, numbers};
+use crate::{descriptors, driver, handles, numbers};
 
 /// Whether `descriptor` names the socket of a registration on `port`.
 pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &CompletionPort) -> bool {
@@ -19,11 +20,35 @@ pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &Completio
     }
 }
 
-/// The port of a registration whose number is closed, or given out again, forgets it.
-fn end(registered: Registered) {
-    if let Some(port) = handles::port_named(registered.port) {
+/// The port of a registration whose number is closed, or given out again, forgets it, and so does that of a line.
+/// Returns the port whose operations have ended by that: the caller has it go on when no number is locked.
+pub(crate) fn end(
+    registered: Option<Registered>,
+    line: Option<Line>,
+) -> Option<Arc<CompletionPort>> {
+    if let Some(registered) = registered
+        && let Some(port) = handles::port_named(registered.port)
+    {
         // Ended already, or its last packet is on the way: as good.
         let _ = port.raw().forget(registered.id);
+    }
+    let line = line?;
+    let port = port_of(line.port)?;
+    let _ = port.raw().forget(line.id.id());
+    Some(port)
+}
+
+/// The port that carries out operations, by its name or the driver's own.
+pub(crate) fn port_of(name: u64) -> Option<Arc<CompletionPort>> {
+    if name == NO_PORT { driver::own_port().ok() } else { handles::port_named(name) }
+}
+
+/// Whatever the number stood for has ended.
+fn end_all(number: &Number) {
+    let mut goes_on = None;
+    number.retire(|registered, line| goes_on = end(registered, line));
+    if let Some(port) = goes_on {
+        port.raw().go_on();
     }
 }
 
@@ -31,14 +56,14 @@ fn end(registered: Registered) {
 pub(crate) fn retire(descriptor: RawFd) {
     if let Some(number) = numbers::find(descriptor) {
         number.doubt();
-        number.retire(end);
+        end_all(number);
     }
 }
 
 /// The number has just been given out by a call of this library: whatever it stood for has ended.
 pub(crate) fn give_out(descriptor: RawFd) {
     if let Some(number) = numbers::entry(descriptor) {
-        number.retire(end);
+        end_all(number);
         number.vouch();
     }
 }

@@ -13,7 +13,7 @@ use libc::{sockaddr, socklen_t};
 use crate::descriptors::{is_bound, is_connected, is_local, kind, protocol};
 use crate::errors::{code, code_of_errno, guarded, set_last};
 use crate::numbers::{self, Number, Past};
-use crate::registrations;
+use crate::{registrations, status};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -21,7 +21,7 @@ const FAILED: c_int = -1;
 /// Times that this process has started Winsock up and not cleaned up.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-fn errno() -> c_int {
+pub(crate) fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
@@ -151,6 +151,24 @@ fn why_not_sent(descriptor: c_int, errno: c_int) -> c_int {
         libc::ECONNRESET
     } else {
         libc::ENOTCONN
+    }
+}
+
+/// The status of an overlapped receive or send that has failed. No number is locked.
+pub(crate) fn status_of_transfer(descriptor: c_int, errno: c_int) -> u32 {
+    match errno {
+        libc::EPIPE => status::of_errno(why_not_sent(descriptor, errno)),
+        libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
+            // An earlier datagram has found no receiver.
+            status::PORT_UNREACHABLE
+        }
+        libc::EDESTADDRREQ => status::of_errno(libc::ENOTCONN),
+        errno => {
+            if errno == libc::ECONNRESET {
+                remember_reset(descriptor);
+            }
+            status::of_errno(errno)
+        }
     }
 }
 

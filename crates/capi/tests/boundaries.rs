@@ -8,27 +8,50 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("abi", &[]),
     ("errors", &[]),
     ("foreign", &[]),
     ("messages", &[]),
     ("process", &[]),
+    ("status", &["errors"]),
     ("descriptors", &["errors"]),
     ("numbers", &["descriptors", "process"]),
     ("port", &["abi", "errors", "numbers"]),
+    ("driver", &["errors", "numbers", "port", "process"]),
     ("handles", &["abi", "errors", "foreign", "port", "process"]),
-    ("registrations", &["descriptors", "errors", "handles", "numbers", "port"]),
+    ("registrations", &["descriptors", "driver", "errors", "handles", "numbers", "port"]),
     ("closing", &["numbers"]),
     ("objects", &["abi", "errors", "foreign", "handles"]),
     ("controls", &["errors", "objects", "process"]),
-    ("queue", &["abi", "descriptors", "errors", "handles", "numbers", "port"]),
+    ("queue", &["abi", "descriptors", "driver", "errors", "handles", "numbers", "port", "status"]),
     (
         "notifications",
-        &["abi", "descriptors", "errors", "handles", "numbers", "port", "registrations"],
+        &["abi", "descriptors", "driver", "errors", "handles", "numbers", "port", "registrations"],
     ),
-    ("sockets", &["descriptors", "errors", "numbers", "registrations"]),
+    ("sockets", &["descriptors", "errors", "numbers", "registrations", "status"]),
     ("buffers", &["errors", "sockets"]),
+    (
+        "operations",
+        &[
+            "abi",
+            "descriptors",
+            "driver",
+            "errors",
+            "foreign",
+            "handles",
+            "numbers",
+            "objects",
+            "port",
+            "registrations",
+            "status",
+        ],
+    ),
+    ("transfers", &["abi", "buffers", "errors", "operations", "port", "sockets"]),
+    (
+        "results",
+        &["abi", "descriptors", "errors", "numbers", "objects", "operations", "port", "status"],
+    ),
     ("modules", &["errors", "notifications", "queue", "sockets"]),
 ];
 

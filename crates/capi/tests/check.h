@@ -4,6 +4,7 @@
 #define CHECK_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -430,9 +430,31 @@ impl<K, M, B> Raw<'_, K, M, B> {
     pub fn has_packets(self, batch: &mut Batch) -> Result<bool> {
         let own = current_seat(self.port.engine());
         let mut look = || self.port.engine().has_packets(own.as_deref(), &mut batch.scratch);
-        let found = look()?;
-        // Tasks may post as they end.
-        if self.port.store().go_on() && !found { look() } else { Ok(found) }
+        loop {
+            let found = look()?;
+            // Behind each look, which may have put something aside. Tasks may post as they end.
+            let has_gone_on = self.port.store().go_on();
+            if found || !has_gone_on {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Queues what the kernel has to report, unless a thread is in the kernel's wait, which does so; and goes on with
+    /// tasks. It takes nothing, and the calling thread does not count as one that waits or runs. It is for a thread
+    /// that sees to a port where perhaps no other does. [`Raw::has_packets`] need not ask the kernel if something is
+    /// queued; this does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Raw::has_packets`].
+    pub fn drive(self, batch: &mut Batch) -> Result<()> {
+        loop {
+            self.port.engine().drive(&mut batch.scratch)?;
+            if !self.port.store().go_on() {
+                return Ok(());
+            }
+        }
     }
 
     /// Closes the port and leaves what is queued. All waits end at once with

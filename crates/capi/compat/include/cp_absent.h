@@ -18,17 +18,8 @@ extern "C" {
 
 /* ---- Overlapped operations ------------------------------------------------------------------------- */
 
-#define STATUS_PENDING ((DWORD)0x103)
-#define HasOverlappedIoCompleted(overlapped) ((DWORD)(overlapped)->Internal != STATUS_PENDING)
 
-CP_NOT_YET extern BOOL CancelIo(HANDLE hFile);
-CP_NOT_YET extern BOOL CancelIoEx(HANDLE hFile, LPOVERLAPPED lpOverlapped);
 CP_NOT_YET extern BOOL CancelSynchronousIo(HANDLE hThread);
-CP_NOT_YET extern BOOL GetOverlappedResult(HANDLE hFile, LPOVERLAPPED lpOverlapped,
-                                           LPDWORD lpNumberOfBytesTransferred, BOOL bWait);
-CP_NOT_YET extern BOOL GetOverlappedResultEx(HANDLE hFile, LPOVERLAPPED lpOverlapped,
-                                             LPDWORD lpNumberOfBytesTransferred, DWORD dwMilliseconds,
-                                             BOOL bAlertable);
 CP_NOT_YET extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
                                   LPOVERLAPPED lpOverlapped,
                                   LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
@@ -37,7 +28,6 @@ CP_NOT_YET extern BOOL WriteFileEx(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumber
                                    LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
 CP_NOT_YET extern BOOL BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_COMPLETION_ROUTINE Function,
                                                 ULONG Flags);
-CP_NOT_YET extern BOOL SetFileCompletionNotificationModes(HANDLE FileHandle, UCHAR Flags);
 CP_NOT_YET extern BOOL DeviceIoControl(HANDLE hDevice, DWORD dwIoControlCode, LPVOID lpInBuffer,
                                        DWORD nInBufferSize, LPVOID lpOutBuffer, DWORD nOutBufferSize,
                                        LPDWORD lpBytesReturned, LPOVERLAPPED lpOverlapped);

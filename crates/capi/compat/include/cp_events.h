@@ -16,6 +16,15 @@ CP_INLINE int cp_is_nameless(int has_name) {
 #define CREATE_EVENT_MANUAL_RESET 0x1
 #define CREATE_EVENT_INITIAL_SET 0x2
 
+/* For the library, which sets events at the end of operations. */
+CP_INLINE void cp_event_set(void *object, int on) {
+    cp_waitable *event = (cp_waitable *)object;
+    if (on)
+        cp_waitable_signal(event);
+    else
+        __atomic_store_n(&event->signalled, 0U, __ATOMIC_SEQ_CST);
+}
+
 CP_INLINE HANDLE cp_new_event(int stays, int is_set, int has_name) {
     cp_waitable *event;
     if (!cp_is_nameless(has_name))
@@ -25,7 +34,7 @@ CP_INLINE HANDLE cp_new_event(int stays, int is_set, int has_name) {
         return NULL;
     event->resets = !stays;
     event->signalled = (uint32_t)is_set;
-    return cp_waitable_open(event);
+    return cp_open_event(event, CP_KIND_WAITABLE, cp_waitable_retain, cp_waitable_release, cp_event_set);
 }
 
 CP_INLINE HANDLE WINAPI CreateEventA(LPSECURITY_ATTRIBUTES lpEventAttributes, BOOL bManualReset,

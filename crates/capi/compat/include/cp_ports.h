@@ -63,9 +63,6 @@ typedef LPOVERLAPPED cp_overlapped_argument;
 CP_NOT_YET extern LPOVERLAPPED cp_overlapped(const void *);
 #endif
 
-/* For operations on a descriptor, of which there are none yet. */
-#define FILE_SKIP_COMPLETION_PORT_ON_SUCCESS 0x1
-#define FILE_SKIP_SET_EVENT_ON_HANDLE 0x2
 #define FILE_FLAG_OVERLAPPED 0x40000000
 
 /* ---- Errors -------------------------------------------------------------------------------- */

@@ -29,9 +29,6 @@ typedef struct addrinfoW ADDRINFOW, *PADDRINFOW;
 extern "C" {
 #endif
 
-CP_NOT_YET extern BOOL WSAAPI WSAGetOverlappedResult(SOCKET s, LPWSAOVERLAPPED lpOverlapped,
-                                                     LPDWORD lpcbTransfer, BOOL fWait, LPDWORD lpdwFlags);
-
 CP_ABSENT("events of sockets: register the socket with a port")
 extern int WSAAPI WSAEventSelect(SOCKET s, WSAEVENT hEventObject, long lNetworkEvents);
 CP_ABSENT("events of sockets: register the socket with a port")

@@ -1,8 +1,9 @@
 /*
- * cp_socket_buffers.h: WSASend, WSARecv, WSASendTo and WSARecvFrom in their plain form. Included by <winsock2.h>.
+ * cp_socket_buffers.h: WSASend, WSARecv, WSASendTo and WSARecvFrom. Included by <winsock2.h>.
  *
- * With an OVERLAPPED they are not available yet: the compiler says so where it can tell, else the call fails. See
- * `cp_overlapped_argument`.
+ * Without an OVERLAPPED they return when they are done, as recv and send do. With one they begin an operation.
+ *
+ * There are no APCs: a completion routine is refused with WSAEOPNOTSUPP, and nothing is begun. See PORTING.md.
  */
 #ifndef CP_SOCKET_BUFFERS_H
 #define CP_SOCKET_BUFFERS_H
@@ -31,55 +32,47 @@ CP_INLINE int cp_wsa_receive(SOCKET s, const WSABUF *buffers, DWORD count, DWORD
     return done;
 }
 
-CP_INLINE int WSAAPI WSASend(SOCKET s, LPWSABUF lpBuffers, DWORD dwBufferCount, LPDWORD lpNumberOfBytesSent,
-                             DWORD dwFlags, cp_overlapped_argument lpOverlapped,
-                             LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
-    (void)lpCompletionRoutine;
-    return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
-                        : cp_wsa_send(s, lpBuffers, dwBufferCount, lpNumberOfBytesSent, dwFlags, NULL, 0);
-}
-
 CP_INLINE int WSAAPI WSASendTo(SOCKET s, LPWSABUF lpBuffers, DWORD dwBufferCount, LPDWORD lpNumberOfBytesSent,
-                               DWORD dwFlags, const struct sockaddr *lpTo, int iTolen,
-                               cp_overlapped_argument lpOverlapped,
+                               DWORD dwFlags, const struct sockaddr *lpTo, int iTolen, LPWSAOVERLAPPED lpOverlapped,
                                LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
-    (void)lpCompletionRoutine;
-    return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
-                        : cp_wsa_send(s, lpBuffers, dwBufferCount, lpNumberOfBytesSent, dwFlags, lpTo, iTolen);
+    if (!lpOverlapped)
+        return cp_wsa_send(s, lpBuffers, dwBufferCount, lpNumberOfBytesSent, dwFlags, lpTo, iTolen);
+    if (lpCompletionRoutine)
+        return cp_wsa_fails(WSAEOPNOTSUPP);
+    return cp_start_send(cp_descriptor(s), (const cp_buffer *)(const void *)lpBuffers, dwBufferCount,
+                         lpNumberOfBytesSent, dwFlags, lpTo, iTolen, lpOverlapped);
 }
 
-CP_INLINE int WSAAPI WSARecv(SOCKET s, LPWSABUF lpBuffers, DWORD dwBufferCount, LPDWORD lpNumberOfBytesRecvd,
-                             LPDWORD lpFlags, cp_overlapped_argument lpOverlapped,
+CP_INLINE int WSAAPI WSASend(SOCKET s, LPWSABUF lpBuffers, DWORD dwBufferCount, LPDWORD lpNumberOfBytesSent,
+                             DWORD dwFlags, LPWSAOVERLAPPED lpOverlapped,
                              LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
-    (void)lpCompletionRoutine;
-    return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
-                        : cp_wsa_receive(s, lpBuffers, dwBufferCount, lpNumberOfBytesRecvd, lpFlags, NULL, NULL);
+    return WSASendTo(s, lpBuffers, dwBufferCount, lpNumberOfBytesSent, dwFlags, NULL, 0, lpOverlapped,
+                     lpCompletionRoutine);
 }
 
 CP_INLINE int WSAAPI WSARecvFrom(SOCKET s, LPWSABUF lpBuffers, DWORD dwBufferCount, LPDWORD lpNumberOfBytesRecvd,
                                  LPDWORD lpFlags, struct sockaddr *lpFrom, LPINT lpFromlen,
-                                 cp_overlapped_argument lpOverlapped,
+                                 LPWSAOVERLAPPED lpOverlapped,
                                  LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
-    (void)lpCompletionRoutine;
-    return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
-                        : cp_wsa_receive(s, lpBuffers, dwBufferCount, lpNumberOfBytesRecvd, lpFlags, lpFrom,
-                                         lpFromlen);
+    if (!lpOverlapped)
+        return cp_wsa_receive(s, lpBuffers, dwBufferCount, lpNumberOfBytesRecvd, lpFlags, lpFrom, lpFromlen);
+    if (lpCompletionRoutine)
+        return cp_wsa_fails(WSAEOPNOTSUPP);
+    return cp_start_receive(cp_descriptor(s), (const cp_buffer *)(const void *)lpBuffers, dwBufferCount,
+                            lpNumberOfBytesRecvd, lpFlags, lpFrom, lpFromlen, lpOverlapped);
 }
 
-#ifndef __cplusplus
-/* As for `ioctlsocket`, the call's own name comes out, so that members of these names can be called. */
-#define WSASend(s, lpBuffers, dwBufferCount, lpSent, dwFlags, lpOverlapped, lpRoutine)               \
-    WSASend(s, lpBuffers, dwBufferCount, lpSent, dwFlags,                                            \
-            CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped), lpRoutine)
-#define WSASendTo(s, lpBuffers, dwBufferCount, lpSent, dwFlags, lpTo, iTolen, lpOverlapped, lpRoutine) \
-    WSASendTo(s, lpBuffers, dwBufferCount, lpSent, dwFlags, lpTo, iTolen,                            \
-              CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped), lpRoutine)
-#define WSARecv(s, lpBuffers, dwBufferCount, lpRecvd, lpFlags, lpOverlapped, lpRoutine)              \
-    WSARecv(s, lpBuffers, dwBufferCount, lpRecvd, lpFlags,                                           \
-            CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped), lpRoutine)
-#define WSARecvFrom(s, lpBuffers, dwBufferCount, lpRecvd, lpFlags, lpFrom, lpFromlen, lpOverlapped, lpRoutine) \
-    WSARecvFrom(s, lpBuffers, dwBufferCount, lpRecvd, lpFlags, lpFrom, lpFromlen,                    \
-                CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped), lpRoutine)
-#endif
+CP_INLINE int WSAAPI WSARecv(SOCKET s, LPWSABUF lpBuffers, DWORD dwBufferCount, LPDWORD lpNumberOfBytesRecvd,
+                             LPDWORD lpFlags, LPWSAOVERLAPPED lpOverlapped,
+                             LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
+    return WSARecvFrom(s, lpBuffers, dwBufferCount, lpNumberOfBytesRecvd, lpFlags, NULL, NULL, lpOverlapped,
+                       lpCompletionRoutine);
+}
+
+CP_INLINE BOOL WSAAPI WSAGetOverlappedResult(SOCKET s, LPWSAOVERLAPPED lpOverlapped, LPDWORD lpcbTransfer,
+                                             BOOL fWait, LPDWORD lpdwFlags) {
+    return cp_overlapped_result(cp_descriptor(s), lpOverlapped, lpcbTransfer, lpdwFlags, fWait ? INFINITE : 0,
+                                CP_IN_WINSOCK);
+}
 
 #endif

@@ -19,6 +19,7 @@
 #include <cp_base.h>
 #include <cp_errors.h>
 #include <cp_modules.h>
+#include <cp_overlapped.h>
 #include <cp_ports.h>
 
 #ifndef CP_NO_WIN32

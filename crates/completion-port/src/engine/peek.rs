@@ -31,11 +31,7 @@ impl Engine {
         if state.stock.is_over() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
-        // If a thread is idle, one wakes in time for what is due.
-        if state.schedule.has_timers() {
-            let State { schedule, stock } = &mut *state;
-            schedule.next_timer(self.queue_due(stock, self.backend.now()));
-        }
+        self.queue_due_for_others(&mut state);
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);
         }
@@ -48,13 +44,44 @@ impl Engine {
                 state = self.ask_for_others(state, scratch, &mut found);
             }
         }
-        // This thread does not take what it has found.
+        self.leave_to_others(state, found, own);
+        Ok(found)
+    }
+
+    /// Queues what the kernel has to report, unless a thread is in the kernel's wait, whatever is queued already.
+    pub(crate) fn drive(&self, scratch: &mut Scratch) -> Result<(), Error> {
+        self.check_usable(Call::Wait)?;
+        let mut state = self.lock();
+        if state.stock.is_over() {
+            return Err(Error::new(Call::Wait, ErrorKind::Closed));
+        }
+        self.queue_due_for_others(&mut state);
+        let mut found = false;
+        state = self.ask_for_others(state, scratch, &mut found);
+        self.leave_to_others(state, found, None);
+        Ok(())
+    }
+
+    /// Queues what timers tell is due. If a thread is idle, one wakes in time for that.
+    fn queue_due_for_others(&self, state: &mut State) {
+        if state.schedule.has_timers() {
+            let State { schedule, stock } = &mut *state;
+            schedule.next_timer(self.queue_due(stock, self.backend.now()));
+        }
+    }
+
+    /// The calling thread does not take what it has `found`.
+    fn leave_to_others<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State>,
+        found: bool,
+        own: Option<&Seat>,
+    ) {
         let State { schedule, stock } = &mut *state;
         let wake = schedule.depart_calling(found, &self.stage(stock, own));
         let notice = wake.map(|wake| stock.notice(wake));
         drop(self.end_if_over(state));
         self.notify(notice);
-        Ok(found)
     }
 
     /// Whether the thread of `own` was handed a node that brings a packet and that it has not

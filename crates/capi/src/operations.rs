@@ -1,0 +1,442 @@
+//! Overlapped operations, whatever they are: how one is started, how it ends, and how it is cancelled.
+//!
+//! An operation is a [`Work`], which is tried until it is done, and a ticket, which says who is told of its end: the
+//! OVERLAPPED, an event, a port. At the end the OVERLAPPED is written first, its status last, and never touched
+//! afterwards: the program may free it as soon as it has seen the status. So packets have copies of what they bring.
+//!
+//! Operations in flight stand in the entry of their number, by the addresses of their OVERLAPPEDs. That is where
+//! they are found to be cancelled, and where one that is given twice is found out.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+
+use completion_port::ErrorKind;
+use completion_port::Started;
+use completion_port::raw::{Attempt, Ending, Side};
+
+use crate::abi::{Handle, Overlapped};
+use crate::errors::{code, code_of, set_last, succeeds};
+use crate::foreign::Foreign;
+use crate::numbers::{self, InFlight, Key, Line, Number, State};
+use crate::objects::{cp_signal, cp_thread_id};
+use crate::port::{Begun, CompletionPort, Errand, Flight, Outcome};
+use crate::{descriptors, driver, handles, registrations, status};
+
+/// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which says of the handle's own event
+/// what is always so here.
+const SKIP_PACKET_ON_SUCCESS: u8 = 1;
+const SKIP_EVENT_ON_HANDLE: u8 = 2;
+
+/// What is to be done.
+pub(crate) trait Work: Send + 'static {
+    /// Tries it on what the number stands for, without waiting and without any lock. `outcome` is what former attempts
+    /// have come to.
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
+
+    /// It has ended, and nothing is locked: does what is left to be done, and says what it has come to.
+    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
+        let _ = descriptor;
+        outcome
+    }
+
+    /// The status of a system error of this operation.
+    fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
+        let _ = descriptor;
+        status::of_errno(errno)
+    }
+}
+
+/// Who is told of the end of an operation.
+struct Ticket {
+    overlapped: NonNull<Overlapped>,
+    descriptor: RawFd,
+    number: &'static Number,
+    epoch: u32,
+    event: Option<Arc<Foreign>>,
+    /// The port, and the key that its packet brings.
+    packet: Option<(Arc<CompletionPort>, usize)>,
+    /// Flags are told in the OVERLAPPED.
+    tells_flags: bool,
+}
+
+// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
+// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
+//   end, as `start` demands.
+unsafe impl Send for Ticket {}
+
+/// Threads that wait for the end of an operation without an event.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// The calling thread waits for the end of operations, as long as this is there.
+pub(crate) struct Waits;
+
+impl Waits {
+    pub(crate) fn begin() -> Self {
+        WAITING.fetch_add(1, SeqCst);
+        Self
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Ticket {
+    fn overlapped(&self) -> &Overlapped {
+        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+        // - lives on: the program leaves it there until it has seen the end, as `start` demands, and behind that the
+        //   ticket is used no more;
+        // - not changed: the words that are written are atomic.
+        unsafe { self.overlapped.as_ref() }
+    }
+
+    /// The operation is not begun.
+    fn refuse(&self) {
+        self.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
+    }
+
+    /// The operation has ended: tells everyone.
+    fn tell(self, ended: u32, outcome: Outcome, has_packet: bool) {
+        let address = self.overlapped.as_ptr();
+        self.number.lock().flights.remove(&address.addr());
+        let overlapped = self.overlapped();
+        if self.tells_flags {
+            overlapped.offset.store(outcome.flags, Relaxed);
+        }
+        overlapped.bytes.store(outcome.bytes as usize, Relaxed);
+        // Before the thread looks who waits, as a thread that comes to wait looks at the status last.
+        overlapped.status.store(ended as usize, Release);
+        // From here on the program may have freed it.
+        if let Some(event) = self.event {
+            event.set(true);
+        }
+        std::sync::atomic::fence(SeqCst);
+        if WAITING.load(SeqCst) > 0 {
+            cp_signal();
+        }
+        if let Some((port, key)) = self.packet.filter(|_| has_packet) {
+            // Refused if the port was closed meanwhile, or if there is no memory.
+            let _ = port.post_end(outcome.bytes, key, address.cast::<c_void>(), ended);
+        }
+    }
+}
+
+/// An operation, in flight or about to be.
+struct Operation<W: Work> {
+    work: W,
+    /// Taken by the end.
+    ticket: Option<Ticket>,
+    outcome: Outcome,
+    /// The port that carries it out.
+    port: Arc<CompletionPort>,
+}
+
+/// In place of a system error: a datagram was longer than the buffers.
+pub(crate) const CUT: c_int = -1;
+
+impl<W: Work> Operation<W> {
+    /// What there is to be told of an operation that has come to an end by itself.
+    fn finish(&mut self, ticket: &Ticket) -> (u32, Outcome) {
+        let outcome = self.work.finish(ticket.descriptor, self.outcome);
+        let ended = match outcome.errno {
+            0 => status::SUCCESS,
+            CUT => status::CUT,
+            libc::ECANCELED => status::CANCELLED,
+            errno => self.work.status(ticket.descriptor, errno),
+        };
+        (ended, outcome)
+    }
+
+    /// The operation has ended in flight; as `ended` says, or by itself.
+    fn end_as(&mut self, ended: Option<u32>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let (ended, outcome) = match ended {
+            None => self.finish(&ticket),
+            // What had been transferred before is told.
+            Some(ended) => (ended, self.outcome),
+        };
+        self.port.end_flight();
+        ticket.tell(ended, outcome, true);
+    }
+}
+
+impl<W: Work> Errand for Operation<W> {
+    fn attempt(&mut self, descriptor: RawFd) -> Attempt {
+        let Self { work, ticket, outcome, .. } = self;
+        let Some(ticket) = ticket else { return Attempt::Done };
+        let tried = ticket.number.in_epoch(ticket.epoch, || work.attempt(descriptor, outcome));
+        tried.unwrap_or_else(|| {
+            // The socket is gone, and what has its number now is another one.
+            outcome.errno = libc::ECANCELED;
+            Attempt::Done
+        })
+    }
+
+    fn end(mut self: Box<Self>, ending: Ending) {
+        self.end_as(match ending {
+            Ending::Done => None,
+            Ending::Cancelled | Ending::Closed => Some(status::CANCELLED),
+            Ending::Failed => Some(status::UNSUCCESSFUL),
+        });
+    }
+
+    fn conclude(mut self: Box<Self>, has_packet: bool) -> Begun {
+        let Some(ticket) = self.ticket.take() else { return Begun::Pending };
+        let (ended, outcome) = self.finish(&ticket);
+        self.port.end_flight();
+        if status::is_success(ended) {
+            ticket.tell(ended, outcome, has_packet);
+            return Begun::Done(outcome);
+        }
+        if ended == status::CUT {
+            // To the reference this is an end as others are, which a packet tells of: as if it had waited.
+            ticket.tell(ended, outcome, true);
+            return Begun::Pending;
+        }
+        // Nothing tells of it but the call.
+        ticket.number.lock().flights.remove(&ticket.overlapped.as_ptr().addr());
+        ticket.overlapped().status.store(ended as usize, Release);
+        Begun::Failed(ended)
+    }
+
+    fn withdraw(mut self: Box<Self>) {
+        if self.ticket.take().is_some() {
+            self.port.end_flight();
+        }
+    }
+}
+
+impl<W: Work> Drop for Operation<W> {
+    fn drop(&mut self) {
+        // Its port has been dropped.
+        self.end_as(Some(status::CANCELLED));
+    }
+}
+
+/// What a call that starts an operation is given beside what is to be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) descriptor: c_int,
+    pub(crate) overlapped: *mut Overlapped,
+    pub(crate) side: Side,
+    /// Flags are told in the OVERLAPPED.
+    pub(crate) tells_flags: bool,
+}
+
+/// Starts an operation. The error is the code of a call that has begun nothing.
+///
+/// # Safety
+///
+/// `overlapped` is null, or points to an OVERLAPPED that stays there until its status is another one than that of an
+/// operation that goes on.
+pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> {
+    let Start { descriptor, side, tells_flags, .. } = start;
+    let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
+    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // - lives on: the caller says so;
+    // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
+    let event = unsafe { overlapped.as_ref() }.event;
+    let has_packet = event.addr() & 1 == 0;
+    let event = event.map_addr(|address| address & !1);
+    let event = if event.is_null() { None } else { Some(handles::event(event)?) };
+    let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+    let mut state = number.lock();
+    look_at(&mut state, number, descriptor);
+    let address = overlapped.as_ptr().addr();
+    if state.flights.contains_key(&address) {
+        return Err(code::WSAEINVAL);
+    }
+    let packet = match state.associated.filter(|_| has_packet) {
+        Some(associated) => handles::port_named(associated.port).map(|port| (port, associated.key)),
+        None => None,
+    };
+    let mut ticket = Ticket {
+        overlapped,
+        descriptor,
+        number,
+        epoch: number.epoch(),
+        event,
+        packet,
+        tells_flags,
+    };
+    if let Some(event) = &ticket.event {
+        event.set(false);
+    }
+    ticket.overlapped().bytes.store(0, Relaxed);
+    ticket.overlapped().status.store(status::PENDING as usize, Release);
+    let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
+    let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| ticket.refuse())?;
+    // Behind the look-up, by which the number may have turned out to stand for something else.
+    ticket.epoch = number.epoch();
+    let in_flight = InFlight { port: line.port, name: None, thread: cp_thread_id() };
+    state.flights.insert(address, in_flight);
+    let outcome = Outcome { is_tcp: line.is_tcp, ..Outcome::default() };
+    let operation = Operation { work, ticket: Some(ticket), outcome, port: Arc::clone(&port) };
+    port.begin_flight();
+    // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
+    // finds its entry.
+    match port.raw().start_task(line.id, side, Flight(Box::new(operation))) {
+        Ok(Started::Finished((flight, _))) => {
+            drop(state);
+            let begun = flight.0.conclude(has_packet);
+            port.raw().go_on();
+            Ok(begun)
+        }
+        Ok(Started::InFlight(name)) => {
+            if let Some(flight) = state.flights.get_mut(&address) {
+                flight.name = Some(name);
+            }
+            drop(state);
+            port.raw().go_on();
+            driver::watch(&port);
+            Ok(Begun::Pending)
+        }
+        Err(refused) => {
+            let (error, flight) = refused.into_parts();
+            state.flights.remove(&address);
+            drop(state);
+            flight.0.withdraw();
+            Err(match error.kind() {
+                ErrorKind::Closed | ErrorKind::NotRegistered | ErrorKind::Removing => {
+                    code::WSAENOTSOCK
+                }
+                _ => code_of(error),
+            })
+        }
+    }
+}
+
+/// What a call returns that has begun an operation: 0, or -1 and the last error.
+pub(crate) fn answered(begun: Result<Begun, u32>, done: impl FnOnce(Outcome)) -> c_int {
+    let code = match begun {
+        Ok(Begun::Done(outcome)) => {
+            done(outcome);
+            return 0;
+        }
+        Ok(Begun::Pending) => code::IO_PENDING,
+        Ok(Begun::Failed(ended)) => status::code_in_winsock(ended),
+        Err(code) => code,
+    };
+    set_last(code);
+    -1
+}
+
+/// If the number may name something else than it did, what is known of it is compared with the system.
+fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) {
+    if number.is_vouched() && !registrations::is_checked() {
+        return;
+    }
+    let identity = || descriptors::identity(descriptor);
+    let is_another = |line: &Line| {
+        let port = registrations::port_of(line.port);
+        !port.is_some_and(|port| port.raw().is_current(line.id.id()))
+    };
+    if state.associated.is_some_and(|it| it.identity != identity())
+        || state.line.as_ref().is_some_and(is_another)
+    {
+        // What is in flight ends, and is gone on with by the next thread that waits on its port.
+        number.retire_locked(state, |_, line| drop(registrations::end(None, line)));
+    }
+}
+
+/// Where the operations of a number are carried out: where its registration is, or its association, or by the driver.
+fn line(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+) -> Result<(Arc<CompletionPort>, Line), u32> {
+    if let Some(line) = state.line {
+        if let Some(port) = registrations::port_of(line.port) {
+            return Ok((port, line));
+        }
+        state.line = None;
+    }
+    let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
+    let is_tcp =
+        kind == libc::SOCK_STREAM && descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP);
+    let associated = state.associated.and_then(|it| handles::port_named(it.port));
+    let port = associated.map_or_else(driver::own_port, Ok)?;
+    let key = Key { word: 0, number };
+    let id = port.raw().associate_number(descriptor, key);
+    let id = id.map_err(|refused| code_of(refused.error()))?;
+    let line = Line { port: port.name(), id, is_tcp };
+    state.line = Some(line);
+    Ok((port, line))
+}
+
+/// The descriptor that a handle is, if it is open.
+fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
+    let descriptor = RawFd::try_from(file.addr()).map_err(|_| code::INVALID_HANDLE)?;
+    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+    if flags < 0 { Err(code::INVALID_HANDLE) } else { Ok(descriptor) }
+}
+
+/// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
+fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u32>) -> usize {
+    let Some(number) = numbers::find(descriptor) else { return 0 };
+    let is_meant = |(at, flight): &(&usize, &InFlight)| {
+        address.is_none_or(|wanted| **at == wanted)
+            && thread.is_none_or(|wanted| flight.thread == wanted)
+    };
+    let meant: Vec<_> = {
+        let state = number.lock();
+        state.flights.iter().filter(is_meant).map(|(_, flight)| *flight).collect()
+    };
+    let mut count = 0;
+    for flight in meant {
+        if let (Some(port), Some(name)) = (registrations::port_of(flight.port), flight.name) {
+            // One that has ended meanwhile says so itself.
+            let _ = port.cancel(name);
+            port.raw().go_on();
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Cancels operations of a descriptor: that of an OVERLAPPED, or all if it is null; of any thread (`CancelIoEx`), or
+/// those of the calling one (`CancelIo`).
+///
+/// # Safety
+///
+/// None: `overlapped` is only compared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void, own: c_int) -> c_int {
+    succeeds(|| {
+        let descriptor = open_descriptor(file)?;
+        if own != 0 {
+            cancel(descriptor, None, Some(cp_thread_id()));
+            return Ok(());
+        }
+        let address = (!overlapped.is_null()).then(|| overlapped.addr());
+        if cancel(descriptor, address, None) == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
+    })
+}
+
+/// Says of what successes no packet tells: `SetFileCompletionNotificationModes`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
+    succeeds(|| {
+        let descriptor = open_descriptor(file)?;
+        if modes & !(SKIP_PACKET_ON_SUCCESS | SKIP_EVENT_ON_HANDLE) != 0 {
+            return Err(code::INVALID_PARAMETER);
+        }
+        let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
+        let mut state = number.lock();
+        look_at(&mut state, number, descriptor);
+        state.modes |= modes;
+        Ok(())
+    })
+}
+
+/// The port that carries out the operation of an OVERLAPPED, if that is in flight.
+pub(crate) fn port_of_flight(descriptor: RawFd, address: usize) -> Option<Arc<CompletionPort>> {
+    let port = numbers::find(descriptor)?.lock().flights.get(&address)?.port;
+    registrations::port_of(port)
+}

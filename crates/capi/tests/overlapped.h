@@ -1,0 +1,112 @@
+/* What the test programs of overlapped operations share. To be included after "check.h". */
+#ifndef OVERLAPPED_H
+#define OVERLAPPED_H
+
+#include <stddef.h>
+
+/* The statuses of the reference that the tests look for. */
+#define SUCCEEDED_WELL 0x0u
+#define BUFFER_OVERFLOW 0x80000005u
+#define CANCELLED 0xC0000120u
+#define CONNECTION_RESET 0xC000020Du
+#define CONNECTION_REFUSED 0xC0000236u
+
+static inline WSABUF buffer_of(void *bytes, size_t size)
+{
+    WSABUF buffer;
+    buffer.len = (ULONG)size;
+    buffer.buf = (CHAR *)bytes;
+    return buffer;
+}
+
+/* An OVERLAPPED with anything in it but an event. */
+static inline OVERLAPPED fresh(HANDLE event)
+{
+    OVERLAPPED overlapped;
+    memset(&overlapped, 0xA5, sizeof overlapped);
+    overlapped.hEvent = event;
+    return overlapped;
+}
+
+/* Lets the operations of a socket complete on the port. */
+static inline void associate(SOCKET s, HANDLE port, ULONG_PTR key)
+{
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, key, 0) == port);
+}
+
+static inline int receive_into(SOCKET s, void *bytes, size_t size, DWORD *received, LPOVERLAPPED overlapped)
+{
+    WSABUF buffer = buffer_of(bytes, size);
+    DWORD flags = 0;
+    return WSARecv(s, &buffer, 1, received, &flags, overlapped, NULL);
+}
+
+static inline int send_from(SOCKET s, const void *bytes, size_t size, DWORD *sent, LPOVERLAPPED overlapped)
+{
+    WSABUF buffer = buffer_of((void *)(uintptr_t)bytes, size);
+    return WSASend(s, &buffer, 1, sent, 0, overlapped, NULL);
+}
+
+/* The next socket that gets a number which is free. */
+static inline SOCKET next_of_number(SOCKET number)
+{
+    SOCKET lower[64], next;
+    int count = 0;
+    while ((next = udp_socket()) != number) {
+        CHECK(next < number && count < 64);
+        lower[count++] = next;
+    }
+    while (count > 0)
+        closesocket(lower[--count]);
+    return next;
+}
+
+/* The call must have begun something that goes on. */
+#define CHECK_PENDING(call) CHECK_SOCKET_ERROR(call, WSA_IO_PENDING)
+
+/* The next packet must be that of an operation that has ended well. */
+static inline void ended_at(const char *file, int line, HANDLE port, ULONG_PTR key, LPOVERLAPPED overlapped,
+                            DWORD bytes)
+{
+    DWORD count = UNTOUCHED;
+    ULONG_PTR word = UNTOUCHED;
+    LPOVERLAPPED which = NULL;
+    check_same(file, line, "the wait", GetQueuedCompletionStatus(port, &count, &word, &which, SOON), "a success",
+               TRUE);
+    check_same(file, line, "the key", (long long)word, "the association's", (long long)key);
+    check_same(file, line, "the OVERLAPPED", (long long)(uintptr_t)which, "that of the operation",
+               (long long)(uintptr_t)overlapped);
+    check_same(file, line, "the count", count, "what was transferred", bytes);
+}
+#define CHECK_ENDED(port, key, overlapped, bytes) ended_at(__FILE__, __LINE__, (port), (key), (overlapped), (bytes))
+
+/* The next packet must be that of an operation that has failed with this code. */
+static inline void failed_at(const char *file, int line, HANDLE port, ULONG_PTR key, LPOVERLAPPED overlapped,
+                             DWORD bytes, DWORD code)
+{
+    DWORD count = UNTOUCHED;
+    ULONG_PTR word = UNTOUCHED;
+    LPOVERLAPPED which = NULL;
+    SetLastError(0);
+    check_same(file, line, "the wait", GetQueuedCompletionStatus(port, &count, &word, &which, SOON), "a failure",
+               FALSE);
+    check_same(file, line, "the code", GetLastError(), "why it has failed", code);
+    check_same(file, line, "the key", (long long)word, "the association's", (long long)key);
+    check_same(file, line, "the OVERLAPPED", (long long)(uintptr_t)which, "that of the operation",
+               (long long)(uintptr_t)overlapped);
+    check_same(file, line, "the count", count, "what was transferred", bytes);
+}
+#define CHECK_FAILED(port, key, overlapped, bytes, code) \
+    failed_at(__FILE__, __LINE__, (port), (key), (overlapped), (bytes), (code))
+
+/* Waits until an operation has ended, and takes nothing: as a program does that spins. */
+static inline void until_ended(LPOVERLAPPED overlapped)
+{
+    ULONGLONG began = GetTickCount64();
+    while (!HasOverlappedIoCompleted(overlapped)) {
+        CHECK(GetTickCount64() - began < SOON);
+        SwitchToThread();
+    }
+}
+
+#endif

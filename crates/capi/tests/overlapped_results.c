@@ -1,0 +1,428 @@
+/* How a program is told of the end of an operation beside its packet, and without any port: by GetOverlappedResult, by
+ * an event, by the OVERLAPPED alone. And what ends an operation: CancelIo, CancelIoEx, closesocket, the port's end. */
+#include <winsock2.h>
+#include <mswsock.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+#define KEY 99u
+
+static HANDLE port;
+
+static HANDLE new_event(BOOL stays)
+{
+    HANDLE event = CreateEventA(NULL, stays, FALSE, NULL);
+    CHECK(event != NULL);
+    return event;
+}
+
+static void without_a_port_a_thread_waits_for_the_result(void)
+{
+    SOCKET near, far;
+    char bytes[8];
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED, flags = UNTOUCHED;
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, bytes, sizeof bytes, NULL, &overlapped));
+    CHECK_FALSE(WSAGetOverlappedResult(near, &overlapped, &count, FALSE, &flags), WSA_IO_INCOMPLETE);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, &count, FALSE), ERROR_IO_INCOMPLETE);
+    CHECK_FALSE(GetOverlappedResultEx((HANDLE)near, &overlapped, &count, 5, FALSE), WAIT_TIMEOUT);
+    CHECK_IS(count, UNTOUCHED);
+    send_all(far, "hello", 5);
+    CHECK_IS(WSAGetOverlappedResult(near, &overlapped, &count, TRUE, &flags), TRUE);
+    CHECK_IS(count, 5);
+    CHECK_IS(flags, 0);
+    /* It may be asked again. */
+    CHECK_IS(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE), TRUE);
+    CHECK_IS(GetOverlappedResultEx((HANDLE)near, &overlapped, &count, 0, TRUE), TRUE);
+    CHECK_IS(count, 5);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void without_a_port_a_thread_spins(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "x", 1);
+    until_ended(&overlapped);
+    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS(overlapped.InternalHigh, 1);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void without_a_port_a_thread_waits_for_events(void)
+{
+    enum { COUNT = 4 };
+    SOCKET near[COUNT], far[COUNT];
+    HANDLE events[COUNT];
+    OVERLAPPED overlapped[COUNT];
+    char bytes[COUNT];
+    int place;
+    for (place = 0; place < COUNT; place++) {
+        tcp_pair(&near[place], &far[place]);
+        events[place] = new_event(TRUE);
+        /* It is reset when the operation begins. */
+        CHECK(SetEvent(events[place]));
+        overlapped[place] = fresh(events[place]);
+        CHECK_PENDING(receive_into(near[place], &bytes[place], 1, NULL, &overlapped[place]));
+        CHECK_IS(WaitForSingleObject(events[place], 0), WAIT_TIMEOUT);
+    }
+    send_all(far[2], "c", 1);
+    CHECK_IS(WaitForMultipleObjects(COUNT, events, FALSE, SOON), WAIT_OBJECT_0 + 2);
+    CHECK_IS(overlapped[2].Internal, SUCCEEDED_WELL);
+    CHECK_IS(bytes[2], 'c');
+    for (place = 0; place < COUNT; place++)
+        if (place != 2)
+            send_all(far[place], "x", 1);
+    CHECK_IS(WaitForMultipleObjects(COUNT, events, TRUE, SOON), WAIT_OBJECT_0);
+    for (place = 0; place < COUNT; place++) {
+        DWORD count = UNTOUCHED;
+        CHECK(GetOverlappedResult((HANDLE)near[place], &overlapped[place], &count, FALSE));
+        CHECK_IS(count, 1);
+        closesocket(near[place]);
+        closesocket(far[place]);
+        CHECK(CloseHandle(events[place]));
+    }
+}
+
+static void an_event_is_set_by_what_ends_at_once_and_may_be_closed_meanwhile(void)
+{
+    SOCKET near, far;
+    char byte;
+    HANDLE event = new_event(FALSE);
+    OVERLAPPED overlapped = fresh(event), other = fresh(event);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    CHECK_IS(send_from(near, "x", 1, &count, &overlapped), 0);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &other));
+    CHECK(CloseHandle(event));
+    send_all(far, "x", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &other, &count, TRUE));
+    closesocket(near);
+    closesocket(far);
+}
+
+/* With a port the event is set, too; with its low bit set there is no packet. */
+static void the_low_bit_of_an_event_suppresses_the_packet(void)
+{
+    SOCKET near, far;
+    char byte;
+    HANDLE event = new_event(TRUE);
+    OVERLAPPED with = fresh(event), without = fresh((HANDLE)((uintptr_t)event | 1));
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &with));
+    send_all(far, "x", 1);
+    CHECK_ENDED(port, KEY, &with, 1);
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &without));
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+    send_all(far, "x", 1);
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    CHECK(GetOverlappedResult((HANDLE)near, &without, &count, FALSE));
+    CHECK_IS(count, 1);
+    CHECK(is_silent(port));
+    CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
+    CHECK(is_silent(port));
+    /* The bit alone is no event. */
+    without = fresh((HANDLE)(uintptr_t)1);
+    CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(event));
+}
+
+/* On a port at which nobody waits operations end all the same, and their packets stand there afterwards. */
+static void a_port_at_which_nobody_waits_goes_on(void)
+{
+    SOCKET near, far;
+    char byte;
+    HANDLE event = new_event(TRUE), own = new_port(1);
+    OVERLAPPED spun = fresh(NULL), waited = fresh(NULL), told = fresh(event);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, own, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &spun));
+    send_all(far, "a", 1);
+    until_ended(&spun);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &waited));
+    send_all(far, "b", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &waited, &count, TRUE));
+    CHECK_IS(byte, 'b');
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &told));
+    send_all(far, "c", 1);
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    CHECK_ENDED(own, KEY, &spun, 1);
+    CHECK_ENDED(own, KEY, &waited, 1);
+    CHECK_ENDED(own, KEY, &told, 1);
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(own));
+    CHECK(CloseHandle(event));
+}
+
+/* A thread is in a handler while the operation of another socket ends. */
+static void a_thread_that_has_waited_leaves_its_port_to_the_driver(void)
+{
+    SOCKET near, far;
+    char byte;
+    int round;
+    HANDLE own = new_port(1);
+    tcp_pair(&near, &far);
+    associate(near, own, KEY);
+    for (round = 0; round < (is_slow() ? 3 : 20); round++) {
+        OVERLAPPED overlapped = fresh(NULL);
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+        /* The port is attended for longer than the driver looks. */
+        CHECK(is_silent(own));
+        CHECK(is_silent(own));
+        CHECK(is_silent(own));
+        send_all(far, "x", 1);
+        until_ended(&overlapped);
+        CHECK_ENDED(own, KEY, &overlapped, 1);
+    }
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(own));
+}
+
+static void results_refuse_bad_arguments(void)
+{
+    SOCKET near, far;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = 0, flags = 0;
+    tcp_pair(&near, &far);
+    CHECK_IS(send_from(near, "x", 1, NULL, &overlapped), 0);
+    CHECK_FALSE(WSAGetOverlappedResult(near, NULL, &count, FALSE, &flags), WSAEFAULT);
+    CHECK_FALSE(WSAGetOverlappedResult(near, &overlapped, NULL, FALSE, &flags), WSAEFAULT);
+    CHECK_FALSE(WSAGetOverlappedResult(near, &overlapped, &count, FALSE, NULL), WSAEFAULT);
+    CHECK_FALSE(WSAGetOverlappedResult(INVALID_SOCKET, &overlapped, &count, FALSE, &flags), WSAENOTSOCK);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)near, NULL, &count, FALSE), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, NULL, FALSE), ERROR_INVALID_PARAMETER);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void an_operation_is_cancelled(void)
+{
+    SOCKET near, far;
+    char bytes[2];
+    OVERLAPPED first = fresh(NULL), second = fresh(NULL);
+    DWORD count = UNTOUCHED, flags = 0;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_FALSE(CancelIoEx((HANDLE)near, NULL), ERROR_NOT_FOUND);
+    CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
+    CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &first));
+    CHECK_PENDING(receive_into(near, &bytes[1], 1, NULL, &second));
+    CHECK(CancelIoEx((HANDLE)near, &first));
+    CHECK_FAILED(port, KEY, &first, 0, ERROR_OPERATION_ABORTED);
+    CHECK_IS(first.Internal, CANCELLED);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)near, &first, &count, TRUE), ERROR_OPERATION_ABORTED);
+    CHECK_FALSE(WSAGetOverlappedResult(near, &first, &count, TRUE, &flags), WSA_OPERATION_ABORTED);
+    CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
+    /* The other one goes on, and no byte is lost. */
+    send_all(far, "x", 1);
+    CHECK_ENDED(port, KEY, &second, 1);
+    CHECK_IS(bytes[1], 'x');
+    closesocket(near);
+    closesocket(far);
+}
+
+static void all_operations_of_a_socket_are_cancelled(void)
+{
+    enum { COUNT = 100 };
+    SOCKET s = udp_socket();
+    static OVERLAPPED overlapped[COUNT];
+    static char bytes[COUNT];
+    int place, seen[COUNT] = {0};
+    bind_to_loopback(s);
+    associate(s, port, KEY);
+    for (place = 0; place < COUNT; place++) {
+        overlapped[place] = fresh(NULL);
+        CHECK_PENDING(receive_into(s, &bytes[place], 1, NULL, &overlapped[place]));
+    }
+    CHECK(CancelIoEx((HANDLE)s, NULL));
+    for (place = 0; place < COUNT; place++) {
+        DWORD count = UNTOUCHED;
+        ULONG_PTR key;
+        LPOVERLAPPED which = NULL;
+        CHECK_FALSE(GetQueuedCompletionStatus(port, &count, &key, &which, SOON), ERROR_OPERATION_ABORTED);
+        CHECK(which >= overlapped && which < overlapped + COUNT);
+        CHECK_IS(seen[which - overlapped]++, 0);
+    }
+    CHECK(is_silent(port));
+    closesocket(s);
+}
+
+typedef struct Other {
+    SOCKET s;
+    OVERLAPPED overlapped;
+    char byte;
+} Other;
+
+static DWORD WINAPI begin_a_receive(LPVOID argument)
+{
+    Other *other = (Other *)argument;
+    CHECK_PENDING(receive_into(other->s, &other->byte, 1, NULL, &other->overlapped));
+    return 0;
+}
+
+static void a_thread_cancels_its_own_operations_only(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    Other other;
+    HANDLE thread;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    other.s = near;
+    other.overlapped = fresh(NULL);
+    thread = CreateThread(NULL, 0, begin_a_receive, &other, 0, NULL);
+    CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+    CHECK(CloseHandle(thread));
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK(CancelIo((HANDLE)near));
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
+    /* It succeeds also if there is nothing to cancel. */
+    CHECK(CancelIo((HANDLE)near));
+    CHECK(is_silent(port));
+    send_all(far, "x", 1);
+    CHECK_ENDED(port, KEY, &other.overlapped, 1);
+    closesocket(near);
+    closesocket(far);
+    CHECK_FALSE(CancelIo(INVALID_HANDLE_VALUE), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(CancelIoEx(INVALID_HANDLE_VALUE, NULL), ERROR_INVALID_HANDLE);
+}
+
+static void closesocket_ends_what_is_in_flight(void)
+{
+    SOCKET near, far, next;
+    char bytes[2];
+    OVERLAPPED first = fresh(NULL), second = fresh(NULL), alone = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &first));
+    CHECK_PENDING(receive_into(near, &bytes[1], 1, NULL, &second));
+    CHECK_IS(closesocket(near), 0);
+    CHECK_FAILED(port, KEY, &first, 0, ERROR_OPERATION_ABORTED);
+    CHECK_FAILED(port, KEY, &second, 0, ERROR_OPERATION_ABORTED);
+    /* The next socket of the number is associated with nothing. */
+    next = next_of_number(near);
+    CHECK_IS(send_from(next, "x", 1, NULL, &first), -1);
+    associate(next, port, KEY + 1);
+    closesocket(next);
+    closesocket(far);
+    /* Also without a port. */
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, bytes, 1, NULL, &alone));
+    CHECK_IS(closesocket(near), 0);
+    until_ended(&alone);
+    CHECK_IS(alone.Internal, CANCELLED);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)far, &alone, &count, FALSE), ERROR_OPERATION_ABORTED);
+    closesocket(far);
+}
+
+static void a_port_that_is_closed_ends_what_it_carries_out(void)
+{
+    SOCKET near, far;
+    char byte;
+    HANDLE own = new_port(1), event = new_event(TRUE);
+    OVERLAPPED overlapped = fresh(event), next = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, own, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK(CloseHandle(own));
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, &count, FALSE), ERROR_OPERATION_ABORTED);
+    /* The socket goes on, without a port or with another one. */
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &next));
+    send_all(far, "x", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &next, &count, TRUE));
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(event));
+}
+
+static void what_succeeds_at_once_may_make_no_packet(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_FALSE(SetFileCompletionNotificationModes((HANDLE)near, 0x80), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(SetFileCompletionNotificationModes(INVALID_HANDLE_VALUE, 1), ERROR_INVALID_HANDLE);
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_SET_EVENT_ON_HANDLE));
+    CHECK_IS(send_from(near, "x", 1, &count, &overlapped), 0);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS));
+    CHECK_IS(send_from(near, "x", 1, &count, &overlapped), 0);
+    CHECK_IS(count, 1);
+    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK(is_silent(port));
+    /* A mode stays, and what waits makes a packet. */
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, 0));
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "x", 1);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    closesocket(near);
+    closesocket(far);
+}
+
+/* A socket that is associated while operations are in flight, which end as they were begun. */
+static void an_association_counts_for_what_begins_later(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED before = fresh(NULL), behind = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &before));
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &behind));
+    send_all(far, "x", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &before, &count, TRUE));
+    CHECK(is_silent(port));
+    send_all(far, "y", 1);
+    CHECK_ENDED(port, KEY, &behind, 1);
+    closesocket(near);
+    closesocket(far);
+}
+
+int main(void)
+{
+    start();
+    port = new_port(2);
+    without_a_port_a_thread_waits_for_the_result();
+    without_a_port_a_thread_spins();
+    without_a_port_a_thread_waits_for_events();
+    an_event_is_set_by_what_ends_at_once_and_may_be_closed_meanwhile();
+    the_low_bit_of_an_event_suppresses_the_packet();
+    a_port_at_which_nobody_waits_goes_on();
+    a_thread_that_has_waited_leaves_its_port_to_the_driver();
+    results_refuse_bad_arguments();
+    an_operation_is_cancelled();
+    all_operations_of_a_socket_are_cancelled();
+    a_thread_cancels_its_own_operations_only();
+    closesocket_ends_what_is_in_flight();
+    a_port_that_is_closed_ends_what_it_carries_out();
+    what_succeeds_at_once_may_make_no_packet();
+    an_association_counts_for_what_begins_later();
+    CHECK(CloseHandle(port));
+    return finish();
+}

@@ -1,0 +1,434 @@
+/* WSARecv, WSASend, WSARecvFrom and WSASendTo with an OVERLAPPED, on sockets that belong to a port: what begins, what
+ * ends at once and what later, what the packets bring, and how each bad argument is refused. */
+#include <winsock2.h>
+#include <mswsock.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+#define KEY 0x1234567890u
+
+static HANDLE port;
+
+static void a_receive_that_waits_completes_by_a_packet(void)
+{
+    SOCKET near, far;
+    char bytes[16] = {0};
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD received = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, bytes, sizeof bytes, &received, &overlapped));
+    CHECK_IS(overlapped.Internal, STATUS_PENDING);
+    CHECK(!HasOverlappedIoCompleted(&overlapped));
+    CHECK_IS(received, UNTOUCHED);
+    send_all(far, "hello", 5);
+    CHECK_ENDED(port, KEY, &overlapped, 5);
+    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS(overlapped.InternalHigh, 5);
+    CHECK(memcmp(bytes, "hello", 6) == 0);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void what_is_there_is_received_at_once_and_a_packet_comes_all_the_same(void)
+{
+    SOCKET near, far;
+    char bytes[16] = {0};
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD received = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    send_all(far, "hello", 5);
+    until(near, POLLIN);
+    CHECK_IS(receive_into(near, bytes, sizeof bytes, &received, &overlapped), 0);
+    CHECK_IS(received, 5);
+    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS(overlapped.InternalHigh, 5);
+    CHECK_ENDED(port, KEY, &overlapped, 5);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+}
+
+static void a_send_goes_out_at_once_and_waits_for_room(void)
+{
+    enum { MUCH = 8 * 1024 * 1024 };
+    SOCKET near, far;
+    char *much = (char *)malloc(MUCH), *back = (char *)malloc(MUCH);
+    OVERLAPPED first = fresh(NULL), second = fresh(NULL), third = fresh(NULL);
+    DWORD sent = UNTOUCHED;
+    int place;
+    CHECK(much && back);
+    for (place = 0; place < MUCH; place++)
+        much[place] = (char)(place * 7 >> 3);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_IS(send_from(near, "hello", 5, &sent, &first), 0);
+    CHECK_IS(sent, 5);
+    CHECK_ENDED(port, KEY, &first, 5);
+    /* More than there is room for: all of it goes, and none of the next one comes between. */
+    CHECK_PENDING(send_from(near, much, MUCH, NULL, &second));
+    CHECK_PENDING(send_from(near, "world", 5, NULL, &third));
+    receive_all(far, back, 5);
+    CHECK(memcmp(back, "hello", 5) == 0);
+    receive_all(far, back, MUCH);
+    CHECK(memcmp(back, much, MUCH) == 0);
+    receive_all(far, back, 5);
+    CHECK(memcmp(back, "world", 5) == 0);
+    CHECK_ENDED(port, KEY, &second, MUCH);
+    CHECK_ENDED(port, KEY, &third, 5);
+    closesocket(near);
+    closesocket(far);
+    free(much);
+    free(back);
+}
+
+static void receives_are_done_in_the_order_of_their_starts(void)
+{
+    enum { COUNT = 50 };
+    SOCKET near, far;
+    OVERLAPPED overlapped[COUNT];
+    char bytes[COUNT][4];
+    int place;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    for (place = 0; place < COUNT; place++) {
+        overlapped[place] = fresh(NULL);
+        CHECK_PENDING(receive_into(near, bytes[place], 4, NULL, &overlapped[place]));
+    }
+    for (place = 0; place < COUNT; place++) {
+        char text[4] = {(char)('0' + place / 10), (char)('0' + place % 10), 'x', 'y'};
+        send_all(far, text, 4);
+    }
+    for (place = 0; place < COUNT; place++) {
+        CHECK_ENDED(port, KEY, &overlapped[place], 4);
+        CHECK_IS(bytes[place][0], '0' + place / 10);
+        CHECK_IS(bytes[place][1], '0' + place % 10);
+    }
+    closesocket(near);
+    closesocket(far);
+}
+
+static void several_buffers_are_filled_and_sent_in_order(void)
+{
+    SOCKET near, far;
+    char one[3], two[1], rest[20];
+    WSABUF into[4];
+    DWORD flags = 0, received = UNTOUCHED, sent = UNTOUCHED;
+    OVERLAPPED overlapped = fresh(NULL), other = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    into[0] = buffer_of(one, sizeof one);
+    into[1] = buffer_of(NULL, 0);
+    into[2] = buffer_of(two, sizeof two);
+    into[3] = buffer_of(rest, sizeof rest);
+    CHECK_PENDING(WSARecv(near, into, 4, &received, &flags, &overlapped, NULL));
+    /* The array is the caller's again. */
+    memset(into, 0xEE, sizeof into);
+    send_all(far, "abcdefgh", 8);
+    CHECK_ENDED(port, KEY, &overlapped, 8);
+    CHECK(memcmp(one, "abc", 3) == 0 && two[0] == 'd' && memcmp(rest, "efgh", 4) == 0);
+    into[0] = buffer_of(rest, 4);
+    into[1] = buffer_of(one, 3);
+    CHECK_IS(WSASend(near, into, 2, &sent, 0, &other, NULL), 0);
+    CHECK_IS(sent, 7);
+    CHECK_ENDED(port, KEY, &other, 7);
+    receive_all(far, rest, 7);
+    CHECK(memcmp(rest, "efghabc", 7) == 0);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void the_end_of_a_stream_is_no_bytes(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    closesocket(far);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    closesocket(near);
+}
+
+static void a_receive_without_room_waits_and_takes_nothing(void)
+{
+    SOCKET near, far;
+    char bytes[8];
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD received = UNTOUCHED;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, NULL, 0, NULL, &overlapped));
+    CHECK(is_silent(port));
+    send_all(far, "hello", 5);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    overlapped = fresh(NULL);
+    CHECK_IS(receive_into(near, bytes, sizeof bytes, &received, &overlapped), 0);
+    CHECK_IS(received, 5);
+    CHECK_ENDED(port, KEY, &overlapped, 5);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void a_receive_may_wait_for_all_or_only_look(void)
+{
+    SOCKET near, far;
+    char bytes[6], seen[6];
+    WSABUF buffer = buffer_of(bytes, sizeof bytes), look = buffer_of(seen, sizeof seen);
+    DWORD flags = MSG_WAITALL;
+    OVERLAPPED overlapped = fresh(NULL), peek = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL));
+    send_all(far, "abc", 3);
+    CHECK(is_silent(port));
+    send_all(far, "defg", 4);
+    CHECK_ENDED(port, KEY, &overlapped, 6);
+    CHECK(memcmp(bytes, "abcdef", 6) == 0);
+    flags = MSG_PEEK;
+    (void)WSARecv(near, &look, 1, NULL, &flags, &peek, NULL);
+    CHECK_ENDED(port, KEY, &peek, 1);
+    receive_all(near, bytes, 1);
+    CHECK(seen[0] == 'g' && bytes[0] == 'g');
+    closesocket(near);
+    closesocket(far);
+}
+
+static void datagrams_come_one_by_one_with_their_senders(void)
+{
+    enum { COUNT = 300 };
+    SOCKET server = udp_socket(), client = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(server), own = bind_to_loopback(client);
+    static OVERLAPPED overlapped[COUNT];
+    static struct sockaddr_in from[COUNT];
+    static int size[COUNT];
+    static char bytes[COUNT][8];
+    int place;
+    associate(server, port, KEY);
+    for (place = 0; place < COUNT; place++) {
+        WSABUF buffer = buffer_of(bytes[place], sizeof bytes[place]);
+        DWORD flags = 0;
+        overlapped[place] = fresh(NULL);
+        size[place] = (int)sizeof from[place];
+        CHECK_PENDING(WSARecvFrom(server, &buffer, 1, NULL, &flags, (struct sockaddr *)&from[place], &size[place],
+                                  &overlapped[place], NULL));
+    }
+    for (place = 0; place < COUNT; place++) {
+        WSABUF buffer = buffer_of(&place, sizeof place);
+        OVERLAPPED sending = fresh(NULL);
+        DWORD sent = UNTOUCHED;
+        CHECK_IS(WSASendTo(client, &buffer, 1, &sent, 0, (struct sockaddr *)&address, (int)sizeof address, &sending,
+                           NULL),
+                 0);
+        CHECK_IS(sent, sizeof place);
+        CHECK_ENDED(port, KEY, &overlapped[place], sizeof place);
+        CHECK(memcmp(bytes[place], &place, sizeof place) == 0);
+        CHECK_IS(size[place], sizeof from[place]);
+        CHECK_IS(from[place].sin_port, own.sin_port);
+    }
+    closesocket(server);
+    closesocket(client);
+}
+
+static void a_datagram_that_is_cut_is_a_failed_packet(void)
+{
+    SOCKET server = udp_socket(), client = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(server);
+    char bytes[4];
+    OVERLAPPED overlapped = fresh(NULL), at_once = fresh(NULL);
+    OVERLAPPED_ENTRY entry;
+    ULONG count = 0;
+    DWORD transferred, flags = 0;
+    associate(server, port, KEY);
+    CHECK_PENDING(receive_into(server, bytes, sizeof bytes, NULL, &overlapped));
+    send_to(client, "too long", 8, &address);
+    CHECK_FAILED(port, KEY, &overlapped, 4, ERROR_MORE_DATA);
+    CHECK_IS(overlapped.Internal, BUFFER_OVERFLOW);
+    CHECK(memcmp(bytes, "too ", 4) == 0);
+    SetLastError(0);
+    CHECK_IS(WSAGetOverlappedResult(server, &overlapped, &transferred, FALSE, &flags), FALSE);
+    CHECK_IS(WSAGetLastError(), WSAEMSGSIZE);
+    CHECK_IS(transferred, 4);
+    CHECK_IS(flags, MSG_PARTIAL);
+    /* As if it had waited, so that there is a packet for it. */
+    send_to(client, "too long", 8, &address);
+    until(server, POLLIN);
+    CHECK_PENDING(receive_into(server, bytes, sizeof bytes, NULL, &at_once));
+    CHECK(GetQueuedCompletionStatusEx(port, &entry, 1, &count, SOON, FALSE));
+    CHECK_IS(count, 1);
+    CHECK(entry.lpOverlapped == &at_once);
+    CHECK_IS(entry.Internal, BUFFER_OVERFLOW);
+    CHECK_IS(entry.dwNumberOfBytesTransferred, 4);
+    closesocket(server);
+    closesocket(client);
+}
+
+static void a_reset_fails_what_is_in_flight_and_what_begins(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL), late = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    abort_connection(far);
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
+    CHECK_IS(overlapped.Internal, CONNECTION_RESET);
+    CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &late), WSAECONNRESET);
+    CHECK(is_silent(port));
+    closesocket(near);
+}
+
+static void what_fails_at_once_makes_no_packet(void)
+{
+    SOCKET near, far, lonely = tcp_socket();
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    associate(lonely, port, KEY);
+    CHECK_SOCKET_ERROR(receive_into(lonely, &byte, 1, NULL, &overlapped), WSAENOTCONN);
+    CHECK_SOCKET_ERROR(send_from(lonely, "x", 1, NULL, &overlapped), WSAENOTCONN);
+    closesocket(lonely);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAESHUTDOWN);
+    CHECK(is_silent(port));
+    CHECK(HasOverlappedIoCompleted(&overlapped));
+    closesocket(near);
+    closesocket(far);
+}
+
+static void WSAAPI routine(DWORD error, DWORD bytes, LPWSAOVERLAPPED overlapped, DWORD flags)
+{
+    (void)error, (void)bytes, (void)overlapped, (void)flags;
+    CHECK(!"called");
+}
+
+static void bad_arguments_are_refused(void)
+{
+    SOCKET near, far;
+    char byte;
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD flags = 0, strange = 0x40000000, partial = MSG_PARTIAL;
+    OVERLAPPED overlapped = fresh(NULL), twice = fresh(NULL);
+    int size = -1;
+    struct sockaddr_in address = loopback();
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_SOCKET_ERROR(WSARecv(near, NULL, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 0, NULL, &flags, &overlapped, NULL), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1025, NULL, &flags, &overlapped, NULL), WSAENOBUFS);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, NULL, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &strange, &overlapped, NULL), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, routine), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSARecv(INVALID_SOCKET, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSARecv((SOCKET)open("/dev/null", O_RDONLY), &buffer, 1, NULL, &flags, &overlapped, NULL),
+                       WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSASend(near, NULL, 1, NULL, 0, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(near, &buffer, 0, NULL, 0, &overlapped, NULL), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, MSG_PARTIAL, &overlapped, NULL), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, 0, &overlapped, routine), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSASend(INVALID_SOCKET, &buffer, 1, NULL, 0, &overlapped, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSASendTo(near, &buffer, 1, NULL, 0, (struct sockaddr *)&address, size, &overlapped, NULL),
+                       WSAEFAULT);
+    CHECK(is_silent(port));
+    /* An event that is none. */
+    overlapped = fresh(port);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL), ERROR_INVALID_HANDLE);
+    /* One that is in flight already; its end is told once. */
+    CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &partial, &twice, NULL));
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &twice, NULL), WSAEINVAL);
+    CHECK_IS(twice.Internal, STATUS_PENDING);
+    send_all(far, "x", 1);
+    CHECK_ENDED(port, KEY, &twice, 1);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+}
+
+/* An OVERLAPPED may be given again from within the handling of its packet, and freed as soon as its end is known. */
+static void an_overlapped_is_the_programs_again_when_its_end_is_known(void)
+{
+    SOCKET near, far;
+    int round;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    for (round = 0; round < 200; round++) {
+        OVERLAPPED *overlapped = (OVERLAPPED *)malloc(sizeof *overlapped);
+        char *bytes = (char *)malloc(1);
+        DWORD count = UNTOUCHED;
+        ULONG_PTR key;
+        LPOVERLAPPED which;
+        CHECK(overlapped && bytes);
+        *overlapped = fresh(NULL);
+        CHECK_PENDING(receive_into(near, bytes, 1, NULL, overlapped));
+        send_all(far, "x", 1);
+        CHECK(GetOverlappedResult((HANDLE)near, overlapped, &count, TRUE));
+        CHECK_IS(count, 1);
+        free(overlapped);
+        free(bytes);
+        CHECK(GetQueuedCompletionStatus(port, &count, &key, &which, SOON));
+        CHECK(which == overlapped);
+        CHECK_IS(count, 1);
+    }
+    closesocket(near);
+    closesocket(far);
+}
+
+static void a_socket_is_associated_once(void)
+{
+    SOCKET s = udp_socket();
+    HANDLE other = new_port(1);
+    associate(s, port, KEY);
+    SetLastError(0);
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, KEY, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK(CreateIoCompletionPort((HANDLE)s, other, KEY, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    closesocket(s);
+    CHECK(CloseHandle(other));
+}
+
+static void a_new_port_may_come_with_its_first_socket(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    HANDLE own;
+    tcp_pair(&near, &far);
+    own = CreateIoCompletionPort((HANDLE)near, NULL, 77, 1);
+    CHECK(own != NULL);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "x", 1);
+    CHECK_ENDED(own, 77, &overlapped, 1);
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(own));
+}
+
+int main(void)
+{
+    start();
+    port = new_port(2);
+    a_receive_that_waits_completes_by_a_packet();
+    what_is_there_is_received_at_once_and_a_packet_comes_all_the_same();
+    a_send_goes_out_at_once_and_waits_for_room();
+    receives_are_done_in_the_order_of_their_starts();
+    several_buffers_are_filled_and_sent_in_order();
+    the_end_of_a_stream_is_no_bytes();
+    a_receive_without_room_waits_and_takes_nothing();
+    a_receive_may_wait_for_all_or_only_look();
+    datagrams_come_one_by_one_with_their_senders();
+    a_datagram_that_is_cut_is_a_failed_packet();
+    a_reset_fails_what_is_in_flight_and_what_begins();
+    what_fails_at_once_makes_no_packet();
+    bad_arguments_are_refused();
+    an_overlapped_is_the_programs_again_when_its_end_is_known();
+    a_socket_is_associated_once();
+    a_new_port_may_come_with_its_first_socket();
+    CHECK(CloseHandle(port));
+    return finish();
+}
