@@ -127,9 +127,21 @@ int cp_start_send(int descriptor, const cp_buffer *buffers, uint32_t count, uint
 cp_bool cp_overlapped_result(int descriptor, const void *overlapped, uint32_t *bytes, uint32_t *flags,
                              uint32_t milliseconds, uint32_t how);
 
-/* Cancels the operation of `overlapped`, or all of the descriptor if that is NULL, or if `own` is set all that the
- * calling thread has begun. */
-cp_bool cp_cancel(cp_handle file, void *overlapped, int own);
+/* Cancels the operation of `overlapped`, or all of the descriptor if that is NULL; or those that the calling thread has
+ * begun. */
+cp_bool cp_cancel(cp_handle file, void *overlapped);
+cp_bool cp_cancel_own(cp_handle file);
+
+/* The extension functions, with the reference's own arguments; and the address of one by its GUID, or NULL. */
+cp_bool cp_accept_ex(uintptr_t listener, uintptr_t accept, void *place, uint32_t data, uint32_t local, uint32_t remote,
+                     uint32_t *received, void *overlapped);
+void cp_accepted_addresses(void *place, uint32_t data, uint32_t local, uint32_t remote,
+                           struct sockaddr **local_address, int *local_size, struct sockaddr **remote_address,
+                           int *remote_size);
+cp_bool cp_connect_ex(uintptr_t socket, const struct sockaddr *name, int name_size, void *data, uint32_t data_size,
+                      uint32_t *sent, void *overlapped);
+cp_bool cp_disconnect_ex(uintptr_t socket, void *overlapped, uint32_t flags, uint32_t reserved);
+const void *cp_extension(const void *guid);
 
 /* Of what successes no packet tells. */
 cp_bool cp_set_completion_modes(cp_handle file, uint8_t modes);

@@ -87,6 +87,14 @@ pub(crate) fn is_bound(descriptor: c_int) -> bool {
 }
 
 pub(crate) fn is_local(descriptor: c_int) -> bool {
+    is_of_family(descriptor, libc::AF_UNIX)
+}
+
+pub(crate) fn is_of_version_six(descriptor: c_int) -> bool {
+    is_of_family(descriptor, libc::AF_INET6)
+}
+
+fn is_of_family(descriptor: c_int, wanted: c_int) -> bool {
     let family = address_of(descriptor, libc::getsockname).map(|address| address.sin6_family);
-    family.is_some_and(|family| c_int::from(family) == libc::AF_UNIX)
+    family.is_some_and(|family| c_int::from(family) == wanted)
 }

@@ -12,7 +12,8 @@
 //!
 //! ```text
 //!  look-up by name         modules
-//!  overlapped operations   transfers  results
+//!                          extensions        by number: connections
+//!  overlapped operations   transfers  connections  results
 //!  any of them             operations         how one is started, ends and is cancelled
 //!  several buffers         buffers
 //!  what stops a program    controls
@@ -38,10 +39,12 @@
 pub mod abi;
 pub mod buffers;
 pub mod closing;
+pub mod connections;
 pub mod controls;
 mod descriptors;
 mod driver;
 pub mod errors;
+pub mod extensions;
 mod foreign;
 mod handles;
 pub mod messages;

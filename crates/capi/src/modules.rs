@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::errors::{code, guarded, set_last};
-use crate::{errors, notifications, queue, sockets};
+use crate::{connections, errors, notifications, operations, queue, sockets};
 
 /// A module's names, in lower case and without an ending, and what it has.
 struct Module {
@@ -43,9 +43,18 @@ static MODULES: [Module; 3] = [
             "PostQueuedCompletionStatus" => queue::cp_post,
             "GetLastError" => errors::cp_last_error,
             "SetLastError" => errors::cp_set_last_error,
+            "CancelIo" => operations::cp_cancel_own,
+            "CancelIoEx" => operations::cp_cancel,
+            "SetFileCompletionNotificationModes" => operations::cp_set_completion_modes,
         },
     },
-    Module { name: "mswsock", functions: &[] },
+    Module {
+        name: "mswsock",
+        functions: functions! {
+            "AcceptEx" => connections::cp_accept_ex,
+            "GetAcceptExSockaddrs" => connections::cp_accepted_addresses,
+        },
+    },
 ];
 
 /// A module by its name, with or without `.dll`, in any case; null if it is not one of ours.

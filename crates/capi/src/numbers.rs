@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
     Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,6 +58,11 @@ pub(crate) struct Associated {
     pub(crate) identity: u64,
 }
 
+/// A listener does not block since accepts with an OVERLAPPED want it so.
+const NONBLOCKING_NEEDED: u8 = 1;
+/// The program has not asked for that: to it, the listener blocks.
+const NONBLOCKING_UNASKED: u8 = 2;
+
 /// The name of no port that a program has made.
 pub(crate) const NO_PORT: u64 = 0;
 
@@ -100,6 +105,10 @@ pub(crate) struct State {
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: HashMap<usize, InFlight>,
+    /// The accept that is to put a connection in its place: the listener's number, and the address of its OVERLAPPED.
+    pub(crate) accept: Option<(RawFd, usize)>,
+    /// A socket that was disconnected to be used again: it may be connected without being bound.
+    pub(crate) is_reused: bool,
     /// What of a success no packet tells: `FILE_SKIP_...`.
     pub(crate) modes: u8,
     past: Past,
@@ -124,8 +133,10 @@ pub(crate) struct Number {
     epoch: AtomicU32,
     /// Attempts at operations that are being made at this moment.
     attempts: AtomicU32,
-    /// It does not block since operations want it so, and the program has not asked for that.
-    is_nonblocking_unasked: AtomicBool,
+    /// [`NONBLOCKING_NEEDED`], [`NONBLOCKING_UNASKED`].
+    nonblocking: AtomicU8,
+    /// The program has set options of it.
+    has_options: AtomicBool,
 }
 
 /// Numbers in a chunk, and chunks in the table.
@@ -247,7 +258,8 @@ impl Number {
             has_time: AtomicBool::new(has_time),
             epoch: AtomicU32::new(0),
             attempts: AtomicU32::new(0),
-            is_nonblocking_unasked: AtomicBool::new(false),
+            nonblocking: AtomicU8::new(0),
+            has_options: AtomicBool::new(false),
         }
     }
 
@@ -274,13 +286,34 @@ impl Number {
         }
     }
 
-    #[allow(dead_code, reason = "accepts are to come")]
-    pub(crate) fn is_nonblocking_unasked(&self) -> bool {
-        self.is_nonblocking_unasked.load(Relaxed)
+    /// Accepts with an OVERLAPPED want that the listener does not block; whether it `was` so already.
+    pub(crate) fn need_nonblocking(&self, was: bool) {
+        let unasked = if was { 0 } else { NONBLOCKING_UNASKED };
+        self.nonblocking.fetch_or(NONBLOCKING_NEEDED | unasked, Relaxed);
     }
 
-    pub(crate) fn set_nonblocking_unasked(&self, is_so: bool) {
-        self.is_nonblocking_unasked.store(is_so, Relaxed);
+    /// The program wants the socket to block, or not. True if there is nothing to be done for that.
+    pub(crate) fn ask_nonblocking(&self, wanted: bool) -> bool {
+        let is_needed = self.nonblocking.load(Relaxed) & NONBLOCKING_NEEDED != 0;
+        if is_needed {
+            let unasked = if wanted { 0 } else { NONBLOCKING_UNASKED };
+            self.nonblocking.store(NONBLOCKING_NEEDED | unasked, Relaxed);
+        }
+        is_needed
+    }
+
+    /// Whether it blocks, to the program, though the system has been told otherwise.
+    pub(crate) fn is_nonblocking_unasked(&self) -> bool {
+        self.nonblocking.load(Relaxed) & NONBLOCKING_UNASKED != 0
+    }
+
+    /// The program has set an option of it.
+    pub(crate) fn set_option(&self) {
+        self.has_options.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_options(&self) -> bool {
+        self.has_options.load(Relaxed)
     }
 
     /// Whether the number is known to name what this library has given out for it.
@@ -371,26 +404,23 @@ impl Number {
         self.lock().past = Past::default();
     }
 
-    /// Whatever the number stood for has ended. `end` is called with its registration and its line, as far as it has
-    /// them, while the number is locked.
-    pub(crate) fn retire(&self, end: impl FnOnce(Option<Registered>, Option<Line>)) {
+    /// Whatever the number stood for has ended. `end` is called with what it was, while the number is
+    /// locked.
+    pub(crate) fn retire(&self, end: impl FnOnce(State)) {
         self.has_time.store(false, Relaxed);
         let mut state = self.lock();
         self.retire_locked(&mut state, end);
     }
 
     /// The same for a caller that has locked it.
-    pub(crate) fn retire_locked(
-        &self,
-        state: &mut State,
-        end: impl FnOnce(Option<Registered>, Option<Line>),
-    ) {
+    pub(crate) fn retire_locked(&self, state: &mut State, end: impl FnOnce(State)) {
         let former = std::mem::take(state);
-        self.set_nonblocking_unasked(false);
+        self.nonblocking.store(0, Relaxed);
+        self.has_options.store(false, Relaxed);
         if former.line.is_some() {
             self.begin_epoch();
         }
-        end(former.registered, former.line);
+        end(former);
     }
 
     /// A call of this library has just given the number out.

@@ -42,6 +42,19 @@ pub(crate) trait Work: Send + 'static {
         outcome
     }
 
+    /// Whether a packet tells of its failure, though it was found out by the call that has begun it.
+    fn fails_by_packet(&self) -> bool {
+        false
+    }
+
+    /// It has ended for another reason: what it has taken for itself is free.
+    fn give_up(&mut self) {}
+
+    /// What is to be done next, behind a success, and on which descriptor: the operation goes on with that.
+    fn next(&mut self) -> Option<(RawFd, Box<dyn Work>)> {
+        None
+    }
+
     /// The status of a system error of this operation.
     fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
         let _ = descriptor;
@@ -49,12 +62,33 @@ pub(crate) trait Work: Send + 'static {
     }
 }
 
+impl Work for Box<dyn Work> {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        (**self).attempt(descriptor, outcome)
+    }
+
+    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
+        (**self).finish(descriptor, outcome)
+    }
+
+    fn give_up(&mut self) {
+        (**self).give_up();
+    }
+
+    fn next(&mut self) -> Option<(RawFd, Box<dyn Work>)> {
+        (**self).next()
+    }
+
+    fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
+        (**self).status(descriptor, errno)
+    }
+}
+
 /// Who is told of the end of an operation.
 struct Ticket {
     overlapped: NonNull<Overlapped>,
-    descriptor: RawFd,
+    /// In whose entry the operation stands.
     number: &'static Number,
-    epoch: u32,
     event: Option<Arc<Foreign>>,
     /// The port, and the key that its packet brings.
     packet: Option<(Arc<CompletionPort>, usize)>,
@@ -134,6 +168,10 @@ struct Operation<W: Work> {
     outcome: Outcome,
     /// The port that carries it out.
     port: Arc<CompletionPort>,
+    /// What it is tried on, and which of those that follow each other under that number.
+    descriptor: RawFd,
+    target: &'static Number,
+    epoch: u32,
 }
 
 /// In place of a system error: a datagram was longer than the buffers.
@@ -141,35 +179,44 @@ pub(crate) const CUT: c_int = -1;
 
 impl<W: Work> Operation<W> {
     /// What there is to be told of an operation that has come to an end by itself.
-    fn finish(&mut self, ticket: &Ticket) -> (u32, Outcome) {
-        let outcome = self.work.finish(ticket.descriptor, self.outcome);
+    fn finish(&mut self) -> (u32, Outcome) {
+        let outcome = self.work.finish(self.descriptor, self.outcome);
         let ended = match outcome.errno {
             0 => status::SUCCESS,
             CUT => status::CUT,
             libc::ECANCELED => status::CANCELLED,
-            errno => self.work.status(ticket.descriptor, errno),
+            errno => self.work.status(self.descriptor, errno),
         };
         (ended, outcome)
+    }
+
+    fn next_behind(&mut self, ended: u32) -> Option<(RawFd, Box<dyn Work>)> {
+        if ended == status::SUCCESS { self.work.next() } else { None }
     }
 
     /// The operation has ended in flight; as `ended` says, or by itself.
     fn end_as(&mut self, ended: Option<u32>) {
         let Some(ticket) = self.ticket.take() else { return };
         let (ended, outcome) = match ended {
-            None => self.finish(&ticket),
-            // What had been transferred before is told.
-            Some(ended) => (ended, self.outcome),
+            None => self.finish(),
+            Some(ended) => {
+                self.work.give_up();
+                // What had been transferred before is told.
+                (ended, self.outcome)
+            }
         };
         self.port.end_flight();
-        ticket.tell(ended, outcome, true);
+        match self.next_behind(ended) {
+            Some((descriptor, next)) => go_on(ticket, descriptor, next, outcome),
+            None => ticket.tell(ended, outcome, true),
+        }
     }
 }
 
 impl<W: Work> Errand for Operation<W> {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
-        let Self { work, ticket, outcome, .. } = self;
-        let Some(ticket) = ticket else { return Attempt::Done };
-        let tried = ticket.number.in_epoch(ticket.epoch, || work.attempt(descriptor, outcome));
+        let Self { work, outcome, target, epoch, .. } = self;
+        let tried = target.in_epoch(*epoch, || work.attempt(descriptor, outcome));
         tried.unwrap_or_else(|| {
             // The socket is gone, and what has its number now is another one.
             outcome.errno = libc::ECANCELED;
@@ -187,14 +234,18 @@ impl<W: Work> Errand for Operation<W> {
 
     fn conclude(mut self: Box<Self>, has_packet: bool) -> Begun {
         let Some(ticket) = self.ticket.take() else { return Begun::Pending };
-        let (ended, outcome) = self.finish(&ticket);
+        let (ended, outcome) = self.finish();
         self.port.end_flight();
+        if let Some((descriptor, next)) = self.next_behind(ended) {
+            go_on(ticket, descriptor, next, outcome);
+            return Begun::Pending;
+        }
         if status::is_success(ended) {
             ticket.tell(ended, outcome, has_packet);
             return Begun::Done(outcome);
         }
-        if ended == status::CUT {
-            // To the reference this is an end as others are, which a packet tells of: as if it had waited.
+        if ended == status::CUT || self.work.fails_by_packet() {
+            // To the reference this is an end as others are: as if it had waited.
             ticket.tell(ended, outcome, true);
             return Begun::Pending;
         }
@@ -255,15 +306,7 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
         Some(associated) => handles::port_named(associated.port).map(|port| (port, associated.key)),
         None => None,
     };
-    let mut ticket = Ticket {
-        overlapped,
-        descriptor,
-        number,
-        epoch: number.epoch(),
-        event,
-        packet,
-        tells_flags,
-    };
+    let ticket = Ticket { overlapped, number, event, packet, tells_flags };
     if let Some(event) = &ticket.event {
         event.set(false);
     }
@@ -271,12 +314,18 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     ticket.overlapped().status.store(status::PENDING as usize, Release);
     let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
     let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| ticket.refuse())?;
-    // Behind the look-up, by which the number may have turned out to stand for something else.
-    ticket.epoch = number.epoch();
     let in_flight = InFlight { port: line.port, name: None, thread: cp_thread_id() };
     state.flights.insert(address, in_flight);
-    let outcome = Outcome { is_tcp: line.is_tcp, ..Outcome::default() };
-    let operation = Operation { work, ticket: Some(ticket), outcome, port: Arc::clone(&port) };
+    let operation = Operation {
+        work,
+        ticket: Some(ticket),
+        outcome: Outcome { is_tcp: line.is_tcp, ..Outcome::default() },
+        port: Arc::clone(&port),
+        descriptor,
+        target: number,
+        // Behind the look-up, by which the number may have turned out to stand for something else.
+        epoch: number.epoch(),
+    };
     port.begin_flight();
     // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
     // finds its entry.
@@ -311,6 +360,51 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     }
 }
 
+/// An operation goes on with another work, on another descriptor. It stands in the entry of the number on which it was
+/// begun, whose operations no thread has locked.
+fn go_on(ticket: Ticket, descriptor: RawFd, work: Box<dyn Work>, outcome: Outcome) {
+    let Some(target) = numbers::entry(descriptor) else {
+        return ticket.tell(status::CANCELLED, outcome, true);
+    };
+    let found = line(&mut target.lock(), target, descriptor);
+    let Ok((port, line)) = found else {
+        return ticket.tell(status::CANCELLED, outcome, true);
+    };
+    let (number, address) = (ticket.number, ticket.overlapped.as_ptr().addr());
+    let operation = Operation {
+        work,
+        ticket: Some(ticket),
+        outcome: Outcome { is_tcp: line.is_tcp, ..outcome },
+        port: Arc::clone(&port),
+        descriptor,
+        target,
+        epoch: target.epoch(),
+    };
+    port.begin_flight();
+    let mut state = number.lock();
+    let Some(flight) = state.flights.get_mut(&address) else {
+        drop(state);
+        // Its number was closed.
+        return Box::new(operation).end(Ending::Closed);
+    };
+    match port.raw().start_task(line.id, Side::In, Flight(Box::new(operation))) {
+        Ok(Started::InFlight(name)) => {
+            (flight.port, flight.name) = (line.port, Some(name));
+            drop(state);
+            driver::watch(&port);
+        }
+        Ok(Started::Finished((flight, ending))) => {
+            drop(state);
+            flight.0.end(ending);
+        }
+        Err(refused) => {
+            drop(state);
+            refused.into_parts().1.0.end(Ending::Closed);
+        }
+    }
+    port.raw().go_on();
+}
+
 /// What a call returns that has begun an operation: 0, or -1 and the last error.
 pub(crate) fn answered(begun: Result<Begun, u32>, done: impl FnOnce(Outcome)) -> c_int {
     let code = match begun {
@@ -340,7 +434,9 @@ fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) {
         || state.line.as_ref().is_some_and(is_another)
     {
         // What is in flight ends, and is gone on with by the next thread that waits on its port.
-        number.retire_locked(state, |_, line| drop(registrations::end(None, line)));
+        let registered = state.registered.take();
+        number.retire_locked(state, |former| drop(registrations::end(former)));
+        state.registered = registered;
     }
 }
 
@@ -388,32 +484,23 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u32>) -> usi
         let state = number.lock();
         state.flights.iter().filter(is_meant).map(|(_, flight)| *flight).collect()
     };
-    let mut count = 0;
-    for flight in meant {
-        if let (Some(port), Some(name)) = (registrations::port_of(flight.port), flight.name) {
-            // One that has ended meanwhile says so itself.
-            let _ = port.cancel(name);
-            port.raw().go_on();
-            count += 1;
-        }
-    }
-    count
+    meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
 }
 
-/// Cancels operations of a descriptor: that of an OVERLAPPED, or all if it is null; of any thread (`CancelIoEx`), or
-/// those of the calling one (`CancelIo`).
-///
-/// # Safety
-///
-/// None: `overlapped` is only compared.
+/// Cancels the operations of a descriptor that the calling thread has begun: `CancelIo`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void, own: c_int) -> c_int {
+pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
+    succeeds(|| {
+        cancel(open_descriptor(file)?, None, Some(cp_thread_id()));
+        Ok(())
+    })
+}
+
+/// Cancels operations of a descriptor, that of an OVERLAPPED, or all if it is null: `CancelIoEx`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
     succeeds(|| {
         let descriptor = open_descriptor(file)?;
-        if own != 0 {
-            cancel(descriptor, None, Some(cp_thread_id()));
-            return Ok(());
-        }
         let address = (!overlapped.is_null()).then(|| overlapped.addr());
         if cancel(descriptor, address, None) == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
     })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::errors::guarded;
-use crate::numbers::{Line, NO_PORT, Number, Registered};
+use crate::numbers::{InFlight, NO_PORT, Number, Registered, State};
 use crate::port::CompletionPort;
 use crate::{descriptors, driver, handles, numbers};
 
@@ -20,22 +20,59 @@ pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &Completio
     }
 }
 
-/// The port of a registration whose number is closed, or given out again, forgets it, and so does that of a line.
-/// Returns the port whose operations have ended by that: the caller has it go on when no number is locked.
-pub(crate) fn end(
-    registered: Option<Registered>,
-    line: Option<Line>,
-) -> Option<Arc<CompletionPort>> {
-    if let Some(registered) = registered
+/// What a number stood for is over: the ports of its registration and of its line forget it, and its operations end.
+/// They are told of that by [`Ended::tell`], when no number is locked.
+pub(crate) fn end(former: State) -> Ended {
+    if let Some(registered) = former.registered
         && let Some(port) = handles::port_named(registered.port)
     {
         // Ended already, or its last packet is on the way: as good.
         let _ = port.raw().forget(registered.id);
     }
-    let line = line?;
-    let port = port_of(line.port)?;
-    let _ = port.raw().forget(line.id.id());
-    Some(port)
+    let port = former.line.and_then(|line| port_of(line.port).map(|port| (port, line.id)));
+    if let Some((port, id)) = &port {
+        let _ = port.raw().forget(id.id());
+    }
+    Ended {
+        port: port.map(|(port, _)| port),
+        flights: former.flights.into_values().collect(),
+        accept: former.accept,
+    }
+}
+
+/// What is left to be done of what has ended.
+#[must_use]
+pub(crate) struct Ended {
+    port: Option<Arc<CompletionPort>>,
+    flights: Vec<InFlight>,
+    accept: Option<(RawFd, usize)>,
+}
+
+impl Ended {
+    pub(crate) fn tell(self) {
+        if let Some(port) = self.port {
+            port.raw().go_on();
+        }
+        // Those that are carried out elsewhere by now.
+        for flight in self.flights {
+            cancel(flight);
+        }
+        if let Some((listener, address)) = self.accept
+            && let Some(number) = numbers::find(listener)
+        {
+            let flight = number.lock().flights.get(&address).copied();
+            flight.map(cancel);
+        }
+    }
+}
+
+/// Cancels an operation in flight. Whether it has a port still.
+pub(crate) fn cancel(flight: InFlight) -> bool {
+    let (Some(port), Some(name)) = (port_of(flight.port), flight.name) else { return false };
+    // One that has ended meanwhile says so itself.
+    let _ = port.cancel(name);
+    port.raw().go_on();
+    true
 }
 
 /// The port that carries out operations, by its name or the driver's own.
@@ -45,10 +82,10 @@ pub(crate) fn port_of(name: u64) -> Option<Arc<CompletionPort>> {
 
 /// Whatever the number stood for has ended.
 fn end_all(number: &Number) {
-    let mut goes_on = None;
-    number.retire(|registered, line| goes_on = end(registered, line));
-    if let Some(port) = goes_on {
-        port.raw().go_on();
+    let mut ended = None;
+    number.retire(|former| ended = Some(end(former)));
+    if let Some(ended) = ended {
+        ended.tell();
     }
 }
 

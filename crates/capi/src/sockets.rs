@@ -184,7 +184,8 @@ pub(crate) fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_
     }
     // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
     let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-    if status >= 0 && status & libc::O_NONBLOCK == 0 {
+    let unasked = || numbers::find(descriptor).is_some_and(Number::is_nonblocking_unasked);
+    if status >= 0 && (status & libc::O_NONBLOCK == 0 || unasked()) {
         set_last(code::WSAETIMEDOUT);
     }
 }
@@ -246,11 +247,18 @@ pub unsafe extern "C" fn cp_accept(
         let attempt = attempt(listener);
         // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
         let flags = unsafe { libc::fcntl(listener, libc::F_GETFL) };
-        let inherited =
-            if flags >= 0 && flags & libc::O_NONBLOCK != 0 { libc::SOCK_NONBLOCK } else { 0 };
-        // SAFETY: accept4(2) writes an address where it is told to.
-        // - the caller says that it may write there.
-        let made = unsafe { libc::accept4(listener, address, size, inherited) };
+        let is_nonblocking = flags >= 0 && flags & libc::O_NONBLOCK != 0;
+        let waits =
+            is_nonblocking && numbers::find(listener).is_some_and(Number::is_nonblocking_unasked);
+        let inherited = if is_nonblocking && !waits { libc::SOCK_NONBLOCK } else { 0 };
+        let made = loop {
+            // SAFETY: accept4(2) writes an address where it is told to.
+            // - the caller says that it may write there.
+            let made = unsafe { libc::accept4(listener, address, size, inherited) };
+            if made >= 0 || errno() != libc::EAGAIN || !waits || !until_acceptable(listener) {
+                break made;
+            }
+        };
         if made >= 0 {
             registrations::give_out(made);
         } else {
@@ -260,6 +268,26 @@ pub unsafe extern "C" fn cp_accept(
     });
     note_time(listener, made < 0, 0, libc::EAGAIN);
     made
+}
+
+/// Waits until there is a connection to accept, as long as a listener that blocks may. False if that is over.
+fn until_acceptable(listener: c_int) -> bool {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at `time`.
+    // - valid: both are locals of the right type.
+    unsafe { libc::getsockopt(listener, level, name, (&raw mut time).cast(), &raw mut size) };
+    let limit = time.tv_sec.saturating_mul(1000).saturating_add((time.tv_usec + 999) / 1000);
+    let limit = if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) };
+    let mut asked = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+    // SAFETY: poll(2) reads and writes so many entries.
+    // - valid: there is one.
+    let found = unsafe { libc::poll(&raw mut asked, 1, limit) };
+    if found == 0 {
+        set_errno(libc::EAGAIN);
+    }
+    found > 0
 }
 
 /// `closesocket`. What is no socket stays open.
@@ -580,6 +608,9 @@ pub unsafe extern "C" fn cp_setsockopt(
     size: socklen_t,
 ) -> c_int {
     let done = called(|| {
+        if let Some(number) = numbers::find(descriptor) {
+            number.set_option();
+        }
         let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_ACCEPT_CONTEXT, UPDATE_CONNECT_CONTEXT];
         if level == libc::SOL_SOCKET && is_ours.contains(&name) {
             return match protocol(descriptor) {
@@ -658,6 +689,11 @@ pub unsafe extern "C" fn cp_ioctl_socket(
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so of one that is not null.
         let mut value = c_int::from(unsafe { argument.read() } != 0);
+        if call == libc::FIONBIO
+            && numbers::find(descriptor).is_some_and(|number| number.ask_nonblocking(value != 0))
+        {
+            return 0;
+        }
         // SAFETY: ioctl(2) with these requests reads or writes an int at the pointer.
         // - valid: `value` is a local of that type.
         let done = unsafe { libc::ioctl(descriptor, call, &raw mut value) };

@@ -22,7 +22,7 @@ const OF_RECEIVE: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 const OF_SEND: c_int = libc::MSG_OOB | libc::MSG_DONTROUTE;
 
 /// The buffers of an operation, as far as they are not done with.
-struct Parts {
+pub(crate) struct Parts {
     all: Box<[iovec]>,
     first: usize,
     /// How many bytes are left.
@@ -34,6 +34,11 @@ struct Parts {
 unsafe impl Send for Parts {}
 
 impl Parts {
+    /// One buffer.
+    pub(crate) fn one(part: iovec) -> Self {
+        Self { all: Box::new([part]), first: 0, left: part.iov_len }
+    }
+
     /// # Safety
     ///
     /// `buffers` points to `count` buffers.
@@ -99,7 +104,7 @@ fn repeated(mut call: impl FnMut() -> isize) -> isize {
 }
 
 /// A receive.
-struct Receiving {
+pub(crate) struct Receiving {
     parts: Parts,
     flags: c_int,
     /// Where the sender's address is to be put, and its size.
@@ -111,6 +116,11 @@ struct Receiving {
 unsafe impl Send for Receiving {}
 
 impl Receiving {
+    /// A receive of what comes, from whom it may.
+    pub(crate) fn plain(parts: Parts) -> Self {
+        Self { parts, flags: 0, address: std::ptr::null_mut(), address_size: std::ptr::null_mut() }
+    }
+
     /// Without room it is done as soon as something is there, and takes nothing.
     fn look(&self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         let mut byte = 0_u8;
@@ -179,7 +189,7 @@ impl Work for Receiving {
 }
 
 /// A send.
-struct Sending {
+pub(crate) struct Sending {
     parts: Parts,
     flags: c_int,
     /// Where it goes, if not to the socket's peer.
@@ -212,6 +222,13 @@ impl Address {
         // - no overlap: `bytes` is a local.
         unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), place.cast(), size) };
         Ok(Self { bytes, size: socklen_t::try_from(size).map_err(|_| code::WSAEFAULT)? })
+    }
+}
+
+impl Sending {
+    /// A send to the peer.
+    pub(crate) fn plain(parts: Parts) -> Self {
+        Self { parts, flags: 0, address: None }
     }
 }
 

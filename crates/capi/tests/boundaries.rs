@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("abi", &[]),
     ("errors", &[]),
     ("foreign", &[]),
@@ -52,7 +52,22 @@ const LAYERS: [(&str, &[&str]); 23] = [
         "results",
         &["abi", "descriptors", "errors", "numbers", "objects", "operations", "port", "status"],
     ),
-    ("modules", &["errors", "notifications", "queue", "sockets"]),
+    (
+        "connections",
+        &[
+            "abi",
+            "descriptors",
+            "errors",
+            "numbers",
+            "operations",
+            "port",
+            "registrations",
+            "sockets",
+            "transfers",
+        ],
+    ),
+    ("extensions", &["connections", "errors"]),
+    ("modules", &["connections", "errors", "notifications", "operations", "queue", "sockets"]),
 ];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;

@@ -37,12 +37,12 @@ CP_INLINE BOOL WINAPI GetOverlappedResult(HANDLE hFile, LPOVERLAPPED lpOverlappe
 }
 
 CP_INLINE BOOL WINAPI CancelIoEx(HANDLE hFile, LPOVERLAPPED lpOverlapped) {
-    return cp_cancel(hFile, lpOverlapped, 0);
+    return cp_cancel(hFile, lpOverlapped);
 }
 
 /* Those that the calling thread has begun. */
 CP_INLINE BOOL WINAPI CancelIo(HANDLE hFile) {
-    return cp_cancel(hFile, NULL, 1);
+    return cp_cancel_own(hFile);
 }
 
 CP_INLINE BOOL WINAPI SetFileCompletionNotificationModes(HANDLE FileHandle, UCHAR Flags) {

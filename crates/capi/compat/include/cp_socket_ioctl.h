@@ -21,15 +21,8 @@
 #define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #define SIO_LOOPBACK_FAST_PATH _WSAIOW(IOC_VENDOR, 16)
 
-/* The extension functions that it would find are overlapped. */
-#define SIO_GET_EXTENSION_FUNCTION_POINTER cp_extension_function()
-#ifdef __cplusplus
-extern "C" {
-#endif
-CP_NOT_YET extern DWORD cp_extension_function(void);
-#ifdef __cplusplus
-}
-#endif
+/* The functions of <mswsock.h>, by their GUIDs. */
+#define SIO_GET_EXTENSION_FUNCTION_POINTER _WSAIORW(IOC_WS2, 6)
 
 /* To the reference its members are of type u_long, which has four bytes there. */
 struct tcp_keepalive {
@@ -90,6 +83,19 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
         if (number)
             return cp_wsa_fails(WSAEOPNOTSUPP);
         return cp_getsockopt(cp_descriptor(s), SOL_SOCKET, SO_TYPE, &done, &size);
+    case SIO_GET_EXTENSION_FUNCTION_POINTER: {
+        const void *function;
+        if (!in || in_size < 16 || !out || out_size < sizeof function)
+            return cp_wsa_fails(WSAEFAULT);
+        if (cp_getsockopt(cp_descriptor(s), SOL_SOCKET, SO_TYPE, &done, &size) != 0)
+            return SOCKET_ERROR;
+        function = cp_extension(in);
+        if (!function)
+            return cp_wsa_fails(WSAEINVAL);
+        memcpy(out, &function, sizeof function);
+        *returned = sizeof function;
+        return 0;
+    }
     default:
         break;
     }
@@ -112,20 +118,15 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
     return done;
 }
 
+/* It is done when it returns. An OVERLAPPED is refused with WSAEOPNOTSUPP: nothing here takes so long. */
 CP_INLINE int WSAAPI WSAIoctl(SOCKET s, DWORD dwIoControlCode, LPVOID lpvInBuffer, DWORD cbInBuffer,
                               LPVOID lpvOutBuffer, DWORD cbOutBuffer, LPDWORD lpcbBytesReturned,
-                              cp_overlapped_argument lpOverlapped,
+                              LPWSAOVERLAPPED lpOverlapped,
                               LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
     (void)lpCompletionRoutine;
     return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
                         : cp_wsa_ioctl(s, dwIoControlCode, lpvInBuffer, cbInBuffer, lpvOutBuffer, cbOutBuffer,
                                        lpcbBytesReturned);
 }
-
-#ifndef __cplusplus
-#define WSAIoctl(s, dwCode, lpvIn, cbIn, lpvOut, cbOut, lpcbReturned, lpOverlapped, lpRoutine) \
-    WSAIoctl(s, dwCode, lpvIn, cbIn, lpvOut, cbOut, lpcbReturned,                              \
-             CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped), lpRoutine)
-#endif
 
 #endif

@@ -1,6 +1,10 @@
 /*
- * mswsock.h: the reference's extension functions. They are overlapped, and so not available yet: the compiler
- * says it where one is called.
+ * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx. TransmitFile is to come, with
+ * files: the compiler says it where it is called.
+ *
+ * What differs: an accept needs a descriptor beside the socket that it is given, for a moment. A connection is put in
+ * that socket's place, so a duplicate of the socket stays what it was. A socket that was disconnected with
+ * TF_REUSE_SOCKET is a new one of the same number: it may be connected without being bound, and is no longer bound.
  */
 #ifndef CP_MSWSOCK_H
 #define CP_MSWSOCK_H
@@ -41,7 +45,7 @@ typedef struct _TRANSMIT_FILE_BUFFERS {
 
 #define TF_DISCONNECT 0x01
 #define TF_REUSE_SOCKET 0x02
-#define SIO_GET_MULTIPLE_EXTENSION_FUNCTION_POINTER cp_extension_function()
+#define SIO_GET_MULTIPLE_EXTENSION_FUNCTION_POINTER cp_registered_io()
 
 /* Registered I/O: its functions are got by the ioctl above. */
 typedef struct RIO_BUFFERID_t *RIO_BUFFERID;
@@ -51,22 +55,37 @@ typedef struct RIO_RQ_t *RIO_RQ;
 #ifdef __cplusplus
 extern "C" {
 #endif
-CP_NOT_YET extern BOOL AcceptEx(SOCKET sListenSocket, SOCKET sAcceptSocket, PVOID lpOutputBuffer,
-                                DWORD dwReceiveDataLength, DWORD dwLocalAddressLength,
-                                DWORD dwRemoteAddressLength, LPDWORD lpdwBytesReceived,
-                                LPOVERLAPPED lpOverlapped);
-CP_NOT_YET extern VOID GetAcceptExSockaddrs(PVOID lpOutputBuffer, DWORD dwReceiveDataLength,
-                                            DWORD dwLocalAddressLength, DWORD dwRemoteAddressLength,
-                                            struct sockaddr **LocalSockaddr, LPINT LocalSockaddrLength,
-                                            struct sockaddr **RemoteSockaddr, LPINT RemoteSockaddrLength);
-CP_NOT_YET extern BOOL ConnectEx(SOCKET s, const struct sockaddr *name, int namelen, PVOID lpSendBuffer,
-                                 DWORD dwSendDataLength, LPDWORD lpdwBytesSent, LPOVERLAPPED lpOverlapped);
-CP_NOT_YET extern BOOL DisconnectEx(SOCKET s, LPOVERLAPPED lpOverlapped, DWORD dwFlags, DWORD dwReserved);
+CP_NOT_YET extern DWORD cp_registered_io(void);
 CP_NOT_YET extern BOOL TransmitFile(SOCKET hSocket, HANDLE hFile, DWORD nNumberOfBytesToWrite,
                                     DWORD nNumberOfBytesPerSend, LPOVERLAPPED lpOverlapped,
                                     LPTRANSMIT_FILE_BUFFERS lpTransmitBuffers, DWORD dwReserved);
 #ifdef __cplusplus
 }
 #endif
+
+CP_INLINE BOOL WINAPI AcceptEx(SOCKET sListenSocket, SOCKET sAcceptSocket, PVOID lpOutputBuffer,
+                               DWORD dwReceiveDataLength, DWORD dwLocalAddressLength, DWORD dwRemoteAddressLength,
+                               LPDWORD lpdwBytesReceived, LPOVERLAPPED lpOverlapped) {
+    return cp_accept_ex(sListenSocket, sAcceptSocket, lpOutputBuffer, dwReceiveDataLength, dwLocalAddressLength,
+                        dwRemoteAddressLength, lpdwBytesReceived, lpOverlapped);
+}
+
+CP_INLINE VOID WINAPI GetAcceptExSockaddrs(PVOID lpOutputBuffer, DWORD dwReceiveDataLength,
+                                           DWORD dwLocalAddressLength, DWORD dwRemoteAddressLength,
+                                           struct sockaddr **LocalSockaddr, LPINT LocalSockaddrLength,
+                                           struct sockaddr **RemoteSockaddr, LPINT RemoteSockaddrLength) {
+    cp_accepted_addresses(lpOutputBuffer, dwReceiveDataLength, dwLocalAddressLength, dwRemoteAddressLength,
+                          LocalSockaddr, LocalSockaddrLength, RemoteSockaddr, RemoteSockaddrLength);
+}
+
+/* The reference has this one by its GUID only. */
+CP_INLINE BOOL WINAPI ConnectEx(SOCKET s, const struct sockaddr *name, int namelen, PVOID lpSendBuffer,
+                                DWORD dwSendDataLength, LPDWORD lpdwBytesSent, LPOVERLAPPED lpOverlapped) {
+    return cp_connect_ex(s, name, namelen, lpSendBuffer, dwSendDataLength, lpdwBytesSent, lpOverlapped);
+}
+
+CP_INLINE BOOL WINAPI DisconnectEx(SOCKET s, LPOVERLAPPED lpOverlapped, DWORD dwFlags, DWORD dwReserved) {
+    return cp_disconnect_ex(s, lpOverlapped, dwFlags, dwReserved);
+}
 
 #endif

@@ -1,0 +1,423 @@
+/* AcceptEx, GetAcceptExSockaddrs, ConnectEx, DisconnectEx, and how they are looked up. */
+#include <winsock2.h>
+#include <mswsock.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+#define LISTENER_KEY 1u
+#define KEY 2u
+#define BLOCK ((DWORD)sizeof(struct sockaddr_in) + 16)
+
+static HANDLE port;
+
+typedef struct Accept {
+    OVERLAPPED overlapped; /* first, as the classic servers have it */
+    SOCKET s;
+    char place[64 + 2 * (sizeof(struct sockaddr_in) + 16)];
+} Accept;
+
+static void begin_accept(SOCKET listener, Accept *accept, DWORD data)
+{
+    DWORD received = UNTOUCHED;
+    accept->overlapped = fresh(NULL);
+    accept->s = WSASocketW(AF_INET, SOCK_STREAM, IPPROTO_TCP, NULL, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(accept->s != INVALID_SOCKET);
+    CHECK_FALSE(AcceptEx(listener, accept->s, accept->place, data, BLOCK, BLOCK, &received, &accept->overlapped),
+                WSA_IO_PENDING);
+    CHECK_IS(received, UNTOUCHED);
+}
+
+static void check_addresses(Accept *accept, DWORD data, SOCKET client)
+{
+    struct sockaddr *local = NULL, *remote = NULL;
+    struct sockaddr_in own, wanted;
+    INT local_size = 0, remote_size = 0;
+    int size = (int)sizeof wanted;
+    GetAcceptExSockaddrs(accept->place, data, BLOCK, BLOCK, &local, &local_size, &remote, &remote_size);
+    CHECK_IS(local_size, sizeof(struct sockaddr_in));
+    CHECK_IS(remote_size, sizeof(struct sockaddr_in));
+    CHECK_IS(getsockname(client, (struct sockaddr *)&wanted, &size), 0);
+    memcpy(&own, remote, sizeof own);
+    CHECK_IS(own.sin_port, wanted.sin_port);
+    CHECK_IS(own.sin_addr.s_addr, wanted.sin_addr.s_addr);
+    CHECK_IS(getpeername(client, (struct sockaddr *)&wanted, &size), 0);
+    memcpy(&own, local, sizeof own);
+    CHECK_IS(own.sin_port, wanted.sin_port);
+}
+
+static void check_they_talk(SOCKET one, SOCKET other)
+{
+    char byte = 0;
+    send_all(one, "x", 1);
+    receive_all(other, &byte, 1);
+    CHECK_IS(byte, 'x');
+    send_all(other, "y", 1);
+    receive_all(one, &byte, 1);
+    CHECK_IS(byte, 'y');
+}
+
+/* The accepted socket is the one that the program gave, and goes on with the association that it had. */
+static void accepts_take_the_connections_in_order(void)
+{
+    enum { COUNT = 16 };
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), clients[COUNT];
+    static Accept accepts[COUNT];
+    int place;
+    associate(listener, port, LISTENER_KEY);
+    for (place = 0; place < COUNT; place++) {
+        begin_accept(listener, &accepts[place], 0);
+        associate(accepts[place].s, port, KEY);
+    }
+    for (place = 0; place < COUNT; place++) {
+        OVERLAPPED overlapped = fresh(NULL);
+        SOCKET number = accepts[place].s;
+        char byte = 0;
+        clients[place] = tcp_connected_to(&address);
+        CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 0);
+        CHECK_IS(accepts[place].s, number);
+        CHECK_IS(setsockopt(number, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)&listener, sizeof listener), 0);
+        check_addresses(&accepts[place], 0, clients[place]);
+        check_they_talk(accepts[place].s, clients[place]);
+        CHECK_PENDING(receive_into(accepts[place].s, &byte, 1, NULL, &overlapped));
+        send_all(clients[place], "z", 1);
+        CHECK_ENDED(port, KEY, &overlapped, 1);
+        CHECK_IS(byte, 'z');
+    }
+    for (place = 0; place < COUNT; place++) {
+        closesocket(accepts[place].s);
+        closesocket(clients[place]);
+    }
+    CHECK(is_silent(port));
+    closesocket(listener);
+}
+
+static void a_connection_that_waits_is_accepted_at_once(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address);
+    Accept accept;
+    DWORD received = UNTOUCHED;
+    associate(listener, port, LISTENER_KEY);
+    accept.overlapped = fresh(NULL);
+    accept.s = tcp_socket();
+    CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, &received, &accept.overlapped), TRUE);
+    CHECK_IS(received, 0);
+    CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
+    check_they_talk(accept.s, client);
+    closesocket(accept.s);
+    closesocket(client);
+    closesocket(listener);
+}
+
+static void first_data_comes_with_the_connection(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), silent, talker;
+    Accept first, second;
+    associate(listener, port, LISTENER_KEY);
+    begin_accept(listener, &first, 64);
+    begin_accept(listener, &second, 64);
+    silent = tcp_connected_to(&address);
+    CHECK(is_silent(port));
+    /* A silent client holds its own accept only. */
+    talker = tcp_connected_to(&address);
+    send_all(talker, "hello", 5);
+    CHECK_ENDED(port, LISTENER_KEY, &second.overlapped, 5);
+    CHECK(memcmp(second.place, "hello", 5) == 0);
+    check_addresses(&second, 64, talker);
+    check_they_talk(second.s, talker);
+    /* Its accept is found and cancelled by the listener, as before. */
+    CHECK(CancelIoEx((HANDLE)listener, &first.overlapped));
+    CHECK_FAILED(port, LISTENER_KEY, &first.overlapped, 0, ERROR_OPERATION_ABORTED);
+    closesocket(silent);
+    closesocket(talker);
+    closesocket(first.s);
+    closesocket(second.s);
+    closesocket(listener);
+}
+
+static void what_the_program_has_set_goes_on(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client;
+    Accept accept;
+    int on = 1, value = 0, size = (int)sizeof value;
+    u_long nonblocking = 1;
+    char byte;
+    accept.overlapped = fresh(NULL);
+    accept.s = tcp_socket();
+    CHECK_IS(setsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&on, sizeof on), 0);
+    CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_KEEPALIVE, (char *)&on, sizeof on), 0);
+    CHECK_IS(ioctlsocket(accept.s, FIONBIO, &nonblocking), 0);
+    CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped),
+                WSA_IO_PENDING);
+    client = tcp_connected_to(&address);
+    until_ended(&accept.overlapped);
+    CHECK_IS(getsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&value, &size), 0);
+    CHECK(value != 0);
+    CHECK_IS(getsockopt(accept.s, SOL_SOCKET, SO_KEEPALIVE, (char *)&value, &size), 0);
+    CHECK(value != 0);
+    CHECK_SOCKET_ERROR((int)recv(accept.s, &byte, 1, 0), WSAEWOULDBLOCK);
+    closesocket(accept.s);
+    closesocket(client);
+    closesocket(listener);
+}
+
+/* There is no connection to accept, as this code says. */
+static int accept_none(SOCKET listener, int code)
+{
+    SOCKET accepted;
+    WSASetLastError(0);
+    accepted = (SOCKET)accept(listener, NULL, NULL);
+    return accepted == INVALID_SOCKET && WSAGetLastError() == code;
+}
+
+/* A listener that has accepts in flight blocks in the calls that block, if the program has not said otherwise. */
+static void a_listener_still_blocks_in_accept(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client, accepted;
+    Accept first;
+    u_long mode = 1;
+    DWORD time = 5;
+    begin_accept(listener, &first, 0);
+    client = tcp_connected_to(&address);
+    until_ended(&first.overlapped);
+    closesocket(client);
+    closesocket(first.s);
+    CHECK_IS(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, (char *)&time, sizeof time), 0);
+    CHECK(accept_none(listener, WSAETIMEDOUT));
+    client = tcp_connected_to(&address);
+    accepted = (SOCKET)accept(listener, NULL, NULL);
+    CHECK(accepted != INVALID_SOCKET);
+    check_they_talk(client, accepted);
+    closesocket(accepted);
+    closesocket(client);
+    CHECK_IS(ioctlsocket(listener, FIONBIO, &mode), 0);
+    CHECK(accept_none(listener, WSAEWOULDBLOCK));
+    mode = 0;
+    CHECK_IS(ioctlsocket(listener, FIONBIO, &mode), 0);
+    CHECK(accept_none(listener, WSAETIMEDOUT));
+    closesocket(listener);
+}
+
+static void accepts_are_cancelled(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client;
+    Accept accept;
+    char byte;
+    associate(listener, port, LISTENER_KEY);
+    begin_accept(listener, &accept, 0);
+    CHECK(CancelIoEx((HANDLE)listener, &accept.overlapped));
+    CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
+    /* The socket may be given to another accept. */
+    accept.overlapped = fresh(NULL);
+    CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped),
+                WSA_IO_PENDING);
+    /* To close it cancels, too. */
+    CHECK_IS(closesocket(accept.s), 0);
+    CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
+    /* Nothing is put in the place of what has the number then. */
+    begin_accept(listener, &accept, 0);
+    CHECK_IS(another(accept.s), accept.s);
+    client = tcp_connected_to(&address);
+    CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
+    send_to_itself(accept.s);
+    closesocket(accept.s);
+    CHECK_IS(recv(client, &byte, 1, 0), 0);
+    closesocket(client);
+    /* The listener closed. */
+    begin_accept(listener, &accept, 0);
+    CHECK_IS(closesocket(listener), 0);
+    CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
+    closesocket(accept.s);
+    CHECK(is_silent(port));
+}
+
+static void bad_accepts_are_refused(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), no_listener = tcp_socket(), bound = tcp_socket(), udp = udp_socket();
+    Accept accept, other;
+    accept.s = tcp_socket();
+    accept.overlapped = fresh(NULL);
+    bind_to_loopback(bound);
+#define ACCEPT(l, s, place, local, remote, overlapped) AcceptEx(l, s, place, 0, local, remote, NULL, overlapped)
+    CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK, NULL), WSA_INVALID_PARAMETER);
+    CHECK_FALSE(ACCEPT(listener, accept.s, NULL, BLOCK, BLOCK, &accept.overlapped), WSAEFAULT);
+    CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK - 1, BLOCK, &accept.overlapped), WSAEINVAL);
+    CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK - 1, &accept.overlapped), WSAEINVAL);
+    CHECK_FALSE(ACCEPT(INVALID_SOCKET, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAENOTSOCK);
+    CHECK_FALSE(ACCEPT(listener, INVALID_SOCKET, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAENOTSOCK);
+    CHECK_FALSE(ACCEPT(no_listener, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+    CHECK_FALSE(ACCEPT(listener, bound, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+    CHECK_FALSE(ACCEPT(listener, udp, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+    CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSA_IO_PENDING);
+    other.overlapped = fresh(NULL);
+    CHECK_FALSE(ACCEPT(listener, accept.s, other.place, BLOCK, BLOCK, &other.overlapped), WSAEINVAL);
+    CHECK(CancelIoEx((HANDLE)listener, NULL));
+    until_ended(&accept.overlapped);
+    closesocket(accept.s);
+    closesocket(bound);
+    closesocket(udp);
+    closesocket(no_listener);
+    closesocket(listener);
+}
+
+static void connects_complete_and_may_bring_data(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), s = tcp_socket(), accepted;
+    char hello[] = "hello", bytes[5];
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD flags;
+    struct sockaddr_in unbound = loopback();
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped), WSAEINVAL);
+    CHECK_IS(bind(s, (struct sockaddr *)&unbound, sizeof unbound), 0);
+    associate(s, port, KEY);
+    if (!ConnectEx(s, (struct sockaddr *)&address, sizeof address, hello, 5, NULL, &overlapped))
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+    CHECK_ENDED(port, KEY, &overlapped, 5);
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, NULL, 0), 0);
+    accepted = (SOCKET)accept(listener, NULL, NULL);
+    receive_all(accepted, bytes, 5);
+    CHECK(memcmp(bytes, "hello", 5) == 0);
+    check_they_talk(s, accepted);
+    /* The socket blocks, as it did before. */
+    flags = (DWORD)fcntl((int)s, F_GETFL);
+    CHECK_IS(flags & O_NONBLOCK, 0);
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped), WSAEISCONN);
+    closesocket(s);
+    closesocket(accepted);
+    closesocket(listener);
+}
+
+static void a_connect_that_is_refused_fails(void)
+{
+    SOCKET keeps, s = tcp_socket(), other;
+    struct sockaddr_in address = an_address_that_refuses(&keeps), any = loopback(), good;
+    SOCKET listener = tcp_listener(&good);
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED, flags = 0;
+    associate(s, port, KEY);
+    CHECK_IS(bind(s, (struct sockaddr *)&any, sizeof any), 0);
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped),
+                WSA_IO_PENDING);
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
+    CHECK_IS(overlapped.Internal, CONNECTION_REFUSED);
+    CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAECONNREFUSED);
+    /* It may be connected again. */
+    if (!ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped))
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    other = (SOCKET)accept(listener, NULL, NULL);
+    check_they_talk(s, other);
+    CHECK_FALSE(ConnectEx(s, NULL, 0, NULL, 0, NULL, &overlapped), WSAEFAULT);
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, NULL), WSA_INVALID_PARAMETER);
+    CHECK_FALSE(ConnectEx(INVALID_SOCKET, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped),
+                WSAENOTSOCK);
+    closesocket(s);
+    closesocket(other);
+    closesocket(listener);
+    closesocket(keeps);
+}
+
+static void a_socket_is_disconnected_and_used_again(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address), again;
+    Accept accepting;
+    OVERLAPPED overlapped = fresh(NULL), receiving = fresh(NULL);
+    char byte = 0;
+    associate(listener, port, LISTENER_KEY);
+    accepting.overlapped = fresh(NULL);
+    accepting.s = tcp_socket();
+    associate(accepting.s, port, KEY);
+    CHECK_IS(AcceptEx(listener, accepting.s, accepting.place, 0, BLOCK, BLOCK, NULL, &accepting.overlapped), TRUE);
+    CHECK_ENDED(port, LISTENER_KEY, &accepting.overlapped, 0);
+    CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, 1, 0), WSAEINVAL);
+    CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, TF_REUSE_SOCKET, 1), WSAEINVAL);
+    CHECK_FALSE(DisconnectEx(INVALID_SOCKET, &overlapped, 0, 0), WSAENOTSOCK);
+    CHECK_IS(DisconnectEx(accepting.s, &overlapped, TF_REUSE_SOCKET, 0), TRUE);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    CHECK_IS(recv(client, &byte, 1, 0), 0);
+    CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, 0, 0), WSAENOTCONN);
+    closesocket(client);
+    /* By an accept, with the association that it has. */
+    begin_accept(listener, &accepting, 0);
+    closesocket(accepting.s);
+    CHECK_FAILED(port, LISTENER_KEY, &accepting.overlapped, 0, ERROR_OPERATION_ABORTED);
+    again = tcp_connected_to(&address);
+    CHECK_IS(DisconnectEx(again, NULL, TF_REUSE_SOCKET, 0), TRUE);
+    associate(again, port, KEY);
+    if (!ConnectEx(again, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped))
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
+    /* Without reuse a pending receive gets the end. */
+    CHECK_IS(DisconnectEx(again, NULL, 0, 0), TRUE);
+    CHECK_ENDED(port, KEY, &receiving, 0);
+    closesocket(again);
+    closesocket(listener);
+}
+
+static void the_functions_are_looked_up_by_their_guids(void)
+{
+    SOCKET s = tcp_socket();
+    GUID accept_guid = WSAID_ACCEPTEX, addresses = WSAID_GETACCEPTEXSOCKADDRS, connect_guid = WSAID_CONNECTEX,
+         disconnect = WSAID_DISCONNECTEX, none = WSAID_ACCEPTEX;
+    LPFN_ACCEPTEX accept_ex = NULL;
+    LPFN_GETACCEPTEXSOCKADDRS get_addresses = NULL;
+    LPFN_CONNECTEX connect_ex = NULL;
+    LPFN_DISCONNECTEX disconnect_ex = NULL;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD bytes = 0;
+#define LOOK_UP(guid, function) \
+    WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &(guid), sizeof(guid), &(function), sizeof(function), &bytes, \
+             NULL, NULL)
+    CHECK_IS(LOOK_UP(accept_guid, accept_ex), 0);
+    CHECK_IS(bytes, sizeof accept_ex);
+    CHECK_IS(LOOK_UP(addresses, get_addresses), 0);
+    CHECK_IS(LOOK_UP(connect_guid, connect_ex), 0);
+    CHECK_IS(LOOK_UP(disconnect, disconnect_ex), 0);
+    CHECK(accept_ex && get_addresses && connect_ex && disconnect_ex);
+    CHECK_FALSE(accept_ex(s, s, NULL, 0, 0, 0, NULL, &overlapped), WSAEFAULT);
+    CHECK_FALSE(connect_ex(s, NULL, 0, NULL, 0, NULL, &overlapped), WSAEFAULT);
+    CHECK_FALSE(disconnect_ex(s, &overlapped, 0, 0), WSAENOTCONN);
+    none.Data2++;
+    CHECK_SOCKET_ERROR(LOOK_UP(none, accept_ex), WSAEINVAL);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &none, 15, &accept_ex, sizeof accept_ex,
+                                &bytes, NULL, NULL),
+                       WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &none, sizeof none, NULL, 0, &bytes, NULL,
+                                NULL),
+                       WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(INVALID_SOCKET, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid,
+                                sizeof accept_guid, &accept_ex, sizeof accept_ex, &bytes, NULL, NULL),
+                       WSAENOTSOCK);
+    CHECK(GetProcAddress(LoadLibraryA("mswsock.dll"), "AcceptEx") != NULL);
+    CHECK(GetProcAddress(LoadLibraryA("kernel32"), "CancelIoEx") != NULL);
+    closesocket(s);
+}
+
+int main(void)
+{
+    start();
+    port = new_port(2);
+    accepts_take_the_connections_in_order();
+    a_connection_that_waits_is_accepted_at_once();
+    first_data_comes_with_the_connection();
+    what_the_program_has_set_goes_on();
+    a_listener_still_blocks_in_accept();
+    accepts_are_cancelled();
+    bad_accepts_are_refused();
+    connects_complete_and_may_bring_data();
+    a_connect_that_is_refused_fails();
+    a_socket_is_disconnected_and_used_again();
+    the_functions_are_looked_up_by_their_guids();
+    CHECK(CloseHandle(port));
+    return finish();
+}
