@@ -143,6 +143,18 @@ cp_bool cp_connect_ex(uintptr_t socket, const struct sockaddr *name, int name_si
 cp_bool cp_disconnect_ex(uintptr_t socket, void *overlapped, uint32_t flags, uint32_t reserved);
 const void *cp_extension(const void *guid);
 
+/* Functions that threads of the library call at the end of each operation of a descriptor. */
+cp_bool cp_bind_routine(cp_handle file, void (*routine)(uint32_t code, uint32_t bytes, void *overlapped),
+                        uint32_t flags);
+void *cp_new_pool_io(cp_handle file,
+                     void (*callback)(void *instance, void *context, void *overlapped, uint32_t code,
+                                      uintptr_t bytes, void *io),
+                     void *context);
+void cp_start_pool_io(void *io);
+void cp_cancel_pool_io(void *io);
+void cp_close_pool_io(void *io);
+void cp_wait_for_pool_io(void *io);
+
 /* Of what successes no packet tells. */
 cp_bool cp_set_completion_modes(cp_handle file, uint8_t modes);
 

@@ -12,7 +12,8 @@
 //!
 //! ```text
 //!  look-up by name         modules
-//!                          extensions        by number: connections
+//!  called at their ends    callbacks
+//!  extensions by number    extensions
 //!  overlapped operations   transfers  connections  results
 //!  any of them             operations         how one is started, ends and is cancelled
 //!  several buffers         buffers
@@ -38,6 +39,7 @@
 
 pub mod abi;
 pub mod buffers;
+pub mod callbacks;
 pub mod closing;
 pub mod connections;
 pub mod controls;

@@ -33,11 +33,17 @@ fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(),
     Ok(())
 }
 
-fn create(concurrency: u32) -> Result<Handle, u32> {
+/// Makes a port.
+pub(crate) fn create(concurrency: u32) -> Result<Handle, u32> {
     handles::open(|name| {
         let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
         CompletionPort::new(name, concurrency).map(|port| Object::Port(Arc::new(port)))
     })
+}
+
+/// Lets the operations of a descriptor complete on the port of a handle.
+pub(crate) fn associate_with(file: Handle, port: Handle, key: usize) -> Result<(), u32> {
+    associate(file.addr(), &*usable_port(port)?, key)
 }
 
 fn create_or_associate(
@@ -50,7 +56,7 @@ fn create_or_associate(
         (false, true) => create(concurrency),
         (false, false) => Err(code::INVALID_PARAMETER),
         (true, false) => {
-            associate(file.addr(), &*usable_port(existing)?, key)?;
+            associate_with(file, existing, key)?;
             Ok(existing)
         }
         (true, true) => {

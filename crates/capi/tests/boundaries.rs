@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 25] = [
+const LAYERS: [(&str, &[&str]); 26] = [
     ("abi", &[]),
     ("errors", &[]),
     ("foreign", &[]),
@@ -67,6 +67,10 @@ const LAYERS: [(&str, &[&str]); 25] = [
         ],
     ),
     ("extensions", &["connections", "errors"]),
+    (
+        "callbacks",
+        &["abi", "driver", "errors", "handles", "objects", "port", "process", "queue", "status"],
+    ),
     ("modules", &["connections", "errors", "notifications", "operations", "queue", "sockets"]),
 ];
 

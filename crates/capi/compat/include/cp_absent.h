@@ -10,6 +10,7 @@
 
 #include <cp_clocks.h>
 #include <cp_memory.h>
+#include <cp_pool.h>
 #include <cp_ports.h>
 
 #ifdef __cplusplus
@@ -18,7 +19,6 @@ extern "C" {
 
 /* ---- Overlapped operations ------------------------------------------------------------------------- */
 
-
 CP_NOT_YET extern BOOL CancelSynchronousIo(HANDLE hThread);
 CP_NOT_YET extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
                                   LPOVERLAPPED lpOverlapped,
@@ -26,8 +26,6 @@ CP_NOT_YET extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOf
 CP_NOT_YET extern BOOL WriteFileEx(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
                                    LPOVERLAPPED lpOverlapped,
                                    LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
-CP_NOT_YET extern BOOL BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_COMPLETION_ROUTINE Function,
-                                                ULONG Flags);
 CP_NOT_YET extern BOOL DeviceIoControl(HANDLE hDevice, DWORD dwIoControlCode, LPVOID lpInBuffer,
                                        DWORD nInBufferSize, LPVOID lpOutBuffer, DWORD nOutBufferSize,
                                        LPDWORD lpBytesReturned, LPOVERLAPPED lpOverlapped);
@@ -102,24 +100,13 @@ extern HANDLE OpenEventW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpN
 
 /* ---- Thread pools and timer queues ------------------------------------------------------------------------ */
 
-typedef struct _TP_IO TP_IO, *PTP_IO;
 typedef struct _TP_WORK TP_WORK, *PTP_WORK;
 typedef struct _TP_WAIT TP_WAIT, *PTP_WAIT;
 typedef struct _TP_TIMER TP_TIMER, *PTP_TIMER;
 typedef struct _TP_POOL TP_POOL, *PTP_POOL;
-typedef struct _TP_CALLBACK_INSTANCE TP_CALLBACK_INSTANCE, *PTP_CALLBACK_INSTANCE;
-typedef struct _TP_CALLBACK_ENVIRON TP_CALLBACK_ENVIRON, *PTP_CALLBACK_ENVIRON;
-typedef VOID(CALLBACK *PTP_WIN32_IO_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context,
-                                              PVOID Overlapped, ULONG IoResult,
-                                              ULONG_PTR NumberOfBytesTransferred, PTP_IO Io);
 typedef VOID(CALLBACK *PTP_WORK_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_WORK Work);
 typedef VOID(CALLBACK *PTP_SIMPLE_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context);
 typedef VOID(CALLBACK *PTP_TIMER_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_TIMER Timer);
-CP_NOT_YET extern PTP_IO CreateThreadpoolIo(HANDLE fl, PTP_WIN32_IO_CALLBACK pfnio, PVOID pv,
-                                            PTP_CALLBACK_ENVIRON pcbe);
-CP_NOT_YET extern VOID StartThreadpoolIo(PTP_IO pio);
-CP_NOT_YET extern VOID CancelThreadpoolIo(PTP_IO pio);
-CP_NOT_YET extern VOID CloseThreadpoolIo(PTP_IO pio);
 CP_ABSENT("the system's thread pool: threads that wait on a port")
 extern PTP_WORK CreateThreadpoolWork(PTP_WORK_CALLBACK pfnwk, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
 CP_ABSENT("the system's thread pool: threads that wait on a port")

@@ -17,6 +17,7 @@
 #include <cp_locks.h>
 #include <cp_machine.h>
 #include <cp_memory.h>
+#include <cp_pool.h>
 #include <cp_text.h>
 #include <cp_threads.h>
 #include <cp_timers.h>

@@ -1,0 +1,54 @@
+/*
+ * cp_pool.h: functions that are called at the ends of operations, in threads of the library: BindIoCompletionCallback,
+ * CreateThreadpoolIo. Included by <windows.h>.
+ *
+ * What differs: there is one pool, so an environment has to be NULL, and the instance is NULL in each call.
+ */
+#ifndef CP_POOL_H
+#define CP_POOL_H
+
+#include <cp_ports.h>
+
+typedef struct _TP_IO TP_IO, *PTP_IO;
+typedef struct _TP_CALLBACK_INSTANCE TP_CALLBACK_INSTANCE, *PTP_CALLBACK_INSTANCE;
+typedef struct _TP_CALLBACK_ENVIRON TP_CALLBACK_ENVIRON, *PTP_CALLBACK_ENVIRON;
+typedef VOID(CALLBACK *PTP_WIN32_IO_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context,
+                                              PVOID Overlapped, ULONG IoResult,
+                                              ULONG_PTR NumberOfBytesTransferred, PTP_IO Io);
+
+CP_INLINE BOOL WINAPI BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_COMPLETION_ROUTINE Function,
+                                               ULONG Flags) {
+    return cp_bind_routine(FileHandle, (void (*)(uint32_t, uint32_t, void *))(FARPROC)Function, Flags);
+}
+
+CP_INLINE PTP_IO WINAPI CreateThreadpoolIo(HANDLE fl, PTP_WIN32_IO_CALLBACK pfnio, PVOID pv,
+                                           PTP_CALLBACK_ENVIRON pcbe) {
+    if (pcbe) {
+        cp_set_last_error(ERROR_NOT_SUPPORTED);
+        return NULL;
+    }
+    return (PTP_IO)cp_new_pool_io(
+        fl, (void (*)(void *, void *, void *, uint32_t, uintptr_t, void *))(FARPROC)pfnio, pv);
+}
+
+/* Before each operation. */
+CP_INLINE VOID WINAPI StartThreadpoolIo(PTP_IO pio) {
+    cp_start_pool_io(pio);
+}
+
+/* Behind an operation that was not begun, and one of which no packet tells. */
+CP_INLINE VOID WINAPI CancelThreadpoolIo(PTP_IO pio) {
+    cp_cancel_pool_io(pio);
+}
+
+CP_INLINE VOID WINAPI CloseThreadpoolIo(PTP_IO pio) {
+    cp_close_pool_io(pio);
+}
+
+/* Calls that have not begun are not cancelled: each operation is told of. */
+CP_INLINE VOID WINAPI WaitForThreadpoolIoCallbacks(PTP_IO pio, BOOL fCancelPendingCallbacks) {
+    (void)fCancelPendingCallbacks;
+    cp_wait_for_pool_io(pio);
+}
+
+#endif
