@@ -3,13 +3,14 @@
 use std::os::fd::RawFd;
 
 use completion_port::raw::{AnyTrigger, Hints};
-use completion_port::{ErrorKind, Interest, OneShot, Persistent};
+use completion_port::{ErrorKind, Id, Interest, OneShot, Persistent};
 
 use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
-use crate::numbers::{self, Key, Number, Registered, State};
+use crate::numbers::{self, Key, Number, Registered, State, Terms};
 use crate::port::{Changed, CompletionPort};
-use crate::{descriptors, driver, handles, registrations};
+use crate::registrations::{self, Ended};
+use crate::{descriptors, driver, handles};
 
 /// What an entry asks for.
 enum Change {
@@ -29,18 +30,12 @@ fn parse(entry: &Registration) -> Result<Change, u32> {
     }
 }
 
-/// Filter and trigger of an entry, which were found to be right.
-#[derive(Clone, Copy)]
-struct Terms {
-    interest: Interest,
-    triggers: u8,
-}
-
 impl Terms {
+    /// Its trigger; persistent if operations go on beside.
     #[inline]
-    fn trigger(self) -> AnyTrigger {
+    fn trigger(self, has_line: bool) -> AnyTrigger {
         let is_edge = self.triggers & trigger::EDGE != 0;
-        if self.triggers & trigger::ONE_SHOT != 0 {
+        if self.triggers & trigger::ONE_SHOT != 0 && !has_line {
             AnyTrigger::OneShot(if is_edge { OneShot::Edge } else { OneShot::Level })
         } else {
             AnyTrigger::Persistent(if is_edge { Persistent::Edge } else { Persistent::Level })
@@ -72,6 +67,16 @@ fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
 impl CompletionPort {
     /// Applies one entry.
     fn change(&self, entry: &Registration) -> Result<(), u32> {
+        let mut ended = None;
+        let outcome = self.change_number(entry, &mut ended);
+        if let Some(ended) = ended {
+            ended.tell();
+        }
+        outcome
+    }
+
+    /// The same. What has ended by that is the caller's to tell, who has no lock.
+    fn change_number(&self, entry: &Registration, ended: &mut Option<Ended>) -> Result<(), u32> {
         let change = parse(entry)?;
         if matches!(change, Change::Nothing) {
             return Ok(());
@@ -94,8 +99,9 @@ impl CompletionPort {
             && !registrations::is_of(&registered, descriptor, self)
         {
             // A last packet that is on its way still comes.
-            let _ = self.raw().forget(registered.id);
-            *state = State::default();
+            number.retire_locked(&mut state, |former| {
+                *ended = Some(registrations::end(former));
+            });
             number.doubt();
         }
         let ours = state.registered.filter(|registered| registered.port == self.name());
@@ -105,10 +111,21 @@ impl CompletionPort {
             (_, Some(registered)) if registered.removed.is_some() => Err(code::INVALID_PARAMETER),
             (Change::Enable(terms), Some(registered)) => {
                 let hints = || if is_hinted { number.hints() } else { Hints::default() };
-                let (interest, trigger) = (terms.interest, terms.trigger());
+                let (interest, trigger) = (terms.interest, terms.trigger(registered.is_on_line));
+                if registered.is_on_line {
+                    // Packets look at this with the number locked.
+                    number.begin_report();
+                }
                 let enabled = self.raw().enable(registered.id, interest, trigger, hints);
                 if is_hinted {
                     number.spend_hints();
+                }
+                if enabled.is_ok() {
+                    if !registered.is_on_line {
+                        // A packet that is taken meanwhile is told once more, if operations begin.
+                        number.begin_report();
+                    }
+                    state.registered = Some(Registered { terms: Some(terms), ..registered });
                 }
                 match enabled {
                     // It was found out just now that the number had been closed.
@@ -121,9 +138,19 @@ impl CompletionPort {
             (Change::Enable(terms), None) => {
                 self.begin(&mut state, number, descriptor, entry.key, terms)
             }
-            (Change::Disable, Some(registered)) => self.disable(registered.id).map_err(code_of),
+            (Change::Disable, Some(registered)) => {
+                self.disable(registered.id).map_err(code_of)?;
+                state.registered = Some(Registered { terms: None, ..registered });
+                Ok(())
+            }
             (Change::Remove, Some(registered)) => {
-                self.remove(registered.id).map_err(code_of)?;
+                if registered.is_on_line {
+                    // The operations go on.
+                    self.disable(registered.id).map_err(code_of)?;
+                    self.post_removal(registered.key, number, registered.id)?;
+                } else {
+                    self.remove(registered.id).map_err(code_of)?;
+                }
                 let removed = Some(descriptors::identity(descriptor));
                 state.registered = Some(Registered { removed, ..registered });
                 Ok(())
@@ -153,14 +180,48 @@ impl CompletionPort {
             // Another port has it, until its last packet is taken there.
             return Err(code::INVALID_PARAMETER);
         }
-        number.begin(is_plain_stream);
-        let key = Key { word: key, number };
-        let id = self
-            .raw()
-            .register_number(descriptor, key, terms.interest, terms.trigger())
-            .map_err(|refused| code_of(refused.error()))?;
-        state.registered = Some(Registered { port: self.name(), id, removed: None });
+        let id = match self.line_of(state, number)? {
+            Some(id) => {
+                number.begin(is_plain_stream);
+                number.begin_report();
+                let (interest, trigger) = (terms.interest, terms.trigger(true));
+                self.raw().enable(id, interest, trigger, Hints::default).map_err(code_of)?;
+                id
+            }
+            None => {
+                number.begin(is_plain_stream);
+                number.begin_report();
+                let word = Key { word: key, is_line: false, number };
+                self.raw()
+                    .register_number(descriptor, word, terms.interest, terms.trigger(false))
+                    .map_err(|refused| code_of(refused.error()))?
+            }
+        };
+        let is_on_line = state.line.is_some();
+        let (port, terms) = (self.name(), Some(terms));
+        state.registered = Some(Registered { port, id, removed: None, terms, key, is_on_line });
         Ok(())
+    }
+
+    /// The registration by which the operations of a number are carried out here. One that is idle and elsewhere, or of
+    /// what the number named before, is given up.
+    fn line_of(&self, state: &mut State, number: &'static Number) -> Result<Option<Id>, u32> {
+        let Some(line) = state.line else { return Ok(None) };
+        let Some(port) = registrations::port_of(line.port) else {
+            state.line = None;
+            return Ok(None);
+        };
+        let is_current = port.raw().is_current(line.id.id());
+        if is_current && line.port == self.name() {
+            return Ok(Some(line.id.id()));
+        }
+        if is_current && !state.flights.is_empty() {
+            return Err(code::INVALID_PARAMETER);
+        }
+        number.retire_line(state);
+        // Ended already, or just now: as good.
+        let _ = port.raw().forget(line.id.id());
+        Ok(None)
     }
 }
 

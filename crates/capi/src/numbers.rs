@@ -18,7 +18,7 @@ use std::sync::atomic::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use completion_port::raw::Hints;
-use completion_port::{Id, OpId, SharedId};
+use completion_port::{Id, Interest, OpId, SharedId};
 
 use crate::descriptors;
 use crate::process::Own;
@@ -26,14 +26,17 @@ use crate::process::Own;
 /// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
 #[derive(Debug)]
 pub(crate) struct Key {
+    /// What its packets bring; of a [`Line`] the entry of the number says that.
     pub(crate) word: usize,
+    /// It is the key of a line.
+    pub(crate) is_line: bool,
     pub(crate) number: &'static Number,
 }
 
 impl Clone for Key {
     fn clone(&self) -> Self {
         self.number.packets.fetch_add(1, AcqRel);
-        Self { word: self.word, number: self.number }
+        Self { ..*self }
     }
 }
 
@@ -46,6 +49,19 @@ pub(crate) struct Registered {
     /// The [identity](descriptors::identity) of its socket, if its last packet is on the way: the port does not
     /// watch it any more.
     pub(crate) removed: Option<u64>,
+    /// What it was last enabled for, unless it was disabled since.
+    pub(crate) terms: Option<Terms>,
+    /// What its packets bring.
+    pub(crate) key: usize,
+    /// It is that of the number's [`Line`] as well.
+    pub(crate) is_on_line: bool,
+}
+
+/// Filter and trigger of an entry, which were found to be right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) interest: Interest,
+    pub(crate) triggers: u8,
 }
 
 /// An association, as its number's entry remembers it.
@@ -83,7 +99,7 @@ pub(crate) struct InFlight {
     pub(crate) port: u64,
     pub(crate) name: Option<OpId>,
     /// The thread that has started it.
-    pub(crate) thread: u32,
+    pub(crate) thread: usize,
 }
 
 /// What the system says of a socket once, and the socket calls each time.
@@ -120,6 +136,8 @@ pub(crate) struct Number {
     state: Mutex<State>,
     /// How many packets of its registrations have been taken; 0 if none was ever made.
     packets: AtomicU64,
+    /// A packet of the registration was taken since it was last enabled.
+    is_reported: AtomicBool,
     /// How many there had been when a read, or a write, was found to block.
     read_drained: AtomicU64,
     write_full: AtomicU64,
@@ -251,6 +269,7 @@ impl Number {
         Self {
             state: Mutex::default(),
             packets: AtomicU64::new(0),
+            is_reported: AtomicBool::new(false),
             read_drained: AtomicU64::new(0),
             write_full: AtomicU64::new(0),
             is_given_out: AtomicBool::new(false),
@@ -261,6 +280,12 @@ impl Number {
             nonblocking: AtomicU8::new(0),
             has_options: AtomicBool::new(false),
         }
+    }
+
+    /// Its line is about to end: no attempt at an operation touches it any more.
+    pub(crate) fn retire_line(&self, state: &mut State) {
+        state.line = None;
+        self.begin_epoch();
     }
 
     /// The present one of those that follow each other under this number.
@@ -432,6 +457,20 @@ impl Number {
     /// also in a signal handler.
     pub(crate) fn doubt(&self) {
         self.is_given_out.store(false, Release);
+    }
+
+    /// A packet of its registration is taken.
+    pub(crate) fn note_report(&self) {
+        self.is_reported.store(true, Relaxed);
+    }
+
+    /// Its registration is about to be enabled.
+    pub(crate) fn begin_report(&self) {
+        self.is_reported.store(false, Relaxed);
+    }
+
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_reported.load(Relaxed)
     }
 
     /// The last packet of the registration `id` on `port` has been taken.

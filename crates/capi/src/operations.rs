@@ -13,15 +13,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 
-use completion_port::ErrorKind;
-use completion_port::Started;
-use completion_port::raw::{Attempt, Ending, Side};
+use completion_port::raw::{Attempt, Ending, Hints, Side};
+use completion_port::{ErrorKind, Persistent, Started};
 
-use crate::abi::{Handle, Overlapped};
+use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::foreign::Foreign;
-use crate::numbers::{self, InFlight, Key, Line, Number, State};
-use crate::objects::{cp_signal, cp_thread_id};
+use crate::numbers::{self, InFlight, Key, Line, Number, Registered, State, Terms};
+use crate::objects::cp_signal;
 use crate::port::{Begun, CompletionPort, Errand, Flight, Outcome};
 use crate::{descriptors, driver, handles, registrations, status};
 
@@ -269,6 +268,15 @@ impl<W: Work> Drop for Operation<W> {
     }
 }
 
+thread_local! {
+    static PLACE: u8 = const { 0 };
+}
+
+/// What tells the calling thread from every other that lives: where a value of its own is.
+fn this_thread() -> usize {
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
+}
+
 /// What a call that starts an operation is given beside what is to be done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
@@ -314,7 +322,7 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     ticket.overlapped().status.store(status::PENDING as usize, Release);
     let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
     let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| ticket.refuse())?;
-    let in_flight = InFlight { port: line.port, name: None, thread: cp_thread_id() };
+    let in_flight = InFlight { port: line.port, name: None, thread: this_thread() };
     state.flights.insert(address, in_flight);
     let operation = Operation {
         work,
@@ -455,13 +463,38 @@ fn line(
     let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
     let is_tcp =
         kind == libc::SOCK_STREAM && descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP);
-    let associated = state.associated.and_then(|it| handles::port_named(it.port));
-    let port = associated.map_or_else(driver::own_port, Ok)?;
-    let key = Key { word: 0, number };
+    let registered = state.registered.and_then(|it| Some((it, handles::port_named(it.port)?)));
+    let port = match &registered {
+        Some((registered, _)) if registered.removed.is_some() => return Err(code::WSAEINVAL),
+        Some((registered, port)) => {
+            // It becomes that of the line. What is queued of it is found once more.
+            let _ = port.raw().forget(registered.id);
+            Arc::clone(port)
+        }
+        None => {
+            let associated = state.associated.and_then(|it| handles::port_named(it.port));
+            associated.map_or_else(driver::own_port, Ok)?
+        }
+    };
+    let key = Key { word: 0, is_line: true, number };
     let id = port.raw().associate_number(descriptor, key);
     let id = id.map_err(|refused| code_of(refused.error()))?;
     let line = Line { port: port.name(), id, is_tcp };
     state.line = Some(line);
+    state.registered = None;
+    if let Some((registered, _)) = registered {
+        let is_spent =
+            |terms: &Terms| terms.triggers & trigger::ONE_SHOT != 0 && number.is_reported();
+        let terms = registered.terms.filter(|terms| !is_spent(terms));
+        if let Some(terms) = terms {
+            number.begin_report();
+            let is_edge = terms.triggers & trigger::EDGE != 0;
+            let trigger = if is_edge { Persistent::Edge } else { Persistent::Level };
+            port.raw().enable(id.id(), terms.interest, trigger, Hints::default).map_err(code_of)?;
+        }
+        let id = id.id();
+        state.registered = Some(Registered { id, terms, is_on_line: true, ..registered });
+    }
     Ok((port, line))
 }
 
@@ -474,7 +507,7 @@ fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
 }
 
 /// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
-fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u32>) -> usize {
+fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<usize>) -> usize {
     let Some(number) = numbers::find(descriptor) else { return 0 };
     let is_meant = |(at, flight): &(&usize, &InFlight)| {
         address.is_none_or(|wanted| **at == wanted)
@@ -491,7 +524,7 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u32>) -> usi
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
     succeeds(|| {
-        cancel(open_descriptor(file)?, None, Some(cp_thread_id()));
+        cancel(open_descriptor(file)?, None, Some(this_thread()));
         Ok(())
     })
 }

@@ -6,16 +6,17 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::sync::atomic::{
-    AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Release, Ordering::SeqCst,
+    AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use completion_port::raw::{Attempt, Ending, Task};
-use completion_port::{Batch, Buffer, Events, Packet, Port};
+use completion_port::{Batch, Buffer, Events, Id, Notified, Packet, Port};
 
-use crate::abi::{Entry, event};
+use crate::abi::{Entry, event, trigger};
 use crate::errors::{code, code_of};
-use crate::numbers::Key;
+use crate::numbers::{Key, Number};
 
 /// Three words that were posted, or that tell of an operation; and how that has ended.
 pub(crate) struct Message {
@@ -23,6 +24,8 @@ pub(crate) struct Message {
     status: u32,
     key: usize,
     overlapped: usize,
+    /// It is the last packet of a registration, and this one's number.
+    removed: Option<(&'static Number, Id)>,
 }
 
 /// What an operation is to the port that carries it out.
@@ -89,8 +92,9 @@ pub(crate) struct CompletionPort {
     is_closed: AtomicBool,
     /// Threads that are in a wait on it.
     waiting: AtomicUsize,
-    /// Operations that it carries out.
+    /// Operations that it carries out, and whether there have ever been any.
     aloft: AtomicUsize,
+    has_had_flights: AtomicBool,
     /// The driver thread looks after it.
     pub(crate) is_watched: AtomicBool,
     port: Port<Key, Message, Flight>,
@@ -166,6 +170,7 @@ impl CompletionPort {
             is_closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             aloft: AtomicUsize::new(0),
+            has_had_flights: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             port: port.map_err(code_of)?,
         })
@@ -194,6 +199,11 @@ impl CompletionPort {
     /// An operation begins here.
     pub(crate) fn begin_flight(&self) {
         self.aloft.fetch_add(1, SeqCst);
+        self.has_had_flights.store(true, Relaxed);
+    }
+
+    fn has_had_flights(&self) -> bool {
+        self.has_had_flights.load(Relaxed)
     }
 
     /// It has ended.
@@ -241,8 +251,43 @@ impl CompletionPort {
         overlapped: *mut c_void,
         status: u32,
     ) -> Result<(), u32> {
-        let message = Message { bytes, status, key, overlapped: overlapped.expose_provenance() };
+        let overlapped = overlapped.expose_provenance();
+        let message = Message { bytes, status, key, overlapped, removed: None };
         self.port.post(message).map_err(|refused| code_of(refused.error()))
+    }
+
+    /// Queues the last packet of a registration that goes on without it, for operations.
+    pub(crate) fn post_removal(
+        &self,
+        key: usize,
+        number: &'static Number,
+        id: Id,
+    ) -> Result<(), u32> {
+        let (bytes, removed) = (event::REMOVE.into(), Some((number, id)));
+        let message = Message { bytes, status: 0, key, overlapped: 0, removed };
+        self.port.post(message).map_err(|refused| code_of(refused.error()))
+    }
+
+    /// The key of a packet of readiness; none if it is not for the caller.
+    fn key_of(&self, notified: &Notified<Key>) -> Option<usize> {
+        let Key { word, is_line, number } = *notified.key();
+        if !is_line {
+            number.note_report();
+            return Some(word);
+        }
+        // A registration that has operations beside is persistent to the port.
+        let state = number.lock();
+        let registered = state.registered.filter(|it| it.id == notified.id())?;
+        let terms = registered.terms?;
+        if terms.triggers & trigger::ONE_SHOT != 0 {
+            if registered.removed.is_some() || number.is_reported() {
+                return None;
+            }
+            // It was ended meanwhile: as good.
+            let _ = self.port.disable(registered.id);
+        }
+        number.note_report();
+        Some(registered.key)
     }
 
     /// Whether a packet is queued, which is left there.
@@ -272,6 +317,9 @@ impl CompletionPort {
         // Once they are written down they cannot be taken back from a handler that sleeps.
         let most = room.min(self.port.raw().advised_room());
         let mut tells = false;
+        let mut is_in_vain = false;
+        // Only where operations and reports of one socket come together can a packet be for none.
+        let began = (timeout.is_some() && self.has_had_flights()).then(Instant::now);
         let taken: completion_port::Result<usize> = with_waiter(most, |waiter| {
             let told = std::mem::take(&mut waiter.told) == self.name;
             let mut timeout = timeout;
@@ -287,8 +335,12 @@ impl CompletionPort {
                 timeout = Some(Duration::ZERO);
             }
             let mut taken = 0;
+            let mut is_none_for_caller = false;
             for packet in self.port.raw().wait_cloned(&mut waiter.batch, timeout)? {
-                let Some(entry) = self.entry(packet) else { continue };
+                let Some(entry) = self.entry(packet) else {
+                    is_none_for_caller = true;
+                    continue;
+                };
                 // SAFETY: `add` demands that the result is in the same allocation.
                 // - a batch has no more packets than there is room for.
                 let place = unsafe { entries.add(taken) };
@@ -301,9 +353,19 @@ impl CompletionPort {
             if taken > 0 {
                 waiter.told = 0;
             }
+            is_in_vain = taken == 0 && is_none_for_caller;
             Ok(taken)
         });
         match taken {
+            Ok(0) if is_in_vain && self.is_open() && !tells => {
+                // What it brought told of what was reported already. The wait goes on.
+                let left = |limit: Duration| match began {
+                    Some(began) => limit.saturating_sub(began.elapsed()),
+                    None => limit,
+                };
+                // SAFETY: as this call.
+                unsafe { self.take(entries, room, timeout.map(left), changed) }
+            }
             Ok(0) if tells && self.is_open() => Ok(0),
             Ok(0) if self.is_open() => Err(code::WAIT_TIMEOUT),
             Ok(0) => Err(code::ABANDONED_WAIT_0),
@@ -325,11 +387,15 @@ impl CompletionPort {
         };
         match packet {
             Packet::Notified(notified) => {
-                Some(of_socket(notified.key().word, bits_of(notified.events())))
+                Some(of_socket(self.key_of(&notified)?, bits_of(notified.events())))
             }
             Packet::Removed(id, key) => {
                 key.number.end(self.name, id);
                 Some(of_socket(key.word, event::REMOVE.into()))
+            }
+            Packet::Posted(Message { key, removed: Some((number, id)), .. }) => {
+                number.end(self.name, id);
+                Some(of_socket(key, event::REMOVE.into()))
             }
             Packet::Posted(message) => Some(Entry {
                 key: message.key,

@@ -395,7 +395,7 @@ impl<K, M, B> Raw<'_, K, M, B> {
     /// Whether a packet is queued, that is, whether a wait would bring one if its thread may run.
     /// The call takes no packet, and the calling thread does not count as one that waits or runs.
     /// The call first queues what the kernel has to report, unless a thread is in the kernel's
-    /// wait: then that thread does so.
+    /// wait: then that thread does so. It goes on with [tasks](Task).
     ///
     /// Packets that the calling thread has left in its own iterator count, since its next wait
     /// takes them back. A packet does not count if its registration was enabled again meanwhile,

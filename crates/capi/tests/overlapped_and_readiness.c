@@ -1,0 +1,179 @@
+/* A socket that is registered for notifications and has operations besides, in either order: operations are served
+ * first, each packet brings the key of what it tells of, and neither ends the other. */
+#include <winsock2.h>
+#include <mswsock.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+#define KEY 11u
+#define REGISTERED 22u
+
+static HANDLE port;
+
+/* Rule 28: a receive that is in flight is served first, and nothing is reported of what it took. */
+static void a_receive_is_served_before_readiness_is_reported(void)
+{
+    SOCKET near, far;
+    char bytes[2];
+    OVERLAPPED overlapped = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, bytes, 2, NULL, &overlapped));
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+    send_all(far, "ab", 2);
+    CHECK_ENDED(port, KEY, &overlapped, 2);
+    CHECK(is_silent(port));
+    /* What no receive takes is reported, with the other key. */
+    send_all(far, "c", 1);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
+    receive_all(near, bytes, 1);
+    END_REGISTRATION(port, near, REGISTERED);
+    /* Operations go on behind that. */
+    CHECK_PENDING(receive_into(near, bytes, 2, NULL, &overlapped));
+    send_all(far, "d", 1);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+}
+
+/* The next two packets, in either order: that of an operation that has brought a byte, and one that reports IN. */
+static void both_come(LPOVERLAPPED overlapped)
+{
+    OVERLAPPED_ENTRY entries[2];
+    ULONG count = 0, more = 0;
+    int has_ended = 0, is_reported = 0;
+    CHECK(GetQueuedCompletionStatusEx(port, entries, 2, &count, SOON, FALSE));
+    if (count == 1)
+        CHECK(GetQueuedCompletionStatusEx(port, entries + 1, 1, &more, SOON, FALSE));
+    CHECK_IS(count + more, 2);
+    for (count = 0; count < 2; count++) {
+        OVERLAPPED_ENTRY *entry = &entries[count];
+        if (entry->lpOverlapped) {
+            CHECK(entry->lpOverlapped == overlapped);
+            CHECK_IS(entry->lpCompletionKey, KEY);
+            CHECK_IS(entry->dwNumberOfBytesTransferred, 1);
+            has_ended++;
+        } else {
+            CHECK_IS(entry->lpCompletionKey, REGISTERED);
+            CHECK_IS(SocketNotificationRetrieveEvents(entry), SOCK_NOTIFY_EVENT_IN);
+            is_reported++;
+        }
+    }
+    CHECK(has_ended == 1 && is_reported == 1);
+}
+
+static void an_operation_may_begin_on_what_is_registered(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "ab", 2);
+    /* It is enabled still, and reports once what the receive has left. */
+    both_come(&overlapped);
+    CHECK_IS(byte, 'a');
+    CHECK(is_silent(port));
+    send_all(far, "c", 1);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, near, REGISTERED + 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
+    CHECK(is_silent(port));
+    CHECK_IS(disable(port, near), ERROR_SUCCESS);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+}
+
+/* A one-shot registration that has reported stays disabled when operations begin. */
+static void what_is_spent_stays_so(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    send_all(far, "abc", 3);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
+    CHECK_IS(receive_into(near, &byte, 1, NULL, &overlapped), 0);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK(is_silent(port));
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN | FILTER_OUT, EDGE_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+}
+
+static void a_removal_leaves_operations_alone_and_closing_ends_both(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(unregister(port, near), ERROR_SUCCESS);
+    CHECK_IS(unregister(port, near), ERROR_SUCCESS);
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_REMOVE);
+    CHECK(is_silent(port));
+    CHECK_IS(unregister(port, near), ERROR_NOT_FOUND);
+    CHECK_IS(enable(port, near, REGISTERED + 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, REGISTERED + 1, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
+    CHECK(is_silent(port));
+    closesocket(far);
+}
+
+/* Notifications on one port, operations on another. */
+static void each_may_have_a_port_of_its_own(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    HANDLE other = new_port(1);
+    tcp_pair(&near, &far);
+    associate(near, other, KEY);
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
+    send_all(far, "x", 1);
+    CHECK_ENDED(other, KEY, &overlapped, 1);
+    CHECK(is_silent(port));
+    closesocket(near);
+    closesocket(far);
+    /* What has operations on one is registered on another when none is in flight. */
+    tcp_pair(&near, &far);
+    associate(near, other, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+    send_all(far, "x", 1);
+    CHECK_ENDED(other, KEY, &overlapped, 1);
+    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(other));
+}
+
+int main(void)
+{
+    start();
+    port = new_port(2);
+    a_receive_is_served_before_readiness_is_reported();
+    an_operation_may_begin_on_what_is_registered();
+    what_is_spent_stays_so();
+    a_removal_leaves_operations_alone_and_closing_ends_both();
+    each_may_have_a_port_of_its_own();
+    CHECK(CloseHandle(port));
+    return finish();
+}
