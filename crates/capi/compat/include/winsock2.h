@@ -285,7 +285,7 @@ inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd
                 _Generic((argp), DWORD *: (void *)(uintptr_t)(argp), default: (argp)))
 #endif
 
-/* Sockets are made overlapped or not, it makes no difference. */
+/* Sockets are made overlapped or not, it makes no difference: operations may be begun on each. */
 CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL_INFOA lpProtocolInfo,
                                    GROUP g, DWORD dwFlags) {
     (void)g;

@@ -1,0 +1,133 @@
+/* Operations begin, end, are cancelled and are closed by several threads at once. Each that has begun makes one packet,
+ * and its memory is freed when that is taken, or as soon as its end is seen. */
+#include <winsock2.h>
+#include <mswsock.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+enum { TAKERS = 3, STARTERS = 3, MOST = 8 };
+
+typedef struct Operation {
+    OVERLAPPED overlapped;
+    char bytes[64];
+} Operation;
+
+static HANDLE port;
+static volatile LONG begun, ended, is_over;
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+static DWORD WINAPI take(LPVOID argument)
+{
+    OVERLAPPED_ENTRY entries[16];
+    (void)argument;
+    while (!is_over || ended < begun) {
+        ULONG count = 0, place;
+        if (!GetQueuedCompletionStatusEx(port, entries, 16, &count, 50, FALSE)) {
+            CHECK_IS(GetLastError(), WAIT_TIMEOUT);
+            continue;
+        }
+        for (place = 0; place < count; place++) {
+            DWORD ending = (DWORD)entries[place].Internal;
+            CHECK(ending == SUCCEEDED_WELL || ending == CANCELLED || ending == CONNECTION_RESET);
+            CHECK(entries[place].dwNumberOfBytesTransferred <= 64);
+            free(entries[place].lpOverlapped);
+            InterlockedIncrement(&ended);
+        }
+    }
+    return 0;
+}
+
+static void begin_one(SOCKET s, int receives)
+{
+    Operation *operation = (Operation *)malloc(sizeof *operation);
+    int done;
+    CHECK(operation != NULL);
+    operation->overlapped = fresh(NULL);
+    memset(operation->bytes, 'x', sizeof operation->bytes);
+    InterlockedIncrement(&begun);
+    done = receives ? receive_into(s, operation->bytes, sizeof operation->bytes, NULL, &operation->overlapped)
+                    : send_from(s, operation->bytes, sizeof operation->bytes, NULL, &operation->overlapped);
+    if (done != 0 && WSAGetLastError() != WSA_IO_PENDING) {
+        InterlockedDecrement(&begun);
+        free(operation);
+    }
+}
+
+static DWORD WINAPI begin(LPVOID argument)
+{
+    unsigned seed = (unsigned)(UINT_PTR)argument;
+    int round, rounds = is_slow() ? 20 : 300;
+    for (round = 0; round < rounds; round++) {
+        SOCKET near, far;
+        int count, most = 1 + (int)(next_random(&seed) % MOST);
+        tcp_pair(&near, &far);
+        associate(near, port, 1);
+        associate(far, port, 2);
+        for (count = 0; count < most; count++) {
+            begin_one(near, next_random(&seed) % 2 != 0);
+            begin_one(far, next_random(&seed) % 2 != 0);
+            if (next_random(&seed) % 4 == 0)
+                CancelIoEx((HANDLE)near, NULL);
+            if (next_random(&seed) % 4 == 0)
+                CancelIo((HANDLE)far);
+        }
+        if (next_random(&seed) % 2 != 0)
+            abort_connection(near);
+        else
+            closesocket(near);
+        closesocket(far);
+    }
+    return 0;
+}
+
+/* Without a port: a thread frees what it has begun as soon as it sees the end. */
+static void memory_is_freed_as_soon_as_the_end_is_seen(void)
+{
+    SOCKET near, far;
+    int round, rounds = is_slow() ? 20 : 500;
+    tcp_pair(&near, &far);
+    for (round = 0; round < rounds; round++) {
+        Operation *operation = (Operation *)malloc(sizeof *operation);
+        CHECK(operation != NULL);
+        operation->overlapped = fresh(NULL);
+        CHECK_PENDING(receive_into(near, operation->bytes, 1, NULL, &operation->overlapped));
+        if (round % 2 == 0)
+            send_all(far, "x", 1);
+        else
+            CHECK(CancelIoEx((HANDLE)near, &operation->overlapped));
+        until_ended(&operation->overlapped);
+        free(operation);
+    }
+    closesocket(near);
+    closesocket(far);
+}
+
+int main(void)
+{
+    HANDLE takers[TAKERS], starters[STARTERS];
+    int place;
+    start();
+    port = new_port(2);
+    for (place = 0; place < TAKERS; place++)
+        takers[place] = CreateThread(NULL, 0, take, NULL, 0, NULL);
+    for (place = 0; place < STARTERS; place++)
+        starters[place] = CreateThread(NULL, 0, begin, (LPVOID)(UINT_PTR)(place + 1), 0, NULL);
+    CHECK_IS(WaitForMultipleObjects(STARTERS, starters, TRUE, SOON * 5), WAIT_OBJECT_0);
+    InterlockedExchange(&is_over, 1);
+    CHECK_IS(WaitForMultipleObjects(TAKERS, takers, TRUE, SOON), WAIT_OBJECT_0);
+    CHECK_IS(ended, begun);
+    CHECK(begun > 0);
+    memory_is_freed_as_soon_as_the_end_is_seen();
+    for (place = 0; place < TAKERS; place++)
+        CloseHandle(takers[place]);
+    for (place = 0; place < STARTERS; place++)
+        CloseHandle(starters[place]);
+    CHECK(CloseHandle(port));
+    return finish();
+}
