@@ -9,7 +9,7 @@ use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, Object, usable_port};
 use crate::numbers::{self, Associated};
 use crate::port::{Changed, CompletionPort};
-use crate::{descriptors, driver, status};
+use crate::{descriptors, driver, registrations, status};
 
 /// Lets the operations of a descriptor complete on a port.
 fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
@@ -30,6 +30,18 @@ fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(),
         return Err(code::INVALID_PARAMETER);
     }
     state.associated = Some(Associated { port: port.name(), key, identity });
+    if let Some(line) = state.line
+        && line.port != port.name()
+        && state.flights.is_empty()
+        && state.registered.is_none()
+    {
+        // Nothing is carried out elsewhere: from here on this port does.
+        number.retire_line(&mut state);
+        if let Some(former) = registrations::port_of(line.port) {
+            // Ended already: as good.
+            let _ = former.raw().forget(line.id.id());
+        }
+    }
     Ok(())
 }
 

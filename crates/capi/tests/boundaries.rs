@@ -24,7 +24,20 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("closing", &["numbers"]),
     ("objects", &["abi", "errors", "foreign", "handles"]),
     ("controls", &["errors", "objects", "process"]),
-    ("queue", &["abi", "descriptors", "driver", "errors", "handles", "numbers", "port", "status"]),
+    (
+        "queue",
+        &[
+            "abi",
+            "descriptors",
+            "driver",
+            "errors",
+            "handles",
+            "numbers",
+            "port",
+            "registrations",
+            "status",
+        ],
+    ),
     (
         "notifications",
         &["abi", "descriptors", "driver", "errors", "handles", "numbers", "port", "registrations"],

@@ -404,6 +404,26 @@ static void an_association_counts_for_what_begins_later(void)
     closesocket(far);
 }
 
+/* One that is idle is carried out by its port from then on: the thread that waits there is enough. */
+static void an_idle_socket_goes_over_to_its_port(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "x", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE));
+    associate(near, port, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "y", 1);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK_IS(byte, 'y');
+    closesocket(near);
+    closesocket(far);
+}
+
 int main(void)
 {
     start();
@@ -423,6 +443,7 @@ int main(void)
     a_port_that_is_closed_ends_what_it_carries_out();
     what_succeeds_at_once_may_make_no_packet();
     an_association_counts_for_what_begins_later();
+    an_idle_socket_goes_over_to_its_port();
     CHECK(CloseHandle(port));
     return finish();
 }

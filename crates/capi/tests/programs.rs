@@ -146,6 +146,7 @@ programs! {
     overlapped_callbacks: "overlapped_callbacks.c" => runs_as_cxx;
     overlapped_and_readiness: "overlapped_and_readiness.c" => runs_as_cxx;
     overlapped_stress: "overlapped_stress.c" => runs_as_cxx;
+    overlapped_forked: "overlapped_forked.c" => runs_as_cxx;
     overlapped_connections: "overlapped_connections.c" => runs_as_cxx;
     shape_event_loop: "shape_event_loop.c";
     shape_udp_engine: "shape_udp_engine.c";
