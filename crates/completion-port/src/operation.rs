@@ -164,6 +164,11 @@ impl<B> Operation<B> {
         Self { acts: Some(acts), ..Self::new(Kind::Task(direction), Some(task), None) }
     }
 
+    /// Whether it is a task.
+    pub(crate) fn is_task(&self) -> bool {
+        self.acts.is_some()
+    }
+
     /// Accepts a connection. The first accept of a listener makes it non-blocking.
     pub fn accept() -> Self {
         Self::new(Kind::Accept, None, None)
@@ -528,12 +533,6 @@ impl<B> Cargo<B> {
     #[inline]
     pub(crate) fn settle(&mut self, verdict: Verdict) {
         self.verdict = verdict;
-    }
-
-    /// Whether it is a task.
-    #[inline]
-    pub(crate) fn is_task(&self) -> bool {
-        self.acts.is_some()
     }
 
     /// The task has ended, which is settled, and is told so.

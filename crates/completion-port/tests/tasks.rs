@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use completion_port::raw::{Attempt, Ending, Side, Task};
-use completion_port::{Batch, Buffer, OpId, Port, Started};
+use completion_port::{Batch, Buffer, OpId, Operation, Port, Started};
 
 /// Reads a byte, and tells how it has ended; told also if it is dropped instead.
 struct ReadByte {
@@ -153,6 +153,24 @@ fn a_task_is_cancelled_and_told_when_the_caller_goes_on() {
     assert!(bench.port.cancel(second).unwrap());
     bench.port.raw().go_on();
     assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
+}
+
+#[test]
+fn other_operations_make_packets_beside_tasks() {
+    let bench = Bench::new();
+    let first = bench.begin();
+    assert!(bench.port.cancel(first).unwrap());
+    bench.port.raw().go_on();
+    assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
+    let (socket, sender) = (Arc::clone(&bench.near), bench.sender.clone());
+    let buffer = ReadByte { socket, byte: None, sender, is_told: true };
+    bench.port.start(bench.id, Operation::recv(buffer)).map_err(|it| it.error()).unwrap();
+    let port = Arc::clone(&bench.port);
+    let waiter = thread::spawn(move || {
+        port.wait(&mut Batch::new(), Duration::from_secs(60)).unwrap().count()
+    });
+    (&bench.far).write_all(b"x").unwrap();
+    assert_eq!(waiter.join().unwrap(), 1);
 }
 
 #[test]

@@ -1,37 +1,46 @@
 //! Operations that are carried out wherever they are found to be due: no thread has to take a packet for that.
 //!
-//! On a port that has tasks the nodes of operations do not go to the queue. They are put aside, and the thread that
-//! has found them goes on with them when it has no lock.
+//! The nodes of tasks do not go to the queue. They are put aside, and the thread that has found them goes on with them
+//! when it has no lock.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::{Engine, Stock};
-use crate::state::queue::{Fifo, Node, is_flight};
+use crate::state::queue::{FLIGHT, Fifo, Node, is_flight};
 
 impl Engine {
-    /// A task is about to be started: from now on operations are put aside.
+    /// A task is about to be started on a port that perhaps has had none.
     pub(crate) fn begin_tasks(&self) {
         self.has_tasks.store(true, Release);
     }
 
-    /// Puts a node aside, if it is that of an operation and the port has tasks. The caller has no lock.
+    /// The operation of this record, which is about to be started, is a task, or is none.
+    pub(crate) fn mark_task(&self, record: u32, is_task: bool) {
+        self.nodes.flights.at(record).mark_task(is_task);
+    }
+
+    fn is_task(&self, node: Node) -> bool {
+        is_flight(node) && self.nodes.flights.at(node & !FLIGHT).is_task()
+    }
+
+    /// Puts a node aside, if it is that of a task. The caller has no lock.
     #[inline]
     pub(super) fn put_aside(&self, node: Node) -> bool {
-        if !is_flight(node) || !self.has_tasks.load(Acquire) {
+        if !self.has_tasks.load(Acquire) || !self.is_task(node) {
             return false;
         }
         self.lock().stock.aside.push(&self.nodes, node);
         true
     }
 
-    /// Of what timers have brought, what is to be queued: operations are put aside. The caller has the lock.
+    /// Of what timers have brought, what is to be queued: tasks are put aside. The caller has the lock.
     pub(super) fn put_due_aside(&self, stock: &mut Stock, mut due: Fifo) -> Fifo {
         if !self.has_tasks.load(Acquire) {
             return due;
         }
         let mut rest = Fifo::new();
         while let Some(node) = due.pop(&self.nodes) {
-            let list = if is_flight(node) { &mut stock.aside } else { &mut rest };
+            let list = if self.is_task(node) { &mut stock.aside } else { &mut rest };
             list.push(&self.nodes, node);
         }
         rest

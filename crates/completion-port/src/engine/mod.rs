@@ -156,7 +156,7 @@ struct State {
 /// The queue, and what else a port has one of.
 struct Stock {
     ready: Fifo,
-    /// Operations that are due or have ended, of a port that has tasks: no packet tells of them. See
+    /// Tasks that are due or have ended: no packet tells of them. See
     /// [`Engine::put_aside`].
     aside: Fifo,
     /// Registrations that the kernel has to be asked about before they can be queued.

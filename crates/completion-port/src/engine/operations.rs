@@ -123,6 +123,7 @@ impl Engine {
     ) -> Result<(u32, &Desk), Error> {
         let desk = self.make_desk(index, call)?;
         let record = self.take_record(call, also)?;
+        self.mark_task(record, false);
         desk.keep(record | FLIGHT);
         Ok((record, desk))
     }

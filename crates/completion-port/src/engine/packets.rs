@@ -22,13 +22,9 @@ impl Engine {
 
     /// Queues a packet and releases the newest waiting thread for it, if one may run.
     pub(super) fn submit(&self, node: Node) {
-        if !self.put_aside(node) {
-            self.submit_packet(node);
+        if self.put_aside(node) {
+            return;
         }
-    }
-
-    /// The same for what is to come to a thread that waits, whatever it is.
-    pub(super) fn submit_packet(&self, node: Node) {
         let mut state = self.lock();
         let notice = self.submit_locked(&mut state, node);
         drop(state);
@@ -43,13 +39,6 @@ impl Engine {
             drop(self.end_if_over(state));
         }
         Some(node & !FLIGHT)
-    }
-
-    /// An operation that was put aside is none that is carried out so: it goes to a thread that waits.
-    pub(crate) fn queue_from_aside(&self, record: u32) {
-        if !self.forked() {
-            self.submit_packet(record | FLIGHT);
-        }
     }
 
     /// Queues a packet that is the doing of the calling thread, which has the lock. If that thread runs at the port it soon

@@ -883,6 +883,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         };
         let deadline = operation.time_limit();
         let is_of_file = operation.is_of_file();
+        engine.mark_task(record, operation.is_task());
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
@@ -1088,7 +1089,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Goes on with the operations that were put aside, until none is left. Whether there were any.
+    /// Goes on with the tasks that were put aside, until none is left. Whether there were any.
     fn go_on_with_tasks(&self) -> bool {
         let engine = &self.engine;
         if engine.forked() {
@@ -1098,13 +1099,6 @@ impl<K, B: Buffer> Store<K, B> {
         while let Some(record) = engine.take_aside() {
             has_gone_on = true;
             let cell = self.cargo.at(record);
-            // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-            // - a value: an operation is in its cell until it has landed;
-            // - neither changed nor taken: its node came to this thread.
-            if !unsafe { cell.get() }.is_task() {
-                engine.queue_from_aside(record);
-                continue;
-            }
             let mut aloft = engine.aloft(record);
             let seat = current_seat(engine);
             let course = match engine.turn(&aloft, seat.as_deref()) {

@@ -84,6 +84,8 @@ pub(crate) struct Flight {
     direction: AtomicU8,
     /// The waits of a port that was closed meanwhile go on until its packet is taken.
     is_awaited: AtomicBool,
+    /// It is a task, which no packet tells of. Said before each start.
+    is_task: AtomicBool,
     deadline: AtomicU64,
 }
 
@@ -106,6 +108,16 @@ impl Flight {
             self.set(Phase::Tried);
         }
         is_due
+    }
+
+    /// The next operation of this record is a task, or is none.
+    pub(crate) fn mark_task(&self, is_task: bool) {
+        self.is_task.store(is_task, Relaxed);
+    }
+
+    /// Whether it is a task.
+    pub(crate) fn is_task(&self) -> bool {
+        self.is_task.load(Relaxed)
     }
 
     /// Whether it is a flight now.
