@@ -121,7 +121,7 @@ impl Depot {
             other => panic!("{other:?}"),
         };
         let aloft = self.engine.aloft(record);
-        let Course::Ends(verdict) = self.engine.turn(&aloft, seat) else {
+        let Course::Ends(verdict) = self.engine.turn(&aloft, Some(seat)) else {
             panic!("its node comes once, when it has ended");
         };
         // An operation that was called off before it was handed over has no task.
@@ -145,7 +145,7 @@ impl Depot {
 
     /// Waits for a packet, and takes it.
     fn wait(&self, seat: &Seat) -> Option<Seen> {
-        while self.engine.wait(seat, &mut scratch(), 4, None) == Waited::Packets {
+        while self.engine.wait(seat, &mut scratch(), 4, None, &|| false) == Waited::Packets {
             if let Some(seen) = self.see_next(seat) {
                 return Some(seen);
             }
