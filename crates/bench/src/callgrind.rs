@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::{env, fs, io, process};
 
 use crate::report::{Cell, Row};
-use crate::{posts, registration, single, timers};
+use crate::{files, posts, registration, single, timers};
 
 /// A piece of work that a child does, as it stands on its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// `single`, `posts`, `timers` or `registration`.
+    /// `single`, `posts`, `timers`, `files` or `registration`.
     pub(crate) bench: String,
     pub(crate) contender: String,
     /// Connections that are ready at once, or messages posted at once.
@@ -35,6 +35,7 @@ impl Work {
             }
             "posts" => posts::perform(&self.contender, self.size, self.amount)?.ok_or_else(unknown),
             "timers" => timers::perform(&self.contender, self.amount)?.ok_or_else(unknown),
+            "files" => files::perform(&self.contender, self.amount)?.ok_or_else(unknown),
             "registration" => {
                 registration::perform(&self.contender, self.amount)?.ok_or_else(unknown).map(drop)
             }
@@ -53,7 +54,7 @@ struct Situation {
     amounts: [usize; 2],
 }
 
-const SITUATIONS: [Situation; 4] = [
+const SITUATIONS: [Situation; 5] = [
     Situation {
         bench: "single",
         title: "an event: wait, receive, arm (without what `bare` needs for sending and receiving)",
@@ -87,6 +88,13 @@ const SITUATIONS: [Situation; 4] = [
         bench: "timers",
         title: "a timer: armed, and cancelled or taken",
         contenders: &timers::PERFORMED,
+        sizes: &[1],
+        amounts: [5_000, 15_000],
+    },
+    Situation {
+        bench: "files",
+        title: "a read of 4 KiB from a file, cached: start, outcome, and a look at what was read",
+        contenders: &files::PERFORMED,
         sizes: &[1],
         amounts: [5_000, 15_000],
     },

@@ -12,6 +12,7 @@ mod crowd;
 mod datagrams;
 mod distance;
 mod enough;
+mod files;
 mod first_look;
 mod flood;
 mod handover;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
-use crate::server::{Hello, Snapshot};
+use crate::files::Reading;
+use crate::server::{self, Hello, Snapshot};
 use crate::sink::Service;
 use crate::traffic::Traffic;
 
@@ -35,9 +36,7 @@ impl Remote {
         traffic: Traffic,
         count: bool,
     ) -> Result<Remote, String> {
-        // Not by its name: the file may have been replaced meanwhile by a newer build.
-        let mut command = Command::new("/proc/self/exe");
-        command.args(["server", "--contender", contender, "--threads", &threads.to_string()]);
+        let mut command = Self::command(contender, threads);
         if let Service::Sink(sink) = service {
             for (option, value) in [
                 ("--buffer", sink.buffer.to_string()),
@@ -59,6 +58,28 @@ impl Remote {
         if count {
             command.arg("--count");
         }
+        Self::spawn(command)
+    }
+
+    /// Starts a server that reads from a file beside its echo, once it is told to.
+    pub(crate) fn start_reading(
+        contender: &str,
+        threads: usize,
+        reading: &Reading,
+    ) -> Result<Remote, String> {
+        let mut command = Self::command(contender, threads);
+        command.arg("--file").arg(&reading.file).args(["--way", reading.way.name()]);
+        Self::spawn(command)
+    }
+
+    fn command(contender: &str, threads: usize) -> Command {
+        // Not by its name: the file may have been replaced meanwhile by a newer build.
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["server", "--contender", contender, "--threads", &threads.to_string()]);
+        command
+    }
+
+    fn spawn(mut command: Command) -> Result<Remote, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -75,7 +96,13 @@ impl Remote {
 
     /// What the server has used up so far.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, String> {
-        self.input.write_all(b"snapshot\n").map_err(|error| format!("server: {error}"))?;
+        self.tell(server::Command::Snapshot)
+    }
+
+    /// Has the server do something; what it has used up so far.
+    pub(crate) fn tell(&mut self, command: server::Command) -> Result<Snapshot, String> {
+        let line = command.line();
+        self.input.write_all(line.as_bytes()).map_err(|error| format!("server: {error}"))?;
         self.hear()
     }
 

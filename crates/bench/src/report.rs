@@ -45,7 +45,7 @@ pub(crate) struct Described {
 /// One situation in which all contenders were measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// The scenario: `S1` … `S13`, `S15`, `S16`, `single`.
+    /// The scenario: `S1` … `S16`, `single`.
     pub(crate) scenario: String,
     /// What is measured, in a line.
     pub(crate) title: String,
@@ -55,6 +55,8 @@ pub(crate) struct Cell {
     pub(crate) drain: Option<Drain>,
     /// Requests without answer on each socket, if they are datagrams.
     pub(crate) under_way: Option<usize>,
+    /// How a file is read, if one is.
+    pub(crate) reads: Option<String>,
     /// The name of the quantity that is compared: the others' divided by the first row's.
     pub(crate) compared: String,
     /// One for each contender; the first is the one to which the others are compared.
@@ -258,6 +260,7 @@ pub(crate) mod tests {
             connections: Some(connections),
             drain: None,
             under_way: None,
+            reads: None,
             compared: quantity.to_owned(),
             rows: rows.collect(),
             notes: Vec::new(),

@@ -26,7 +26,7 @@ use crate::sink::Service;
 use crate::traffic::Traffic;
 
 /// Sent before each turn's measurement, so that caches and branch predictors know the server.
-const WARM_UP: Duration = Duration::from_millis(40);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(40);
 /// A round in which the kernel counts.
 const COUNTED: Duration = Duration::from_millis(150);
 /// A server that is asleep uses less of a processor than this.
@@ -211,6 +211,7 @@ pub(crate) fn measure(
             Traffic::Datagrams { under_way, .. } => Some(under_way),
             Traffic::Lasting | Traffic::Short => None,
         },
+        reads: None,
         compared: setup.compared.to_owned(),
         rows,
         notes,
@@ -412,10 +413,7 @@ fn note(
     if !spins {
         row.push(CPU, "ns", each(after.processor_time, before.processor_time));
     }
-    row.push(RATE, "1/s", Some(to_float(tally.in_time) / tally.seconds));
-    for (name, share) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
-        row.push(name, "us", latencies.per_mille(share).map(|time| time / 1000.0));
-    }
+    note_answers(row, tally, latencies);
     if spins {
         row.push("least", "1/s", Some(to_float(tally.least) / tally.seconds));
     }
@@ -423,6 +421,14 @@ fn note(
     row.push("preempted", "", each(after.involuntary_switches, before.involuntary_switches));
     if let (Some(after), Some(before)) = (after.wakes, before.wakes) {
         row.push("own wakes", "", each(after, before));
+    }
+}
+
+/// How many answers came, and how soon.
+pub(crate) fn note_answers(row: &mut Row, tally: &Tally, latencies: &Histogram) {
+    row.push(RATE, "1/s", Some(to_float(tally.in_time) / tally.seconds));
+    for (name, share) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
+        row.push(name, "us", latencies.per_mille(share).map(|time| time / 1000.0));
     }
 }
 

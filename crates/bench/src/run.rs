@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
-use crate::options::{Run as Options, SCENARIOS};
+use crate::options::{FILES, Run as Options, SCENARIOS};
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds::{self, Limits};
 use crate::scenario::{Extent, Selection};
 use crate::{Failure, called};
-use crate::{callgrind, first_look, plot, posts, registration, single, table, targets, timers};
+use crate::{
+    callgrind, files, first_look, plot, posts, registration, single, table, targets, timers,
+};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
@@ -38,6 +40,16 @@ impl Options {
             round: self.seconds,
             descriptors,
         })
+    }
+
+    fn files(&self) -> files::Options {
+        let usual = files::Options::default();
+        files::Options {
+            time: self.seconds.unwrap_or(usual.time),
+            directory: self.file_in.clone().unwrap_or(usual.directory),
+            length: u64::from(self.file_size) << 20,
+            ..usual
+        }
     }
 
     /// A number of rounds that was asked for is exact, and so is the quick run.
@@ -115,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         progress.clear();
         add(&mut report, cell)?;
     }
-    within_the_process(&selection, limit, &mut report)?;
+    within_the_process(options, &selection, limit, &mut report)?;
     report.seconds = begin.elapsed().as_secs_f64();
     if let Some(directory) = &options.out {
         let file = directory.join(format!("{}.json", report.machine.date.replace(':', "")));
@@ -127,13 +139,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// How long it takes to measure what needs no server; a guess, on the safe side.
 fn within_the_process_takes(selection: &Selection) -> Duration {
-    let all = [("S6", 50), ("S7", 15), ("S15", 20), ("single", 40)];
+    let all = [("S6", 50), ("S7", 15), (FILES, 90), ("S15", 20), ("single", 40)];
     let wanted = all.into_iter().filter(|(name, _)| selection.wants(name));
     Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
 }
 
 /// Measures what needs no server.
 fn within_the_process(
+    options: &Options,
     selection: &Selection,
     limit: Limit,
     report: &mut Report,
@@ -151,10 +164,13 @@ fn within_the_process(
         registration::Options { rounds: rounds(registration.rounds), ..registration };
     let single = single::Options { rounds: rounds(single.rounds), ..single };
     let timers = timers::Options { rounds: rounds(timers.rounds), ..timers };
+    let files = options.files();
+    let files = files::Options { rounds: rounds(files.rounds), ..files };
     type Bench<'b> = (&'static str, &'b dyn Fn(&Progress) -> Vec<Cell>);
-    let benches: [Bench<'_>; 4] = [
+    let benches: [Bench<'_>; 5] = [
         ("S6", &|progress| posts::run(posts, &mut |step| progress.show(step))),
         ("S7", &|progress| registration::run(registration, &mut |step| progress.show(step))),
+        (FILES, &|progress| files::run(&files, &mut |step| progress.show(step))),
         ("S15", &|progress| timers::run(timers, &mut |step| progress.show(step))),
         ("single", &|progress| single::run(single, &mut |step| progress.show(step))),
     ];

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
-pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, OFTEN, OPERATIONS, SINK};
+pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, FILES, OFTEN, OPERATIONS, SINK};
 use crate::options::{INSTRUCTIONS, SCENARIOS, SHORT};
 use crate::sink::{Drain, Reads, Service, Sink};
 use crate::traffic::Traffic;
 use crate::work::{Work, turns_per_microsecond};
 
 /// Connections that send; all others of a situation are only registered.
-const ACTIVE: usize = 64;
+pub(crate) const ACTIVE: usize = 64;
 /// Descriptors that a server or the harness needs besides its connections.
 const SPARE: usize = 500;
 /// More sockets than this take longer than they tell.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contenders::{self, Listening, Server};
 use crate::counters::Counters;
+use crate::files::Reading;
 use crate::flood;
 use crate::sink::{self, Service, Sink};
 
@@ -38,6 +39,9 @@ pub(crate) struct Options {
     /// Be a sink instead of an echo
     #[command(flatten)]
     pub(crate) sink: Option<Sink>,
+    /// Read from a file beside the echo
+    #[command(flatten)]
+    pub(crate) reading: Option<Reading>,
 }
 
 /// The first line of a server.
@@ -48,12 +52,44 @@ pub(crate) struct Hello {
     pub(crate) sockets: Vec<SocketAddr>,
 }
 
+/// What a server is told by a line. It answers with a [`Snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Command {
+    Snapshot,
+    /// Read from the file so many times in a second, or as often as possible.
+    Read(Option<f64>),
+    /// Read no more.
+    Rest,
+}
+
+impl Command {
+    /// As a line.
+    pub(crate) fn line(self) -> String {
+        match self {
+            Command::Snapshot => "snapshot\n".to_owned(),
+            Command::Read(None) => "read\n".to_owned(),
+            Command::Read(Some(rate)) => format!("read {rate}\n"),
+            Command::Rest => "rest\n".to_owned(),
+        }
+    }
+
+    fn parse(line: &str) -> Option<Command> {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("snapshot", "") => Some(Command::Snapshot),
+            ("read", "") => Some(Command::Read(None)),
+            ("read", rate) => Some(Command::Read(Some(rate.parse().ok()?))),
+            ("rest", "") => Some(Command::Rest),
+            _ => None,
+        }
+    }
+}
+
 /// A server's answer to a line: what it has used up so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// When it was made, in nanoseconds.
     pub(crate) time: u64,
-    /// Packets that a sink has handled.
+    /// Packets that a sink has handled, or reads from a file.
     pub(crate) packets: u64,
     /// Bytes that they had.
     pub(crate) bytes: u64,
@@ -90,16 +126,24 @@ struct Accepted {
 
 /// Runs until standard input ends.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let contender = contenders::all()
-        .into_iter()
-        .find(|contender| contender.name == options.contender)
-        .ok_or_else(|| format!("no contender `{}`", options.contender))?;
+    let name = &options.contender;
+    let unknown = || format!("no contender `{name}`");
     // Before any thread is made: only later threads are counted.
     let counters = options.count.then(Counters::begin);
     let service = options.sink.map_or(Service::Echo, Service::Sink);
-    let server: Arc<dyn Server> = (contender.start)(options.threads, service)
-        .map_err(|error| format!("{}: {error}", contender.name))?
-        .into();
+    let server = match &options.reading {
+        Some(reading) => {
+            let all = contenders::reading();
+            let contender = all.iter().find(|it| it.name == name).ok_or_else(unknown)?;
+            (contender.start)(options.threads, reading)
+        }
+        None => {
+            let all = contenders::all();
+            let contender = all.iter().find(|it| it.name == name).ok_or_else(unknown)?;
+            (contender.start)(options.threads, service)
+        }
+    };
+    let server: Arc<dyn Server> = server.map_err(|error| format!("{name}: {error}"))?.into();
     let accepted = Arc::new(Accepted::default());
     // Held for as long as the process lives.
     let (address, _listening) = if options.accepts {
@@ -114,7 +158,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let sockets = sockets.map_err(|error| format!("sockets for datagrams: {error}"))?;
     say(&Hello { address, sockets })?;
     for line in io::stdin().lock().lines() {
-        line.map_err(|error| error.to_string())?;
+        let line = line.map_err(|error| error.to_string())?;
+        match Command::parse(&line).ok_or_else(|| format!("no command: {line}"))? {
+            Command::Snapshot => Ok(()),
+            Command::Read(rate) => server.begin_reads(rate),
+            Command::Rest => server.end_reads(),
+        }
+        .map_err(|error| format!("{line}: {error}"))?;
         say(&snapshot(&*server, &accepted, counters.as_ref())?)?;
     }
     // A contender has no orderly end; its threads go with the process.
@@ -254,4 +304,18 @@ fn resident() -> io::Result<u64> {
     let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
     let pages = pages.ok_or_else(|| io::Error::other("has another form than expected"))?;
     Ok(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_understood_as_it_was_said() {
+        let all = [Command::Snapshot, Command::Read(None), Command::Read(Some(0.1)), Command::Rest];
+        for command in all {
+            assert_eq!(Command::parse(command.line().trim_end()), Some(command));
+        }
+        assert_eq!(Command::parse("read much"), None);
+    }
 }

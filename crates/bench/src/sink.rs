@@ -126,8 +126,13 @@ impl Sink {
     /// Handles what a read has brought: one packet of so many bytes.
     pub(crate) fn handle(self, bytes: usize) {
         compute(self.turns);
-        COUNTER.with(|counter| counter.count(bytes));
+        count(bytes);
     }
+}
+
+/// Counts a packet of a sink, or a read from a file, that has brought so many bytes.
+pub(crate) fn count(bytes: usize) {
+    COUNTER.with(|counter| counter.count(bytes));
 }
 
 /// What a thread has read. Two counters share no line of the cache, nor a pair that is fetched

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::contenders::{ACCEPTING, AT_ONCE, BY_PACKETS};
+use crate::contenders::{ACCEPTING, AT_ONCE, BESIDE_POOL, BY_PACKETS, WITH_READS};
+use crate::files;
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
-use crate::scenario::{ACCEPTS, CPU, DATAGRAMS, OPERATIONS, RATE, SINK};
+use crate::scenario::{ACCEPTS, CPU, DATAGRAMS, FILES, OPERATIONS, RATE, SINK};
 use crate::sink::Drain;
 use crate::statistics::{Estimate, estimate_present};
 use crate::table::{align, with_interval};
@@ -63,6 +64,13 @@ const ACCEPT: f64 = 1.0;
 
 /// S13: the processor time for each request by our readiness, divided by that by our operations.
 const BY_OPERATIONS: [(&str, f64); 2] = [(AT_ONCE, 0.97), (BY_PACKETS, 0.90)];
+
+/// S14, cached: the processor time for each read by pread(2), divided by that by ours.
+const CACHED_READS: [(&str, f64); 2] = [(files::AT_ONCE, 0.9), (files::BY_PACKET, 0.75)];
+/// S14, not cached: reads in a second by our ring, divided by those of a ring by hand.
+const DIRECT_READS: f64 = 0.9;
+/// S14, beside an echo: its p99 with the reads on our port, divided by that beside threads that read.
+const ECHO_BESIDE_READS: f64 = 1.0;
 
 /// S15: what it takes to move a deadline, in nanoseconds.
 const MOVE: f64 = 10.0;
@@ -184,6 +192,9 @@ fn judge(report: &Report) -> Vec<Judged> {
             judged.push(floor(cell, what, ratio(cell, CPU, OURS, name), least));
         }
     }
+    for cell in report.cells.iter().filter(|cell| cell.scenario == FILES) {
+        judged.extend(cell.reads.iter().flat_map(|reads| judge_reads(cell, reads)));
+    }
     for cell in report.cells.iter().filter(|cell| cell.scenario == "S15") {
         for row in &cell.rows {
             let Some(quantity) = row.quantity("a move") else { continue };
@@ -218,6 +229,20 @@ fn judge_sink(cell: &Cell, drain: Drain) -> Vec<Judged> {
         judged.push(judge(&best.contender, " (the best)", BEST_SINK));
     }
     judged
+}
+
+/// The floors of reads from files: whichever contenders the cell has.
+fn judge_reads(cell: &Cell, reads: &str) -> Vec<Judged> {
+    let judge = |what: &str, quantity: &str, above: &str, below: &str, least: f64| {
+        let rows = cell.row(above).zip(cell.row(below));
+        let what = format!("{reads}: {what}{above} / {below}");
+        rows.map(|(above, below)| floor(cell, what, above.ratio(below, quantity), least))
+    };
+    let cached = CACHED_READS.map(|(name, least)| judge("cpu of ", CPU, files::PREAD, name, least));
+    let direct = judge("rate, ", RATE, files::BY_RING, files::URING, DIRECT_READS);
+    let beside = judge("p99, ", "p99", WITH_READS, BESIDE_POOL, ECHO_BESIDE_READS);
+    let beside = beside.map(|judged| Judged { at_most: true, ..judged });
+    cached.into_iter().chain([direct, beside]).flatten().collect()
 }
 
 fn floor(cell: &Cell, what: String, measured: Option<Estimate>, floor: f64) -> Judged {
@@ -377,6 +402,36 @@ mod tests {
         assert_eq!(verdict("S13 T1", AT_ONCE), ["missed", "0.97", ">="]);
         assert_eq!(verdict("S13 T1", BY_PACKETS), ["met", "0.90", ">="]);
         assert_eq!(verdict("S15 T1", "a move"), ["missed", "10.00", "<="]);
+    }
+
+    #[test]
+    fn reads_are_compared_with_pread_a_ring_by_hand_and_a_pool() {
+        let of = |threads, reads: &str, quantity, values: &[(&str, Vec<f64>)]| {
+            let cell = cell(FILES, threads, 64, quantity, "", values);
+            Cell { reads: Some(reads.to_owned()), ..cell }
+        };
+        let cached = [
+            (files::AT_ONCE, vec![1000.0; 6]),
+            (files::BY_PACKET, vec![1250.0; 6]),
+            (files::PREAD, vec![910.0; 6]),
+            (files::URING, vec![1.0; 6]),
+        ];
+        let direct = [(files::BY_RING, vec![880.0; 6]), (files::URING, vec![1000.0; 6])];
+        let beside = [(WITH_READS, vec![80.0; 6]), (BESIDE_POOL, vec![100.0; 6])];
+        let text = summary(&report(vec![
+            of(1, "cached", CPU, &cached),
+            of(1, "not cached", RATE, &direct),
+            of(2, "cached, as many", "p99", &beside),
+        ]));
+        let at_once = line(&text, "S14 T1", "cached: cpu of pread / ours, at once");
+        assert!(at_once.contains("0.910") && at_once.contains(">= 0.90 met"), "{at_once}");
+        let by_packet = line(&text, "S14 T1", "cached: cpu of pread / ours, by packet");
+        assert!(by_packet.contains("0.728") && by_packet.contains(">= 0.75 missed"), "{by_packet}");
+        let ring = line(&text, "S14 T1", "not cached: rate, ours, ring / uring");
+        assert!(ring.contains(">= 0.90 missed"), "{ring}");
+        let echo = line(&text, "S14 T2", "cached, as many: p99, ours");
+        assert!(echo.contains("0.800") && echo.contains("<= 1.00 met"), "{echo}");
+        assert!(text.contains("floors met: 2 of 4 measured"), "{text}");
     }
 
     #[test]

@@ -331,3 +331,27 @@ fn a_server_tells_its_address_answers_and_ends_with_its_input() {
     drop(input);
     assert!(server.wait().unwrap().success());
 }
+
+#[test]
+fn reads_are_measured_alone_and_beside_an_echo() {
+    let (report, output) = short_run("files", &["--scenario", "S14", "--file-size", "4"]);
+    let cells = report["cells"].as_array().unwrap();
+    for row in cells[0]["rows"].as_array().unwrap() {
+        assert_has(row, &["cpu", "rate"]);
+    }
+    for cell in &cells[1..3] {
+        let [with, beside, alone] = &cell["rows"].as_array().unwrap()[..] else {
+            panic!("{cell}");
+        };
+        let echo = ["rate", "p50", "p99", "processors"];
+        for row in [with, beside] {
+            assert_has(row, &echo);
+            assert_has(row, &["reads"]);
+        }
+        assert_has(alone, &echo);
+    }
+    assert_eq!(cells[1]["reads"], "cached, 20000 in a second");
+    // The other ones need a disk.
+    let left_out = text(&output.stdout).contains("left out: ");
+    assert_eq!(cells.len(), if left_out { 4 } else { 5 });
+}

@@ -5,6 +5,7 @@ use std::net::{TcpStream, UdpSocket};
 
 pub(crate) use self::listening::Listening;
 pub(crate) use self::ours_by_operations::{AT_ONCE, AT_ONCE as ACCEPTING, BY_PACKETS};
+pub(crate) use self::reading::{BESIDE_POOL, WITH_READS, all as reading};
 use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
 
@@ -21,6 +22,7 @@ mod ours;
 mod ours_by_operations;
 mod ours_in_c;
 mod polling;
+mod reading;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
@@ -91,6 +93,17 @@ pub(crate) trait Server: Send + Sync {
     /// Threads woken so far by the contender's own count, where it has one.
     fn wakes(&self) -> Option<u64> {
         None
+    }
+
+    /// Begins with the reads from its file, so many in a second, or as many as it can. Only those of
+    /// [`reading`](reading()) have a file.
+    fn begin_reads(&self, _rate: Option<f64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Ends the reads; returns when the last one has come.
+    fn end_reads(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

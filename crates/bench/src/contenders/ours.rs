@@ -4,7 +4,9 @@ use std::io;
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
-use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
+use completion_port::{
+    Batch, BlockDetection, Interest, OneShot, Packet, Port, Ready, Registration,
+};
 
 use super::listening::Listening;
 use super::nonblocking::{Handler, Next, Peer};
@@ -80,22 +82,30 @@ fn serve(port: &Port<Peer>, service: Service) -> io::Result<()> {
     loop {
         for packet in port.wait(&mut batch, None)? {
             let Packet::Ready(mut ready) = packet else { continue };
-            match ready.key_mut().serve(&mut handler, false)? {
-                Some(Next::Input) => {
-                    ready.read_drained();
-                    ready.rearm_as(Interest::IN, OneShot::Level)?;
-                }
-                // Without a hint: there is probably more.
-                Some(Next::Turn) => ready.rearm_as(Interest::IN, OneShot::Level)?,
-                Some(Next::Room) => {
-                    ready.write_full();
-                    ready.rearm_as(Interest::OUT, OneShot::Level)?;
-                }
-                None => drop(ready), // deregisters the socket and closes it
-            }
+            let next = ready.key_mut().serve(&mut handler, false)?;
+            arm(ready, next)?;
             for stream in handler.accepted.drain(..) {
                 register(port, Peer::of(stream))?;
             }
         }
     }
+}
+
+/// Arms a connection for what it waits for next, or ends it.
+#[inline]
+pub(super) fn arm<K, B>(mut ready: Ready<'_, K, B>, next: Option<Next>) -> io::Result<()> {
+    match next {
+        Some(Next::Input) => {
+            ready.read_drained();
+            ready.rearm_as(Interest::IN, OneShot::Level)?;
+        }
+        // Without a hint: there is probably more.
+        Some(Next::Turn) => ready.rearm_as(Interest::IN, OneShot::Level)?,
+        Some(Next::Room) => {
+            ready.write_full();
+            ready.rearm_as(Interest::OUT, OneShot::Level)?;
+        }
+        None => drop(ready), // deregisters the socket and closes it
+    }
+    Ok(())
 }

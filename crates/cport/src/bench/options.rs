@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios, with what they are about.
-pub(crate) const SCENARIOS: [(&str, &str); 18] = [
+pub(crate) const SCENARIOS: [(&str, &str); 19] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -29,6 +29,7 @@ pub(crate) const SCENARIOS: [(&str, &str); 18] = [
     (DATAGRAMS, "echo of datagrams (UDP) of 64 bytes"),
     (ACCEPTS, "short connections, as S10: how many are accepted, by operations and otherwise"),
     (OPERATIONS, "echo of 64 bytes by operations that complete, and by our readiness"),
+    (FILES, "random reads of 4 KiB from a file, cached and not, alone and beside an echo"),
     ("S15", "100,000 timers; deadlines that move with each request, within the process"),
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
@@ -44,6 +45,8 @@ pub(crate) const DATAGRAMS: &str = "S11";
 pub(crate) const ACCEPTS: &str = "S12";
 /// The scenario of servers by operations.
 pub(crate) const OPERATIONS: &str = "S13";
+/// The scenario of reads from files.
+pub(crate) const FILES: &str = "S14";
 /// The scenario S4 with sleeps so frequent that how soon each of them is found decides the throughput.
 pub(crate) const OFTEN: &str = "S4b";
 /// The scenario whose servers are sinks.
@@ -104,6 +107,13 @@ pub(crate) struct Run {
     /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
     #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) reads: Vec<Reads>,
+    /// S14: the file has so many MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) file_size: u32,
+    /// S14: the file lies in this directory, and not in that for temporary files
+    #[arg(long, value_name = "DIR")]
+    pub(crate) file_in: Option<PathBuf>,
     /// Exactly so many rounds for each situation; intervals need six
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rounds: Option<usize>,

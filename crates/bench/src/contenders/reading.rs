@@ -1,0 +1,360 @@
+//! Servers that read from a file while they echo, as fast as they are told to.
+
+use std::fs::File;
+use std::io;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use completion_port::{
+    Batch, Interest, OneShot, Operation, OwnedReady, Packet, Port, Registration,
+};
+
+use super::listening::Listening;
+use super::nonblocking::{Handler, Peer};
+use super::{Server, ours, threads};
+use crate::files::{IN_FLIGHT, Memory, PAGE, Pace, Plan, Reading, Turn, read_of};
+use crate::sink::{self, Service};
+
+/// Packets taken by a wait at most.
+const BATCH: usize = 64;
+
+pub(crate) const WITH_READS: &str = "ours, reads on the same port";
+pub(crate) const BESIDE_POOL: &str = "ours beside 32 threads that pread";
+
+/// A way to write such a server.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadingContender {
+    pub(crate) name: &'static str,
+    pub(crate) start: fn(threads: usize, reading: &Reading) -> io::Result<Box<dyn Server>>,
+}
+
+/// All of them; the first is the one to which the others are compared.
+pub(crate) fn all() -> [ReadingContender; 2] {
+    [
+        ReadingContender { name: WITH_READS, start: with_reads },
+        ReadingContender { name: BESIDE_POOL, start: beside_pool },
+    ]
+}
+
+fn pages(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.len() / PAGE as u64)
+}
+
+// ---- on the same port ----
+
+enum Key {
+    Peer(Peer),
+    File(File),
+}
+
+impl AsFd for Key {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Key::Peer(peer) => peer.as_fd(),
+            Key::File(file) => file.as_fd(),
+        }
+    }
+}
+
+/// The token of a file of which nothing is read just now, with memory for the next read.
+type Idle = (OwnedReady<Key, (), Memory>, Memory);
+
+/// The threads of the port take connections that are ready, and reads that have come. Each read in flight has
+/// a token of its own.
+struct WithReads {
+    port: Arc<Port<Key, (), Memory>>,
+    pace: Pace,
+    /// The next reads of these have their times: a message comes at each.
+    waiting: Mutex<Vec<Idle>>,
+    /// These wait until the reads begin.
+    resting: Mutex<Vec<Idle>>,
+    pages: u64,
+}
+
+fn with_reads(threads: usize, reading: &Reading) -> io::Result<Box<dyn Server>> {
+    let server = Arc::new(WithReads {
+        port: Arc::new(Port::builder().buffers().build()?),
+        pace: Pace::new(),
+        waiting: Mutex::default(),
+        resting: Mutex::default(),
+        pages: pages(&reading.way.open(&reading.file)?)?,
+    });
+    for _ in 0..IN_FLIGHT {
+        let file = Key::File(reading.way.open(&reading.file)?);
+        let token = server.port.associate(file).map_err(|refused| refused.error())?;
+        let Ok(token) = token.with_port(&server.port) else {
+            return Err(io::Error::other("the token is another port's"));
+        };
+        server.rest((token, Memory::new()));
+    }
+    for seed in 0..threads as u64 {
+        let server = Arc::clone(&server);
+        threads::spawn("ours", move || server.serve(seed))?;
+    }
+    Ok(Box::new(Shared(server)))
+}
+
+/// The server and its threads share it.
+struct Shared(Arc<WithReads>);
+
+fn lock(list: &Mutex<Vec<Idle>>) -> MutexGuard<'_, Vec<Idle>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WithReads {
+    fn rest(&self, idle: Idle) {
+        lock(&self.resting).push(idle);
+        self.pace.rest();
+    }
+
+    fn serve(&self, seed: u64) -> io::Result<()> {
+        let mut batch = Batch::with_capacity(BATCH);
+        let mut handler: Handler = Handler::new(Service::Echo);
+        let mut plan = Plan::endless(self.pages, seed);
+        loop {
+            for packet in self.port.wait(&mut batch, None)? {
+                match packet {
+                    Packet::Ready(mut ready) => {
+                        let Key::Peer(peer) = ready.key_mut() else { continue };
+                        let next = peer.serve(&mut handler, false)?;
+                        ours::arm(ready, next)?;
+                    }
+                    Packet::Done(done) => {
+                        let (token, outcome) = done.into_parts();
+                        let (count, mut memory) = read_of(outcome)?;
+                        plan.check(&memory, count)?;
+                        sink::count(count);
+                        let turn = self.pace.turn();
+                        if turn == Turn::Now {
+                            plan.aim(&mut memory);
+                            let offset = memory.offset;
+                            let started = token.start(Operation::read_at(memory, offset));
+                            started.map_err(|refused| refused.error())?;
+                        } else if let Ok(token) = token.with_port(&self.port) {
+                            self.put_off((token, memory), turn)?;
+                        }
+                    }
+                    Packet::Posted(()) => {
+                        let Some(idle) = lock(&self.waiting).pop() else { continue };
+                        if self.pace.is_going() {
+                            start(idle, &mut plan)?;
+                        } else {
+                            self.rest(idle);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn put_off(&self, idle: Idle, turn: Turn) -> io::Result<()> {
+        match turn {
+            Turn::At(at) => {
+                lock(&self.waiting).push(idle);
+                self.port.post_at(at, ()).map_err(|refused| refused.error())?;
+            }
+            Turn::Now | Turn::Rest => self.rest(idle),
+        }
+        Ok(())
+    }
+}
+
+fn start((token, mut memory): Idle, plan: &mut Plan) -> io::Result<()> {
+    plan.aim(&mut memory);
+    let offset = memory.offset;
+    token.start(Operation::read_at(memory, offset)).map_err(|refused| refused.error())?;
+    Ok(())
+}
+
+impl Server for Shared {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let peer = Key::Peer(Peer::of(stream));
+        self.0.port.register(Registration::owned(peer, Interest::IN, OneShot::Level))?;
+        Ok(())
+    }
+
+    fn listen(&self, _: &Listening) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn answer(&self, _: UdpSocket) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn wakes(&self) -> Option<u64> {
+        Some(self.0.port.stats().wakes)
+    }
+
+    fn begin_reads(&self, rate: Option<f64>) -> io::Result<()> {
+        let idle = std::mem::take(&mut *lock(&self.0.resting));
+        // Others than those of the threads.
+        let mut plan = Plan::endless(self.0.pages, u64::MAX);
+        self.0.pace.begin(rate);
+        for idle in idle {
+            match self.0.pace.turn() {
+                Turn::Now => start(idle, &mut plan)?,
+                turn => self.0.put_off(idle, turn)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn end_reads(&self) -> io::Result<()> {
+        self.0.pace.end()
+    }
+}
+
+// ---- beside a pool of threads ----
+
+/// The echo of `ours`. The reads are made by threads that hand nothing over.
+struct BesidePool {
+    echo: Box<dyn Server>,
+    pace: Arc<Pace>,
+}
+
+fn beside_pool(threads: usize, reading: &Reading) -> io::Result<Box<dyn Server>> {
+    let echo = (ours::contender().start)(threads, Service::Echo)?;
+    let pace = Arc::new(Pace::new());
+    let file = Arc::new(reading.way.open(&reading.file)?);
+    let pages = pages(&file)?;
+    for seed in 0..IN_FLIGHT as u64 {
+        let (file, pace) = (Arc::clone(&file), Arc::clone(&pace));
+        let plan = Plan::endless(pages, seed);
+        threads::spawn("pread", move || read(&file, &pace, plan))?;
+    }
+    Ok(Box::new(BesidePool { echo, pace }))
+}
+
+fn read(file: &File, pace: &Pace, mut plan: Plan) -> io::Result<()> {
+    let mut memory = Memory::new();
+    loop {
+        match pace.turn() {
+            Turn::Rest => {
+                pace.rest_until_begun();
+                continue;
+            }
+            Turn::At(at) => sleep_until(at),
+            Turn::Now => {}
+        }
+        plan.aim(&mut memory);
+        let offset = memory.offset;
+        let count = file.read_at(memory.bytes_mut(), offset)?;
+        plan.check(&memory, count)?;
+        sink::count(count);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the time itself is the event")]
+fn sleep_until(at: Instant) {
+    thread::sleep(at.saturating_duration_since(Instant::now()));
+}
+
+impl Server for BesidePool {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        self.echo.add(stream)
+    }
+
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        self.echo.listen(at)
+    }
+
+    fn answer(&self, socket: UdpSocket) -> io::Result<()> {
+        self.echo.answer(socket)
+    }
+
+    fn wakes(&self) -> Option<u64> {
+        self.echo.wakes()
+    }
+
+    fn begin_reads(&self, rate: Option<f64>) -> io::Result<()> {
+        self.pace.begin(rate);
+        Ok(())
+    }
+
+    fn end_reads(&self) -> io::Result<()> {
+        self.pace.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::contenders::tests::alone;
+    use crate::files::{Scratch, Way};
+    use crate::work::{MESSAGE, Work, message};
+
+    fn each(test: impl Fn(&dyn Server, &str)) {
+        let _alone = alone();
+        let scratch = Scratch::new(&std::env::temp_dir(), 1 << 20).unwrap();
+        let reading = Reading { file: scratch.path(), way: Way::Cached };
+        for contender in all() {
+            test(&*(contender.start)(2, &reading).unwrap(), contender.name);
+        }
+    }
+
+    /// How many reads are made in that time.
+    fn reads(server: &dyn Server, rate: Option<f64>, time: Duration) -> u64 {
+        let before = sink::read();
+        server.begin_reads(rate).unwrap();
+        sleep_until(Instant::now() + time);
+        server.end_reads().unwrap();
+        let after = sink::read();
+        let packets = after.packets - before.packets;
+        assert_eq!(after.bytes - before.bytes, packets * PAGE as u64);
+        packets
+    }
+
+    #[test]
+    fn reads_begin_and_end_as_often_as_is_wanted() {
+        let time = Duration::from_millis(20);
+        each(|server, name| {
+            for _ in 0..3 {
+                assert!(reads(server, None, time) >= IN_FLIGHT as u64, "{name}");
+                let before = sink::read();
+                sleep_until(Instant::now() + Duration::from_millis(5));
+                assert_eq!(sink::read(), before, "{name}");
+            }
+        });
+    }
+
+    #[test]
+    fn reads_keep_to_their_rate() {
+        each(|server, name| {
+            let made = reads(server, Some(2000.0), Duration::from_millis(100));
+            // What the machine does not come to is made up for, unless it is very late.
+            assert!(
+                (IN_FLIGHT as u64..=200 + 2 * IN_FLIGHT as u64).contains(&made),
+                "{name} {made}"
+            );
+        });
+    }
+
+    #[test]
+    fn the_echo_goes_on_meanwhile() {
+        each(|server, _| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            server.add(listener.accept().unwrap().0).unwrap();
+            server.begin_reads(None).unwrap();
+            for number in 0..100 {
+                let asked = message(Work::Echo, number);
+                let mut answered = [0; MESSAGE];
+                client.write_all(&asked).unwrap();
+                client.read_exact(&mut answered).unwrap();
+                assert_eq!(asked, answered);
+            }
+            server.end_reads().unwrap();
+        });
+    }
+}
