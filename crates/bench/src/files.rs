@@ -9,8 +9,8 @@
 //!
 //! *Beside an echo*: see [`beside`].
 //!
-//! How far apart the processors are is measured before and behind each round of these two, and not between
-//! its turns: where one thread reads, nothing passes between processors.
+//! How far apart the processors are is measured between the turns, but not where the file is cached: one thread
+//! reads there, and nothing passes between processors.
 //!
 //! Each read is of a page that nothing tells before. Each contender looks at what it has read: at a word of
 //! each sector in the rounds, and at each byte before them.
@@ -28,12 +28,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 pub(crate) use self::ours::read_of;
 pub(crate) use self::pace::{Pace, Turn};
 pub(crate) use self::plan::Plan;
 pub(crate) use self::scratch::{Memory, PAGE, Scratch, Way};
-use clap::Args;
-
 use crate::distance;
 use crate::enough::Amount;
 use crate::processor_time::Clock;
@@ -57,7 +57,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            rounds: Amount { least: 12, until: None },
+            rounds: Amount { least: 15, until: None },
             reads: 20_000,
             time: Duration::from_millis(250),
             directory: std::env::temp_dir(),
@@ -209,6 +209,11 @@ impl Entrant {
     }
 }
 
+/// How far apart the processors are, where that matters.
+fn distance_of(way: Way) -> Option<io::Result<Duration>> {
+    (way == Way::Direct).then(distance::measure)
+}
+
 /// Nothing but reads.
 fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell {
     let (entries, compared) = match way {
@@ -224,7 +229,7 @@ fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell 
     }
     let mut round = 0;
     while options.rounds.goes_on(round, &rows, compared) {
-        let before = distance::measure();
+        let mut before = distance_of(way);
         for turn in 0..entries.len() {
             let index = (round + turn) % entries.len();
             let (row, Some(entrant)) = (&mut rows[index], &mut entrants[index]) else { continue };
@@ -237,9 +242,12 @@ fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell 
                 row.failure = Some(format!("round {}: {error}", round + 1));
                 entrants[index] = None;
             }
+            let behind = distance_of(way);
+            if let (Some(before), Some(behind)) = (&before, &behind) {
+                row.note_distance(before, behind);
+            }
+            before = behind;
         }
-        let behind = distance::measure();
-        rows.iter_mut().for_each(|row| row.note_distance(&before, &behind));
         round += 1;
     }
     let note = match way {
