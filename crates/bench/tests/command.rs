@@ -339,7 +339,7 @@ fn reads_are_measured_alone_and_beside_an_echo() {
     for row in cells[0]["rows"].as_array().unwrap() {
         assert_has(row, &["cpu", "rate"]);
     }
-    for cell in &cells[1..3] {
+    for cell in &cells[1..4] {
         let [with, beside, alone] = &cell["rows"].as_array().unwrap()[..] else {
             panic!("{cell}");
         };
@@ -353,5 +353,5 @@ fn reads_are_measured_alone_and_beside_an_echo() {
     assert_eq!(cells[1]["reads"], "cached, 20000 in a second");
     // The other ones need a disk.
     let left_out = text(&output.stdout).contains("left out: ");
-    assert_eq!(cells.len(), if left_out { 4 } else { 5 });
+    assert_eq!(cells.len(), if left_out { 5 } else { 6 });
 }

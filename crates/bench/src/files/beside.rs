@@ -25,8 +25,8 @@ use crate::traffic::Traffic;
 
 /// Threads of the servers' ports.
 const THREADS: usize = 2;
-/// Reads in a second where both are held to a rate: a part of what a processor can do.
-const HELD: f64 = 20_000.0;
+/// Reads in a second where both are held to a rate: a small part of what a processor can do, and a large one.
+const HELD: [f64; 2] = [20_000.0, 200_000.0];
 /// The echo without reads.
 const ALONE: &str = "ours, no reads";
 
@@ -99,7 +99,7 @@ impl Entrant {
 enum Speed {
     /// All are held to this.
     Held(f64),
-    /// As fast as the port can; the pool is held to that.
+    /// As fast as the port can, which then never rests; the pool is held to that.
     OfThePort,
 }
 
@@ -110,11 +110,9 @@ pub(super) fn run(
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Cell> {
-    let speeds: &[Speed] = match way {
-        Way::Cached => &[Speed::Held(HELD), Speed::OfThePort],
-        Way::Direct => &[Speed::OfThePort],
-    };
-    speeds.iter().map(|speed| cell(way, *speed, scratch, options, progress)).collect()
+    let held = if way == Way::Cached { &HELD[..] } else { &[] };
+    let speeds = held.iter().copied().map(Speed::Held).chain([Speed::OfThePort]);
+    speeds.map(|speed| cell(way, speed, scratch, options, progress)).collect()
 }
 
 fn cell(
