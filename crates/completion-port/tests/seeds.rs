@@ -49,6 +49,8 @@ mod source;
 mod state;
 #[path = "../src/stats.rs"]
 mod stats;
+#[path = "../src/task.rs"]
+mod task;
 #[path = "../src/trace.rs"]
 mod trace;
 #[path = "../src/trigger.rs"]

@@ -109,7 +109,7 @@ impl Inbox {
     }
 }
 
-/// An inbox with a bell: whoever waits for the bytes of the other end of `bell` is told.
+/// An inbox with a bell: the thread that waits for the bytes of the other end of `bell` is told.
 struct Bell {
     inbox: Inbox,
     bell: UnixStream,

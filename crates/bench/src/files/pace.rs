@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::IN_FLIGHT;
 
-/// A read may begin so much before its time: whoever reads sleeps at most as often.
+/// A read may begin so much before its time: the thread that reads sleeps at most as often.
 const AHEAD: Duration = Duration::from_millis(1);
 /// How long the last reads may take.
 const LAST: Duration = Duration::from_secs(8);

@@ -260,7 +260,7 @@ on_every_file_system! {
         assert_closed(&port, system);
     }
 
-    /// Rule 73: whoever starts operations while the port is closed.
+    /// Rule 73: threads start operations while the port is closed.
     fn starting_on_a_file_and_closing_at_once_loses_nothing(system: &System) {
         system.several_threads_wait();
         for _ in 0..20 {
