@@ -6,6 +6,10 @@
 /// the first operation needs it: a port that has done no such operation has neither a ring nor a thread
 /// for it.
 ///
+/// A ring has 256 operations under way at once, threads have eight. An operation that does not end, such as
+/// a read of a pipe into which nobody writes, keeps its place: with so many of them no other one of the port is begun,
+/// whatever its file is. Pipes and terminals are better registered, and read when they are ready.
+///
 /// # Platform notes
 ///
 /// On Linux [`Ring`](Self::Ring) uses [io_uring(7)](https://man7.org/linux/man-pages/man7/io_uring.7.html):

@@ -298,6 +298,11 @@ impl<B> Operation<B> {
     ///
     /// An error tells how much was written before ([`Error::transferred`]): `ENOSPC` and `EIO`, say. That a write is
     /// done means that reads find the bytes, and not that they are on the disk: see [`Operation::sync_data`].
+    ///
+    /// # Platform notes
+    ///
+    /// On Linux a file that was opened with `O_APPEND` is written to at its end, whatever `offset` says
+    /// ([pwrite(2)](https://man7.org/linux/man-pages/man2/pwrite.2.html)).
     pub fn write_at(buffer: B, offset: u64) -> Self {
         Self { offset, ..Self::new(Kind::Write, Some(buffer), None) }
     }

@@ -152,7 +152,8 @@ impl Engine {
         }
         for record in 0.. {
             let Some(flight) = self.nodes.flights.find(record) else { break };
-            if flight.is_aloft() {
+            // What another thread of the parent was just moving to or from its back end is forgotten in a child.
+            if flight.is_aloft() && !(forked && self.is_file(flight.slot())) {
                 remains.operations.push(record);
             }
         }

@@ -469,6 +469,10 @@ impl Engine {
 
     /// The same for an operation that has ended before it made a packet: the caller has its outcome.
     pub(crate) fn land_unseen(&self, record: u32) {
+        if self.forked() {
+            // The buffer's code has forked, and this is the child.
+            return;
+        }
         let flight = self.nodes.flight(record);
         let index = flight.slot();
         let mut lanes = self.desks.at(index).lock();
@@ -493,7 +497,8 @@ impl Engine {
         desk: &Desk,
         descriptor: Descriptor,
     ) -> Result<(), Fault> {
-        if !desk.is_nonblocking.load(SeqCst) {
+        // A file has no connections, which the call for one says.
+        if !desk.is_nonblocking.load(SeqCst) && !desk.is_file.load(SeqCst) {
             self.backend.make_nonblocking(descriptor)?;
             desk.is_nonblocking.store(true, SeqCst);
         }

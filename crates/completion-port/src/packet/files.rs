@@ -37,6 +37,10 @@ impl<K, B: Buffer> Store<K, B> {
             TriedNow::NotYet => {}
             TriedNow::Never => desk.stop_reading_now(),
         }
+        if engine.forked() {
+            // The buffer's code has forked, and this is the child, which the callers look for.
+            return None;
+        }
         match engine.hold_file(index, record) {
             Ok(file) => {
                 let issuer: Weak<Engine> = Arc::downgrade(engine);

@@ -122,7 +122,10 @@ impl Descriptors {
         match attach() {
             Err(fault) if fault.kind == ErrorKind::AlreadyRegistered => {
                 let live = former.port == port
-                    && holder.as_ref().is_some_and(|holder| holder.is_live(former.name));
+                    && holder.as_ref().is_some_and(|holder| {
+                        // Of a file the kernel has not said so: the former one may be of a number that was closed.
+                        holder.is_live(former.name) && holder.watches(descriptor, former.name)
+                    });
                 if live {
                     return Err(Claim::Here(former.name, fault));
                 }

@@ -32,6 +32,9 @@ const _: () = {
     assert!(offset_of!(Part, len) == offset_of!(libc::iovec, iov_len));
 };
 
+/// The smallest unit that a read past the cache is aligned to.
+const BLOCK: usize = 512;
+
 fn fault(code: Code) -> Fault {
     let kind = match code {
         libc::EMFILE | libc::ENFILE => ErrorKind::DescriptorLimit,
@@ -115,6 +118,11 @@ fn note(task: &mut Task, result: Result<usize, Code>) -> ControlFlow<()> {
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
         Err(libc::EINTR) => ControlFlow::Continue(()),
+        // Past the cache a read goes on at multiples of a block only. That the last one was none was the end of the
+        // file, which has grown since.
+        Err(libc::EINVAL) if task.what == What::Read && !task.done.is_multiple_of(BLOCK) => {
+            ControlFlow::Break(())
+        }
         Err(code) => {
             task.fault = Some(fault_of_file(code));
             ControlFlow::Break(())
@@ -169,8 +177,14 @@ impl FileService {
         };
         match ring {
             Ok(ring) => Ok(Service::Ring(ring)),
-            Err(code) if self.wanted == FileEngine::Ring => Err(fault(code)),
-            Err(_) => Ok(Service::Pool(Pool::new())),
+            // There is none, or it is forbidden, or more memory would have to be locked than this user may.
+            Err(libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOMEM)
+                if self.wanted != FileEngine::Ring =>
+            {
+                Ok(Service::Pool(Pool::new()))
+            }
+            // A shortage passes: the next operation tries again.
+            Err(code) => Err(fault(code)),
         }
     }
 }
@@ -217,7 +231,8 @@ impl Files for Epoll {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Now {
         let Ok(position) = i64::try_from(position) else {
-            return Now::Failed(fault_of_file(libc::EINVAL));
+            // If it matters, the task fails.
+            return Now::NotYet;
         };
         let read = |parts: &mut [super::sockets::Part<'_>]| {
             let (start, count) = (parts.as_mut_ptr(), parts.len());
@@ -244,12 +259,11 @@ impl Files for Epoll {
         };
         match result {
             Ok(count) => Now::Read(count),
-            Err(libc::EAGAIN) => Now::NotYet,
+            // Or there is something wrong with this one read, which the task will say.
+            Err(libc::EAGAIN | libc::EINVAL) => Now::NotYet,
             // The file system cannot say what is in the cache; the file has no positions; the kernel is too old, or
             // a sandbox does not know the call. What does the task will say what is wrong, if anything is.
-            Err(libc::EOPNOTSUPP | libc::ESPIPE | libc::ENOSYS | libc::EPERM | libc::EINVAL) => {
-                Now::Never
-            }
+            Err(libc::EOPNOTSUPP | libc::ESPIPE | libc::ENOSYS | libc::EPERM) => Now::Never,
             Err(code) => Now::Failed(fault_of_file(code)),
         }
     }

@@ -95,7 +95,9 @@ impl Pool {
         let mut state = self.0.lock();
         state.threads -= 1;
         if state.threads > 0 {
-            // The others do it.
+            // The others do it, of which one may be idle.
+            drop(state);
+            self.0.has_work.notify_one();
             return;
         }
         let queue = std::mem::take(&mut state.queue);
@@ -129,11 +131,24 @@ impl Drop for Pool {
 /// Does a task to its end, however long that takes.
 fn perform(task: &mut Task) {
     loop {
-        let result = Request::of(task).and_then(|request| call(&request));
+        let result = Request::of(task).and_then(|request| match call(&request) {
+            Err(libc::EAGAIN) if request.position < 0 => wait_for(&request).and(Err(libc::EINTR)),
+            result => result,
+        });
         if note(task, result) == ControlFlow::Break(()) {
             return;
         }
     }
+}
+
+/// Waits until a call would do something on what has no positions, and does not wait itself: the program has made it
+/// non-blocking.
+fn wait_for(request: &Request<'_>) -> Result<(), Code> {
+    let events = if request.what == What::Read { libc::POLLIN } else { libc::POLLOUT };
+    let mut one = libc::pollfd { fd: request.descriptor, events, revents: 0 };
+    // SAFETY: poll(2) reads and writes as many elements at the pointer as its second argument says.
+    // - valid for both: `one` is a local.
+    repeat(|| unsafe { libc::poll(&raw mut one, 1, -1) as libc::ssize_t }).map(drop)
 }
 
 /// One system call, which may wait.

@@ -25,6 +25,10 @@ const ENTRIES: u32 = 64;
 /// How many tasks the kernel has at once. More wait in the list, from where they can be taken back.
 const MOST: usize = 256;
 
+/// Room for the completions of so many tasks, of a cancel for each, and of what wakes the thread, so that none has to
+/// wait for room: some kernels take no more entries then.
+const COMPLETIONS: u32 = 1024;
+
 /// The names of what is no task. The lower half of a task's name is the number of a record, which is less.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
@@ -76,10 +80,11 @@ fn open() -> Result<IoUring, Code> {
     // The kernel does what completes a request in this thread's next call, and not in the middle of another one
     // (Linux 6.1); it need not lock against other threads (Linux 6.0).
     let ring = IoUring::builder()
+        .setup_cqsize(COMPLETIONS)
         .setup_single_issuer()
         .setup_defer_taskrun()
         .build(ENTRIES)
-        .or_else(|_| IoUring::new(ENTRIES))
+        .or_else(|_| IoUring::builder().setup_cqsize(COMPLETIONS).build(ENTRIES))
         .map_err(code)?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).map_err(code)?;
@@ -137,6 +142,7 @@ impl Ring {
                 shared: threads,
                 ring,
                 aboard: HashMap::new(),
+                found: VecDeque::new(),
                 wakes: Box::new(0),
                 is_listening: false,
             }
@@ -205,6 +211,8 @@ struct Pilot {
     ring: IoUring,
     /// By their names. The memory of each is lent to the kernel from `Pilot::submit` until its completion has come.
     aboard: HashMap<u64, Aboard>,
+    /// Completions that were taken from the kernel, and not worked off yet.
+    found: VecDeque<(u64, i32)>,
     /// Where the kernel puts what it reads from the eventfd.
     wakes: Box<u64>,
     /// It is going to.
@@ -234,7 +242,8 @@ impl Pilot {
                 // The kernel has nothing of this thread's memory any more.
                 return;
             }
-            if self.ring.submit_and_wait(1).is_err() {
+            let wanted = usize::from(self.found.is_empty());
+            if self.ring.submit_and_wait(wanted).is_err() {
                 // No signal ends it, since all are blocked. The kernel is short of memory, or has completions for
                 // which there was no room: it goes on when those have been taken.
                 thread::yield_now();
@@ -264,7 +273,8 @@ impl Pilot {
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
-            // Full: the kernel takes what is there, and copies it.
+            // Full: the kernel takes what is there, and copies it. It may want to be rid of completions first.
+            self.fetch();
             let _ = self.ring.submit();
         }
     }
@@ -319,16 +329,22 @@ impl Pilot {
     /// Asks the kernel to let go of a task. It completes all the same, cancelled or not.
     fn cancel(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
-        aboard.is_called_off = true;
+        if std::mem::replace(&mut aboard.is_called_off, true) {
+            return;
+        }
         // No memory is named.
         self.push(&opcode::AsyncCancel::new(name).build().user_data(CANCEL));
     }
 
+    /// Takes completions from the kernel.
+    fn fetch(&mut self) {
+        let completed = self.ring.completion().map(|entry| (entry.user_data(), entry.result()));
+        self.found.extend(completed);
+    }
+
     fn reap(&mut self) {
-        // Taken out first: the queue is borrowed meanwhile.
-        let completed: Vec<_> =
-            self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
-        for (name, result) in completed {
+        self.fetch();
+        while let Some((name, result)) = self.found.pop_front() {
             match name {
                 WAKE => self.is_listening = false,
                 CANCEL => {}
