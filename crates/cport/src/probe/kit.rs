@@ -84,6 +84,12 @@ pub(super) fn result(outcome: &Outcome) -> String {
         }
         (Outcome::Sent(Ok(count), _), _) => format!("sent {count}"),
         (Outcome::Accepted(_), _) => "accepted".to_owned(),
+        (Outcome::AcceptedAndReceived(_, bytes), _) => {
+            format!("accepted, received {:?}", String::from_utf8_lossy(bytes))
+        }
+        (Outcome::Read(_, bytes), _) => format!("read {:?}", String::from_utf8_lossy(bytes)),
+        (Outcome::Written(Ok(count), _), _) => format!("wrote {count}"),
+        (Outcome::Synced(Ok(())), _) => "on the disk".to_owned(),
         (Outcome::Connected(_), _) => "connected".to_owned(),
         _ => "something else".to_owned(),
     }

@@ -16,6 +16,7 @@ use crate::text::{counted, say, show};
 
 mod calls;
 mod delivery;
+mod files;
 mod forks;
 mod kit;
 mod lifetime;
@@ -75,7 +76,7 @@ impl Row {
 
 /// All trials, in the order of SEMANTICS.md.
 fn trials() -> impl Iterator<Item = &'static Trial> {
-    let groups: [&'static [Trial]; 7] = [
+    let groups: [&'static [Trial]; 8] = [
         calls::TRIALS,
         registration::TRIALS,
         delivery::TRIALS,
@@ -83,6 +84,7 @@ fn trials() -> impl Iterator<Item = &'static Trial> {
         forks::TRIALS,
         threads::TRIALS,
         operations::TRIALS,
+        files::TRIALS,
     ];
     groups.into_iter().flatten()
 }

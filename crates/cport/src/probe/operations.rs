@@ -111,6 +111,12 @@ pub(super) const TRIALS: &[Trial] = &[
         expected: "KeyShared, KeyHeld",
         run: shared,
     },
+    Trial {
+        rule: 66,
+        what: "two accepts with first data, a silent client and one that speaks",
+        expected: "finished: accepted, received \"x\"; nothing",
+        run: first_data,
+    },
 ];
 
 type Streams = Port<Arc<UnixStream>, u32>;
@@ -280,6 +286,21 @@ fn accepts() -> Seen {
         }
     }
     Ok(words.join(", "))
+}
+
+fn first_data() -> Seen {
+    let port: Port<Arc<TcpListener>> = Port::new()?;
+    let listener = Arc::new(TcpListener::bind("127.0.0.1:0")?);
+    let address = listener.local_addr()?;
+    let id = port.associate_shared(listener).map_err(Error::from)?;
+    for _ in 0..2 {
+        port.start(id, Operation::accept_and_recv(room(4))).map_err(Error::from)?;
+    }
+    let _silent = TcpStream::connect(address)?;
+    let mut client = TcpStream::connect(address)?;
+    client.write_all(b"x")?;
+    let first = wait(&port, SOON)?;
+    Ok(format!("{first}; {}", wait(&port, QUIET)?))
 }
 
 fn cancels() -> Seen {
