@@ -15,10 +15,10 @@ use crate::descriptors::{self, is_bound, is_connected, is_local};
 use crate::errors::{code, code_of_errno, guarded, succeeds};
 use crate::numbers::{self, Associated, Number, State};
 use crate::operations::{Start, Work, answered, start};
-use crate::port::Outcome;
+use crate::port::{Outcome, Told};
 use crate::registrations;
 use crate::sockets::errno;
-use crate::transfers::{Address, Parts, Receiving, Sending, tell};
+use crate::transfers::{Address, Parts, Receiving, Sending};
 
 /// What the reference has in its blocks beside an address.
 const BESIDE_ADDRESS: u32 = 16;
@@ -122,10 +122,10 @@ struct Accepting {
     known: (RawFd, usize),
     /// The [identity](descriptors::identity) of the socket that the program has given for the connection.
     identity: u64,
-    /// The program has set options of it.
-    has_options: bool,
     room: Room,
     connection: Option<OwnedFd>,
+    /// The entry of the number knows it no more. Another accept may be known by the same values by now.
+    is_over: bool,
 }
 
 /// Where the first data and the addresses are to be put.
@@ -145,7 +145,7 @@ impl Room {
     /// Puts an address into a block of so many bytes, at this offset; and its size at the end of the block.
     fn put(
         self,
-        offset: u32,
+        offset: usize,
         block: u32,
         descriptor: RawFd,
         ask: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
@@ -153,7 +153,7 @@ impl Room {
         if block == 0 {
             return;
         }
-        let place = self.place.wrapping_add(offset as usize);
+        let place = self.place.wrapping_add(offset);
         let mut size = block - BESIDE_ADDRESS;
         // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and the size
         // at the other.
@@ -197,15 +197,25 @@ impl Work for Accepting {
     fn finish(&mut self, _: RawFd, mut outcome: Outcome) -> Outcome {
         let Some(connection) = self.connection.take() else { return outcome };
         let Room { data, local, remote, .. } = self.room;
-        self.room.put(data, local, connection.as_raw_fd(), libc::getsockname);
-        self.room.put(data + local, remote, connection.as_raw_fd(), libc::getpeername);
+        self.room.put(data as usize, local, connection.as_raw_fd(), libc::getsockname);
+        self.room.put(
+            data as usize + local as usize,
+            remote,
+            connection.as_raw_fd(),
+            libc::getpeername,
+        );
         let mut state = self.number.lock();
-        if descriptors::identity(self.accept) != self.identity {
-            // The program has closed it. The connection goes, too.
+        // A thread that closes the socket takes the accept out of the entry, under the lock, before it does so: the
+        // number may be another's from then on.
+        let is_known = state.accept == Some(self.known);
+        self.is_over = true;
+        if !is_known || descriptors::identity(self.accept) != self.identity {
+            state.accept = state.accept.filter(|_| !is_known);
+            // The connection goes, too.
             outcome.errno = libc::ECANCELED;
             return outcome;
         }
-        if self.has_options {
+        if self.number.has_options() {
             carry_options(self.accept, connection.as_raw_fd());
         }
         state.accept = None;
@@ -220,6 +230,9 @@ impl Work for Accepting {
 
     /// The socket may be given to another accept.
     fn give_up(&mut self) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
         let mut state = self.number.lock();
         if state.accept == Some(self.known) {
             state.accept = None;
@@ -319,22 +332,24 @@ pub unsafe extern "C" fn cp_accept_ex(
             number,
             known,
             identity: descriptors::identity(accept),
-            has_options: number.has_options(),
             room: Room { place: place.cast(), data, local, remote },
             connection: None,
+            is_over: false,
         };
         make_nonblocking(listener)?;
         let overlapped = overlapped.cast::<Overlapped>();
-        let how = Start { descriptor: listener, overlapped, side: Side::In, tells_flags: false };
+        let how = Start {
+            descriptor: listener,
+            overlapped,
+            side: Side::In,
+            tells_flags: false,
+            told: Told::bytes(received),
+        };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // - the caller says so, and of `received`, too.
         unsafe { start(how, accepting) }
     };
-    guarded(0, || {
-        // SAFETY: `tell` demands null or a pointer to a number.
-        // - the caller says so.
-        is_done(answered(begin(), |outcome| unsafe { tell(received, outcome.bytes) }))
-    })
+    guarded(0, || is_done(answered(begin())))
 }
 
 /// How many bytes an address of the socket's family has.
@@ -518,21 +533,22 @@ pub unsafe extern "C" fn cp_connect_ex(
         let data = has_data.then(|| Sending::plain(Parts::one(part)));
         let connecting = Connecting { address, is_begun: false, is_connected: false, data };
         let overlapped = overlapped.cast::<Overlapped>();
-        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false };
+        let told = Told::bytes(sent);
+        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false, told };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // - the caller says so, and of `sent`, too.
         unsafe { start(how, connecting) }
     };
-    guarded(0, || {
-        // SAFETY: `tell` demands null or a pointer to a number.
-        // - the caller says so.
-        is_done(answered(begin(), |outcome| unsafe { tell(sent, outcome.bytes) }))
-    })
+    guarded(0, || is_done(answered(begin())))
 }
 
 /// A disconnect.
 struct Disconnecting {
     is_reused: bool,
+    /// The [identity](descriptors::identity) of the socket.
+    identity: u64,
+    /// Where its OVERLAPPED is, if it has one.
+    overlapped: Option<usize>,
 }
 
 impl Work for Disconnecting {
@@ -547,7 +563,7 @@ impl Work for Disconnecting {
     fn finish(&mut self, descriptor: RawFd, mut outcome: Outcome) -> Outcome {
         if outcome.errno == 0
             && self.is_reused
-            && let Err(errno) = renew(descriptor)
+            && let Err(errno) = self.renew(descriptor)
         {
             outcome.errno = errno;
         }
@@ -555,33 +571,42 @@ impl Work for Disconnecting {
     }
 }
 
-/// Puts a new socket of the same sort in the place of one that was disconnected.
-fn renew(descriptor: RawFd) -> Result<(), c_int> {
-    let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
-    let whole = |name| {
-        let (value, _) = option(descriptor, (libc::SOL_SOCKET, name, 4)).ok_or(libc::ENOTSOCK)?;
-        let [one, two, three, four, ..] = value;
-        Ok::<c_int, c_int>(c_int::from_ne_bytes([one, two, three, four]))
-    };
-    let (family, kind, protocol) =
-        (whole(libc::SO_DOMAIN)?, whole(libc::SO_TYPE)?, whole(libc::SO_PROTOCOL)?);
-    // SAFETY: socket(2) demands nothing of memory.
-    let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-    if made < 0 {
-        return Err(errno());
+impl Disconnecting {
+    /// Puts a new socket of the same sort in the place of the one that was disconnected.
+    fn renew(&self, descriptor: RawFd) -> Result<(), c_int> {
+        let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
+        let whole = |name| {
+            let (value, _) =
+                option(descriptor, (libc::SOL_SOCKET, name, 4)).ok_or(libc::ENOTSOCK)?;
+            let [one, two, three, four, ..] = value;
+            Ok::<c_int, c_int>(c_int::from_ne_bytes([one, two, three, four]))
+        };
+        let (family, kind, protocol) =
+            (whole(libc::SO_DOMAIN)?, whole(libc::SO_TYPE)?, whole(libc::SO_PROTOCOL)?);
+        // SAFETY: socket(2) demands nothing of memory.
+        let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+        if made < 0 {
+            return Err(errno());
+        }
+        // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
+        // - the call has made it just now.
+        let made = unsafe { OwnedFd::from_raw_fd(made) };
+        if number.has_options() {
+            carry_options(descriptor, made.as_raw_fd());
+        }
+        let mut state = number.lock();
+        // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
+        let is_closed =
+            self.overlapped.is_some_and(|overlapped| !state.flights.contains_key(&overlapped));
+        if is_closed || descriptors::identity(descriptor) != self.identity {
+            return Err(libc::ECANCELED);
+        }
+        let ended = replace(&mut state, number, descriptor, &made)?;
+        state.is_reused = true;
+        drop(state);
+        ended.tell();
+        Ok(())
     }
-    // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-    // - the call has made it just now.
-    let made = unsafe { OwnedFd::from_raw_fd(made) };
-    if number.has_options() {
-        carry_options(descriptor, made.as_raw_fd());
-    }
-    let mut state = number.lock();
-    let ended = replace(&mut state, number, descriptor, &made)?;
-    state.is_reused = true;
-    drop(state);
-    ended.tell();
-    Ok(())
 }
 
 /// `DisconnectEx`.
@@ -604,7 +629,11 @@ pub unsafe extern "C" fn cp_disconnect_ex(
         }
         if is_connected(descriptor) { Ok(()) } else { Err(code_of_errno(libc::ENOTCONN)) }
     };
-    let mut work = Disconnecting { is_reused: flags & REUSE != 0 };
+    let mut work = Disconnecting {
+        is_reused: flags & REUSE != 0,
+        identity: descriptors::identity(descriptor),
+        overlapped: Some(overlapped.addr()).filter(|address| *address != 0),
+    };
     if overlapped.is_null() {
         return succeeds(|| {
             check()?;
@@ -620,10 +649,11 @@ pub unsafe extern "C" fn cp_disconnect_ex(
     let begin = || {
         check()?;
         let overlapped = overlapped.cast::<Overlapped>();
-        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false };
+        let told = Told::NOTHING;
+        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false, told };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so.
         unsafe { start(how, work) }
     };
-    guarded(0, || is_done(answered(begin(), |_| {})))
+    guarded(0, || is_done(answered(begin())))
 }

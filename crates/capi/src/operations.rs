@@ -21,7 +21,7 @@ use crate::errors::{code, code_of, set_last, succeeds};
 use crate::foreign::Foreign;
 use crate::numbers::{self, InFlight, Key, Line, Number, Registered, State, Terms};
 use crate::objects::cp_signal;
-use crate::port::{Begun, CompletionPort, Errand, Flight, Outcome};
+use crate::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
 use crate::{descriptors, driver, handles, registrations, status};
 
 /// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which says of the handle's own event
@@ -231,7 +231,7 @@ impl<W: Work> Errand for Operation<W> {
         });
     }
 
-    fn conclude(mut self: Box<Self>, has_packet: bool) -> Begun {
+    fn conclude(mut self: Box<Self>, has_packet: bool, told: Told) -> Begun {
         let Some(ticket) = self.ticket.take() else { return Begun::Pending };
         let (ended, outcome) = self.finish();
         self.port.end_flight();
@@ -240,8 +240,10 @@ impl<W: Work> Errand for Operation<W> {
             return Begun::Pending;
         }
         if status::is_success(ended) {
+            // Before anything tells of the end, upon which the program may give the memory to something else.
+            told.write(outcome);
             ticket.tell(ended, outcome, has_packet);
-            return Begun::Done(outcome);
+            return Begun::Done;
         }
         if ended == status::CUT || self.work.fails_by_packet() {
             // To the reference this is an end as others are: as if it had waited.
@@ -255,7 +257,8 @@ impl<W: Work> Errand for Operation<W> {
     }
 
     fn withdraw(mut self: Box<Self>) {
-        if self.ticket.take().is_some() {
+        if let Some(ticket) = self.ticket.take() {
+            ticket.refuse();
             self.port.end_flight();
         }
     }
@@ -285,6 +288,7 @@ pub(crate) struct Start {
     pub(crate) side: Side,
     /// Flags are told in the OVERLAPPED.
     pub(crate) tells_flags: bool,
+    pub(crate) told: Told,
 }
 
 /// Starts an operation. The error is the code of a call that has begun nothing.
@@ -292,9 +296,9 @@ pub(crate) struct Start {
 /// # Safety
 ///
 /// `overlapped` is null, or points to an OVERLAPPED that stays there until its status is another one than that of an
-/// operation that goes on.
+/// operation that goes on. The places of `told` are null or point to numbers.
 pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> {
-    let Start { descriptor, side, tells_flags, .. } = start;
+    let Start { descriptor, side, tells_flags, told, .. } = start;
     let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
     // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
     // - lives on: the caller says so;
@@ -340,7 +344,7 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     match port.raw().start_task(line.id, side, Flight(Box::new(operation))) {
         Ok(Started::Finished((flight, _))) => {
             drop(state);
-            let begun = flight.0.conclude(has_packet);
+            let begun = flight.0.conclude(has_packet, told);
             port.raw().go_on();
             Ok(begun)
         }
@@ -414,12 +418,9 @@ fn go_on(ticket: Ticket, descriptor: RawFd, work: Box<dyn Work>, outcome: Outcom
 }
 
 /// What a call returns that has begun an operation: 0, or -1 and the last error.
-pub(crate) fn answered(begun: Result<Begun, u32>, done: impl FnOnce(Outcome)) -> c_int {
+pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
     let code = match begun {
-        Ok(Begun::Done(outcome)) => {
-            done(outcome);
-            return 0;
-        }
+        Ok(Begun::Done) => return 0,
         Ok(Begun::Pending) => code::IO_PENDING,
         Ok(Begun::Failed(ended)) => status::code_in_winsock(ended),
         Err(code) => code,
@@ -443,8 +444,14 @@ fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) {
     {
         // What is in flight ends, and is gone on with by the next thread that waits on its port.
         let registered = state.registered.take();
+        // The association may be newer than what is in flight.
+        let associated = state.associated.filter(|it| it.identity == identity());
+        let modes = state.modes;
         number.retire_locked(state, |former| drop(registrations::end(former)));
         state.registered = registered;
+        if associated.is_some() {
+            (state.associated, state.modes) = (associated, modes);
+        }
     }
 }
 

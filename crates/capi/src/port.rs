@@ -37,17 +37,46 @@ pub(crate) trait Errand: Send {
     fn end(self: Box<Self>, ending: Ending);
 
     /// It has ended at its first attempt. A packet tells of its success if it `has_packet`.
-    fn conclude(self: Box<Self>, has_packet: bool) -> Begun;
+    fn conclude(self: Box<Self>, has_packet: bool, told: Told) -> Begun;
 
     /// It was refused.
     fn withdraw(self: Box<Self>);
+}
+
+/// Where a call that ends its operation at once tells what it has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// Null, or where the count of bytes is wanted.
+    pub(crate) bytes: *mut u32,
+    /// Null, or where the flags are wanted.
+    pub(crate) flags: *mut u32,
+}
+
+impl Told {
+    /// Of a call that tells nothing.
+    pub(crate) const NOTHING: Self = Self::bytes(std::ptr::null_mut());
+
+    pub(crate) const fn bytes(bytes: *mut u32) -> Self {
+        Self { bytes, flags: std::ptr::null_mut() }
+    }
+
+    pub(crate) fn write(self, outcome: Outcome) {
+        for (place, number) in [(self.bytes, outcome.bytes), (self.flags, outcome.flags)] {
+            if !place.is_null() {
+                // SAFETY: writing through a raw pointer demands that it is valid.
+                // - it is not null, and the caller of `start` says so; that call has not returned, and nothing has told
+                //   the program yet that the operation is over.
+                unsafe { place.write(number) };
+            }
+        }
+    }
 }
 
 /// What has become of a call that starts an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Begun {
     /// It has ended well.
-    Done(Outcome),
+    Done,
     /// It goes on.
     Pending,
     /// It has failed at once, with this status: nothing tells of it but the call.
@@ -181,9 +210,11 @@ impl CompletionPort {
         self.waiting.fetch_add(1, SeqCst);
     }
 
-    /// A thread that has waited leaves it. True if it was the last one, and operations are in flight.
+    /// A thread that has waited leaves it. True if it was the last one, and the driver is to look: operations are in
+    /// flight, or the driver sleeps and takes the port for one that it sees to.
     pub(crate) fn leave(&self) -> bool {
-        self.waiting.fetch_sub(1, SeqCst) == 1 && self.has_flights()
+        let was_last = self.waiting.fetch_sub(1, SeqCst) == 1;
+        was_last && (self.has_flights() || self.is_watched.load(SeqCst))
     }
 
     /// Whether no thread waits on it, so that none sees to its operations.
@@ -220,8 +251,8 @@ impl CompletionPort {
     /// last of them has left.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Release);
-        if !self.port.raw().is_forked() && self.has_flights() {
-            // They end, and no packet tells of it.
+        if !self.port.raw().is_forked() {
+            // What is in flight ends, also what another thread is just starting, and no packet tells of it.
             self.port.close();
             self.port.raw().go_on();
         }

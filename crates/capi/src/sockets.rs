@@ -106,6 +106,11 @@ fn past(descriptor: c_int) -> Past {
     numbers::find(descriptor).map_or_else(Past::default, |number| number.past(descriptor))
 }
 
+/// Whether the system has told that a stream was reset.
+pub(crate) fn was_reset(descriptor: c_int) -> bool {
+    past(descriptor).was_reset
+}
+
 /// The system has told that a socket's connection was reset, and will not do so again.
 fn remember_reset(descriptor: c_int) {
     if kind(descriptor) == Some(libc::SOCK_STREAM)

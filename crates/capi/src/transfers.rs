@@ -8,10 +8,11 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::buffers::{Buffer, PARTIAL, checked, message};
+use crate::descriptors;
 use crate::errors::{code, guarded};
 use crate::operations::{CUT, Start, Work, answered, start};
-use crate::port::Outcome;
-use crate::sockets::{errno, status_of_transfer};
+use crate::port::{Outcome, Told};
+use crate::sockets::{errno, status_of_transfer, was_reset};
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
 const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
@@ -165,7 +166,7 @@ impl Work for Receiving {
                 // - as in `room`.
                 unsafe { self.address_size.write(message.msg_namelen.cast_signed()) };
             }
-            outcome.bytes += count(read);
+            outcome.bytes = outcome.bytes.saturating_add(count(read));
             if message.msg_flags & libc::MSG_TRUNC != 0 {
                 (outcome.errno, outcome.flags) = (CUT, PARTIAL);
                 return Attempt::Done;
@@ -181,6 +182,14 @@ impl Work for Receiving {
                 false => Attempt::Done,
             };
         }
+    }
+
+    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
+        // The system tells of a reset once, and of an end afterwards.
+        if outcome.errno == 0 && outcome.bytes == 0 && was_reset(descriptor) {
+            return Outcome { errno: libc::ECONNRESET, ..outcome };
+        }
+        outcome
     }
 
     fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
@@ -246,7 +255,7 @@ impl Work for Sending {
             //   demands, and the address is its own.
             let sent = repeated(|| unsafe { libc::sendmsg(descriptor, &raw const message, flags) });
             let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
-            outcome.bytes += count(sent);
+            outcome.bytes = outcome.bytes.saturating_add(count(sent));
             self.parts.advance(sent);
             if self.parts.left == 0 {
                 return Attempt::Done;
@@ -291,38 +300,25 @@ pub unsafe extern "C" fn cp_start_receive(
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so of one that is not null.
         let flags = flags(unsafe { flags_told.read() }, OF_RECEIVE)?;
+        let is_whole = flags & libc::MSG_WAITALL != 0;
+        if is_whole
+            && (flags & libc::MSG_PEEK != 0
+                || descriptors::kind(descriptor) != Some(libc::SOCK_STREAM))
+        {
+            return Err(code::WSAEOPNOTSUPP);
+        }
         // SAFETY: `new` demands so many buffers.
         // - the caller says so.
         let parts = unsafe { Parts::new(buffers, count) };
         let receive = Receiving { parts, flags, address, address_size };
         let overlapped = overlapped.cast::<Overlapped>();
-        let how = Start { descriptor, overlapped, side: Side::In, tells_flags: true };
+        let told = Told { bytes: received, flags: flags_told };
+        let how = Start { descriptor, overlapped, side: Side::In, tells_flags: true, told };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so.
         unsafe { start(how, receive) }
     };
-    guarded(-1, || {
-        answered(begin(), |outcome| {
-            // SAFETY: `tell` demands null or a pointer to a number.
-            // - the caller says so.
-            unsafe { tell(received, outcome.bytes) };
-            // SAFETY: as above.
-            unsafe { tell(flags_told, outcome.flags) };
-        })
-    })
-}
-
-/// Writes a number, where one is wanted.
-///
-/// # Safety
-///
-/// `place` is null or points to a number.
-pub(crate) unsafe fn tell(place: *mut u32, number: u32) {
-    if !place.is_null() {
-        // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
-        unsafe { place.write(number) };
-    }
+    guarded(-1, || answered(begin()))
 }
 
 /// `WSASend` and `WSASendTo` with an OVERLAPPED. 0, or -1.
@@ -359,14 +355,11 @@ pub unsafe extern "C" fn cp_start_send(
         // - the caller says so.
         let parts = unsafe { Parts::new(buffers, count) };
         let overlapped = overlapped.cast::<Overlapped>();
-        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false };
+        let told = Told::bytes(sent);
+        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false, told };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so.
         unsafe { start(how, Sending { parts, flags, address }) }
     };
-    guarded(-1, || {
-        // SAFETY: `tell` demands null or a pointer to a number.
-        // - the caller says so.
-        answered(begin(), |outcome| unsafe { tell(sent, outcome.bytes) })
-    })
+    guarded(-1, || answered(begin()))
 }

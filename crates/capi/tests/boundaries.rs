@@ -60,7 +60,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "status",
         ],
     ),
-    ("transfers", &["abi", "buffers", "errors", "operations", "port", "sockets"]),
+    ("transfers", &["abi", "buffers", "descriptors", "errors", "operations", "port", "sockets"]),
     (
         "results",
         &["abi", "descriptors", "errors", "numbers", "objects", "operations", "port", "status"],

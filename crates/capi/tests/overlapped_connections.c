@@ -149,10 +149,10 @@ static void what_the_program_has_set_goes_on(void)
     accept.overlapped = fresh(NULL);
     accept.s = tcp_socket();
     CHECK_IS(setsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&on, sizeof on), 0);
-    CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_KEEPALIVE, (char *)&on, sizeof on), 0);
     CHECK_IS(ioctlsocket(accept.s, FIONBIO, &nonblocking), 0);
     CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped),
                 WSA_IO_PENDING);
+    CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_KEEPALIVE, (char *)&on, sizeof on), 0);
     client = tcp_connected_to(&address);
     until_ended(&accept.overlapped);
     CHECK_IS(getsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&value, &size), 0);

@@ -196,6 +196,34 @@ static void a_thread_that_has_waited_leaves_its_port_to_the_driver(void)
     CHECK(CloseHandle(own));
 }
 
+/* The driver sleeps by then, and nothing is in flight when the thread leaves. */
+static void what_begins_behind_the_last_packet_goes_on(void)
+{
+    SOCKET near, far;
+    char byte;
+    int round;
+    HANDLE own = new_port(1), event = new_event(TRUE);
+    tcp_pair(&near, &far);
+    associate(near, own, KEY);
+    for (round = 0; round < 3; round++) {
+        OVERLAPPED first = fresh(NULL), second = fresh((HANDLE)((ULONG_PTR)event | 1));
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &first));
+        CHECK(is_silent(own));
+        CHECK(is_silent(own));
+        CHECK(is_silent(own));
+        send_all(far, "x", 1);
+        CHECK_ENDED(own, KEY, &first, 1);
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &second));
+        send_all(far, "y", 1);
+        CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+        CHECK_IS(second.InternalHigh, 1);
+    }
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(event));
+    CHECK(CloseHandle(own));
+}
+
 static void results_refuse_bad_arguments(void)
 {
     SOCKET near, far;
@@ -435,6 +463,7 @@ int main(void)
     the_low_bit_of_an_event_suppresses_the_packet();
     a_port_at_which_nobody_waits_goes_on();
     a_thread_that_has_waited_leaves_its_port_to_the_driver();
+    what_begins_behind_the_last_packet_goes_on();
     results_refuse_bad_arguments();
     an_operation_is_cancelled();
     all_operations_of_a_socket_are_cancelled();

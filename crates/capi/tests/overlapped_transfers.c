@@ -270,16 +270,37 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
 {
     SOCKET near, far;
     char byte;
-    OVERLAPPED overlapped = fresh(NULL), late = fresh(NULL);
+    OVERLAPPED overlapped = fresh(NULL), second = fresh(NULL), late = fresh(NULL);
     tcp_pair(&near, &far);
     associate(near, port, KEY);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &second));
     abort_connection(far);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
     CHECK_IS(overlapped.Internal, CONNECTION_RESET);
+    /* The system tells of it once. */
+    CHECK_FAILED(port, KEY, &second, 0, ERROR_NETNAME_DELETED);
+    CHECK_IS(second.Internal, CONNECTION_RESET);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &late), WSAECONNRESET);
+    CHECK_SOCKET_ERROR(receive_into(near, &byte, 1, NULL, &late), WSAECONNRESET);
     CHECK(is_silent(port));
     closesocket(near);
+}
+
+static void all_that_is_asked_for_is_waited_for_on_streams_only(void)
+{
+    SOCKET near, far, datagrams = udp_socket();
+    char bytes[4];
+    WSABUF buffer = {sizeof bytes, bytes};
+    DWORD flags = MSG_WAITALL;
+    OVERLAPPED overlapped = fresh(NULL);
+    CHECK_SOCKET_ERROR(WSARecv(datagrams, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAEOPNOTSUPP);
+    tcp_pair(&near, &far);
+    flags = MSG_WAITALL | MSG_PEEK;
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAEOPNOTSUPP);
+    closesocket(near);
+    closesocket(far);
+    closesocket(datagrams);
 }
 
 static void what_fails_at_once_makes_no_packet(void)
@@ -424,6 +445,7 @@ int main(void)
     datagrams_come_one_by_one_with_their_senders();
     a_datagram_that_is_cut_is_a_failed_packet();
     a_reset_fails_what_is_in_flight_and_what_begins();
+    all_that_is_asked_for_is_waited_for_on_streams_only();
     what_fails_at_once_makes_no_packet();
     bad_arguments_are_refused();
     an_overlapped_is_the_programs_again_when_its_end_is_known();

@@ -1,15 +1,21 @@
 //! What a thread does in a wait: what the schedule says, step by step.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::poll::Scratch;
 use super::seat::{MEASURED, Seat};
 use super::sleep::Notice;
-use super::{Engine, Notable, Phase, State};
+use super::{Engine, Notable, Phase, State, Stock};
 use crate::detection::BlockDetection;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
+
+/// How long a thread may sleep: not at all if something was put aside.
+fn timeout_beside(stock: &Stock, timeout: Option<Duration>) -> Option<Duration> {
+    if stock.aside.is_empty() { timeout } else { Some(Duration::ZERO) }
+}
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
@@ -44,12 +50,16 @@ impl Engine {
             let Scratch { queries, is_filled, .. } = &mut *scratch;
             state = match schedule.next(&mut turn, queries, *is_filled, &mut stage) {
                 Action::Return(waited, wake) => {
+                    let is_any_aside = !state.stock.aside.is_empty();
                     let notice = wake.map(|wake| state.stock.notice(wake));
                     if state.stock.notable.is_any() {
                         self.end_notably(state, seat, notice);
                     } else {
                         drop(state);
                         self.notify(notice);
+                    }
+                    if is_any_aside {
+                        go_on();
                     }
                     return waited;
                 }
@@ -61,8 +71,15 @@ impl Engine {
                     self.ask(state, seat, scratch, all)
                 }
                 Action::Query(query) => self.query(state, query),
-                Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
-                Action::Park(timeout) => self.sleep(state, seat, timeout),
+                // A timer may just have put something aside, which is not to wait for the end of a sleep.
+                Action::Poll(timeout) => {
+                    let timeout = timeout_beside(&state.stock, timeout);
+                    self.doze(state, seat, scratch, timeout)
+                }
+                Action::Park(timeout) => {
+                    let timeout = timeout_beside(&state.stock, timeout);
+                    self.sleep(state, seat, timeout)
+                }
             };
         }
     }
