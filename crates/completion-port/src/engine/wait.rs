@@ -6,16 +6,11 @@ use std::time::Duration;
 use super::poll::Scratch;
 use super::seat::{MEASURED, Seat};
 use super::sleep::Notice;
-use super::{Engine, Notable, Phase, State, Stock};
+use super::{Engine, Notable, Phase, State};
 use crate::detection::BlockDetection;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
-
-/// How long a thread may sleep: not at all if something was put aside.
-fn timeout_beside(stock: &Stock, timeout: Option<Duration>) -> Option<Duration> {
-    if stock.aside.is_empty() { timeout } else { Some(Duration::ZERO) }
-}
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
@@ -40,11 +35,6 @@ impl Engine {
         let mut turn = Turn::new(seat.number, room, deadline);
         schedule.arrive(&mut turn, packet, &mut scratch.queries, &mut stage);
         loop {
-            if !state.stock.aside.is_empty() {
-                drop(state);
-                go_on();
-                state = self.lock();
-            }
             let State { schedule, stock } = &mut *state;
             let mut stage = self.stage(stock, seat);
             let Scratch { queries, is_filled, .. } = &mut *scratch;
@@ -71,17 +61,33 @@ impl Engine {
                     self.ask(state, seat, scratch, all)
                 }
                 Action::Query(query) => self.query(state, query),
-                // A timer may just have put something aside, which is not to wait for the end of a sleep.
-                Action::Poll(timeout) => {
-                    let timeout = timeout_beside(&state.stock, timeout);
-                    self.doze(state, seat, scratch, timeout)
+                // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
+                Action::Poll(_) if !state.stock.aside.is_empty() => {
+                    self.doze(self.go_on(state, go_on), seat, scratch, Some(Duration::ZERO))
                 }
-                Action::Park(timeout) => {
-                    let timeout = timeout_beside(&state.stock, timeout);
-                    self.sleep(state, seat, timeout)
+                Action::Park(_) if !state.stock.aside.is_empty() => {
+                    self.sleep(self.go_on(state, go_on), seat, Some(Duration::ZERO))
                 }
+                Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
+                Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
+            // What comes of it is to be found by this wait, however soon that ends.
+            if !state.stock.aside.is_empty() {
+                state = self.go_on(state, go_on);
+            }
         }
+    }
+
+    /// Goes on with what was put aside, without the lock.
+    #[cold]
+    fn go_on<'e>(
+        &'e self,
+        state: MutexGuard<'e, State>,
+        go_on: &dyn Fn() -> bool,
+    ) -> MutexGuard<'e, State> {
+        drop(state);
+        go_on();
+        self.lock()
     }
 
     /// The wait of the thread of `seat` ends on a port of which something is notable. The other thread is woken
