@@ -540,7 +540,7 @@ impl<B> Cargo<B> {
         self.verdict = verdict;
     }
 
-    /// The task has ended, which is settled, and is told so.
+    /// Tells a task, whose verdict is settled, that it has ended.
     pub(crate) fn end_task(self) {
         let ending = self.ending();
         if let (Some(acts), Some(task)) = (self.acts, self.buffer) {
@@ -548,7 +548,7 @@ impl<B> Cargo<B> {
         }
     }
 
-    /// How a task has ended, which is settled.
+    /// How a task has ended whose verdict is settled.
     fn ending(&self) -> Ending {
         match self.verdict {
             Verdict::Done if self.fault.is_some() => Ending::Failed,

@@ -758,8 +758,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // this seat for one wait only, and must give it up before it takes another.
         self.seat = None;
         let seat = take_seat(engine);
-        let go_on = || self.port.store().go_on();
-        let waited = engine.wait(&seat, self.scratch, self.room, self.deadline, &go_on);
+        let waited = engine.wait(&seat, self.scratch, self.room, self.deadline, self.port.store());
         self.seat = Some(seat);
         self.settled = waited != Waited::Packets;
     }

@@ -13,7 +13,9 @@ use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Entry, Histogram, Posting, Seat, Tally, Waited, name_parts};
+use crate::engine::{
+    Engine, Entry, GoesOn, Histogram, Posting, Purpose, Seat, Tally, Waited, name_parts,
+};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::file_engine::FileEngine;
 use crate::interest::{Interest, OneShot, Persistent};
@@ -101,9 +103,8 @@ pub(crate) struct Store<K, B> {
     pub(crate) goes_on: OnceLock<fn(&Self) -> bool>,
 }
 
-impl<K, B> Store<K, B> {
-    /// Goes on with the operations that were put aside. Whether there were any.
-    pub(crate) fn go_on(&self) -> bool {
+impl<K, B> GoesOn for Store<K, B> {
+    fn go_on(&self) -> bool {
         self.goes_on.get().is_some_and(|go_on| go_on(self))
     }
 }
@@ -447,7 +448,7 @@ impl<K, M, B> Port<K, M, B> {
             return Err(self.refused(usable.err().unwrap_or(wrong), number, key));
         }
         let reserve = |number| self.store.keys.cells.reserve(number);
-        let index = match self.store.engine.reserve_slot(call, false, reserve) {
+        let index = match self.store.engine.reserve_slot(call, Purpose::Registration, reserve) {
             Ok(index) => index,
             Err(error) => return Err(self.refused(error, number, key)),
         };
@@ -1109,8 +1110,7 @@ impl<K, M, B> Port<K, M, B> {
         }
         let seat = take_seat(&self.store.engine);
         let engine = &self.store.engine;
-        let go_on = || self.store.go_on();
-        let waited = engine.wait(&seat, &mut batch.scratch, room, deadline, &go_on);
+        let waited = engine.wait(&seat, &mut batch.scratch, room, deadline, &self.store);
         (Packets::waited(self, &mut batch.scratch, room, deadline, seat, waited), waited)
     }
 

@@ -42,7 +42,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::batch::Batch;
-use crate::engine::name_parts;
+use crate::engine::{GoesOn, name_parts};
 use crate::error::{Refused, Result};
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::current_seat;

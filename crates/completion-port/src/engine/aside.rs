@@ -5,8 +5,27 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::{Engine, Stock};
+use super::{Engine, Nodes, Notable, Stock};
 use crate::state::queue::{FLIGHT, Fifo, Node, is_flight};
+
+/// A port that goes on with the operations that its engine has put aside.
+pub(crate) trait GoesOn {
+    /// Goes on until none is left. Whether there were any. The caller has no lock.
+    fn go_on(&self) -> bool;
+}
+
+impl Stock {
+    pub(super) fn put_aside(&mut self, nodes: &Nodes, node: Node) {
+        self.aside.push(nodes, node);
+        self.notable.set(Notable::ASIDE, true);
+    }
+
+    pub(super) fn take_aside(&mut self, nodes: &Nodes) -> Option<Node> {
+        let node = self.aside.pop(nodes);
+        self.notable.set(Notable::ASIDE, !self.aside.is_empty());
+        node
+    }
+}
 
 impl Engine {
     /// A task is about to be started on a port that perhaps has had none.
@@ -29,7 +48,7 @@ impl Engine {
         if !self.has_tasks.load(Acquire) || !self.is_task(node) {
             return false;
         }
-        self.lock().stock.aside.push(&self.nodes, node);
+        self.lock().stock.put_aside(&self.nodes, node);
         true
     }
 
@@ -40,8 +59,11 @@ impl Engine {
         }
         let mut rest = Fifo::new();
         while let Some(node) = due.pop(&self.nodes) {
-            let list = if self.is_task(node) { &mut stock.aside } else { &mut rest };
-            list.push(&self.nodes, node);
+            if self.is_task(node) {
+                stock.put_aside(&self.nodes, node);
+            } else {
+                rest.push(&self.nodes, node);
+            }
         }
         rest
     }

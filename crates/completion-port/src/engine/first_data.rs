@@ -5,6 +5,7 @@
 //! The slot has no key, and makes no packets. Once the accept has ended it comes home: the connection has
 //! left the kernel's set, and the internal slot is given up, before anything is handed out.
 
+use super::registrations::{Entry, Purpose};
 use super::seat::Seat;
 use super::{Aloft, Engine, Name, Phase, name_parts};
 use crate::error::{Call, Error, ErrorKind};
@@ -13,8 +14,6 @@ use crate::state::facts::Descriptor;
 use crate::state::flights::Course;
 use crate::state::queue::{FLIGHT, NIL};
 use crate::state::slot::{Drained, Mode};
-
-use super::registrations::Entry;
 
 /// An internal slot is never armed.
 const UNARMED: Mode = Mode { interest: Interest::NONE, edge: false, one_shot: true };
@@ -88,12 +87,12 @@ impl Engine {
         connection: Descriptor,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<Name, Error> {
-        let index = self.reserve_slot(Call::Accept, true, also)?;
+        let index = self.reserve_slot(Call::Accept, Purpose::Internal, also)?;
         let desk = match self.make_desk(index, Call::Accept) {
             Ok(desk) => desk,
             Err(error) => {
                 self.slot(index).free();
-                self.give_back_slot(index, true);
+                self.give_back_slot(index, Purpose::Internal);
                 return Err(error);
             }
         };
@@ -107,7 +106,7 @@ impl Engine {
         };
         self.enter(Call::Accept, index, entry).inspect_err(|_| {
             desk.set_home(NIL);
-            self.give_back_slot(index, true);
+            self.give_back_slot(index, Purpose::Internal);
         })
     }
 
@@ -141,6 +140,6 @@ impl Engine {
         slot.free();
         desk.set_home(NIL);
         drop(lanes);
-        self.give_back_slot(index, true);
+        self.give_back_slot(index, Purpose::Internal);
     }
 }

@@ -52,12 +52,13 @@ use tasks::Tasks;
 
 pub(crate) use crate::state::flights::{Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
+pub(crate) use aside::GoesOn;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
 pub(crate) use operations::{Aloft, Attempted, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
-pub(crate) use registrations::{Entry, Return};
+pub(crate) use registrations::{Entry, Purpose, Return};
 pub(crate) use seat::{Seat, Tally};
 
 /// A registration's name: the index of its slot, and the generation in the bits where the slot's
@@ -131,6 +132,8 @@ impl Notable {
     const MEASURED: u8 = 4;
     /// A thread was found asleep, and no event tells of it yet.
     const FOUND: u8 = 8;
+    /// Operations were put aside.
+    const ASIDE: u8 = 16;
 
     #[inline]
     fn is_any(self) -> bool {

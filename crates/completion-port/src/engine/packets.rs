@@ -34,7 +34,7 @@ impl Engine {
     /// The next operation that was put aside: its record, which is the caller's to go on with.
     pub(crate) fn take_aside(&self) -> Option<u32> {
         let mut state = self.lock();
-        let node = state.stock.aside.pop(&self.nodes)?;
+        let node = state.stock.take_aside(&self.nodes)?;
         if state.stock.aside.is_empty() && state.stock.phase != Phase::Open {
             drop(self.end_if_over(state));
         }
@@ -126,6 +126,10 @@ impl Engine {
     /// Gives back the cells and the records that the thread of `seat`, which calls this, has emptied.
     #[inline]
     pub(super) fn give_back_emptied(&self, stock: &mut Stock, seat: &Seat) {
+        // One question for both: each wait asks it, and seldom is there anything.
+        if seat.emptied.len() | seat.landed.len() == 0 {
+            return;
+        }
         if let Some(cells) = seat.emptied.take() {
             stock.posts.give_back_all(&self.nodes, POSTED, cells);
         }

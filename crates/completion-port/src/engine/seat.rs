@@ -67,6 +67,7 @@ impl Emptied {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
     }
 
+    #[inline]
     pub(super) fn len(&self) -> u32 {
         self.count.load(Relaxed)
     }

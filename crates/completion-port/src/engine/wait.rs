@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::aside::GoesOn;
 use super::poll::Scratch;
 use super::seat::{MEASURED, Seat};
 use super::sleep::Notice;
@@ -14,14 +15,14 @@ use crate::sync::MutexGuard;
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
-    /// (`None`: no limit). Calls `go_on` whenever something was put aside, without the lock.
+    /// (`None`: no limit). `port` goes on with the operations that were put aside, whenever there are any, without the lock.
     pub(crate) fn wait(
         &self,
         seat: &Seat,
         scratch: &mut Scratch,
         room: usize,
         deadline: Option<Moment>,
-        go_on: &dyn Fn() -> bool,
+        port: &dyn GoesOn,
     ) -> Waited {
         seat.come_to_wait();
         seat.attention.store(0, Relaxed);
@@ -40,16 +41,12 @@ impl Engine {
             let Scratch { queries, is_filled, .. } = &mut *scratch;
             state = match schedule.next(&mut turn, queries, *is_filled, &mut stage) {
                 Action::Return(waited, wake) => {
-                    let is_any_aside = !state.stock.aside.is_empty();
                     let notice = wake.map(|wake| state.stock.notice(wake));
                     if state.stock.notable.is_any() {
-                        self.end_notably(state, seat, notice);
+                        self.end_notably(state, seat, notice, port);
                     } else {
                         drop(state);
                         self.notify(notice);
-                    }
-                    if is_any_aside {
-                        go_on();
                     }
                     return waited;
                 }
@@ -62,18 +59,18 @@ impl Engine {
                 }
                 Action::Query(query) => self.query(state, query),
                 // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
-                Action::Poll(_) if !state.stock.aside.is_empty() => {
-                    self.doze(self.go_on(state, go_on), seat, scratch, Some(Duration::ZERO))
+                Action::Poll(_) if state.stock.notable.has(Notable::ASIDE) => {
+                    self.doze(self.go_on(state, port), seat, scratch, Some(Duration::ZERO))
                 }
-                Action::Park(_) if !state.stock.aside.is_empty() => {
-                    self.sleep(self.go_on(state, go_on), seat, Some(Duration::ZERO))
+                Action::Park(_) if state.stock.notable.has(Notable::ASIDE) => {
+                    self.sleep(self.go_on(state, port), seat, Some(Duration::ZERO))
                 }
                 Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
                 Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
             // What comes of it is to be found by this wait, however soon that ends.
-            if !state.stock.aside.is_empty() {
-                state = self.go_on(state, go_on);
+            if state.stock.notable.has(Notable::ASIDE) {
+                state = self.go_on(state, port);
             }
         }
     }
@@ -83,10 +80,10 @@ impl Engine {
     fn go_on<'e>(
         &'e self,
         state: MutexGuard<'e, State>,
-        go_on: &dyn Fn() -> bool,
+        port: &dyn GoesOn,
     ) -> MutexGuard<'e, State> {
         drop(state);
-        go_on();
+        port.go_on();
         self.lock()
     }
 
@@ -99,7 +96,9 @@ impl Engine {
         mut state: MutexGuard<'e, State>,
         seat: &Seat,
         notice: Option<Notice>,
+        port: &dyn GoesOn,
     ) {
+        let is_any_aside = state.stock.notable.has(Notable::ASIDE);
         if state.stock.notable.has(Notable::MEASURED) {
             seat.attention.fetch_or(MEASURED, Relaxed);
         }
@@ -109,6 +108,9 @@ impl Engine {
         }
         drop(state);
         self.notify(notice);
+        if is_any_aside {
+            port.go_on();
+        }
         self.tell_found(found);
     }
 

@@ -67,8 +67,11 @@ pub(crate) enum Verdict {
     Gone = 3,
 }
 
-/// One operation. It is changed under the lock of its registration's [`Desk`], but for the link, for the step from due
-/// to tried, and for whether it is awaited: those are the steps of the thread that has its node.
+/// One operation. It is changed under the lock of its registration's [`Desk`], with these exceptions:
+/// - the link and the step from due to tried belong to the thread that has its node;
+/// - the thread that starts it says beforehand whether it is a task;
+/// - the thread that closes the port has it awaited, under the lock, and the thread that has its node ends that
+///   without it.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     /// The next node of the list that it stands in.

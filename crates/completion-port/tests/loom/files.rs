@@ -7,11 +7,15 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::detection::BlockDetection;
-use crate::engine::{Course, Engine, Entry, Plan, Seat, Taken, Verdict, Waited, name_parts};
+use crate::engine::{
+    Course, Engine, Entry, Plan, Purpose, Seat, Taken, Verdict, Waited, name_parts,
+};
 use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
 use crate::interest::Interest;
-use crate::kit::{NO_HINT, engine, entry, explore_within, looking_engine, next, scratch, spawn};
+use crate::kit::{
+    NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn,
+};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::Mode;
@@ -42,7 +46,7 @@ impl Depot {
     }
 
     fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        let index = engine.reserve_slot(Call::Associate, false, |_| true).unwrap();
+        let index = engine.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };
@@ -145,7 +149,7 @@ impl Depot {
 
     /// Waits for a packet, and takes it.
     fn wait(&self, seat: &Seat) -> Option<Seen> {
-        while self.engine.wait(seat, &mut scratch(), 4, None, &|| false) == Waited::Packets {
+        while self.engine.wait(seat, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
             if let Some(seen) = self.see_next(seat) {
                 return Some(seen);
             }

@@ -10,8 +10,8 @@ use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Taken, Waited};
 use crate::fake::Fake;
 use crate::kit::{
-    LOOKS, engine, explore, explore_within, looking_engine, next, post, scratch, serve, spawn,
-    try_to_post,
+    LOOKS, NoTasks, engine, explore, explore_within, looking_engine, next, post, scratch, serve,
+    spawn, try_to_post,
 };
 
 /// Joins, takes one message, and leaves; gives the number of the message's cell.
@@ -25,7 +25,7 @@ fn take_one(engine: &Engine) -> u32 {
 fn take_with(engine: &Engine, seat: &Seat) -> u32 {
     // A packet may be taken back before its thread comes to it.
     loop {
-        assert_eq!(engine.wait(seat, &mut scratch(), 1, None, &|| false), Waited::Packets);
+        assert_eq!(engine.wait(seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
         if let Some(taken) = next(engine, seat) {
             let Taken::Posted(cell) = taken else { panic!("{taken:?}") };
             return cell;
@@ -122,7 +122,7 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
             sleeps(&fake, turns);
             assert!(next(&engine, &seat).is_none());
             let mut mine = 0;
-            while engine.wait(&seat, &mut scratch(), 1, None, &|| false) != Waited::Closed {
+            while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
                 while next(&engine, &seat).is_some() {
                     mine += 1;
                 }
@@ -145,7 +145,7 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
             let seat = engine.join();
             post(&engine);
             post(&engine);
-            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &|| false), Waited::Packets);
+            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
             assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
             let other = spawn(&engine, |engine| serve(engine, 1));
             sleeps(&fake, turns);
@@ -171,7 +171,7 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             fake.is_me();
             let seat = engine.join();
             (0..3).for_each(|_| post(&engine));
-            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &|| false), Waited::Packets);
+            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
             assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
             let running = Arc::new(AtomicUsize::new(0));
             let runs_alone = |running: &AtomicUsize| {
@@ -181,7 +181,7 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             let others = Arc::clone(&running);
             let other = spawn(&engine, move |engine| {
                 let seat = engine.join();
-                while engine.wait(&seat, &mut scratch(), 1, None, &|| false) != Waited::Closed {
+                while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
                     while next(engine, &seat).is_some() {
                         runs_alone(&others);
                     }
@@ -212,7 +212,7 @@ fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
         let others = [Arc::clone(&taken), Arc::clone(&taken)].map(|taken| {
             spawn(&engine, move |engine| {
                 let seat = engine.join();
-                while engine.wait(&seat, &mut scratch(), 1, None, &|| false) != Waited::Closed {
+                while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
                     while next(engine, &seat).is_some() {
                         match taken.fetch_add(1, SeqCst) {
                             0 => (0..2).for_each(|_| post(engine)),
@@ -304,7 +304,7 @@ fn a_port_is_closed_while_the_seat_of_a_sleeper_is_given_away() {
             let taken = other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);
-            assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &|| false), Waited::Closed);
+            assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Closed);
             engine.leave(&seat);
             assert_eq!(taken, 1);
             assert_nobody_counted(&engine);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::detection::BlockDetection;
-use crate::engine::{Engine, Entry, Return, Scratch, Seat, Taken, Waited, name_of, name_parts};
+use crate::engine::{
+    Engine, Entry, GoesOn, Purpose, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
+};
 use crate::error::Call;
 use crate::fake::{Fake, Handle};
 use crate::interest::{Events, Interest};
@@ -96,7 +98,7 @@ impl Handler {
 
     /// Waits, and takes the first packet, if there is one.
     pub(crate) fn wait(&self) -> (Waited, Option<Seen>) {
-        let waited = self.engine.wait(&self.seat, &mut scratch(), 4, None, &|| false);
+        let waited = self.engine.wait(&self.seat, &mut scratch(), 4, None, &NoTasks);
         let seen = (waited == Waited::Packets).then(|| see_next(&self.engine, &self.seat));
         (waited, seen.flatten())
     }
@@ -119,6 +121,15 @@ pub(crate) fn try_to_post(engine: &Engine) -> bool {
     engine.begin_post(|_| true).map(|posting| posting.queue()).is_ok()
 }
 
+/// A port that has no tasks.
+pub(crate) struct NoTasks;
+
+impl GoesOn for NoTasks {
+    fn go_on(&self) -> bool {
+        false
+    }
+}
+
 pub(crate) fn scratch() -> Scratch {
     Scratch::with_room(4)
 }
@@ -138,7 +149,7 @@ pub(crate) fn serve(engine: &Engine, room: usize) -> usize {
     let seat = engine.join();
     let mut scratch = scratch();
     let mut taken = 0;
-    while engine.wait(&seat, &mut scratch, room, None, &|| false) != Waited::Closed {
+    while engine.wait(&seat, &mut scratch, room, None, &NoTasks) != Waited::Closed {
         while let Some(packet) = next(engine, &seat) {
             let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
             engine.free_post(&seat, cell);
@@ -178,7 +189,7 @@ pub(crate) fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
 /// Waits for a packet, takes it and goes.
 pub(crate) fn take_any(engine: &Engine) -> Seen {
     let seat = engine.join();
-    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &|| false), Waited::Packets);
+    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
     let seen = see_next(engine, &seat).unwrap();
     engine.leave(&seat);
     seen
@@ -191,7 +202,7 @@ pub(crate) fn take_one(engine: &Engine) {
 
 /// Registers the one descriptor of the fake kernel.
 pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
-    let index = engine.reserve_slot(Call::Register, false, |_| true).unwrap();
+    let index = engine.reserve_slot(Call::Register, Purpose::Registration, |_| true).unwrap();
     engine.register(Call::Register, index, entry(mode), || None).unwrap()
 }
 

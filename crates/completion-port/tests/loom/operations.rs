@@ -9,14 +9,15 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::detection::BlockDetection;
 use crate::engine::{
-    Aloft, Attempted, Course, Engine, Entry, Plan, Return, Seat, Taken, Verdict, Waited, name_parts,
+    Aloft, Attempted, Course, Engine, Entry, Plan, Purpose, Return, Seat, Taken, Verdict, Waited,
+    name_parts,
 };
 use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
 use crate::interest::{Events, Interest};
 use crate::kit::{
-    LEVEL, NO_HINT, PERSISTENT, engine, entry, explore, explore_within, looking_engine, next,
-    one_shot_engine, scratch, spawn,
+    LEVEL, NO_HINT, NoTasks, PERSISTENT, engine, entry, explore, explore_within, looking_engine,
+    next, one_shot_engine, scratch, spawn,
 };
 use crate::state::facts::Facts;
 use crate::state::flights::Direction;
@@ -85,7 +86,7 @@ impl Harbour {
     }
 
     fn made((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Self {
-        let index = engine.reserve_slot(Call::Associate, false, |_| true).unwrap();
+        let index = engine.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };
@@ -356,7 +357,7 @@ impl Harbour {
     /// Waits for a packet, and takes it.
     fn wait(&self, seat: &Seat) -> Option<Seen> {
         // It may turn out to be none, or be taken back before its thread comes to it.
-        while self.engine.wait(seat, &mut scratch(), 4, None, &|| false) == Waited::Packets {
+        while self.engine.wait(seat, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
             if let Some(seen) = self.see_next(seat) {
                 return Some(seen);
             }
@@ -580,7 +581,7 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
             assert!(harbour.engine.cancel_operation(operation).unwrap());
         }
         let seat = harbour.engine.join();
-        assert_eq!(harbour.engine.wait(&seat, &mut scratch(), 4, None, &|| false), Waited::Packets);
+        assert_eq!(harbour.engine.wait(&seat, &mut scratch(), 4, None, &NoTasks), Waited::Packets);
         let remover = spawn(&harbour, |harbour| {
             harbour.engine.collect(harbour.name, None).unwrap();
             harbour.end();
@@ -835,8 +836,10 @@ fn an_accept_that_is_started_while_the_port_ends_is_refused_or_called_off() {
         for (shuts_down, is_internal_first) in [(false, false), (false, true), (true, false)] {
             explore_within(2, move || {
                 let port = engine(1);
-                let first = port.0.reserve_slot(Call::Associate, false, |_| true).unwrap();
-                let second = port.0.reserve_slot(Call::Associate, false, |_| true).unwrap();
+                let first =
+                    port.0.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
+                let second =
+                    port.0.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
                 let give_back = |engine: &Engine, index| {
                     engine.slot(index).free();
                     engine.cancel(index);

@@ -9,8 +9,8 @@ use crate::error::ErrorKind;
 use crate::fake::Fake;
 use crate::interest::Interest;
 use crate::kit::{
-    Handler, LEVEL, NO_HINT, READ, Seen, engine, engine_of_two_sets, explore, explore_within, next,
-    one_shot_engine, post, register, scratch, see_next, spawn, take_any,
+    Handler, LEVEL, NO_HINT, NoTasks, READ, Seen, engine, engine_of_two_sets, explore,
+    explore_within, next, one_shot_engine, post, register, scratch, see_next, spawn, take_any,
 };
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
@@ -55,7 +55,7 @@ fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
         let seat = engine.join();
         let mut taken = Vec::new();
         while taken.len() < 2 {
-            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None, &|| false), Waited::Packets);
+            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None, &NoTasks), Waited::Packets);
             taken.extend(iter::from_fn(|| see_next(&engine, &seat)));
         }
         taken.sort();
@@ -147,7 +147,7 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         fake.arrive();
         let other = spawn(engine, |engine| {
             let seat = engine.join();
-            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO), &|| false);
+            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks);
             let seen = see_next(engine, &seat);
             engine.leave(&seat);
             seen
@@ -167,7 +167,7 @@ fn an_answer_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         fake.arrive();
         let other = spawn(&engine, |engine| {
             let seat = engine.join();
-            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO), &|| false);
+            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks);
             let seen = see_next(engine, &seat);
             engine.leave(&seat);
             seen

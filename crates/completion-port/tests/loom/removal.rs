@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use crate::engine::{Taken, Waited};
+use crate::engine::{Purpose, Taken, Waited};
 use crate::error::Call;
-use crate::kit::{Handler, LEVEL, NO_HINT, Seen, engine, entry, explore, next, scratch, spawn};
+use crate::kit::{
+    Handler, LEVEL, NO_HINT, NoTasks, Seen, engine, entry, explore, next, scratch, spawn,
+};
 
 #[test]
 fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
     explore(|| {
         let (engine, _) = engine(1);
         let registrar = spawn(&engine, |engine| {
-            let index = engine.reserve_slot(Call::Register, false, |_| true).ok()?;
+            let index =
+                engine.reserve_slot(Call::Register, Purpose::Registration, |_| true).ok()?;
             let registered = engine.register(Call::Register, index, entry(LEVEL), || None);
             if registered.is_err() {
                 engine.cancel(index);
@@ -22,7 +25,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
         let registered = registrar.join().unwrap();
         let seat = engine.join();
         let mut removed = None;
-        while engine.wait(&seat, &mut scratch(), 1, None, &|| false) == Waited::Packets {
+        while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) == Waited::Packets {
             while let Some(taken) = next(&engine, &seat) {
                 let Taken::Removed(name) = taken else { panic!("{taken:?}") };
                 assert_eq!(removed.replace(name), None);

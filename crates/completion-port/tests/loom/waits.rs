@@ -7,7 +7,9 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::engine::{Engine, Taken, Waited};
 use crate::fake::Fake;
-use crate::kit::{engine, explore, explore_within, next, post, scratch, serve, spawn, take_one};
+use crate::kit::{
+    NoTasks, engine, explore, explore_within, next, post, scratch, serve, spawn, take_one,
+};
 use crate::state::moment::Moment;
 
 #[test]
@@ -27,7 +29,7 @@ fn a_post_reaches_a_thread_even_if_nothing_else_ever_happens() {
         let (engine, _) = engine(1);
         let waiter = spawn(&engine, |engine| {
             let seat = engine.join();
-            let waited = engine.wait(&seat, &mut scratch(), 1, None, &|| false);
+            let waited = engine.wait(&seat, &mut scratch(), 1, None, &NoTasks);
             assert_eq!(waited, Waited::Packets);
             assert!(matches!(next(engine, &seat), Some(Taken::Posted(_))));
         });
@@ -58,7 +60,7 @@ fn with_one_seat_a_packet_waits_for_it_and_is_not_forgotten() {
         let waiters = [Arc::clone(&running), running].map(|running| {
             spawn(&engine, move |engine| {
                 let seat = engine.join();
-                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &|| false), Waited::Packets);
+                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
                 assert!(matches!(next(engine, &seat), Some(Taken::Posted(_))));
                 assert_eq!(running.fetch_add(1, SeqCst), 0, "one thread runs at a time");
                 running.fetch_sub(1, SeqCst);
@@ -81,7 +83,7 @@ fn a_thread_that_says_it_blocks_hands_its_seat_over() {
         let seat = engine.join();
         post(&engine);
         post(&engine);
-        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &|| false), Waited::Packets);
+        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
         assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
         // The other one must get the second message while this thread sleeps.
         assert!(engine.begin_blocking(&seat));
@@ -152,7 +154,7 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
         post(&engine);
         post(&engine);
         let seat = engine.join();
-        assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &|| false), Waited::Packets);
+        assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
         let thief = {
             let seat = Arc::clone(&seat);
             spawn(&engine, move |engine| {
@@ -160,7 +162,7 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
                 let mine = engine.join();
                 let mut taken = 0;
                 // A thread at work counts on the other one for a part of what there is.
-                while engine.wait(&mine, &mut scratch(), 2, Some(Moment::ZERO), &|| false)
+                while engine.wait(&mine, &mut scratch(), 2, Some(Moment::ZERO), &NoTasks)
                     == Waited::Packets
                 {
                     while next(engine, &mine).is_some() {
