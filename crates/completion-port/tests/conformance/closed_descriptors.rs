@@ -17,8 +17,8 @@ use crate::kit::descriptors::{pair_out_of_the_way, reopen, until_undisturbed};
 use crate::kit::ledger::{Entry, Ledger};
 use crate::kit::operations::{Shared, accepted_with_data, outcome, room};
 use crate::kit::packets::{
-    PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, given_back, kind, one_shot, queue, refused,
-    repeated, the_one, the_removed, the_token,
+    PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, each_packet, given_back, kind, one_shot,
+    queue, refused, repeated, the_one, the_removed, the_token,
 };
 use crate::kit::sockets::fill;
 use crate::kit::threads::{End, Gate, hear, make_packets_long, settle, take};
@@ -746,14 +746,11 @@ on_edge_triggered_systems! {
             for count in 1..=2 {
                 let (say, port, gate) = (say.clone(), &port, &gate);
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(1), |packet| {
                             let Packet::Ready(ready) = packet else { panic!("{}", kind(&packet)) };
                             say.send(*ready.key()).unwrap();
                             gate.pass();
-                        }
-                    }
+                    });
                 });
                 settle(system, port, count);
             }

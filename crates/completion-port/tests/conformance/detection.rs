@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::kit::packets::each_packet;
 use completion_port::{
     Batch, BlockDetection, Call, ErrorKind, Interest, OneShot, Packet, Port, Registration, Stats,
     sim,
@@ -287,16 +288,13 @@ where_blocks_are_found! {
             for count in 1..=2 {
                 let (say, port, obstacle) = (say.clone(), &port, &obstacle);
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(1), |packet| {
                             if matches!(packet, Packet::Posted(_)) {
                                 sleep_at(on, obstacle, || say.send("posted").unwrap());
                             } else {
                                 say.send("ready").unwrap();
                             }
-                        }
-                    }
+                    });
                 });
                 settle(on, port, count);
             }

@@ -15,7 +15,7 @@ use crate::kit::operations::{
     Shared, all, bytes, done, finished, next, outcome, room, shared_on, silent, sockets_on, sort,
     why,
 };
-use crate::kit::packets::{given_back, refused};
+use crate::kit::packets::{each_packet, given_back, refused};
 use crate::kit::threads::{End, hear, settle};
 
 on_every_file_system! {
@@ -276,12 +276,9 @@ on_every_file_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::new();
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::new(), |packet| {
                         say.send(sort(&packet)).unwrap();
-                    }
-                }
+                });
             });
             settle(system, &port, 1);
             port.start(id, Operation::read_at(room(1), 0)).unwrap();

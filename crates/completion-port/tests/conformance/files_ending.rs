@@ -18,7 +18,7 @@ use crate::kit::operations::{
     HOUR, MILLISECOND, Noted, Shared, all, done, finished, next, outcome, room, shared_on, silent,
     sockets_on, sort, why,
 };
-use crate::kit::packets::{assert_closed, given_back, refused};
+use crate::kit::packets::{assert_closed, each_packet, given_back, refused};
 use crate::kit::threads::{End, eventually, hear, now, settle};
 
 /// Whether what the kernel has is cancelled at once.
@@ -240,12 +240,9 @@ on_every_file_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::new();
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::new(), |packet| {
                         say.send(Some(sort(&packet))).unwrap();
-                    }
-                }
+                });
                 say.send(None).unwrap();
             });
             settle(system, &port, 1);
@@ -274,11 +271,8 @@ on_every_file_system! {
                     (0..300).take_while(|_| port.start(id, write()).is_ok()).count()
                 });
                 let taker = scope.spawn(|| {
-                    let mut batch = Batch::new();
                     let mut count = 0;
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        count += packets.count();
-                    }
+                    each_packet(&port, Batch::new(), |_| count += 1);
                     count
                 });
                 thread::yield_now();

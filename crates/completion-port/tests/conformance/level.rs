@@ -10,7 +10,7 @@ use testkit::{Socket, System, on_edge_triggered_systems, on_every_system};
 
 use crate::kit::packets::{
     ONE_SHOT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, Trigger,
-    assert_quiet, enable, port_on, ready, register, report, serve,
+    assert_quiet, each_packet, enable, port_on, ready, register, report, serve,
 };
 use crate::kit::sockets::{POLLIN, POLLOUT, POLLRDHUP, READERS, STREAMS, await_facts, fill};
 use crate::kit::threads::End;
@@ -212,10 +212,8 @@ on_every_system! {
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let mut batch = Batch::with_capacity(2);
                     let mut buffer = [0; 8];
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(&port, Batch::with_capacity(2), |packet| {
                             let Packet::Ready(mut held) = packet else { panic!("{packet:?}") };
                             let more = held.key().read(&mut buffer).unwrap();
                             if more < buffer.len() {
@@ -224,8 +222,7 @@ on_every_system! {
                             read.fetch_add(more, SeqCst);
                             // Refused once the port is closed.
                             let _ = held.rearm();
-                        }
-                    }
+                    });
                 });
             }
             let _closes = End::of(&port, []);

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::kit::packets::each_packet;
 use completion_port::{Batch, Buffer, ErrorKind, Operation, Outcome, Packet, Port, Started};
 use testkit::on_every_system;
 
@@ -271,13 +272,10 @@ on_every_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::new();
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::new(), |packet| {
                         let Packet::Finished(finished) = packet else { panic!("no operation") };
                         say.send(why(finished.error())).unwrap();
-                    }
-                }
+                });
             });
             settle(system, &port, 1);
             assert!(port.cancel(receive).unwrap());
@@ -300,14 +298,11 @@ on_every_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::with_capacity(1);
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::with_capacity(1), |packet| {
                         let Packet::Finished(finished) = packet else { panic!("no operation") };
                         let name = finished.operation();
                         say.send((name, received(finished.into_parts().1).0)).unwrap();
-                    }
-                }
+                });
             });
             for number in 0..TIMES {
                 let receive = port.start(id, Operation::recv(room(1))).unwrap();

@@ -15,7 +15,7 @@ use crate::kit::operations::{
     HOUR, MILLISECOND, Shared, accepted, all, bytes, connected, done, finished, much, next, room,
     sent, shared_on, silent, sockets_on, sort, why,
 };
-use crate::kit::packets::ready;
+use crate::kit::packets::{each_packet, ready};
 use crate::kit::sockets::{STREAMS, await_unread};
 use crate::kit::threads::{End, hear, now, settle};
 
@@ -347,13 +347,10 @@ on_every_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::new();
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::new(), |packet| {
                         let Packet::Finished(finished) = packet else { panic!("no operation") };
                         let _ = say.send((finished.operation(), why(finished.error())));
-                    }
-                }
+                });
             });
             settle(system, &port, 1);
             let before = port.stats().wakes;

@@ -18,7 +18,7 @@ use crate::kit::operations::{
     HOUR, MILLISECOND, Noted, Shared, accepted, all, assert_connected, bytes, done, finished, much,
     next, outcome, received, room, sent, shared_on, silent, sockets_on, sort, why,
 };
-use crate::kit::packets::{assert_closed, given_back, refused};
+use crate::kit::packets::{assert_closed, each_packet, given_back, refused};
 use crate::kit::sockets::{POLLIN, STREAMS, await_facts, await_unread, fill};
 use crate::kit::threads::{End, eventually, hear, settle};
 
@@ -195,13 +195,10 @@ on_every_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::with_capacity(1);
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::with_capacity(1), |packet| {
                         let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
                         say.send(why(finished.error())).unwrap();
-                    }
-                }
+                });
             });
             settle(system, &port, 1);
             let near = port.remove_and_wait(id.id(), None).unwrap();
@@ -329,14 +326,11 @@ on_every_system! {
             let _end = End::of(&port, []);
             scope.spawn(|| {
                 let say = say;
-                let mut batch = Batch::new();
                 let mut count = 0;
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
+                each_packet(&port, Batch::new(), |packet| {
                         assert_eq!(sort(&packet), "done");
                         count += 1;
-                    }
-                }
+                });
                 say.send(count).unwrap();
             });
             settle(system, &port, 1);
@@ -362,11 +356,8 @@ on_every_system! {
                         .count()
                 });
                 let taker = scope.spawn(|| {
-                    let mut batch = Batch::new();
                     let mut count = 0;
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        count += packets.count();
-                    }
+                    each_packet(&port, Batch::new(), |_| count += 1);
                     count
                 });
                 thread::yield_now();

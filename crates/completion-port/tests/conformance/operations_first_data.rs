@@ -19,7 +19,7 @@ use crate::kit::operations::{
     HOUR, MILLISECOND, Noted, Shared, accepted, accepted_with_data, all, assert_connected, bytes,
     done, finished, next, outcome, room, shared_on, silent, sockets_on, sort, why,
 };
-use crate::kit::packets::{notified, refused};
+use crate::kit::packets::{each_packet, notified, refused};
 use crate::kit::sockets::{POLLIN, await_facts, await_unread};
 use crate::kit::threads::{End, eventually, hear, now};
 
@@ -611,9 +611,7 @@ on_every_system! {
             for _ in 0..3 {
                 let (port, say) = (&port, say.clone());
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(3);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(3), |packet| {
                             let Packet::Finished(finished) = packet else { panic!() };
                             // Closed, or being so.
                             let _ = port.start(id, accept());
@@ -621,8 +619,7 @@ on_every_system! {
                                 let (_, server, data) = parts(finished, system);
                                 say.send((server, data)).unwrap();
                             }
-                        }
-                    }
+                    });
                 });
             }
             let mut clients = Vec::new();

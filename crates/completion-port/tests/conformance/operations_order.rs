@@ -14,7 +14,7 @@ use crate::kit::operations::{
     Shared, accepted, all, assert_connected, bytes, done, finished, much, next, received, room,
     sent, shared_on, silent, sockets_on, sort,
 };
-use crate::kit::packets::notified;
+use crate::kit::packets::{each_packet, notified};
 use crate::kit::sockets::{STREAMS, await_unread, fill};
 use crate::kit::threads::{End, Gate, eventually, hear, settle, stays};
 
@@ -188,14 +188,11 @@ on_every_system! {
             for _ in 0..3 {
                 let (port, say) = (&port, say.clone());
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(2);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(2), |packet| {
                             let Packet::Finished(finished) = packet else { panic!() };
                             let name = finished.operation();
                             say.send((name, received(finished.into_parts().1).1)).unwrap();
-                        }
-                    }
+                    });
                 });
             }
             let mut operations = Vec::new();
@@ -458,14 +455,11 @@ on_every_system! {
             for started in 1..=2 {
                 let (port, say, gate) = (&port, say.clone(), &gate);
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(1), |packet| {
                             assert_eq!(sort(&packet), "finished");
                             say.send(thread::current().id()).unwrap();
                             gate.pass();
-                        }
-                    }
+                    });
                 });
                 settle(system, port, started);
             }
@@ -497,13 +491,10 @@ on_every_system! {
             for started in 1..=3 {
                 let (port, say) = (&port, say.clone());
                 let waiter = scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(1);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(1), |packet| {
                             assert_eq!(sort(&packet), "finished");
                             say.send(thread::current().id()).unwrap();
-                        }
-                    }
+                    });
                 });
                 threads.push(waiter.thread().id());
                 settle(system, port, started);

@@ -12,7 +12,7 @@ use crate::kit::operations::{
     Shared, all, assert_connected, bytes, done, finished, next, room, sent, shared_on, silent,
     sockets_on, sort, why,
 };
-use crate::kit::packets::{notified, ready, refused};
+use crate::kit::packets::{each_packet, notified, ready, refused};
 use crate::kit::threads::{End, hear};
 
 on_every_system! {
@@ -211,17 +211,14 @@ on_every_system! {
             for _ in 0..2 {
                 let (port, say) = (&port, say.clone());
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(3);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(port, Batch::with_capacity(3), |packet| {
                             let Packet::Finished(finished) = packet else { panic!() };
                             let is_receive = finished.id() == far;
                             let outcome = finished.into_parts().1;
                             assert!(outcome.error().is_none(), "{outcome:?}");
                             let len = if is_receive { bytes(outcome).len() } else { 0 };
                             say.send((is_receive, len)).unwrap();
-                        }
-                    }
+                    });
                 });
             }
             for _ in 0..2 {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use crate::kit::packets::each_packet;
 use completion_port::{Batch, Packet, Port};
 use testkit::scheduler::ThreadNumber;
 use testkit::{System, on_every_system};
@@ -158,19 +159,16 @@ fn at_most(on: &System, limit: usize) {
         let _end = End::of(&port, []);
         for _ in 0..8 {
             scope.spawn(|| {
-                let mut batch = Batch::with_capacity(3);
-                while let Ok(packets) = port.wait(&mut batch, None) {
-                    for packet in packets {
-                        let Packet::Posted(message) = packet else { panic!("{packet:?}") };
-                        peak.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
-                        (0..2_000).for_each(|_| std::hint::spin_loop());
-                        inside.fetch_sub(1, SeqCst);
-                        if message < FROM_OUTSIDE {
-                            port.post(message + FROM_OUTSIDE).unwrap();
-                        }
-                        done.fetch_add(1, SeqCst);
+                each_packet(&port, Batch::with_capacity(3), |packet| {
+                    let Packet::Posted(message) = packet else { panic!("{packet:?}") };
+                    peak.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                    (0..2_000).for_each(|_| std::hint::spin_loop());
+                    inside.fetch_sub(1, SeqCst);
+                    if message < FROM_OUTSIDE {
+                        port.post(message + FROM_OUTSIDE).unwrap();
                     }
-                }
+                    done.fetch_add(1, SeqCst);
+                });
             });
         }
         (0..FROM_OUTSIDE).for_each(|message| port.post(message).unwrap());

@@ -12,8 +12,8 @@ use testkit::{System, on_every_system};
 
 use crate::kit::ledger::{Entry, Ledger};
 use crate::kit::packets::{
-    assert_quiet, kind, one_shot, queue, refused, refused_or_ok, repeated, the_one, the_removed,
-    the_token,
+    assert_quiet, each_packet, kind, one_shot, queue, refused, refused_or_ok, repeated, the_one,
+    the_removed, the_token,
 };
 use crate::kit::threads::{End, Gate, eventually, settle};
 
@@ -108,9 +108,7 @@ on_every_system! {
             let _end = End::of(&port, [&over]);
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let mut batch = Batch::with_capacity(2);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
+                    each_packet(&port, Batch::with_capacity(2), |packet| {
                             match packet {
                                 Packet::Notified(_) => {
                                     reported.fetch_add(1, SeqCst);
@@ -118,8 +116,7 @@ on_every_system! {
                                 Packet::Removed(..) => gone.store(true, SeqCst),
                                 other => panic!("{}", kind(&other)),
                             }
-                        }
-                    }
+                    });
                 });
             }
             // The byte is never read: packet after packet, to all of them.

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use completion_port::{Batch, Interest, Packet, Port};
 use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_system};
 
-use crate::kit::packets::{ONE_SHOT_LEVEL, PERSISTENT_LEVEL, messages, port_on, register};
+use crate::kit::packets::{
+    ONE_SHOT_LEVEL, PERSISTENT_LEVEL, each_packet, messages, port_on, register,
+};
 use crate::kit::signals::{catch_signals, interrupt};
 use crate::kit::threads::{End, Gate, hear, now, settle};
 
@@ -263,14 +265,11 @@ fn a_clock_that_jumps_loses_nothing_sim() {
             for count in 1..=3 {
                 let say = say.clone();
                 scope.spawn(move || {
-                    let mut batch = Batch::with_capacity(2);
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
-                            let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
-                            say.send(*ready.key()).unwrap();
-                            gates[*ready.key()].pass();
-                        }
-                    }
+                    each_packet(port, Batch::with_capacity(2), |packet| {
+                        let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
+                        say.send(*ready.key()).unwrap();
+                        gates[*ready.key()].pass();
+                    });
                 });
                 settle(on, port, count);
             }

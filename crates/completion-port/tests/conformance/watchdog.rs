@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use crate::kit::packets::each_packet;
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 use testkit::scheduler::ThreadNumber;
 use testkit::{System, in_a_process_of_its_own, on_every_system};
@@ -402,16 +403,13 @@ fn a_port_on_which_nothing_happens_makes_no_call_sim() {
             let _end = End::of(&port, []);
             for count in 1..=4 {
                 scope.spawn(|| {
-                    let mut batch = Batch::new();
-                    while let Ok(packets) = port.wait(&mut batch, None) {
-                        for packet in packets {
-                            if let Packet::Ready(ready) = packet {
-                                ours.drain();
-                                let _ = ready.rearm();
-                            }
-                            taken.fetch_add(1, SeqCst);
+                    each_packet(&port, Batch::new(), |packet| {
+                        if let Packet::Ready(ready) = packet {
+                            ours.drain();
+                            let _ = ready.rearm();
                         }
-                    }
+                        taken.fetch_add(1, SeqCst);
+                    });
                 });
                 settle(on, &port, count);
             }

@@ -14,7 +14,8 @@ use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
 use crate::interest::Interest;
 use crate::kit::{
-    NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn,
+    NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn, visit,
+    wait_for,
 };
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
@@ -149,19 +150,12 @@ impl Depot {
 
     /// Waits for a packet, and takes it.
     fn wait(&self, seat: &Seat) -> Option<Seen> {
-        while self.engine.wait(seat, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
-            if let Some(seen) = self.see_next(seat) {
-                return Some(seen);
-            }
-        }
-        None
+        wait_for(&self.engine, seat, || self.see_next(seat))
     }
 
+    /// The same for a thread that comes and goes.
     fn take_one(&self) -> Option<Seen> {
-        let seat = self.engine.join();
-        let seen = self.wait(&seat);
-        self.engine.leave(&seat);
-        seen
+        visit(&self.engine, |seat| self.wait(seat))
     }
 
     /// Takes packets until waits are over. The token of an operation that has ended is dropped.

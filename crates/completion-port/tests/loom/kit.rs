@@ -134,6 +134,26 @@ pub(crate) fn scratch() -> Scratch {
     Scratch::with_room(4)
 }
 
+/// Waits until `see` finds something in what `seat` has been handed. It may turn out to be no packet, or be taken back
+/// before the thread comes to it.
+pub(crate) fn wait_for<T>(engine: &Engine, seat: &Seat, see: impl Fn() -> Option<T>) -> Option<T> {
+    while engine.wait(seat, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
+        let seen = see();
+        if seen.is_some() {
+            return seen;
+        }
+    }
+    None
+}
+
+/// What a thread does that comes to the port and leaves it again.
+pub(crate) fn visit<T>(engine: &Engine, act: impl FnOnce(&Seat) -> T) -> T {
+    let seat = engine.join();
+    let done = act(&seat);
+    engine.leave(&seat);
+    done
+}
+
 /// The next packet of those that `seat` has been handed, as the iterator of a wait takes it.
 pub(crate) fn next<'e>(engine: &'e Engine, seat: &Seat) -> Option<Taken<'e>> {
     match engine.next_ready(seat) {

@@ -17,7 +17,7 @@ use crate::fake::Fake;
 use crate::interest::{Events, Interest};
 use crate::kit::{
     LEVEL, NO_HINT, NoTasks, PERSISTENT, engine, entry, explore, explore_within, looking_engine,
-    next, one_shot_engine, scratch, spawn,
+    next, one_shot_engine, scratch, spawn, visit, wait_for,
 };
 use crate::state::facts::Facts;
 use crate::state::flights::Direction;
@@ -356,21 +356,12 @@ impl Harbour {
 
     /// Waits for a packet, and takes it.
     fn wait(&self, seat: &Seat) -> Option<Seen> {
-        // It may turn out to be none, or be taken back before its thread comes to it.
-        while self.engine.wait(seat, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
-            if let Some(seen) = self.see_next(seat) {
-                return Some(seen);
-            }
-        }
-        None
+        wait_for(&self.engine, seat, || self.see_next(seat))
     }
 
     /// The same for a thread that comes and goes.
     fn take_one(&self) -> Option<Seen> {
-        let seat = self.engine.join();
-        let seen = self.wait(&seat);
-        self.engine.leave(&seat);
-        seen
+        visit(&self.engine, |seat| self.wait(seat))
     }
 
     /// Takes packets until waits are over. The token of an operation that has ended is dropped.
@@ -524,48 +515,54 @@ fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
     }
 }
 
+/// A thread removes the registration, beside the start of one more operation.
+fn removed_behind_operations(harbour: &Arc<Harbour>) {
+    harbour.start(Moment::NEVER, None).unwrap();
+    let other = spawn(harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
+    let remover = spawn(harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
+    let seat = harbour.engine.join();
+    let mut seen = Vec::new();
+    while seen.last() != Some(&Seen::Removed) {
+        seen.extend(harbour.wait(&seat));
+    }
+    remover.join().unwrap();
+    let started = 1 + usize::from(other.join().unwrap());
+    assert_eq!(harbour.packets(), (started, 0), "{seen:?}");
+    assert_eq!(harbour.engine.snapshot().registered, 0);
+}
+
 #[test]
 fn a_removal_comes_behind_the_packets_of_operations() {
-    explore_within(2, || {
-        let harbour = Harbour::of(engine(1), true);
-        harbour.start(Moment::NEVER, None).unwrap();
-        let other = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
-        let remover = spawn(&harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
-        let seat = harbour.engine.join();
-        let mut seen = Vec::new();
-        while seen.last() != Some(&Seen::Removed) {
-            seen.extend(harbour.wait(&seat));
-        }
-        remover.join().unwrap();
-        let started = 1 + usize::from(other.join().unwrap());
-        assert_eq!(harbour.packets(), (started, 0), "{seen:?}");
-        assert_eq!(harbour.engine.snapshot().registered, 0);
+    explore_within(2, || removed_behind_operations(&Harbour::of(engine(1), true)));
+}
+
+/// A thread removes the registration and waits for the key, beside the operation's packet.
+fn removed_as_it_is_awaited(harbour: &Arc<Harbour>) {
+    harbour.start(Moment::NEVER, None).unwrap();
+    let kernel = spawn(&harbour.fake, Fake::arrive);
+    let remover = spawn(harbour, |harbour| {
+        harbour.engine.collect(harbour.name, None).unwrap();
+        harbour.end();
     });
+    // One packet comes, and this thread looks for no other.
+    let seen = harbour.take_one();
+    assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+    if !harbour.is_shared {
+        // The token goes back.
+        let slot = harbour.engine.slot(name_parts(harbour.name).0);
+        let nobody = || None;
+        harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
+    }
+    remover.join().unwrap();
+    kernel.join().unwrap();
+    assert_eq!(harbour.engine.snapshot().registered, 0);
 }
 
 #[test]
 fn a_remover_that_waits_gets_the_key_when_the_operations_have_landed() {
     for is_shared in [false, true] {
         explore_within(2, move || {
-            let harbour = Harbour::of(engine(2), is_shared);
-            harbour.start(Moment::NEVER, None).unwrap();
-            let kernel = spawn(&harbour.fake, Fake::arrive);
-            let remover = spawn(&harbour, |harbour| {
-                harbour.engine.collect(harbour.name, None).unwrap();
-                harbour.end();
-            });
-            // One packet comes, and this thread looks for no other.
-            let seen = harbour.take_one();
-            assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
-            if !is_shared {
-                // The token goes back.
-                let slot = harbour.engine.slot(name_parts(harbour.name).0);
-                let nobody = || None;
-                harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
-            }
-            remover.join().unwrap();
-            kernel.join().unwrap();
-            assert_eq!(harbour.engine.snapshot().registered, 0);
+            removed_as_it_is_awaited(&Harbour::of(engine(2), is_shared));
         });
     }
 }
@@ -812,18 +809,7 @@ fn a_removal_comes_behind_accepts_wherever_they_wait() {
         explore_within(2, move || {
             let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
             let harbour = Harbour::that_accepts(port, true);
-            harbour.start(Moment::NEVER, None).unwrap();
-            let other = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
-            let remover = spawn(&harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
-            let seat = harbour.engine.join();
-            let mut seen = Vec::new();
-            while seen.last() != Some(&Seen::Removed) {
-                seen.extend(harbour.wait(&seat));
-            }
-            remover.join().unwrap();
-            let started = 1 + usize::from(other.join().unwrap());
-            assert_eq!(harbour.packets(), (started, 0), "{seen:?}");
-            assert_eq!(harbour.engine.snapshot().registered, 0);
+            removed_behind_operations(&harbour);
             harbour.assert_home();
         });
     }
@@ -870,22 +856,7 @@ fn a_remover_that_waits_gets_the_key_when_the_accepts_have_come_home() {
     for is_shared in [false, true] {
         explore_within(2, move || {
             let harbour = Harbour::that_accepts(engine(2), is_shared);
-            harbour.start(Moment::NEVER, None).unwrap();
-            let kernel = spawn(&harbour.fake, Fake::arrive);
-            let remover = spawn(&harbour, |harbour| {
-                harbour.engine.collect(harbour.name, None).unwrap();
-                harbour.end();
-            });
-            let seen = harbour.take_one();
-            assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
-            if !is_shared {
-                let slot = harbour.engine.slot(name_parts(harbour.name).0);
-                let nobody = || None;
-                harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
-            }
-            remover.join().unwrap();
-            kernel.join().unwrap();
-            assert_eq!(harbour.engine.snapshot().registered, 0);
+            removed_as_it_is_awaited(&harbour);
             harbour.assert_home();
         });
     }

@@ -4,10 +4,21 @@ use std::fmt::Debug;
 use std::time::Instant;
 
 use completion_port::{
-    Batch, Error, ErrorKind, Events, Id, Interest, Notified, OneShot, Packet, Persistent, Port,
-    Ready, Refused, Registration,
+    Batch, Buffer, Error, ErrorKind, Events, Id, Interest, Notified, OneShot, Packet, Persistent,
+    Port, Ready, Refused, Registration,
 };
 use testkit::{Socket, System};
+
+/// Hands each packet to `take`, in batches such as this one, until the port is closed.
+pub(crate) fn each_packet<'p, K, M, B: Buffer>(
+    port: &'p Port<K, M, B>,
+    mut batch: Batch,
+    mut take: impl FnMut(Packet<'p, K, M, B>),
+) {
+    while let Ok(packets) = port.wait(&mut batch, None) {
+        packets.for_each(&mut take);
+    }
+}
 
 /// The packet of a wait that must bring just one.
 #[track_caller]
