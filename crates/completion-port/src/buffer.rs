@@ -1,6 +1,8 @@
 //! What operations send and fill.
 
+use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
 /// Memory that an operation sends, or that it fills. It is handed over when the operation starts, and comes back
@@ -10,6 +12,7 @@ use std::sync::Arc;
 ///
 /// - `Vec<u8>`: a send sends its length; a receive fills it from 0 to its capacity, and sets the length.
 /// - `Box<[u8]>`: a send sends all of it; a receive fills it from the beginning, and the outcome tells how far.
+/// - [`Span`]: a `Box<[u8]>` of which a range is sent, or filled.
 /// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: to be sent; there is no room in them.
 /// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each, in order. What a receive brings is spread
 ///   over them: each is filled before the next one is.
@@ -62,7 +65,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer",
     label = "an operation can neither send nor fill this",
-    note = "buffers are `Vec<u8>`, `Box<[u8]>`, shared bytes, and several of them in a vector, an array or a pair"
+    note = "buffers are `Vec<u8>`, `Box<[u8]>`, `Span`, shared bytes, and several of them in a vector, an array or a pair"
 )]
 pub unsafe trait Buffer: Send + 'static {
     /// Calls `part` with each part of what a send is to send, in order.
@@ -120,26 +123,164 @@ to_be_filled! {
     bytes::BytesMut;
 }
 
-// SAFETY: the room is the memory of the slice.
-unsafe impl Buffer for Box<[u8]> {
-    #[inline]
-    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
-        part(self);
+/// Buffers that are filled from their beginning, and keep what lies behind: each is one slice of bytes.
+macro_rules! to_be_overwritten {
+    ($($buffer:ty;)*) => {$(
+        // SAFETY: the room is the memory of the slice, each time.
+        unsafe impl Buffer for $buffer {
+            #[inline]
+            fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+                part(self);
+            }
+
+            #[inline]
+            unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+                // SAFETY: `offer` demands that only initialized bytes are written.
+                // - the caller promises that.
+                unsafe { offer(self, part) };
+            }
+
+            #[inline]
+            unsafe fn set_filled(&mut self, _: usize) {}
+        }
+    )*};
+}
+
+to_be_overwritten! {
+    Box<[u8]>;
+    Span;
+}
+
+/// A boxed slice of bytes, of which a range is sent, or filled: memory that is allocated once, and of which the parts before
+/// and behind the range stay as they are.
+///
+/// It dereferences to the bytes of its range.
+///
+/// # Examples
+///
+/// What was received is sent back, from the same memory:
+///
+/// ```
+/// use completion_port::{Batch, Outcome, Packet, Port, Span};
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+///
+/// let port: Port<UnixStream, (), Span> = Port::builder().buffers().build()?;
+/// let (near, mut far) = UnixStream::pair()?;
+/// far.write_all(b"hello")?;
+/// port.associate(near)?.recv(Span::new(vec![0; 4096], ..))?;
+///
+/// let mut batch = Batch::new();
+/// let mut has_answered = false;
+/// while !has_answered {
+///     for packet in port.wait(&mut batch, None)? {
+///         let Packet::Done(done) = packet else { continue };
+///         match done.into_parts() {
+///             (token, Outcome::Received(Ok(count), mut span)) => {
+///                 span.set_range(..count);
+///                 token.send_all(span)?;
+///             }
+///             (token, Outcome::Sent(Ok(5), mut span)) => {
+///                 has_answered = true;
+///                 span.set_range(..);
+///                 token.recv(span)?;
+///             }
+///             _ => {}
+///         }
+///     }
+/// }
+/// let mut answer = [0; 5];
+/// far.read_exact(&mut answer)?;
+/// assert_eq!(&answer, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Span {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Span {
+    /// A range of these bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not one of the bytes, as slicing does.
+    #[track_caller]
+    pub fn new(bytes: impl Into<Box<[u8]>>, range: impl RangeBounds<usize>) -> Self {
+        let mut span = Self { bytes: bytes.into(), start: 0, end: 0 };
+        span.set_range(range);
+        span
     }
 
-    #[inline]
-    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        let all: *mut [u8] = &raw mut **self;
-        // SAFETY: a slice from a pointer demands memory that is valid for its type and that nothing else accesses
-        // as long as it lives.
-        // - valid: bytes that may be uninitialized lie as bytes do; the caller promises to leave no byte
-        //   uninitialized, and so they are bytes again afterwards;
-        // - nothing else: the slice borrows the box mutably.
-        part(unsafe { &mut *(all as *mut [MaybeUninit<u8>]) });
+    /// Chooses another range, which counts from the beginning of all bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not one of the bytes, as slicing does. The range is the former one then.
+    #[track_caller]
+    pub fn set_range(&mut self, range: impl RangeBounds<usize>) {
+        let bounds = (range.start_bound().cloned(), range.end_bound().cloned());
+        let range: (Bound<usize>, Bound<usize>) = bounds;
+        let len = self.bytes[range].len();
+        self.start = match bounds.0 {
+            Bound::Included(start) => start,
+            Bound::Excluded(before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        self.end = self.start + len;
     }
 
+    /// Where in all bytes the range begins and ends.
+    #[must_use]
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.start..self.end
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn into_inner(self) -> Box<[u8]> {
+        self.bytes
+    }
+}
+
+impl Deref for Span {
+    type Target = [u8];
+
     #[inline]
-    unsafe fn set_filled(&mut self, _: usize) {}
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
+
+impl DerefMut for Span {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:?} of {})", self.range(), self.bytes.len())
+    }
+}
+
+/// Calls `part` with memory whose bytes are initialized.
+///
+/// # Safety
+///
+/// Only initialized bytes are written to it.
+#[inline]
+unsafe fn offer<'b>(bytes: &'b mut [u8], part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+    let all: *mut [u8] = bytes;
+    // SAFETY: a slice from a pointer demands memory that is valid for its type and that nothing else accesses as long
+    // as it lives.
+    // - valid: bytes that may be uninitialized lie as bytes do; the caller promises to leave no byte uninitialized, and
+    //   so they are bytes again afterwards;
+    // - nothing else: the slice borrows the bytes mutably.
+    part(unsafe { &mut *(all as *mut [MaybeUninit<u8>]) });
 }
 
 /// Buffers that can only be sent: each is one slice of bytes, and has no room.
@@ -390,6 +531,38 @@ mod tests {
         assert_eq!(fill(&mut buffer, &[1, 2]), 5);
         assert_eq!(&*buffer, [1, 2, 7, 7, 7]);
         assert_eq!(sent(&buffer, 1).0, [2, 7, 7, 7]);
+    }
+
+    #[test]
+    fn of_a_span_the_range_is_filled_and_sent() {
+        let mut buffer = Span::new(vec![7; 6], 1..=4);
+        assert_eq!(fill(&mut buffer, &[1, 2]), 4);
+        assert_eq!(*buffer, [1, 2, 7, 7]);
+        buffer.set_range(1..3);
+        assert_eq!(sent(&buffer, 0), (vec![1, 2], 1));
+        buffer[0] = 9;
+        assert_eq!(format!("{buffer:?}"), "Span(1..3 of 6)");
+        for (bounds, range) in [
+            ((Bound::Unbounded, Bound::Unbounded), 0..6),
+            ((Bound::Excluded(1), Bound::Included(5)), 2..6),
+            ((Bound::Included(6), Bound::Unbounded), 6..6),
+        ] {
+            buffer.set_range(bounds);
+            assert_eq!(buffer.range(), range);
+            assert_eq!(fill(&mut buffer, &[]), range.len());
+        }
+        assert_eq!(*buffer.into_inner(), [7, 9, 2, 7, 7, 7]);
+    }
+
+    #[test]
+    fn a_range_beyond_the_bytes_is_refused_and_the_former_one_stays() {
+        let mut buffer = Span::new([1, 2, 3], ..2);
+        let refused = |range: (Bound<usize>, Bound<usize>), buffer: &mut Span| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| buffer.set_range(range)))
+        };
+        refused((Bound::Included(1), Bound::Excluded(4)), &mut buffer).unwrap_err();
+        refused((Bound::Excluded(usize::MAX), Bound::Unbounded), &mut buffer).unwrap_err();
+        assert_eq!(*buffer, [1, 2]);
     }
 
     #[test]

@@ -250,7 +250,7 @@ mod trigger;
 
 pub use address::Address;
 pub use batch::Batch;
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Span};
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;

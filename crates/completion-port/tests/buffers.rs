@@ -5,7 +5,7 @@
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 
-use completion_port::{Batch, Buffer, Operation, Outcome, Packet, Port, Ready, Source};
+use completion_port::{Batch, Buffer, Operation, Outcome, Packet, Port, Ready, Source, Span};
 
 fn bytes(length: usize) -> Vec<u8> {
     (0..=250).cycle().take(length).collect()
@@ -75,6 +75,23 @@ fn parts_may_be_of_several_kinds() {
     let framed: Framed =
         (Some(Arc::from(&all[..10])), [all[10..400_000].to_vec(), all[400_000..].to_vec()]);
     pass(framed, &all, || (None, [Vec::with_capacity(3), Vec::with_capacity(50_000)]));
+}
+
+#[test]
+fn a_range_of_a_box_is_sent_and_filled() {
+    let port = port::<UnixStream, Span>();
+    let (near, far) = UnixStream::pair().unwrap();
+    port.associate(near).unwrap().send_all(Span::new(*b"head and tail", 5..8)).unwrap();
+    let (_near, Outcome::Sent(sent, buffer)) = next(&port) else { panic!("another outcome") };
+    assert_eq!((sent.unwrap(), &*buffer), (3, b"and".as_slice()));
+
+    port.associate(far).unwrap().recv(Span::new(*b"0123456789", 2..9)).unwrap();
+    let (_far, Outcome::Received(came, mut buffer)) = next(&port) else {
+        panic!("another outcome")
+    };
+    buffer.set_range(2..2 + came.unwrap());
+    assert_eq!(*buffer, *b"and");
+    assert_eq!(*buffer.into_inner(), *b"01and56789");
 }
 
 #[cfg(feature = "bytes")]

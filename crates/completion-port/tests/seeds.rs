@@ -100,7 +100,7 @@ mod sys {
 
 pub use address::Address;
 pub use batch::Batch;
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Span};
 pub use changes::{Changes, RefusedChange};
 pub use deadline::{Deadline, TimerId};
 pub use detection::BlockDetection;
