@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
+use completion_port::{
+    Batch, BlockDetection, Interest, OneShot, Operation, Packet, Port, Registration, SharedSource,
+    Started,
+};
 use testkit::{Socket, on_edge_triggered_systems, on_every_system};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id as SpanId, Record};
@@ -201,6 +204,82 @@ on_every_system! {
         let seen: Vec<_> = told.iter().map(what).collect();
         let expected =
             ["registered", "started", "completed", "started", "removed", "completed", "ended"];
+        assert_eq!(seen, expected, "{told:#?}");
+        assert_explained(&told);
+    }
+
+    /// Whatever way it ends, and whether it makes a packet: each operation is started once, and completed or refused
+    /// once.
+    fn each_operation_is_told_of_from_its_start_to_its_end(system: &System) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listen = {
+            let told = Arc::clone(&told);
+            move |line: &str| told.lock().unwrap().push(line.to_owned())
+        };
+        let port = system.port::<SharedSource<Socket>, usize>(1);
+        let ((own, far), (near, _other)) = (system.unix_pair(), system.unix_pair());
+        listening(listen, move || {
+            let room = || Vec::with_capacity(4);
+            let mut batch = Batch::new();
+            let next = |batch: &mut Batch| {
+                let Some(Packet::Done(done)) = port.wait(batch, None).unwrap().next() else { panic!() };
+                done.into_parts().0
+            };
+            let token = port.associate(SharedSource::new(own)).unwrap();
+            // At once, without a packet.
+            let sent = token.start_now(Operation::send(b"a".to_vec())).unwrap();
+            let Started::Finished((token, _)) = sent else { panic!("there is room for it") };
+            // At once, with a packet.
+            token.send(b"b".to_vec()).unwrap();
+            let token = next(&mut batch);
+            // By an edge.
+            token.recv(room()).unwrap();
+            far.write(b"x").unwrap();
+            let token = next(&mut batch);
+            // Cancelled.
+            let receive = token.recv(room()).unwrap();
+            assert!(port.cancel(receive).unwrap());
+            let token = next(&mut batch);
+            // The same of a shared association.
+            let id = port.associate_shared(SharedSource::new(near)).unwrap();
+            port.start_now(id, Operation::send(b"c".to_vec())).unwrap();
+            port.start(id, Operation::recv_from(room())).unwrap();
+            // Refused, and called off, when the port is closed.
+            port.close();
+            token.recv(room()).unwrap_err();
+            port.start(id, Operation::send(b"d".to_vec())).unwrap_err();
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert!(matches!(packets.next(), Some(Packet::Finished(_))));
+        });
+        let told = told.lock().unwrap();
+        let seen: Vec<_> = told
+            .iter()
+            .filter_map(|line| {
+                let mut fields = line.split(['[', ']']).map(str::trim).filter(|part| !part.is_empty());
+                let what = fields.next().unwrap().split(' ').nth(1).unwrap().to_owned();
+                let told: Vec<_> = fields
+                    .filter(|field| ["operation=", "error=", "call=", "kind="].iter().any(|it| field.starts_with(it)))
+                    .collect();
+                let is_of_operation = ["started", "completed", "refused"].contains(&what.as_str());
+                is_of_operation.then(|| format!("{what} {}", told.join(" ")))
+            })
+            .collect();
+        let expected = [
+            "started operation=Send",
+            "completed operation=Send",
+            "started operation=Send",
+            "completed operation=Send",
+            "started operation=Receive",
+            "completed operation=Receive",
+            "started operation=Receive",
+            "completed operation=Receive error=Cancelled",
+            "started operation=Send",
+            "completed operation=Send",
+            "started operation=Receive",
+            "refused call=Receive kind=Closed",
+            "refused call=Send kind=Closed",
+            "completed operation=Receive error=Cancelled",
+        ];
         assert_eq!(seen, expected, "{told:#?}");
         assert_explained(&told);
     }

@@ -347,7 +347,8 @@ impl Engine {
         course
     }
 
-    /// An operation was started, by the token of a registration or by its name.
+    /// An operation is about to be started, by the token of a registration or by its name: `completed` follows, or
+    /// `refused`.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_started(&self, registration: Name, call: Call) {
@@ -361,7 +362,8 @@ impl Engine {
         );
     }
 
-    /// A thread has come to the packet of an operation. Whatever a subscriber does, the packet goes to the caller.
+    /// A thread has come to the packet of an operation, or has done it at once. Whatever a subscriber does, the packet
+    /// or the outcome goes to the caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {

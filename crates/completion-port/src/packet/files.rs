@@ -14,7 +14,6 @@ use crate::operation::{Cargo, OpId, Operation, TriedNow};
 use crate::port::Store;
 use crate::state::facts::{Descriptor, Fault};
 use crate::sys::files::{Issuer, Task};
-use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
     /// Does what can be done at once of an operation of the slot `index`, which is to lie in `record`. What is left
@@ -176,9 +175,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             }
             Some(task) => {
                 let name = OpId(engine.operation_of(record));
-                if hears_packets() {
-                    engine.tell_started(self.held.name(), plan.call);
-                }
                 let plan = (plan.call, plan.deadline);
                 match engine.lend_file(slot, index, desk, record, plan, drained, task) {
                     Ok(()) => {

@@ -179,7 +179,7 @@ impl<K, B: Buffer> Store<K, B> {
     }
 }
 
-/// A packet of the operation in this cell, which is the caller's, is handed out.
+/// The operation in this cell has ended, and is the caller's: its packet is handed out, or its outcome.
 #[cold]
 fn tell_completed<B>(engine: &Engine, registration: Name, cell: &Cell<Cargo<B>>) {
     // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
@@ -529,6 +529,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         Ok(match self.take_off(operation)? {
             Begun::InFlight(name) => Started::InFlight(name),
             Begun::Ended(held, _, cell) => {
+                if hears_packets() {
+                    tell_completed(&held.store.engine, held.name(), cell);
+                }
                 let outcome = take_outcome(cell);
                 Started::Finished((Self { held, key: PhantomData }, outcome))
             }
@@ -566,6 +569,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         // What it wins must be given up again if it cannot go in flight.
         let may_leave = operation.may_leave();
         let is_of_file = operation.is_of_file();
+        if hears_packets() {
+            engine.tell_started(self.held.name(), plan.call);
+        }
         // Nothing else is in flight as long as the token is here, so that the record is this operation's.
         let cell = store.load(record, operation, false);
         if is_of_file {
@@ -607,9 +613,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         }
         let held = Held { drained, ..self.into_held() };
         let name = OpId(engine.operation_of(record));
-        if hears_packets() {
-            engine.tell_started(held.name(), plan.call);
-        }
         let untried = looks_ready && may_leave;
         match engine.lend(slot, index, desk, record, &plan, drained, untried) {
             Ok(Course::Try) => {
@@ -825,6 +828,9 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 
     /// The same, but an operation that is done at once makes no packet: its outcome comes back from this call.
     ///
+    /// Other packets wait while a handler goes on by this, as by [`Ready::start_now`]: after a dozen operations or so it
+    /// does best to call [`Port::start`].
+    ///
     /// # Errors
     ///
     /// As for [`Port::start`].
@@ -852,13 +858,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ) -> std::result::Result<Started<Outcome<B>>, Refused<Operation<B>>> {
         let (record, name, course) = self.share(id, operation, true)?;
         let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the operation has ended, and its node was not queued: only this thread knows of it;
-        // - a value: an operation is in its cell until it is taken, which is done here.
-        let mut cargo = unsafe { self.store().cargo.take(record) };
-        self.engine().land_unseen(record);
-        cargo.settle(verdict);
-        Ok(Started::Finished(cargo.into_outcome()))
+        Ok(Started::Finished(self.store().land_unseen(record, verdict).into_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
@@ -1106,20 +1106,24 @@ impl<K, B: Buffer> Store<K, B> {
                 course => course,
             };
             if let Course::Ends(verdict) = course {
-                self.land_task(record, verdict).end_task();
+                self.land_unseen(record, verdict).end_task();
             }
         }
         has_gone_on
     }
 
-    /// A task has ended, and is the caller's alone.
-    fn land_task(&self, record: u32, verdict: Verdict) -> Cargo<B> {
+    /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
+    fn land_unseen(&self, record: u32, verdict: Verdict) -> Cargo<B> {
+        let registration = self.engine.aloft(record).registration();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the task has ended, and its node is with the caller;
+        // - owned: the operation has ended, and its node is with the caller, or was never queued;
         // - a value: an operation is in its cell until it has landed, which it does below.
         let mut cargo = unsafe { self.cargo.take(record) };
         cargo.settle(verdict);
         self.engine.land_unseen(record);
+        if hears_packets() {
+            self.engine.tell_completed(registration, cargo.call(), cargo.error());
+        }
         cargo
     }
 }
@@ -1140,6 +1144,6 @@ impl<K, M, B: Task> Port<K, M, B> {
             Refused::new(error, operation.into_buffer().expect("a task comes back"))
         })?;
         let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Finished(self.store().land_task(record, verdict).into_task()))
+        Ok(Started::Finished(self.store().land_unseen(record, verdict).into_task()))
     }
 }
