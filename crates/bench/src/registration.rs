@@ -64,11 +64,12 @@ struct Entry {
 }
 
 /// The first is the one to which the others are compared.
-const ENTRIES: [Entry; 9] = [
+const ENTRIES: [Entry; 10] = [
     Entry { name: "ours", run: ours::owned },
     Entry { name: "ours, plain keys", run: |sockets| ours::plain(sockets) },
     Entry { name: "ours, with packets", run: ours::with_packets },
     Entry { name: "ours, by tokens", run: ours::by_tokens },
+    Entry { name: "ours, receiving", run: ours::receiving },
     Entry { name: BARE, run: |sockets| bare::reading(sockets) },
     Entry { name: BARE_ALL, run: |sockets| bare::everything(sockets) },
     Entry { name: "mio", run: |sockets| mio::run(sockets) },

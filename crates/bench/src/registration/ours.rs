@@ -118,3 +118,34 @@ pub(super) fn by_tokens(sockets: &mut Vec<UdpSocket>) -> io::Result<Taken> {
     })?;
     Ok(Taken { registration, removal, bytes })
 }
+
+/// Keys that are the sockets, each with a receive that waits without a buffer, and ends when it is cancelled.
+pub(super) fn receiving(sockets: &mut Vec<UdpSocket>) -> io::Result<Taken> {
+    let count = sockets.len();
+    let mut receives = Vec::with_capacity(count);
+    let before = in_use();
+    let port = Port::<UdpSocket>::new()?;
+    let registration = timed(|| {
+        for socket in sockets.drain(..) {
+            let token = port.associate(socket).map_err(failed)?;
+            receives.push(token.recv(Vec::new()).map_err(|refused| refused.error())?);
+        }
+        Ok(())
+    })?;
+    let bytes = bytes_above_keys::<UdpSocket>(before, count);
+    let mut batch = Batch::new();
+    let removal = timed(|| {
+        for receive in receives {
+            port.cancel(receive)?;
+        }
+        while sockets.len() < count {
+            for packet in port.wait(&mut batch, None)? {
+                if let Packet::Done(done) = packet {
+                    sockets.push(done.into_parts().0.into_key());
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Taken { registration, removal, bytes })
+}
