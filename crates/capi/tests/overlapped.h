@@ -34,6 +34,19 @@ static inline void associate(SOCKET s, HANDLE port, ULONG_PTR key)
     CHECK(CreateIoCompletionPort((HANDLE)s, port, key, 0) == port);
 }
 
+/* Two ends of one connection, of which the operations of the first complete on the port. */
+static inline void associated_pair(HANDLE port, ULONG_PTR key, SOCKET *one, SOCKET *other)
+{
+    tcp_pair(one, other);
+    associate(*one, port, key);
+}
+
+static inline void close_both(SOCKET one, SOCKET other)
+{
+    CHECK_IS(closesocket(one), 0);
+    CHECK_IS(closesocket(other), 0);
+}
+
 static inline int receive_into(SOCKET s, void *bytes, size_t size, DWORD *received, LPOVERLAPPED overlapped)
 {
     WSABUF buffer = buffer_of(bytes, size);
@@ -79,6 +92,16 @@ static inline void ended_at(const char *file, int line, HANDLE port, ULONG_PTR k
     check_same(file, line, "the count", count, "what was transferred", bytes);
 }
 #define CHECK_ENDED(port, key, overlapped, bytes) ended_at(__FILE__, __LINE__, (port), (key), (overlapped), (bytes))
+
+/* A byte that the other end sends must end the receive that is in flight. */
+static inline void ended_by_a_byte_at(const char *file, int line, SOCKET far, HANDLE port, ULONG_PTR key,
+                                      LPOVERLAPPED overlapped)
+{
+    send_all(far, "x", 1);
+    ended_at(file, line, port, key, overlapped, 1);
+}
+#define CHECK_ENDED_BY_A_BYTE(far, port, key, overlapped) \
+    ended_by_a_byte_at(__FILE__, __LINE__, (far), (port), (key), (overlapped))
 
 /* The next packet must be that of an operation that has failed with this code. */
 static inline void failed_at(const char *file, int line, HANDLE port, ULONG_PTR key, LPOVERLAPPED overlapped,

@@ -17,8 +17,7 @@ static void a_receive_is_served_before_readiness_is_reported(void)
     SOCKET near, far;
     char bytes[2];
     OVERLAPPED overlapped = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, bytes, 2, NULL, &overlapped));
     CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
     send_all(far, "ab", 2);
@@ -34,8 +33,7 @@ static void a_receive_is_served_before_readiness_is_reported(void)
     send_all(far, "d", 1);
     CHECK_ENDED(port, KEY, &overlapped, 1);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 /* The next two packets, in either order: that of an operation that has brought a byte, and one that reports IN. */
@@ -69,8 +67,7 @@ static void an_operation_may_begin_on_what_is_registered(void)
     SOCKET near, far;
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     send_all(far, "ab", 2);
@@ -85,8 +82,7 @@ static void an_operation_may_begin_on_what_is_registered(void)
     CHECK(is_silent(port));
     CHECK_IS(disable(port, near), ERROR_SUCCESS);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 /* A one-shot registration that has reported stays disabled when operations begin. */
@@ -95,8 +91,7 @@ static void what_is_spent_stays_so(void)
     SOCKET near, far;
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     send_all(far, "abc", 3);
     CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
@@ -106,8 +101,7 @@ static void what_is_spent_stays_so(void)
     CHECK_IS(enable(port, near, REGISTERED, FILTER_IN | FILTER_OUT, EDGE_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void a_removal_leaves_operations_alone_and_closing_ends_both(void)
@@ -115,8 +109,7 @@ static void a_removal_leaves_operations_alone_and_closing_ends_both(void)
     SOCKET near, far;
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
@@ -141,27 +134,21 @@ static void each_may_have_a_port_of_its_own(void)
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
     HANDLE other = new_port(1);
-    tcp_pair(&near, &far);
-    associate(near, other, KEY);
+    associated_pair(other, KEY, &near, &far);
     CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
-    send_all(far, "x", 1);
-    CHECK_ENDED(other, KEY, &overlapped, 1);
+    CHECK_ENDED_BY_A_BYTE(far, other, KEY, &overlapped);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     /* What has operations on one is registered on another when none is in flight. */
-    tcp_pair(&near, &far);
-    associate(near, other, KEY);
+    associated_pair(other, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
-    send_all(far, "x", 1);
-    CHECK_ENDED(other, KEY, &overlapped, 1);
+    CHECK_ENDED_BY_A_BYTE(far, other, KEY, &overlapped);
     CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     CHECK(CloseHandle(other));
 }
 

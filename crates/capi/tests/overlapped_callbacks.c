@@ -64,8 +64,7 @@ static void a_routine_is_called_at_each_end(void)
     CHECK(CancelIoEx((HANDLE)near, &cancelled.overlapped));
     until_called(&cancelled);
     CHECK_IS(cancelled.code, ERROR_OPERATION_ABORTED);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void CALLBACK io_callback(PTP_CALLBACK_INSTANCE instance, PVOID context, PVOID overlapped, ULONG code,

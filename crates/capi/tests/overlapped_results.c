@@ -37,8 +37,7 @@ static void without_a_port_a_thread_waits_for_the_result(void)
     CHECK_IS(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE), TRUE);
     CHECK_IS(GetOverlappedResultEx((HANDLE)near, &overlapped, &count, 0, TRUE), TRUE);
     CHECK_IS(count, 5);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void without_a_port_a_thread_spins(void)
@@ -52,8 +51,7 @@ static void without_a_port_a_thread_spins(void)
     until_ended(&overlapped);
     CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
     CHECK_IS(overlapped.InternalHigh, 1);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void without_a_port_a_thread_waits_for_events(void)
@@ -106,8 +104,7 @@ static void an_event_is_set_by_what_ends_at_once_and_may_be_closed_meanwhile(voi
     CHECK(CloseHandle(event));
     send_all(far, "x", 1);
     CHECK(GetOverlappedResult((HANDLE)near, &other, &count, TRUE));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 /* With a port the event is set, too; with its low bit set there is no packet. */
@@ -118,11 +115,9 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     HANDLE event = new_event(TRUE);
     OVERLAPPED with = fresh(event), without = fresh((HANDLE)((uintptr_t)event | 1));
     DWORD count = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &with));
-    send_all(far, "x", 1);
-    CHECK_ENDED(port, KEY, &with, 1);
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &with);
     CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &without));
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
@@ -137,8 +132,7 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     without = fresh((HANDLE)(uintptr_t)1);
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     CHECK(CloseHandle(event));
 }
 
@@ -150,8 +144,7 @@ static void a_port_at_which_nobody_waits_goes_on(void)
     HANDLE event = new_event(TRUE), own = new_port(1);
     OVERLAPPED spun = fresh(NULL), waited = fresh(NULL), told = fresh(event);
     DWORD count = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, own, KEY);
+    associated_pair(own, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &spun));
     send_all(far, "a", 1);
     until_ended(&spun);
@@ -165,8 +158,7 @@ static void a_port_at_which_nobody_waits_goes_on(void)
     CHECK_ENDED(own, KEY, &spun, 1);
     CHECK_ENDED(own, KEY, &waited, 1);
     CHECK_ENDED(own, KEY, &told, 1);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     CHECK(CloseHandle(own));
     CHECK(CloseHandle(event));
 }
@@ -178,8 +170,7 @@ static void a_thread_that_has_waited_leaves_its_port_to_the_driver(void)
     char byte;
     int round;
     HANDLE own = new_port(1);
-    tcp_pair(&near, &far);
-    associate(near, own, KEY);
+    associated_pair(own, KEY, &near, &far);
     for (round = 0; round < (is_slow() ? 3 : 20); round++) {
         OVERLAPPED overlapped = fresh(NULL);
         CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
@@ -191,8 +182,7 @@ static void a_thread_that_has_waited_leaves_its_port_to_the_driver(void)
         until_ended(&overlapped);
         CHECK_ENDED(own, KEY, &overlapped, 1);
     }
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     CHECK(CloseHandle(own));
 }
 
@@ -203,8 +193,7 @@ static void what_begins_behind_the_last_packet_goes_on(void)
     char byte;
     int round;
     HANDLE own = new_port(1), event = new_event(TRUE);
-    tcp_pair(&near, &far);
-    associate(near, own, KEY);
+    associated_pair(own, KEY, &near, &far);
     for (round = 0; round < 3; round++) {
         OVERLAPPED first = fresh(NULL), second = fresh((HANDLE)((ULONG_PTR)event | 1));
         CHECK_PENDING(receive_into(near, &byte, 1, NULL, &first));
@@ -218,8 +207,7 @@ static void what_begins_behind_the_last_packet_goes_on(void)
         CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
         CHECK_IS(second.InternalHigh, 1);
     }
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     CHECK(CloseHandle(event));
     CHECK(CloseHandle(own));
 }
@@ -237,8 +225,7 @@ static void results_refuse_bad_arguments(void)
     CHECK_FALSE(WSAGetOverlappedResult(INVALID_SOCKET, &overlapped, &count, FALSE, &flags), WSAENOTSOCK);
     CHECK_FALSE(GetOverlappedResult((HANDLE)near, NULL, &count, FALSE), ERROR_INVALID_PARAMETER);
     CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, NULL, FALSE), ERROR_INVALID_PARAMETER);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void an_operation_is_cancelled(void)
@@ -247,8 +234,7 @@ static void an_operation_is_cancelled(void)
     char bytes[2];
     OVERLAPPED first = fresh(NULL), second = fresh(NULL);
     DWORD count = UNTOUCHED, flags = 0;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_FALSE(CancelIoEx((HANDLE)near, NULL), ERROR_NOT_FOUND);
     CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
     CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &first));
@@ -260,11 +246,9 @@ static void an_operation_is_cancelled(void)
     CHECK_FALSE(WSAGetOverlappedResult(near, &first, &count, TRUE, &flags), WSA_OPERATION_ABORTED);
     CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
     /* The other one goes on, and no byte is lost. */
-    send_all(far, "x", 1);
-    CHECK_ENDED(port, KEY, &second, 1);
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &second);
     CHECK_IS(bytes[1], 'x');
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void all_operations_of_a_socket_are_cancelled(void)
@@ -313,8 +297,7 @@ static void a_thread_cancels_its_own_operations_only(void)
     OVERLAPPED overlapped = fresh(NULL);
     Other other;
     HANDLE thread;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     other.s = near;
     other.overlapped = fresh(NULL);
     thread = CreateThread(NULL, 0, begin_a_receive, &other, 0, NULL);
@@ -326,10 +309,8 @@ static void a_thread_cancels_its_own_operations_only(void)
     /* It succeeds also if there is nothing to cancel. */
     CHECK(CancelIo((HANDLE)near));
     CHECK(is_silent(port));
-    send_all(far, "x", 1);
-    CHECK_ENDED(port, KEY, &other.overlapped, 1);
-    closesocket(near);
-    closesocket(far);
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &other.overlapped);
+    close_both(near, far);
     CHECK_FALSE(CancelIo(INVALID_HANDLE_VALUE), ERROR_INVALID_HANDLE);
     CHECK_FALSE(CancelIoEx(INVALID_HANDLE_VALUE, NULL), ERROR_INVALID_HANDLE);
 }
@@ -340,8 +321,7 @@ static void closesocket_ends_what_is_in_flight(void)
     char bytes[2];
     OVERLAPPED first = fresh(NULL), second = fresh(NULL), alone = fresh(NULL);
     DWORD count = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &first));
     CHECK_PENDING(receive_into(near, &bytes[1], 1, NULL, &second));
     CHECK_IS(closesocket(near), 0);
@@ -370,8 +350,7 @@ static void a_port_that_is_closed_ends_what_it_carries_out(void)
     HANDLE own = new_port(1), event = new_event(TRUE);
     OVERLAPPED overlapped = fresh(event), next = fresh(NULL);
     DWORD count = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, own, KEY);
+    associated_pair(own, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK(CloseHandle(own));
     CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
@@ -380,8 +359,7 @@ static void a_port_that_is_closed_ends_what_it_carries_out(void)
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &next));
     send_all(far, "x", 1);
     CHECK(GetOverlappedResult((HANDLE)near, &next, &count, TRUE));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     CHECK(CloseHandle(event));
 }
 
@@ -391,8 +369,7 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
     DWORD count = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_FALSE(SetFileCompletionNotificationModes((HANDLE)near, 0x80), ERROR_INVALID_PARAMETER);
     CHECK_FALSE(SetFileCompletionNotificationModes(INVALID_HANDLE_VALUE, 1), ERROR_INVALID_HANDLE);
     CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_SET_EVENT_ON_HANDLE));
@@ -406,10 +383,8 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     /* A mode stays, and what waits makes a packet. */
     CHECK(SetFileCompletionNotificationModes((HANDLE)near, 0));
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
-    send_all(far, "x", 1);
-    CHECK_ENDED(port, KEY, &overlapped, 1);
-    closesocket(near);
-    closesocket(far);
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &overlapped);
+    close_both(near, far);
 }
 
 /* A socket that is associated while operations are in flight, which end as they were begun. */
@@ -428,8 +403,7 @@ static void an_association_counts_for_what_begins_later(void)
     CHECK(is_silent(port));
     send_all(far, "y", 1);
     CHECK_ENDED(port, KEY, &behind, 1);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 /* One that is idle is carried out by its port from then on: the thread that waits there is enough. */
@@ -448,8 +422,7 @@ static void an_idle_socket_goes_over_to_its_port(void)
     send_all(far, "y", 1);
     CHECK_ENDED(port, KEY, &overlapped, 1);
     CHECK_IS(byte, 'y');
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 int main(void)

@@ -66,8 +66,7 @@ static DWORD WINAPI begin(LPVOID argument)
     for (round = 0; round < rounds; round++) {
         SOCKET near, far;
         int count, most = 1 + (int)(next_random(&seed) % MOST);
-        tcp_pair(&near, &far);
-        associate(near, port, 1);
+        associated_pair(port, 1, &near, &far);
         associate(far, port, 2);
         for (count = 0; count < most; count++) {
             begin_one(near, next_random(&seed) % 2 != 0);
@@ -104,8 +103,7 @@ static void memory_is_freed_as_soon_as_the_end_is_seen(void)
         until_ended(&operation->overlapped);
         free(operation);
     }
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 int main(void)

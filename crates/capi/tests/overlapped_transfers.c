@@ -16,8 +16,7 @@ static void a_receive_that_waits_completes_by_a_packet(void)
     char bytes[16] = {0};
     OVERLAPPED overlapped = fresh(NULL);
     DWORD received = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, bytes, sizeof bytes, &received, &overlapped));
     CHECK_IS(overlapped.Internal, STATUS_PENDING);
     CHECK(!HasOverlappedIoCompleted(&overlapped));
@@ -27,8 +26,7 @@ static void a_receive_that_waits_completes_by_a_packet(void)
     CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
     CHECK_IS(overlapped.InternalHigh, 5);
     CHECK(memcmp(bytes, "hello", 6) == 0);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void what_is_there_is_received_at_once_and_a_packet_comes_all_the_same(void)
@@ -37,8 +35,7 @@ static void what_is_there_is_received_at_once_and_a_packet_comes_all_the_same(vo
     char bytes[16] = {0};
     OVERLAPPED overlapped = fresh(NULL);
     DWORD received = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     send_all(far, "hello", 5);
     until(near, POLLIN);
     CHECK_IS(receive_into(near, bytes, sizeof bytes, &received, &overlapped), 0);
@@ -47,8 +44,7 @@ static void what_is_there_is_received_at_once_and_a_packet_comes_all_the_same(vo
     CHECK_IS(overlapped.InternalHigh, 5);
     CHECK_ENDED(port, KEY, &overlapped, 5);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void a_send_goes_out_at_once_and_waits_for_room(void)
@@ -62,8 +58,7 @@ static void a_send_goes_out_at_once_and_waits_for_room(void)
     CHECK(much && back);
     for (place = 0; place < MUCH; place++)
         much[place] = (char)(place * 7 >> 3);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_IS(send_from(near, "hello", 5, &sent, &first), 0);
     CHECK_IS(sent, 5);
     CHECK_ENDED(port, KEY, &first, 5);
@@ -78,8 +73,7 @@ static void a_send_goes_out_at_once_and_waits_for_room(void)
     CHECK(memcmp(back, "world", 5) == 0);
     CHECK_ENDED(port, KEY, &second, MUCH);
     CHECK_ENDED(port, KEY, &third, 5);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     free(much);
     free(back);
 }
@@ -91,8 +85,7 @@ static void receives_are_done_in_the_order_of_their_starts(void)
     OVERLAPPED overlapped[COUNT];
     char bytes[COUNT][4];
     int place;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     for (place = 0; place < COUNT; place++) {
         overlapped[place] = fresh(NULL);
         CHECK_PENDING(receive_into(near, bytes[place], 4, NULL, &overlapped[place]));
@@ -106,8 +99,7 @@ static void receives_are_done_in_the_order_of_their_starts(void)
         CHECK_IS(bytes[place][0], '0' + place / 10);
         CHECK_IS(bytes[place][1], '0' + place % 10);
     }
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void several_buffers_are_filled_and_sent_in_order(void)
@@ -117,8 +109,7 @@ static void several_buffers_are_filled_and_sent_in_order(void)
     WSABUF into[4];
     DWORD flags = 0, received = UNTOUCHED, sent = UNTOUCHED;
     OVERLAPPED overlapped = fresh(NULL), other = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     into[0] = buffer_of(one, sizeof one);
     into[1] = buffer_of(NULL, 0);
     into[2] = buffer_of(two, sizeof two);
@@ -136,8 +127,7 @@ static void several_buffers_are_filled_and_sent_in_order(void)
     CHECK_ENDED(port, KEY, &other, 7);
     receive_all(far, rest, 7);
     CHECK(memcmp(rest, "efghabc", 7) == 0);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void the_end_of_a_stream_is_no_bytes(void)
@@ -145,8 +135,7 @@ static void the_end_of_a_stream_is_no_bytes(void)
     SOCKET near, far;
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     closesocket(far);
     CHECK_ENDED(port, KEY, &overlapped, 0);
@@ -159,8 +148,7 @@ static void a_receive_without_room_waits_and_takes_nothing(void)
     char bytes[8];
     OVERLAPPED overlapped = fresh(NULL);
     DWORD received = UNTOUCHED;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, NULL, 0, NULL, &overlapped));
     CHECK(is_silent(port));
     send_all(far, "hello", 5);
@@ -169,8 +157,7 @@ static void a_receive_without_room_waits_and_takes_nothing(void)
     CHECK_IS(receive_into(near, bytes, sizeof bytes, &received, &overlapped), 0);
     CHECK_IS(received, 5);
     CHECK_ENDED(port, KEY, &overlapped, 5);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void a_receive_may_wait_for_all_or_only_look(void)
@@ -180,8 +167,7 @@ static void a_receive_may_wait_for_all_or_only_look(void)
     WSABUF buffer = buffer_of(bytes, sizeof bytes), look = buffer_of(seen, sizeof seen);
     DWORD flags = MSG_WAITALL;
     OVERLAPPED overlapped = fresh(NULL), peek = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL));
     send_all(far, "abc", 3);
     CHECK(is_silent(port));
@@ -193,8 +179,7 @@ static void a_receive_may_wait_for_all_or_only_look(void)
     CHECK_ENDED(port, KEY, &peek, 1);
     receive_all(near, bytes, 1);
     CHECK(seen[0] == 'g' && bytes[0] == 'g');
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void datagrams_come_one_by_one_with_their_senders(void)
@@ -271,8 +256,7 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
     SOCKET near, far;
     char byte;
     OVERLAPPED overlapped = fresh(NULL), second = fresh(NULL), late = fresh(NULL);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &second));
     abort_connection(far);
@@ -298,8 +282,7 @@ static void all_that_is_asked_for_is_waited_for_on_streams_only(void)
     tcp_pair(&near, &far);
     flags = MSG_WAITALL | MSG_PEEK;
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAEOPNOTSUPP);
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
     closesocket(datagrams);
 }
 
@@ -312,14 +295,12 @@ static void what_fails_at_once_makes_no_packet(void)
     CHECK_SOCKET_ERROR(receive_into(lonely, &byte, 1, NULL, &overlapped), WSAENOTCONN);
     CHECK_SOCKET_ERROR(send_from(lonely, "x", 1, NULL, &overlapped), WSAENOTCONN);
     closesocket(lonely);
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_IS(shutdown(near, SD_SEND), 0);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAESHUTDOWN);
     CHECK(is_silent(port));
     CHECK(HasOverlappedIoCompleted(&overlapped));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void WSAAPI routine(DWORD error, DWORD bytes, LPWSAOVERLAPPED overlapped, DWORD flags)
@@ -337,8 +318,7 @@ static void bad_arguments_are_refused(void)
     OVERLAPPED overlapped = fresh(NULL), twice = fresh(NULL);
     int size = -1;
     struct sockaddr_in address = loopback();
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     CHECK_SOCKET_ERROR(WSARecv(near, NULL, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 0, NULL, &flags, &overlapped, NULL), WSAEINVAL);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1025, NULL, &flags, &overlapped, NULL), WSAENOBUFS);
@@ -363,11 +343,9 @@ static void bad_arguments_are_refused(void)
     CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &partial, &twice, NULL));
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &twice, NULL), WSAEINVAL);
     CHECK_IS(twice.Internal, STATUS_PENDING);
-    send_all(far, "x", 1);
-    CHECK_ENDED(port, KEY, &twice, 1);
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &twice);
     CHECK(is_silent(port));
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 /* An OVERLAPPED may be given again from within the handling of its packet, and freed as soon as its end is known. */
@@ -375,8 +353,7 @@ static void an_overlapped_is_the_programs_again_when_its_end_is_known(void)
 {
     SOCKET near, far;
     int round;
-    tcp_pair(&near, &far);
-    associate(near, port, KEY);
+    associated_pair(port, KEY, &near, &far);
     for (round = 0; round < 200; round++) {
         OVERLAPPED *overlapped = (OVERLAPPED *)malloc(sizeof *overlapped);
         char *bytes = (char *)malloc(1);
@@ -395,8 +372,7 @@ static void an_overlapped_is_the_programs_again_when_its_end_is_known(void)
         CHECK(which == overlapped);
         CHECK_IS(count, 1);
     }
-    closesocket(near);
-    closesocket(far);
+    close_both(near, far);
 }
 
 static void a_socket_is_associated_once(void)
@@ -423,10 +399,8 @@ static void a_new_port_may_come_with_its_first_socket(void)
     own = CreateIoCompletionPort((HANDLE)near, NULL, 77, 1);
     CHECK(own != NULL);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
-    send_all(far, "x", 1);
-    CHECK_ENDED(own, 77, &overlapped, 1);
-    closesocket(near);
-    closesocket(far);
+    CHECK_ENDED_BY_A_BYTE(far, own, 77, &overlapped);
+    close_both(near, far);
     CHECK(CloseHandle(own));
 }
 
