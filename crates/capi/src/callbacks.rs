@@ -69,8 +69,7 @@ fn port() -> Result<Handle, u32> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..(2 * processors).max(4) {
         let address = port.addr();
-        let thread = std::thread::Builder::new().name("cp-pool".to_owned());
-        thread.spawn(move || serve(address)).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
+        driver::spawn("cp-pool", move || serve(address))?;
     }
     let _ = pool.port.set(port.addr());
     Ok(port)

@@ -8,6 +8,9 @@
 //! wakes it then. It does not sleep at once when threads have come back, so that a server that is busy hardly ever has
 //! to wake it.
 
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -59,6 +62,35 @@ pub(crate) fn watch(port: &Arc<CompletionPort>) {
     }
 }
 
+/// Signals that a thread gets for what it does itself.
+const OF_FAULTS: [c_int; 6] =
+    [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];
+
+/// Starts a thread of this library's own. The program chooses which of its threads handle signals, and knows nothing of
+/// this one: so it handles none, but those of its own faults.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), u32> {
+    let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: sigfillset(3) writes a set at the pointer.
+    // - valid for writes: it is a local of that type.
+    unsafe { libc::sigfillset(blocked.as_mut_ptr()) };
+    for signal in OF_FAULTS {
+        // SAFETY: sigdelset(3) changes the set at the pointer.
+        // - it was written just now.
+        unsafe { libc::sigdelset(blocked.as_mut_ptr(), signal) };
+    }
+    // A thread begins with the mask of the one that starts it.
+    // SAFETY: pthread_sigmask(3) reads a set at one pointer and writes one at the other.
+    // - valid: both are locals of that type, and the first was written above.
+    let refused =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr()) };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    if refused == 0 {
+        // SAFETY: as above; the call that has succeeded has written it.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+    thread.map(drop).map_err(|_| code::NO_SYSTEM_RESOURCES)
+}
+
 /// Calls `wait`, by which the calling thread waits on `port`.
 #[inline]
 pub(crate) fn attending<R>(port: &CompletionPort, wait: impl FnOnce() -> R) -> R {
@@ -97,8 +129,7 @@ impl Driver {
         }
         let port = Arc::new(CompletionPort::new(NO_PORT, 1)?);
         let own = Arc::clone(&port);
-        let thread = std::thread::Builder::new().name("cp-driver".to_owned());
-        thread.spawn(move || self.serve(&own)).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
+        spawn("cp-driver", move || self.serve(&own))?;
         Ok(self.port.get_or_init(|| port))
     }
 
@@ -121,7 +152,7 @@ impl Driver {
         self.is_asleep.store(false, SeqCst);
         if let Some(port) = self.port.get() {
             // If there is no memory it looks at the next opportunity.
-            let _ = port.post_words(0, 0, std::ptr::null_mut());
+            let _ = port.post_words(0, 0, ptr::null_mut());
         }
     }
 

@@ -2,6 +2,9 @@
 #include <winsock2.h>
 #include <mswsock.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include "check.h"
 #include "overlapped.h"
 
@@ -118,10 +121,49 @@ static void a_pool_io_calls_with_its_context(void)
     closesocket(far);
 }
 
+static volatile sig_atomic_t signals;
+
+static void count_signal(int signal)
+{
+    (void)signal;
+    signals++;
+}
+
+/* A signal for the process waits until a thread of the program takes it: those of the library handle none. */
+static void signals_are_left_to_the_threads_of_the_program(void)
+{
+    SOCKET near, far;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    struct sigaction action;
+    sigset_t one, waiting;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = count_signal;
+    CHECK_IS(sigaction(SIGUSR1, &action, NULL), 0);
+    /* The driver runs, and the pool does since the first of these tests. */
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    CHECK_IS(pthread_sigmask(SIG_BLOCK, &one, NULL), 0);
+    CHECK_IS(kill(getpid(), SIGUSR1), 0);
+    Sleep(A_WHILE);
+    CHECK_IS(signals, 0);
+    CHECK_IS(sigpending(&waiting), 0);
+    CHECK_IS(sigismember(&waiting, SIGUSR1), 1);
+    CHECK_IS(pthread_sigmask(SIG_UNBLOCK, &one, NULL), 0);
+    CHECK_IS(signals, 1);
+    send_all(far, "x", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE));
+    close_both(near, far);
+}
+
 int main(void)
 {
     start();
     a_routine_is_called_at_each_end();
     a_pool_io_calls_with_its_context();
+    signals_are_left_to_the_threads_of_the_program();
     return finish();
 }
