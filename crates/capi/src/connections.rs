@@ -467,6 +467,8 @@ impl Work for Connecting {
                     self.is_begun = true;
                     return Attempt::Blocked;
                 }
+                // The queue of a local listener is full. Nothing tells when it has room.
+                libc::EAGAIN if !self.is_begun && is_local(descriptor) => return Attempt::Scarce,
                 errno => {
                     outcome.errno = errno;
                     return Attempt::Done;
