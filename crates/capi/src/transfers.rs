@@ -108,8 +108,9 @@ fn repeated(mut call: impl FnMut() -> isize) -> isize {
 pub(crate) struct Receiving {
     parts: Parts,
     flags: c_int,
-    /// Where the sender's address is to be put, and its size.
+    /// Where the sender's address is to be put, with how much room; and where its size is.
     address: *mut sockaddr,
+    room: socklen_t,
     address_size: *mut c_int,
 }
 
@@ -119,7 +120,8 @@ unsafe impl Send for Receiving {}
 impl Receiving {
     /// A receive of what comes, from whom it may.
     pub(crate) fn plain(parts: Parts) -> Self {
-        Self { parts, flags: 0, address: std::ptr::null_mut(), address_size: std::ptr::null_mut() }
+        let (address, address_size) = (std::ptr::null_mut(), std::ptr::null_mut());
+        Self { parts, flags: 0, address, room: 0, address_size }
     }
 
     /// Without room it is done as soon as something is there, and takes nothing.
@@ -132,17 +134,6 @@ impl Receiving {
         let seen = repeated(|| unsafe { libc::recv(descriptor, place, 1, flags) });
         if seen < 0 { failed(outcome) } else { Attempt::Done }
     }
-
-    /// The room that the program has said there is for the sender's address.
-    fn room(&self) -> socklen_t {
-        if self.address.is_null() || self.address_size.is_null() {
-            return 0;
-        }
-        // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the program leaves it there until the end, as `cp_start_receive` demands.
-        let room = unsafe { self.address_size.read() };
-        socklen_t::try_from(room).unwrap_or(0)
-    }
 }
 
 impl Work for Receiving {
@@ -150,7 +141,7 @@ impl Work for Receiving {
         if self.parts.left == 0 {
             return self.look(descriptor, outcome);
         }
-        let room = self.room();
+        let room = self.room;
         let address = if room > 0 { self.address } else { std::ptr::null_mut() };
         let flags = (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT;
         loop {
@@ -162,9 +153,10 @@ impl Work for Receiving {
             let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
             let Ok(read) = usize::try_from(read) else { return failed(outcome) };
             if room > 0 {
+                let size = message.msg_namelen.min(room);
                 // SAFETY: writing through a raw pointer demands that it is valid.
-                // - as in `room`.
-                unsafe { self.address_size.write(message.msg_namelen.cast_signed()) };
+                // - the program leaves it there until the end, as `cp_start_receive` demands.
+                unsafe { self.address_size.write(size.cast_signed()) };
             }
             outcome.bytes = outcome.bytes.saturating_add(count(read));
             if message.msg_flags & libc::MSG_TRUNC != 0 {
@@ -310,7 +302,14 @@ pub unsafe extern "C" fn cp_start_receive(
         // SAFETY: `new` demands so many buffers.
         // - the caller says so.
         let parts = unsafe { Parts::new(buffers, count) };
-        let receive = Receiving { parts, flags, address, address_size };
+        let room = if address.is_null() || address_size.is_null() {
+            0
+        } else {
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says so of one that is not null.
+            socklen_t::try_from(unsafe { address_size.read() }).unwrap_or(0)
+        };
+        let receive = Receiving { parts, flags, address, room, address_size };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told { bytes: received, flags: flags_told };
         let how = Start { descriptor, overlapped, side: Side::In, tells_flags: true, told };

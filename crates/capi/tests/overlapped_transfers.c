@@ -218,6 +218,39 @@ static void datagrams_come_one_by_one_with_their_senders(void)
     closesocket(client);
 }
 
+/* How much room there is for the sender's address the call reads, and nothing reads it again. */
+static void the_room_for_an_address_is_that_of_the_call(void)
+{
+    SOCKET server = udp_socket(), client = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(server), own = bind_to_loopback(client), from;
+    char bytes[8];
+    int size = (int)sizeof from;
+    WSABUF buffer = buffer_of(bytes, sizeof bytes);
+    DWORD flags = 0;
+    OVERLAPPED overlapped = fresh(NULL);
+    associate(server, port, KEY);
+#define RECEIVE_FROM() \
+    WSARecvFrom(server, &buffer, 1, NULL, &flags, (struct sockaddr *)&from, &size, &overlapped, NULL)
+    CHECK_PENDING(RECEIVE_FROM());
+    size = 0;
+    send_to(client, "x", 1, &address);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK_IS(size, sizeof from);
+    CHECK_IS(from.sin_port, own.sin_port);
+    /* The size that comes back is never more than there was room for. */
+    size = 4;
+    memset(&from, 0xEE, sizeof from);
+    CHECK_PENDING(RECEIVE_FROM());
+    send_to(client, "x", 1, &address);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK_IS(size, 4);
+    CHECK_IS(from.sin_port, own.sin_port);
+    CHECK_IS(from.sin_addr.s_addr, 0xEEEEEEEEu);
+#undef RECEIVE_FROM
+    closesocket(server);
+    closesocket(client);
+}
+
 static void a_datagram_that_is_cut_is_a_failed_packet(void)
 {
     SOCKET server = udp_socket(), client = udp_socket();
@@ -417,6 +450,7 @@ int main(void)
     a_receive_without_room_waits_and_takes_nothing();
     a_receive_may_wait_for_all_or_only_look();
     datagrams_come_one_by_one_with_their_senders();
+    the_room_for_an_address_is_that_of_the_call();
     a_datagram_that_is_cut_is_a_failed_packet();
     a_reset_fails_what_is_in_flight_and_what_begins();
     all_that_is_asked_for_is_waited_for_on_streams_only();
