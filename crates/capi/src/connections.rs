@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use completion_port::raw::{Attempt, Side};
 use libc::{iovec, sockaddr, socklen_t};
@@ -13,9 +14,9 @@ use libc::{iovec, sockaddr, socklen_t};
 use crate::abi::Overlapped;
 use crate::descriptors::{self, is_bound, is_connected, is_local};
 use crate::errors::{code, code_of_errno, guarded, succeeds};
-use crate::numbers::{self, Associated, Number, State};
-use crate::operations::{Start, Work, answered, start};
-use crate::port::{Outcome, Told};
+use crate::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
+use crate::operations::{Next, Start, Target, Work, answered, start};
+use crate::port::{Begun, Outcome, Told};
 use crate::registrations;
 use crate::sockets::errno;
 use crate::transfers::{Address, Parts, Receiving, Sending};
@@ -49,7 +50,7 @@ fn replace(
     // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
     unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
     let was_vouched = number.is_vouched();
-    let (associated, modes) = (state.associated, state.modes);
+    let (associated, modes, options) = (state.associated, state.modes, number.options());
     let mut ended = None;
     number.retire_locked(state, |former| ended = Some(registrations::end(former)));
     let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
@@ -65,6 +66,8 @@ fn replace(
     let identity = descriptors::identity(descriptor);
     state.associated = associated.map(|it| Associated { identity, ..it });
     state.modes = modes;
+    // Those that were carried over; they are to be so the next time, too.
+    number.set_options(options);
     ended.ok_or(libc::EBADF)
 }
 
@@ -98,34 +101,89 @@ fn option(descriptor: RawFd, (level, name, room): Choice) -> Option<([u8; 16], s
     (done == 0).then_some((value, size))
 }
 
-/// Gives `to` the options that `from` has, as far as they are other ones.
-fn carry_options(from: RawFd, to: RawFd) {
+/// Gives `to` the options that the program has set of `from`, whose entry is `number`.
+fn carry_options(number: &Number, from: RawFd, to: RawFd) {
+    let set = number.options();
+    if set == 0 {
+        return;
+    }
     for choice in CARRIED {
         let (Some(wanted), Some(present)) = (option(from, choice), option(to, choice)) else {
             continue;
         };
         if wanted != present {
-            let (level, name, _) = choice;
             let (value, size) = wanted;
-            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
-            // - valid for reads: the value is a local with so many.
-            unsafe { libc::setsockopt(to, level, name, value.as_ptr().cast(), size) };
+            set_option(to, choice, &value[..size as usize]);
         }
+    }
+    // A connection of which no room was asked for has as much as the system finds useful.
+    for (sort, name) in [(SEND_ROOM, libc::SO_SNDBUF), (RECEIVE_ROOM, libc::SO_RCVBUF)] {
+        if set & sort != 0
+            && let Some(room) = whole(from, name)
+        {
+            // The system tells twice as much as was asked for.
+            set_option(to, (libc::SOL_SOCKET, name, 4), &(room / 2).to_ne_bytes());
+        }
+    }
+}
+
+/// Sets an option, if the socket has it.
+fn set_option(descriptor: RawFd, (level, name, _): Choice, value: &[u8]) {
+    let size = socklen_t::try_from(value.len()).unwrap_or(0);
+    // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+    // - valid for reads: that is how long the slice is.
+    unsafe { libc::setsockopt(descriptor, level, name, value.as_ptr().cast(), size) };
+}
+
+/// An option of sockets that is a whole number.
+fn whole(descriptor: RawFd, name: c_int) -> Option<c_int> {
+    let (value, _) = option(descriptor, (libc::SOL_SOCKET, name, 4))?;
+    let [one, two, three, four, ..] = value;
+    Some(c_int::from_ne_bytes([one, two, three, four]))
+}
+
+/// The claim of an accept on the socket that it was given for its connection, in the entry of that number.
+struct Claim {
+    number: &'static Number,
+    known: Acceptance,
+    /// The entry knows it no more.
+    is_over: bool,
+}
+
+impl Claim {
+    /// Of an accept that is about to begin. `None` if another one has the socket.
+    fn new(number: &'static Number, known: Acceptance) -> Option<Self> {
+        let mut state = number.lock();
+        if state.accept.is_some() {
+            return None;
+        }
+        state.accept = Some(known);
+        Some(Self { number, known, is_over: false })
+    }
+
+    fn give_up(&mut self) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            let mut state = self.number.lock();
+            state.accept = state.accept.filter(|accept| *accept != self.known);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
 /// An accept.
 struct Accepting {
     accept: RawFd,
-    number: &'static Number,
-    /// How the entry of that number knows this accept.
-    known: (RawFd, usize),
+    /// None behind the end; or behind the first data's, to which it is handed over.
+    claim: Option<Claim>,
     /// The [identity](descriptors::identity) of the socket that the program has given for the connection.
     identity: u64,
     room: Room,
     connection: Option<OwnedFd>,
-    /// The entry of the number knows it no more. Another accept may be known by the same values by now.
-    is_over: bool,
 }
 
 /// Where the first data and the addresses are to be put.
@@ -194,8 +252,12 @@ impl Work for Accepting {
         }
     }
 
-    fn finish(&mut self, _: RawFd, mut outcome: Outcome) -> Outcome {
-        let Some(connection) = self.connection.take() else { return outcome };
+    fn finish(&mut self, _: Target, mut outcome: Outcome) -> Outcome {
+        let Some(connection) = self.connection.take() else {
+            self.give_up();
+            return outcome;
+        };
+        let Some(mut claim) = self.claim.take() else { return outcome };
         let Room { data, local, remote, .. } = self.room;
         self.room.put(data as usize, local, connection.as_raw_fd(), libc::getsockname);
         self.room.put(
@@ -204,22 +266,27 @@ impl Work for Accepting {
             connection.as_raw_fd(),
             libc::getpeername,
         );
-        let mut state = self.number.lock();
+        let Claim { number, known, .. } = claim;
+        let mut state = number.lock();
         // A thread that closes the socket takes the accept out of the entry, under the lock, before it does so: the
         // number may be another's from then on.
-        let is_known = state.accept == Some(self.known);
-        self.is_over = true;
+        let is_known = state.accept == Some(known);
         if !is_known || descriptors::identity(self.accept) != self.identity {
-            state.accept = state.accept.filter(|_| !is_known);
+            drop(state);
             // The connection goes, too.
             outcome.errno = libc::ECANCELED;
             return outcome;
         }
-        if self.number.has_options() {
-            carry_options(self.accept, connection.as_raw_fd());
-        }
+        carry_options(number, self.accept, connection.as_raw_fd());
+        // What it takes the place of ends, and the accept does not.
         state.accept = None;
-        let replaced = replace(&mut state, self.number, self.accept, &connection);
+        let replaced = replace(&mut state, number, self.accept, &connection);
+        if replaced.is_ok() && data > 0 {
+            state.accept = Some(known);
+            self.claim = Some(claim);
+        } else {
+            claim.is_over = true;
+        }
         drop(state);
         match replaced {
             Ok(ended) => ended.tell(),
@@ -230,35 +297,51 @@ impl Work for Accepting {
 
     /// The socket may be given to another accept.
     fn give_up(&mut self) {
-        if std::mem::replace(&mut self.is_over, true) {
-            return;
-        }
-        let mut state = self.number.lock();
-        if state.accept == Some(self.known) {
-            state.accept = None;
-        }
+        self.claim = None;
     }
 
-    fn next(&mut self) -> Option<(RawFd, Box<dyn Work>)> {
+    fn next(&mut self) -> Option<Next> {
         let Room { place, data, .. } = self.room;
-        if data == 0 {
-            return None;
-        }
+        let claim = self.claim.take()?;
+        let accept = claim.known;
         let part = iovec { iov_base: place.cast(), iov_len: data as usize };
-        Some((self.accept, Box::new(Receiving::plain(Parts::one(part)))))
+        let receiving = Receiving::plain(Parts::one(part));
+        let work = Box::new(FirstData { receiving, claim });
+        Some(Next { descriptor: self.accept, accept, work })
     }
 }
 
-impl Drop for Accepting {
-    fn drop(&mut self) {
-        self.give_up();
+/// The first data of a connection that is accepted already. Closing it cancels the accept still.
+struct FirstData {
+    receiving: Receiving,
+    claim: Claim,
+}
+
+impl Work for FirstData {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        self.receiving.attempt(descriptor, outcome)
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        self.claim.give_up();
+        self.receiving.finish(target, outcome)
+    }
+
+    fn give_up(&mut self) {
+        self.claim.give_up();
+    }
+
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        self.receiving.status(target, errno)
     }
 }
+
+/// Gives each accept its name.
+static ACCEPTS: AtomicU64 = AtomicU64::new(1);
 
 /// Whether a socket listens.
 fn listens(descriptor: RawFd) -> bool {
-    option(descriptor, (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, 4))
-        .is_some_and(|(value, _)| value.iter().any(|byte| *byte != 0))
+    whole(descriptor, libc::SO_ACCEPTCONN).is_some_and(|listens| listens != 0)
 }
 
 /// From here on no accept on the listener waits.
@@ -319,35 +402,32 @@ pub unsafe extern "C" fn cp_accept_ex(
             return Err(code::WSAEINVAL);
         }
         let number = numbers::entry(accept).ok_or(code::WSAENOTSOCK)?;
-        let known = (listener, overlapped.addr());
-        {
-            let mut state = number.lock();
-            if state.accept.is_some() {
-                return Err(code::WSAEINVAL);
-            }
-            state.accept = Some(known);
-        }
+        let name = ACCEPTS.fetch_add(1, Relaxed);
+        let known = Acceptance { listener, overlapped: overlapped.addr(), name };
         let accepting = Accepting {
             accept,
-            number,
-            known,
+            claim: Some(Claim::new(number, known).ok_or(code::WSAEINVAL)?),
             identity: descriptors::identity(accept),
             room: Room { place: place.cast(), data, local, remote },
             connection: None,
-            is_over: false,
         };
         make_nonblocking(listener)?;
-        let overlapped = overlapped.cast::<Overlapped>();
         let how = Start {
             descriptor: listener,
-            overlapped,
+            overlapped: overlapped.cast::<Overlapped>(),
             side: Side::In,
             tells_flags: false,
             told: Told::bytes(received),
+            accept: name,
         };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so, and of `received`, too.
-        unsafe { start(how, accepting) }
+        let begun = unsafe { start(how, accepting) };
+        if matches!(begun, Ok(Begun::Pending)) && number.lock().accept != Some(known) {
+            // It has ended; or a thread has closed the socket just when the accept was not in flight yet.
+            registrations::cancel_accept(known);
+        }
+        begun
     };
     guarded(0, || is_done(answered(begin())))
 }
@@ -446,9 +526,7 @@ impl Connecting {
         if unsafe { libc::poll(&raw mut asked, 1, 0) } <= 0 {
             return None;
         }
-        let (value, _) = option(descriptor, (libc::SOL_SOCKET, libc::SO_ERROR, 4))?;
-        let [one, two, three, four, ..] = value;
-        Some(c_int::from_ne_bytes([one, two, three, four]))
+        whole(descriptor, libc::SO_ERROR)
     }
 }
 
@@ -483,10 +561,8 @@ impl Work for Connecting {
         self.is_begun
     }
 
-    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
-        if let Some(number) = numbers::find(descriptor) {
-            number.forget_past();
-        }
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        let _ = target.if_current(State::forget_past);
         outcome
     }
 }
@@ -536,7 +612,8 @@ pub unsafe extern "C" fn cp_connect_ex(
         let connecting = Connecting { address, is_begun: false, is_connected: false, data };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);
-        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false, told };
+        let (side, tells_flags) = (Side::Out, false);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so, and of `sent`, too.
         unsafe { start(how, connecting) }
@@ -562,12 +639,16 @@ impl Work for Disconnecting {
         Attempt::Done
     }
 
-    fn finish(&mut self, descriptor: RawFd, mut outcome: Outcome) -> Outcome {
-        if outcome.errno == 0
-            && self.is_reused
-            && let Err(errno) = self.renew(descriptor)
-        {
-            outcome.errno = errno;
+    fn finish(&mut self, target: Target, mut outcome: Outcome) -> Outcome {
+        if outcome.errno != 0 {
+            return outcome;
+        }
+        let Target { descriptor, .. } = target;
+        if self.is_reused {
+            outcome.errno = self.renew(descriptor).err().unwrap_or(0);
+        } else {
+            let note = |state: &mut State| state.remember(descriptor, |past| past.has_shut = true);
+            let _ = target.if_current(note);
         }
         outcome
     }
@@ -577,12 +658,7 @@ impl Disconnecting {
     /// Puts a new socket of the same sort in the place of the one that was disconnected.
     fn renew(&self, descriptor: RawFd) -> Result<(), c_int> {
         let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
-        let whole = |name| {
-            let (value, _) =
-                option(descriptor, (libc::SOL_SOCKET, name, 4)).ok_or(libc::ENOTSOCK)?;
-            let [one, two, three, four, ..] = value;
-            Ok::<c_int, c_int>(c_int::from_ne_bytes([one, two, three, four]))
-        };
+        let whole = |name| whole(descriptor, name).ok_or(libc::ENOTSOCK);
         let (family, kind, protocol) =
             (whole(libc::SO_DOMAIN)?, whole(libc::SO_TYPE)?, whole(libc::SO_PROTOCOL)?);
         // SAFETY: socket(2) demands nothing of memory.
@@ -593,9 +669,7 @@ impl Disconnecting {
         // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
         // - the call has made it just now.
         let made = unsafe { OwnedFd::from_raw_fd(made) };
-        if number.has_options() {
-            carry_options(descriptor, made.as_raw_fd());
-        }
+        carry_options(number, descriptor, made.as_raw_fd());
         let mut state = number.lock();
         // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
         let is_closed =
@@ -641,7 +715,9 @@ pub unsafe extern "C" fn cp_disconnect_ex(
             check()?;
             let mut outcome = Outcome::default();
             work.attempt(descriptor, &mut outcome);
-            let outcome = work.finish(descriptor, outcome);
+            let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+            let epoch = number.epoch();
+            let outcome = work.finish(Target { descriptor, number, epoch }, outcome);
             match outcome.errno {
                 0 => Ok(()),
                 errno => Err(code_of_errno(errno)),
@@ -652,7 +728,8 @@ pub unsafe extern "C" fn cp_disconnect_ex(
         check()?;
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::NOTHING;
-        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false, told };
+        let (side, tells_flags) = (Side::Out, false);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so.
         unsafe { start(how, work) }

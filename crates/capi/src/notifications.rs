@@ -2,8 +2,8 @@
 
 use std::os::fd::RawFd;
 
-use completion_port::raw::{AnyTrigger, Hints};
-use completion_port::{ErrorKind, Id, Interest, OneShot, Persistent};
+use completion_port::raw::Hints;
+use completion_port::{ErrorKind, Id, Interest};
 
 use crate::abi::{self, Entry, Handle, Registration, event, operation, trigger};
 use crate::errors::{code, code_of, guarded};
@@ -27,19 +27,6 @@ fn parse(entry: &Registration) -> Result<Change, u32> {
         operation::DISABLE => Ok(Change::Disable),
         operation::REMOVE => Ok(Change::Remove),
         _ => Err(code::INVALID_PARAMETER),
-    }
-}
-
-impl Terms {
-    /// Its trigger; persistent if operations go on beside.
-    #[inline]
-    fn trigger(self, has_line: bool) -> AnyTrigger {
-        let is_edge = self.triggers & trigger::EDGE != 0;
-        if self.triggers & trigger::ONE_SHOT != 0 && !has_line {
-            AnyTrigger::OneShot(if is_edge { OneShot::Edge } else { OneShot::Level })
-        } else {
-            AnyTrigger::Persistent(if is_edge { Persistent::Edge } else { Persistent::Level })
-        }
     }
 }
 
@@ -130,13 +117,13 @@ impl CompletionPort {
                 match enabled {
                     // It was found out just now that the number had been closed.
                     Err(error) if error.kind() == ErrorKind::NotRegistered => {
-                        self.begin(&mut state, number, descriptor, entry.key, terms)
+                        self.begin(&mut state, number, descriptor, entry.key, terms, ended)
                     }
                     outcome => outcome.map_err(code_of),
                 }
             }
             (Change::Enable(terms), None) => {
-                self.begin(&mut state, number, descriptor, entry.key, terms)
+                self.begin(&mut state, number, descriptor, entry.key, terms, ended)
             }
             (Change::Disable, Some(registered)) => {
                 self.disable(registered.id).map_err(code_of)?;
@@ -170,6 +157,7 @@ impl CompletionPort {
         descriptor: RawFd,
         key: usize,
         terms: Terms,
+        ended: &mut Option<Ended>,
     ) -> Result<(), u32> {
         let is_plain_stream = descriptors::protocol(descriptor)? == libc::IPPROTO_TCP;
         if let Some(registered) = state.registered
@@ -180,7 +168,7 @@ impl CompletionPort {
             // Another port has it, until its last packet is taken there.
             return Err(code::INVALID_PARAMETER);
         }
-        let id = match self.line_of(state, number)? {
+        let id = match self.line_of(state, number, ended)? {
             Some(id) => {
                 number.begin(is_plain_stream);
                 number.begin_report();
@@ -204,23 +192,23 @@ impl CompletionPort {
     }
 
     /// The registration by which the operations of a number are carried out here. One that is idle and elsewhere, or of
-    /// what the number named before, is given up.
-    fn line_of(&self, state: &mut State, number: &'static Number) -> Result<Option<Id>, u32> {
+    /// what the number named before, is given up; what ends by that is the caller's to tell.
+    fn line_of(
+        &self,
+        state: &mut State,
+        number: &'static Number,
+        ended: &mut Option<Ended>,
+    ) -> Result<Option<Id>, u32> {
         let Some(line) = state.line else { return Ok(None) };
-        let Some(port) = registrations::port_of(line.port) else {
-            state.line = None;
-            return Ok(None);
-        };
-        let is_current = port.raw().is_current(line.id.id());
+        let port = registrations::port_of(line.port);
+        let is_current = port.is_some_and(|port| port.raw().is_current(line.id.id()));
         if is_current && line.port == self.name() {
             return Ok(Some(line.id.id()));
         }
-        if is_current && !state.flights.is_empty() {
+        if is_current && state.is_in_use() {
             return Err(code::INVALID_PARAMETER);
         }
-        number.retire_line(state);
-        // Ended already, or just now: as good.
-        let _ = port.raw().forget(line.id.id());
+        *ended = Some(registrations::end_line(number, state, line));
         Ok(None)
     }
 }

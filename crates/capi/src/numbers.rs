@@ -17,9 +17,10 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use completion_port::raw::Hints;
-use completion_port::{Id, Interest, OpId, SharedId};
+use completion_port::raw::{AnyTrigger, Hints};
+use completion_port::{Id, Interest, OneShot, OpId, Persistent, SharedId};
 
+use crate::abi::trigger;
 use crate::descriptors;
 use crate::process::Own;
 
@@ -64,6 +65,19 @@ pub(crate) struct Terms {
     pub(crate) triggers: u8,
 }
 
+impl Terms {
+    /// Its trigger; persistent if operations go on beside.
+    #[inline]
+    pub(crate) fn trigger(self, has_line: bool) -> AnyTrigger {
+        let is_edge = self.triggers & trigger::EDGE != 0;
+        if self.triggers & trigger::ONE_SHOT != 0 && !has_line {
+            AnyTrigger::OneShot(if is_edge { OneShot::Edge } else { OneShot::Level })
+        } else {
+            AnyTrigger::Persistent(if is_edge { Persistent::Edge } else { Persistent::Level })
+        }
+    }
+}
+
 /// An association, as its number's entry remembers it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Associated {
@@ -99,7 +113,21 @@ pub(crate) struct InFlight {
     pub(crate) port: u64,
     pub(crate) name: Option<OpId>,
     /// The thread that has started it.
-    pub(crate) thread: usize,
+    pub(crate) thread: u64,
+    /// What an [`Acceptance`] knows it by; 0 if it is no accept.
+    pub(crate) accept: u64,
+    /// A thread has cancelled it. Its name may be that of a part that was done already: it does not go on with another.
+    pub(crate) is_called_off: bool,
+}
+
+/// An accept that is to put a connection in the place of a socket, as the entry of that socket's number remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acceptance {
+    /// The listener's number, in whose entry the operation stands, and the address of its OVERLAPPED.
+    pub(crate) listener: RawFd,
+    pub(crate) overlapped: usize,
+    /// No two accepts of the process have the same.
+    pub(crate) name: u64,
 }
 
 /// What the system says of a socket once, and the socket calls each time.
@@ -121,13 +149,42 @@ pub(crate) struct State {
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: HashMap<usize, InFlight>,
-    /// The accept that is to put a connection in its place: the listener's number, and the address of its OVERLAPPED.
-    pub(crate) accept: Option<(RawFd, usize)>,
+    /// The accept that is to put a connection in its place, until the end of that; also while it waits for first data.
+    pub(crate) accept: Option<Acceptance>,
     /// A socket that was disconnected to be used again: it may be connected without being bound.
     pub(crate) is_reused: bool,
     /// What of a success no packet tells: `FILE_SKIP_...`.
     pub(crate) modes: u8,
     past: Past,
+}
+
+impl State {
+    /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
+    pub(crate) fn is_in_use(&self) -> bool {
+        !self.flights.is_empty() || self.accept.is_some()
+    }
+
+    /// What is remembered of the socket that `descriptor`, which is this number, names.
+    pub(crate) fn past(&mut self, descriptor: RawFd) -> Past {
+        if self.past.socket != 0 && self.past.socket != descriptors::identity(descriptor) {
+            self.past = Past::default();
+        }
+        self.past
+    }
+
+    /// Remembers something more of the socket that `descriptor`, which is this number, names.
+    pub(crate) fn remember(&mut self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
+        let socket = descriptors::identity(descriptor);
+        if self.past.socket != socket {
+            self.past = Past { socket, ..Past::default() };
+        }
+        note(&mut self.past);
+    }
+
+    /// Whatever its socket has been through is over.
+    pub(crate) fn forget_past(&mut self) {
+        self.past = Past::default();
+    }
 }
 
 /// The entry of one number.
@@ -153,9 +210,17 @@ pub(crate) struct Number {
     attempts: AtomicU32,
     /// [`NONBLOCKING_NEEDED`], [`NONBLOCKING_UNASKED`].
     nonblocking: AtomicU8,
-    /// The program has set options of it.
-    has_options: AtomicBool,
+    /// Which options the program has set of it: [`OPTIONS`] and the like.
+    options: AtomicU8,
+    /// The program has put another layer on its stream, by `TCP_ULP`: what a short read says is that layer's affair.
+    has_layer: AtomicBool,
 }
+
+/// The program has set options.
+pub(crate) const OPTIONS: u8 = 1;
+/// The program has set how much room there is for what is sent, or for what has come. Otherwise the system chooses that.
+pub(crate) const SEND_ROOM: u8 = 2;
+pub(crate) const RECEIVE_ROOM: u8 = 4;
 
 /// Numbers in a chunk, and chunks in the table.
 const CHUNK: usize = 512;
@@ -278,7 +343,8 @@ impl Number {
             epoch: AtomicU32::new(0),
             attempts: AtomicU32::new(0),
             nonblocking: AtomicU8::new(0),
-            has_options: AtomicBool::new(false),
+            options: AtomicU8::new(0),
+            has_layer: AtomicBool::new(false),
         }
     }
 
@@ -291,6 +357,12 @@ impl Number {
     /// The present one of those that follow each other under this number.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(SeqCst)
+    }
+
+    /// Calls `f` with the number locked, if it stands for what it stood for at `epoch`: no thread ends that meanwhile.
+    pub(crate) fn if_current<R>(&self, epoch: u32, f: impl FnOnce(&mut State) -> R) -> Option<R> {
+        let mut state = self.lock();
+        (self.epoch() == epoch).then(|| f(&mut state))
     }
 
     /// Calls `attempt`, which does not wait, with what the number stood for at `epoch`. `None` if that has ended.
@@ -332,13 +404,18 @@ impl Number {
         self.nonblocking.load(Relaxed) & NONBLOCKING_UNASKED != 0
     }
 
-    /// The program has set an option of it.
-    pub(crate) fn set_option(&self) {
-        self.has_options.store(true, Relaxed);
+    /// The program has set options of it, of these sorts.
+    pub(crate) fn set_options(&self, sorts: u8) {
+        self.options.fetch_or(sorts, Relaxed);
     }
 
-    pub(crate) fn has_options(&self) -> bool {
-        self.has_options.load(Relaxed)
+    /// The sorts of options that the program has set.
+    pub(crate) fn options(&self) -> u8 {
+        self.options.load(Relaxed)
+    }
+
+    pub(crate) fn has_layer(&self) -> bool {
+        self.has_layer.load(Relaxed)
     }
 
     /// Whether the number is known to name what this library has given out for it.
@@ -360,7 +437,7 @@ impl Number {
     /// A registration begins, of a stream of bytes or of something else. Nothing is known of it yet.
     pub(crate) fn begin(&self, is_plain_stream: bool) {
         self.packets.fetch_add(1, AcqRel);
-        self.is_plain_stream.store(is_plain_stream, Relaxed);
+        self.is_plain_stream.store(is_plain_stream && !self.has_layer(), Relaxed);
     }
 
     pub(crate) fn is_plain_stream(&self) -> bool {
@@ -372,8 +449,9 @@ impl Number {
         self.has_time.store(true, Relaxed);
     }
 
-    /// It is no stream whose short reads tell anything.
-    pub(crate) fn make_special(&self) {
+    /// It is no stream whose short reads tell anything, from here on.
+    pub(crate) fn put_layer(&self) {
+        self.has_layer.store(true, Relaxed);
         self.is_plain_stream.store(false, Relaxed);
     }
 
@@ -405,28 +483,16 @@ impl Number {
         self.write_full.store(0, Relaxed);
     }
 
-    /// What is remembered of the socket that `descriptor`, which is this number, names.
-    pub(crate) fn past(&self, descriptor: RawFd) -> Past {
-        let past = &mut self.lock().past;
-        if past.socket != 0 && past.socket != descriptors::identity(descriptor) {
-            *past = Past::default();
-        }
-        *past
-    }
-
-    /// Remembers something more of the socket that `descriptor`, which is this number, names.
-    pub(crate) fn remember(&self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
-        let socket = descriptors::identity(descriptor);
+    /// Calls off an accept in flight, which stands in this entry; what is left to be cancelled of it.
+    pub(crate) fn call_off(&self, accept: Acceptance) -> Option<InFlight> {
         let mut state = self.lock();
-        if state.past.socket != socket {
-            state.past = Past { socket, ..Past::default() };
+        let flight = state.flights.get_mut(&accept.overlapped)?;
+        if flight.accept != accept.name {
+            // It has ended, and another operation has its OVERLAPPED.
+            return None;
         }
-        note(&mut state.past);
-    }
-
-    /// Whatever its socket has been through is over.
-    pub(crate) fn forget_past(&self) {
-        self.lock().past = Past::default();
+        flight.is_called_off = true;
+        Some(*flight)
     }
 
     /// Whatever the number stood for has ended. `end` is called with what it was, while the number is
@@ -441,7 +507,8 @@ impl Number {
     pub(crate) fn retire_locked(&self, state: &mut State, end: impl FnOnce(State)) {
         let former = std::mem::take(state);
         self.nonblocking.store(0, Relaxed);
-        self.has_options.store(false, Relaxed);
+        self.options.store(0, Relaxed);
+        self.has_layer.store(false, Relaxed);
         if former.line.is_some() {
             self.begin_epoch();
         }

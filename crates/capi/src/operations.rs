@@ -1,8 +1,9 @@
 //! Overlapped operations, whatever they are: how one is started, how it ends, and how it is cancelled.
 //!
-//! An operation is a [`Work`], which is tried until it is done, and a ticket, which says who is told of its end: the
-//! OVERLAPPED, an event, a port. At the end the OVERLAPPED is written first, its status last, and never touched
-//! afterwards: the program may free it as soon as it has seen the status. So packets have copies of what they bring.
+//! An operation is a [`Work`], which the port's threads try until it is done, and a ticket: the OVERLAPPED, the event and
+//! the port to which the thread that ends it tells the end. That thread writes the OVERLAPPED first, its status last, and
+//! never touches it afterwards: the program may free it as soon as it has seen the status. So packets have copies of what
+//! they bring.
 //!
 //! Operations in flight stand in the entry of their number, by the addresses of their OVERLAPPEDs. That is where
 //! they are found to be cancelled, and where one that is given twice is found out.
@@ -11,17 +12,20 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
 
 use completion_port::raw::{Attempt, Ending, Hints, Side};
-use completion_port::{ErrorKind, Persistent, Started};
+use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
 
 use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::foreign::Foreign;
-use crate::numbers::{self, InFlight, Key, Line, Number, Registered, State, Terms};
+use crate::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State, Terms};
 use crate::objects::cp_signal;
 use crate::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
+use crate::registrations::Ended;
 use crate::{descriptors, driver, handles, registrations, status};
 
 /// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which says of the handle's own event
@@ -36,8 +40,8 @@ pub(crate) trait Work: Send + 'static {
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
 
     /// It has ended, and nothing is locked: does what is left to be done, and says what it has come to.
-    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
-        let _ = descriptor;
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        let _ = target;
         outcome
     }
 
@@ -49,15 +53,40 @@ pub(crate) trait Work: Send + 'static {
     /// It has ended for another reason: what it has taken for itself is free.
     fn give_up(&mut self) {}
 
-    /// What is to be done next, behind a success, and on which descriptor: the operation goes on with that.
-    fn next(&mut self) -> Option<(RawFd, Box<dyn Work>)> {
+    /// What is to be done next, behind a success: the operation goes on with that.
+    fn next(&mut self) -> Option<Next> {
         None
     }
 
-    /// The status of a system error of this operation.
-    fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
-        let _ = descriptor;
+    /// The status of a system error of this operation. Nothing is locked.
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        let _ = target;
         status::of_errno(errno)
+    }
+}
+
+/// What an accept goes on with.
+pub(crate) struct Next {
+    /// What the connection has become.
+    pub(crate) descriptor: RawFd,
+    /// How the entry of that number knows the accept, as long as no thread has closed it.
+    pub(crate) accept: Acceptance,
+    pub(crate) work: Box<dyn Work>,
+}
+
+/// What an operation is tried on: a descriptor, and which of those that follow each other under its number.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) descriptor: RawFd,
+    pub(crate) number: &'static Number,
+    pub(crate) epoch: u32,
+}
+
+impl Target {
+    /// Calls `f` with the number locked, if it still stands for what it stood for when the operation was begun. What has
+    /// followed under that number is a stranger's.
+    pub(crate) fn if_current<R>(self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
+        self.number.if_current(self.epoch, f)
     }
 }
 
@@ -66,24 +95,24 @@ impl Work for Box<dyn Work> {
         (**self).attempt(descriptor, outcome)
     }
 
-    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
-        (**self).finish(descriptor, outcome)
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        (**self).finish(target, outcome)
     }
 
     fn give_up(&mut self) {
         (**self).give_up();
     }
 
-    fn next(&mut self) -> Option<(RawFd, Box<dyn Work>)> {
+    fn next(&mut self) -> Option<Next> {
         (**self).next()
     }
 
-    fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
-        (**self).status(descriptor, errno)
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        (**self).status(target, errno)
     }
 }
 
-/// Who is told of the end of an operation.
+/// To what the end of an operation is told.
 struct Ticket {
     overlapped: NonNull<Overlapped>,
     /// In whose entry the operation stands.
@@ -167,10 +196,9 @@ struct Operation<W: Work> {
     outcome: Outcome,
     /// The port that carries it out.
     port: Arc<CompletionPort>,
-    /// What it is tried on, and which of those that follow each other under that number.
-    descriptor: RawFd,
-    target: &'static Number,
-    epoch: u32,
+    target: Target,
+    /// The socket is a TCP stream.
+    is_tcp: bool,
 }
 
 /// In place of a system error: a datagram was longer than the buffers.
@@ -179,17 +207,17 @@ pub(crate) const CUT: c_int = -1;
 impl<W: Work> Operation<W> {
     /// What there is to be told of an operation that has come to an end by itself.
     fn finish(&mut self) -> (u32, Outcome) {
-        let outcome = self.work.finish(self.descriptor, self.outcome);
+        let outcome = self.work.finish(self.target, self.outcome);
         let ended = match outcome.errno {
             0 => status::SUCCESS,
             CUT => status::CUT,
             libc::ECANCELED => status::CANCELLED,
-            errno => self.work.status(self.descriptor, errno),
+            errno => self.work.status(self.target, errno),
         };
         (ended, outcome)
     }
 
-    fn next_behind(&mut self, ended: u32) -> Option<(RawFd, Box<dyn Work>)> {
+    fn next_behind(&mut self, ended: u32) -> Option<Next> {
         if ended == status::SUCCESS { self.work.next() } else { None }
     }
 
@@ -206,7 +234,7 @@ impl<W: Work> Operation<W> {
         };
         self.port.end_flight();
         match self.next_behind(ended) {
-            Some((descriptor, next)) => go_on(ticket, descriptor, next, outcome),
+            Some(next) => go_on(ticket, next, outcome),
             None => ticket.tell(ended, outcome, true),
         }
     }
@@ -214,8 +242,11 @@ impl<W: Work> Operation<W> {
 
 impl<W: Work> Errand for Operation<W> {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
-        let Self { work, outcome, target, epoch, .. } = self;
-        let tried = target.in_epoch(*epoch, || work.attempt(descriptor, outcome));
+        let Self { work, outcome, target, is_tcp, .. } = self;
+        let Target { number, epoch, .. } = *target;
+        // Another layer may have been put on the stream meanwhile.
+        outcome.is_tcp = *is_tcp && !number.has_layer();
+        let tried = number.in_epoch(epoch, || work.attempt(descriptor, outcome));
         tried.unwrap_or_else(|| {
             // The socket is gone, and what has its number now is another one.
             outcome.errno = libc::ECANCELED;
@@ -235,8 +266,8 @@ impl<W: Work> Errand for Operation<W> {
         let Some(ticket) = self.ticket.take() else { return Begun::Pending };
         let (ended, outcome) = self.finish();
         self.port.end_flight();
-        if let Some((descriptor, next)) = self.next_behind(ended) {
-            go_on(ticket, descriptor, next, outcome);
+        if let Some(next) = self.next_behind(ended) {
+            go_on(ticket, next, outcome);
             return Begun::Pending;
         }
         if status::is_success(ended) {
@@ -271,13 +302,13 @@ impl<W: Work> Drop for Operation<W> {
     }
 }
 
-thread_local! {
-    static PLACE: u8 = const { 0 };
-}
-
-/// What tells the calling thread from every other that lives: where a value of its own is.
-fn this_thread() -> usize {
-    PLACE.with(|place| std::ptr::from_ref(place).addr())
+/// What tells the calling thread from every other, also from those that have ended.
+fn this_thread() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NAME: u64 = THREADS.fetch_add(1, Relaxed);
+    }
+    NAME.with(|name| *name)
 }
 
 /// What a call that starts an operation is given beside what is to be done.
@@ -289,6 +320,8 @@ pub(crate) struct Start {
     /// Flags are told in the OVERLAPPED.
     pub(crate) tells_flags: bool,
     pub(crate) told: Told,
+    /// Of an accept, what an [`Acceptance`] knows it by; 0 otherwise.
+    pub(crate) accept: u64,
 }
 
 /// Starts an operation. The error is the code of a call that has begun nothing.
@@ -298,7 +331,22 @@ pub(crate) struct Start {
 /// `overlapped` is null, or points to an OVERLAPPED that stays there until its status is another one than that of an
 /// operation that goes on. The places of `told` are null or point to numbers.
 pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> {
-    let Start { descriptor, side, tells_flags, told, .. } = start;
+    let mut ended = None;
+    // SAFETY: `begin` demands what this call demands.
+    let begun = unsafe { begin(start, work, &mut ended) };
+    if let Some(ended) = ended {
+        ended.tell();
+    }
+    begun
+}
+
+/// The same. What has `ended` by that is the caller's to tell.
+///
+/// # Safety
+///
+/// As for [`start`].
+unsafe fn begin(start: Start, work: impl Work, ended: &mut Option<Ended>) -> Result<Begun, u32> {
+    let Start { descriptor, side, tells_flags, told, accept, .. } = start;
     let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
     // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
     // - lives on: the caller says so;
@@ -309,7 +357,7 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     let event = if event.is_null() { None } else { Some(handles::event(event)?) };
     let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
     let mut state = number.lock();
-    look_at(&mut state, number, descriptor);
+    *ended = look_at(&mut state, number, descriptor);
     let address = overlapped.as_ptr().addr();
     if state.flights.contains_key(&address) {
         return Err(code::WSAEINVAL);
@@ -326,17 +374,17 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     ticket.overlapped().status.store(status::PENDING as usize, Release);
     let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
     let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| ticket.refuse())?;
-    let in_flight = InFlight { port: line.port, name: None, thread: this_thread() };
+    let thread = this_thread();
+    let in_flight = InFlight { port: line.port, name: None, thread, accept, is_called_off: false };
     state.flights.insert(address, in_flight);
     let operation = Operation {
         work,
         ticket: Some(ticket),
-        outcome: Outcome { is_tcp: line.is_tcp, ..Outcome::default() },
+        outcome: Outcome::default(),
         port: Arc::clone(&port),
-        descriptor,
-        target: number,
         // Behind the look-up, by which the number may have turned out to stand for something else.
-        epoch: number.epoch(),
+        target: Target { descriptor, number, epoch: number.epoch() },
+        is_tcp: line.is_tcp,
     };
     port.begin_flight();
     // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
@@ -372,32 +420,44 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     }
 }
 
-/// An operation goes on with another work, on another descriptor. It stands in the entry of the number on which it was
-/// begun, whose operations no thread has locked.
-fn go_on(ticket: Ticket, descriptor: RawFd, work: Box<dyn Work>, outcome: Outcome) {
-    let Some(target) = numbers::entry(descriptor) else {
-        return ticket.tell(status::CANCELLED, outcome, true);
-    };
-    let found = line(&mut target.lock(), target, descriptor);
-    let Ok((port, line)) = found else {
-        return ticket.tell(status::CANCELLED, outcome, true);
+/// An accept goes on with its connection. It stands in the entry of the number on which it was begun still, whose
+/// operations no thread has locked.
+fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
+    let Next { descriptor, accept, mut work } = next;
+    let found = numbers::entry(descriptor).ok_or(status::CANCELLED).and_then(|number| {
+        let mut state = number.lock();
+        if state.accept != Some(accept) {
+            // A thread has closed the connection, and its number may be a stranger's.
+            return Err(status::CANCELLED);
+        }
+        let (port, line) =
+            line(&mut state, number, descriptor).map_err(|_| status::UNSUCCESSFUL)?;
+        // From here on closing the number ends the line, and the epoch with it.
+        Ok((port, line, Target { descriptor, number, epoch: number.epoch() }))
+    });
+    let (port, line, target) = match found {
+        Ok(found) => found,
+        Err(ended) => {
+            work.give_up();
+            return ticket.tell(ended, outcome, true);
+        }
     };
     let (number, address) = (ticket.number, ticket.overlapped.as_ptr().addr());
     let operation = Operation {
         work,
         ticket: Some(ticket),
-        outcome: Outcome { is_tcp: line.is_tcp, ..outcome },
+        outcome,
         port: Arc::clone(&port),
-        descriptor,
         target,
-        epoch: target.epoch(),
+        is_tcp: line.is_tcp,
     };
     port.begin_flight();
     let mut state = number.lock();
-    let Some(flight) = state.flights.get_mut(&address) else {
+    let Some(flight) = state.flights.get_mut(&address).filter(|flight| !flight.is_called_off)
+    else {
         drop(state);
-        // Its number was closed.
-        return Box::new(operation).end(Ending::Closed);
+        // Its number was closed, or it was cancelled when it had no name by which that could be done.
+        return Box::new(operation).end(Ending::Cancelled);
     };
     match port.raw().start_task(line.id, Side::In, Flight(Box::new(operation))) {
         Ok(Started::InFlight(name)) => {
@@ -429,10 +489,11 @@ pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
     -1
 }
 
-/// If the number may name something else than it did, what is known of it is compared with the system.
-fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) {
+/// If the number may name something else than it did, what is known of it is compared with the system. What has ended by
+/// that is the caller's to tell, when the number is not locked.
+fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
     if number.is_vouched() && !registrations::is_checked() {
-        return;
+        return None;
     }
     let identity = || descriptors::identity(descriptor);
     let is_another = |line: &Line| {
@@ -442,17 +503,19 @@ fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) {
     if state.associated.is_some_and(|it| it.identity != identity())
         || state.line.as_ref().is_some_and(is_another)
     {
-        // What is in flight ends, and is gone on with by the next thread that waits on its port.
         let registered = state.registered.take();
         // The association may be newer than what is in flight.
         let associated = state.associated.filter(|it| it.identity == identity());
         let modes = state.modes;
-        number.retire_locked(state, |former| drop(registrations::end(former)));
+        let mut ended = None;
+        number.retire_locked(state, |former| ended = Some(registrations::end(former)));
         state.registered = registered;
         if associated.is_some() {
             (state.associated, state.modes) = (associated, modes);
         }
+        return ended;
     }
+    None
 }
 
 /// Where the operations of a number are carried out: where its registration is, or its association, or by the driver.
@@ -465,44 +528,104 @@ fn line(
         if let Some(port) = registrations::port_of(line.port) {
             return Ok((port, line));
         }
-        state.line = None;
+        // A thread of that port may be in an attempt still.
+        number.retire_line(state);
     }
     let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
     let is_tcp =
         kind == libc::SOCK_STREAM && descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP);
     let registered = state.registered.and_then(|it| Some((it, handles::port_named(it.port)?)));
-    let port = match &registered {
+    let registered = match registered {
         Some((registered, _)) if registered.removed.is_some() => return Err(code::WSAEINVAL),
         Some((registered, port)) => {
-            // It becomes that of the line. What is queued of it is found once more.
+            let is_spent =
+                |terms: &Terms| terms.triggers & trigger::ONE_SHOT != 0 && number.is_reported();
+            let terms = registered.terms.filter(|terms| !is_spent(terms));
+            // It becomes that of the line: two of one port cannot stand there at once. What is queued of it is found
+            // once more.
             let _ = port.raw().forget(registered.id);
-            Arc::clone(port)
+            Some((Registered { terms, ..registered }, port))
         }
+        None => None,
+    };
+    let port = match &registered {
+        Some((_, port)) => Arc::clone(port),
         None => {
             let associated = state.associated.and_then(|it| handles::port_named(it.port));
             associated.map_or_else(driver::own_port, Ok)?
         }
     };
+    let terms = registered.as_ref().and_then(|(registered, _)| registered.terms);
+    let id = match make_line(&port, number, descriptor, terms) {
+        Ok(id) => id,
+        Err(code) => {
+            if let Some((registered, port)) = registered {
+                state.registered = restored(&port, number, descriptor, registered);
+            }
+            return Err(code);
+        }
+    };
+    let line = Line { port: port.name(), id, is_tcp };
+    state.line = Some(line);
+    state.registered = registered.map(|(registered, _)| Registered {
+        id: id.id(),
+        is_on_line: true,
+        ..registered
+    });
+    Ok((port, line))
+}
+
+/// Makes a line on a port, enabled for readiness on these terms. If that fails there is none.
+fn make_line(
+    port: &CompletionPort,
+    number: &'static Number,
+    descriptor: RawFd,
+    terms: Option<Terms>,
+) -> Result<SharedId, u32> {
     let key = Key { word: 0, is_line: true, number };
     let id = port.raw().associate_number(descriptor, key);
     let id = id.map_err(|refused| code_of(refused.error()))?;
-    let line = Line { port: port.name(), id, is_tcp };
-    state.line = Some(line);
-    state.registered = None;
-    if let Some((registered, _)) = registered {
-        let is_spent =
-            |terms: &Terms| terms.triggers & trigger::ONE_SHOT != 0 && number.is_reported();
-        let terms = registered.terms.filter(|terms| !is_spent(terms));
-        if let Some(terms) = terms {
-            number.begin_report();
-            let is_edge = terms.triggers & trigger::EDGE != 0;
-            let trigger = if is_edge { Persistent::Edge } else { Persistent::Level };
-            port.raw().enable(id.id(), terms.interest, trigger, Hints::default).map_err(code_of)?;
-        }
-        let id = id.id();
-        state.registered = Some(Registered { id, terms, is_on_line: true, ..registered });
+    if let Some(terms) = terms {
+        number.begin_report();
+        let enabled =
+            port.raw().enable(id.id(), terms.interest, terms.trigger(true), Hints::default);
+        enabled.map_err(|error| {
+            let _ = port.raw().forget(id.id());
+            code_of(error)
+        })?;
     }
-    Ok((port, line))
+    Ok(id)
+}
+
+/// Registers what was forgotten for a line that could not be made. If that fails, too, the program is told that the
+/// registration has ended: by its last packet.
+fn restored(
+    port: &CompletionPort,
+    number: &'static Number,
+    descriptor: RawFd,
+    registered: Registered,
+) -> Option<Registered> {
+    let key = Key { word: registered.key, is_line: false, number };
+    let (interest, trigger) = match registered.terms {
+        Some(terms) => (terms.interest, terms.trigger(false)),
+        None => (Interest::NONE, OneShot::Level.into()),
+    };
+    number.begin_report();
+    match port.raw().register_number(descriptor, key, interest, trigger) {
+        Ok(id) => {
+            if registered.terms.is_none() {
+                // It was disabled, or had reported. A registration cannot be made so.
+                let _ = port.disable(id);
+            }
+            Some(Registered { id, is_on_line: false, ..registered })
+        }
+        Err(_) => {
+            let Registered { key, id, .. } = registered;
+            let removed = Some(descriptors::identity(descriptor));
+            let told = port.post_removal(key, number, id);
+            told.is_ok().then_some(Registered { removed, terms: None, ..registered })
+        }
+    }
 }
 
 /// The descriptor that a handle is, if it is open.
@@ -514,15 +637,19 @@ fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
 }
 
 /// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
-fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<usize>) -> usize {
+fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
     let Some(number) = numbers::find(descriptor) else { return 0 };
-    let is_meant = |(at, flight): &(&usize, &InFlight)| {
+    let is_meant = |(at, flight): &(&usize, &mut InFlight)| {
         address.is_none_or(|wanted| **at == wanted)
             && thread.is_none_or(|wanted| flight.thread == wanted)
     };
     let meant: Vec<_> = {
-        let state = number.lock();
-        state.flights.iter().filter(is_meant).map(|(_, flight)| *flight).collect()
+        let mut state = number.lock();
+        let called_off = state.flights.iter_mut().filter(is_meant).map(|(_, flight)| {
+            flight.is_called_off = true;
+            *flight
+        });
+        called_off.collect()
     };
     meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
 }
@@ -556,8 +683,12 @@ pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
         }
         let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
         let mut state = number.lock();
-        look_at(&mut state, number, descriptor);
+        let ended = look_at(&mut state, number, descriptor);
         state.modes |= modes;
+        drop(state);
+        if let Some(ended) = ended {
+            ended.tell();
+        }
         Ok(())
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::abi::{self, Entry, Handle, NO_HANDLE};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, Object, usable_port};
-use crate::numbers::{self, Associated};
+use crate::numbers::{self, Associated, Line};
 use crate::port::{Changed, CompletionPort};
 use crate::{descriptors, driver, registrations, status};
 
@@ -30,17 +30,13 @@ fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(),
         return Err(code::INVALID_PARAMETER);
     }
     state.associated = Some(Associated { port: port.name(), key, identity });
-    if let Some(line) = state.line
-        && line.port != port.name()
-        && state.flights.is_empty()
-        && state.registered.is_none()
-    {
+    let is_moved =
+        |line: &Line| line.port != port.name() && !state.is_in_use() && state.registered.is_none();
+    if let Some(line) = state.line.filter(is_moved) {
         // Nothing is carried out elsewhere: from here on this port does.
-        number.retire_line(&mut state);
-        if let Some(former) = registrations::port_of(line.port) {
-            // Ended already: as good.
-            let _ = former.raw().forget(line.id.id());
-        }
+        let ended = registrations::end_line(number, &mut state, line);
+        drop(state);
+        ended.tell();
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::errors::guarded;
-use crate::numbers::{InFlight, NO_PORT, Number, Registered, State};
+use crate::numbers::{Acceptance, InFlight, Line, NO_PORT, Number, Registered, State};
 use crate::port::CompletionPort;
 use crate::{descriptors, driver, handles, numbers};
 
@@ -40,12 +40,23 @@ pub(crate) fn end(former: State) -> Ended {
     }
 }
 
+/// Gives up the line of a number whose entry is locked: what is carried out by it ends, as far as it has not.
+pub(crate) fn end_line(number: &Number, state: &mut State, line: Line) -> Ended {
+    number.retire_line(state);
+    let port = port_of(line.port);
+    if let Some(port) = &port {
+        // Ended already, or just now: as good.
+        let _ = port.raw().forget(line.id.id());
+    }
+    Ended { port, flights: Vec::new(), accept: None }
+}
+
 /// What is left to be done of what has ended.
 #[must_use]
 pub(crate) struct Ended {
     port: Option<Arc<CompletionPort>>,
     flights: Vec<InFlight>,
-    accept: Option<(RawFd, usize)>,
+    accept: Option<Acceptance>,
 }
 
 impl Ended {
@@ -57,22 +68,27 @@ impl Ended {
         for flight in self.flights {
             cancel(flight);
         }
-        if let Some((listener, address)) = self.accept
-            && let Some(number) = numbers::find(listener)
-        {
-            let flight = number.lock().flights.get(&address).copied();
-            flight.map(cancel);
+        if let Some(accept) = self.accept {
+            cancel_accept(accept);
         }
     }
 }
 
-/// Cancels an operation in flight. Whether it has a port still.
+/// Cancels an operation that is called off. Whether it has a port still.
 pub(crate) fn cancel(flight: InFlight) -> bool {
-    let (Some(port), Some(name)) = (port_of(flight.port), flight.name) else { return false };
-    // One that has ended meanwhile says so itself.
-    let _ = port.cancel(name);
-    port.raw().go_on();
+    let Some(port) = port_of(flight.port) else { return false };
+    if let Some(name) = flight.name {
+        // One that has ended meanwhile says so itself.
+        let _ = port.cancel(name);
+        port.raw().go_on();
+    }
     true
+}
+
+/// Cancels an accept, if it is in flight still.
+pub(crate) fn cancel_accept(accept: Acceptance) {
+    let number = numbers::find(accept.listener);
+    number.and_then(|number| number.call_off(accept)).map(cancel);
 }
 
 /// The port that carries out operations, by its name or the driver's own.

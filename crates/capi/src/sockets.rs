@@ -12,7 +12,7 @@ use libc::{sockaddr, socklen_t};
 
 use crate::descriptors::{is_bound, is_connected, is_local, kind, protocol};
 use crate::errors::{code, code_of_errno, guarded, set_last};
-use crate::numbers::{self, Number, Past};
+use crate::numbers::{self, Number, OPTIONS, Past, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::{registrations, status};
 
 /// `SOCKET_ERROR`.
@@ -103,20 +103,20 @@ pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isi
 }
 
 fn past(descriptor: c_int) -> Past {
-    numbers::find(descriptor).map_or_else(Past::default, |number| number.past(descriptor))
-}
-
-/// Whether the system has told that a stream was reset.
-pub(crate) fn was_reset(descriptor: c_int) -> bool {
-    past(descriptor).was_reset
+    numbers::find(descriptor).map_or_else(Past::default, |number| number.lock().past(descriptor))
 }
 
 /// The system has told that a socket's connection was reset, and will not do so again.
 fn remember_reset(descriptor: c_int) {
-    if kind(descriptor) == Some(libc::SOCK_STREAM)
-        && let Some(number) = numbers::entry(descriptor)
-    {
-        number.remember(descriptor, |past| past.was_reset = true);
+    if let Some(number) = numbers::entry(descriptor) {
+        remember_reset_in(&mut number.lock(), descriptor);
+    }
+}
+
+/// The same for a caller that has locked the number.
+fn remember_reset_in(state: &mut State, descriptor: c_int) {
+    if kind(descriptor) == Some(libc::SOCK_STREAM) {
+        state.remember(descriptor, |past| past.was_reset = true);
     }
 }
 
@@ -126,7 +126,11 @@ pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: i
         return;
     }
     match errno() {
-        errno @ (libc::EPIPE | libc::ECONNRESET) => set_errno(why_not_sent(descriptor, errno)),
+        errno @ (libc::EPIPE | libc::ECONNRESET) => {
+            let number = numbers::entry(descriptor);
+            let why = number.map(|number| why_not_sent(&mut number.lock(), descriptor, errno));
+            set_errno(why.unwrap_or(errno));
+        }
         libc::EAGAIN => {
             if let Some(Attempt { number, packets }) = attempt {
                 number.write_full(packets);
@@ -137,12 +141,12 @@ pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: i
 }
 
 /// Why a stream takes nothing any more. The system says that it was reset once, and has one word for three
-/// things otherwise.
+/// things otherwise. The number is locked.
 #[cold]
-fn why_not_sent(descriptor: c_int, errno: c_int) -> c_int {
-    let has_shut = past(descriptor).has_shut;
+fn why_not_sent(state: &mut State, descriptor: c_int, errno: c_int) -> c_int {
+    let has_shut = state.past(descriptor).has_shut;
     if errno == libc::ECONNRESET {
-        remember_reset(descriptor);
+        remember_reset_in(state, descriptor);
     }
     if has_shut {
         libc::ESHUTDOWN
@@ -152,17 +156,18 @@ fn why_not_sent(descriptor: c_int, errno: c_int) -> c_int {
     } else if is_connected(descriptor) {
         libc::ESHUTDOWN
     } else if is_bound(descriptor) {
-        remember_reset(descriptor);
+        remember_reset_in(state, descriptor);
         libc::ECONNRESET
     } else {
         libc::ENOTCONN
     }
 }
 
-/// The status of an overlapped receive or send that has failed. No number is locked.
-pub(crate) fn status_of_transfer(descriptor: c_int, errno: c_int) -> u32 {
+/// The status of an overlapped receive or send that has failed, on the socket that `descriptor` still names. Its number
+/// is locked.
+pub(crate) fn status_of_transfer(state: &mut State, descriptor: c_int, errno: c_int) -> u32 {
     match errno {
-        libc::EPIPE => status::of_errno(why_not_sent(descriptor, errno)),
+        libc::EPIPE => status::of_errno(why_not_sent(state, descriptor, errno)),
         libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
             // An earlier datagram has found no receiver.
             status::PORT_UNREACHABLE
@@ -170,7 +175,7 @@ pub(crate) fn status_of_transfer(descriptor: c_int, errno: c_int) -> u32 {
         libc::EDESTADDRREQ => status::of_errno(libc::ENOTCONN),
         errno => {
             if errno == libc::ECONNRESET {
-                remember_reset(descriptor);
+                remember_reset_in(state, descriptor);
             }
             status::of_errno(errno)
         }
@@ -369,7 +374,7 @@ pub unsafe extern "C" fn cp_connect(
     if (connected == 0 || goes_on)
         && let Some(number) = numbers::find(descriptor)
     {
-        number.forget_past();
+        number.lock().forget_past();
     }
     if goes_on {
         set_last(code::WSAEWOULDBLOCK);
@@ -491,7 +496,7 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
         && how != libc::SHUT_RD
         && let Some(number) = numbers::entry(descriptor)
     {
-        number.remember(descriptor, |past| past.has_shut = true);
+        number.lock().remember(descriptor, |past| past.has_shut = true);
     }
     done
 }
@@ -614,7 +619,11 @@ pub unsafe extern "C" fn cp_setsockopt(
 ) -> c_int {
     let done = called(|| {
         if let Some(number) = numbers::find(descriptor) {
-            number.set_option();
+            number.set_options(match (level, name) {
+                (libc::SOL_SOCKET, libc::SO_SNDBUF) => OPTIONS | SEND_ROOM,
+                (libc::SOL_SOCKET, libc::SO_RCVBUF) => OPTIONS | RECEIVE_ROOM,
+                _ => OPTIONS,
+            });
         }
         let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_ACCEPT_CONTEXT, UPDATE_CONNECT_CONTEXT];
         if level == libc::SOL_SOCKET && is_ours.contains(&name) {
@@ -626,11 +635,11 @@ pub unsafe extern "C" fn cp_setsockopt(
                 }
             };
         }
-        if level == libc::IPPROTO_TCP && name == libc::TCP_ULP {
-            // Another layer in between: what a short read says is its affair.
-            if let Some(number) = numbers::find(descriptor) {
-                number.make_special();
-            }
+        if level == libc::IPPROTO_TCP
+            && name == libc::TCP_ULP
+            && let Some(number) = numbers::entry(descriptor)
+        {
+            number.put_layer();
         }
         if is_time(level, name, size as usize) && size == 4 && !value.is_null() {
             // SAFETY: reading through a raw pointer demands that it is valid.

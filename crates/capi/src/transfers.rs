@@ -10,9 +10,10 @@ use crate::abi::Overlapped;
 use crate::buffers::{Buffer, PARTIAL, checked, message};
 use crate::descriptors;
 use crate::errors::{code, guarded};
-use crate::operations::{CUT, Start, Work, answered, start};
+use crate::operations::{CUT, Start, Target, Work, answered, start};
 use crate::port::{Outcome, Told};
-use crate::sockets::{errno, status_of_transfer, was_reset};
+use crate::sockets::{errno, status_of_transfer};
+use crate::status;
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
 const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
@@ -92,6 +93,12 @@ fn failed(outcome: &mut Outcome) -> Attempt {
             Attempt::Done
         }
     }
+}
+
+/// The status of a receive or send that has failed. Of a socket that is gone nothing is asked, and nothing noted.
+fn status_of(target: Target, errno: c_int) -> u32 {
+    let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
+    status.unwrap_or_else(|| status::of_errno(errno))
 }
 
 /// Calls the system until no signal ends the call.
@@ -176,16 +183,18 @@ impl Work for Receiving {
         }
     }
 
-    fn finish(&mut self, descriptor: RawFd, outcome: Outcome) -> Outcome {
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
         // The system tells of a reset once, and of an end afterwards.
-        if outcome.errno == 0 && outcome.bytes == 0 && was_reset(descriptor) {
+        let was_reset =
+            || target.if_current(|state| state.past(target.descriptor).was_reset) == Some(true);
+        if outcome.errno == 0 && outcome.bytes == 0 && was_reset() {
             return Outcome { errno: libc::ECONNRESET, ..outcome };
         }
         outcome
     }
 
-    fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
-        status_of_transfer(descriptor, errno)
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        status_of(target, errno)
     }
 }
 
@@ -255,8 +264,8 @@ impl Work for Sending {
         }
     }
 
-    fn status(&self, descriptor: RawFd, errno: c_int) -> u32 {
-        status_of_transfer(descriptor, errno)
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        status_of(target, errno)
     }
 }
 
@@ -312,7 +321,8 @@ pub unsafe extern "C" fn cp_start_receive(
         let receive = Receiving { parts, flags, address, room, address_size };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told { bytes: received, flags: flags_told };
-        let how = Start { descriptor, overlapped, side: Side::In, tells_flags: true, told };
+        let (side, tells_flags) = (Side::In, true);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so.
         unsafe { start(how, receive) }
@@ -355,7 +365,8 @@ pub unsafe extern "C" fn cp_start_send(
         let parts = unsafe { Parts::new(buffers, count) };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);
-        let how = Start { descriptor, overlapped, side: Side::Out, tells_flags: false, told };
+        let (side, tells_flags) = (Side::Out, false);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so.
         unsafe { start(how, Sending { parts, flags, address }) }

@@ -16,7 +16,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("process", &[]),
     ("status", &["errors"]),
     ("descriptors", &["errors"]),
-    ("numbers", &["descriptors", "process"]),
+    ("numbers", &["abi", "descriptors", "process"]),
     ("port", &["abi", "errors", "numbers"]),
     ("driver", &["errors", "numbers", "port", "process"]),
     ("handles", &["abi", "errors", "foreign", "port", "process"]),
@@ -60,7 +60,10 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "status",
         ],
     ),
-    ("transfers", &["abi", "buffers", "descriptors", "errors", "operations", "port", "sockets"]),
+    (
+        "transfers",
+        &["abi", "buffers", "descriptors", "errors", "operations", "port", "sockets", "status"],
+    ),
     (
         "results",
         &["abi", "descriptors", "errors", "numbers", "objects", "operations", "port", "status"],

@@ -2,6 +2,9 @@
 #include <winsock2.h>
 #include <mswsock.h>
 
+#include <stdio.h>
+#include <sys/un.h>
+
 #include "check.h"
 #include "overlapped.h"
 
@@ -135,6 +138,93 @@ static void first_data_comes_with_the_connection(void)
     closesocket(talker);
     closesocket(first.s);
     closesocket(second.s);
+    closesocket(listener);
+}
+
+/* The client has connected and said nothing. */
+static void what_waits_for_first_data_may_be_associated_and_closed(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client;
+    Accept accept;
+    int is_closed;
+    associate(listener, port, LISTENER_KEY);
+    for (is_closed = 0; is_closed < 2; is_closed++) {
+        begin_accept(listener, &accept, 64);
+        client = tcp_connected_to(&address);
+        CHECK(is_silent(port));
+        associate(accept.s, port, KEY);
+        CHECK(is_silent(port));
+        if (is_closed) {
+            CHECK_IS(closesocket(accept.s), 0);
+            CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
+        } else {
+            send_all(client, "hello", 5);
+            CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 5);
+            check_they_talk(accept.s, client);
+            closesocket(accept.s);
+        }
+        CHECK(is_silent(port));
+        closesocket(client);
+    }
+    closesocket(listener);
+}
+
+typedef struct Race {
+    SOCKET listener;
+    Accept accept;
+    /* What gets the number of the socket, or none if it is cancelled and not closed. */
+    int stranger;
+} Race;
+
+/* Ends an accept as soon as it has its connection, which has brought no data yet. */
+static DWORD WINAPI end_when_connected(LPVOID argument)
+{
+    Race *race = (Race *)argument;
+    struct sockaddr_in address;
+    socklen_t size;
+    do
+        size = (socklen_t)sizeof address;
+    while (syscall(SYS_getpeername, (int)race->accept.s, &address, &size) != 0);
+    if (race->stranger < 0) {
+        CHECK(CancelIoEx((HANDLE)race->listener, &race->accept.overlapped));
+    } else {
+        CHECK_IS(closesocket(race->accept.s), 0);
+        CHECK_IS(dup2(race->stranger, (int)race->accept.s), race->accept.s);
+    }
+    return 0;
+}
+
+/* Between the accept and the first data: the operation ends, and never reads what has the number then. */
+static void an_accept_ends_when_its_connection_is_closed_just_then(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client, near, far;
+    static Race race;
+    char byte;
+    int round, rounds = is_slow() ? 10 : 300;
+    associate(listener, port, LISTENER_KEY);
+    tcp_pair(&near, &far);
+    send_all(far, "x", 1);
+    until(near, POLLIN);
+    race.listener = listener;
+    for (round = 0; round < rounds; round++) {
+        HANDLE thread;
+        race.stranger = round % 2 == 0 ? (int)near : -1;
+        begin_accept(listener, &race.accept, 64);
+        thread = CreateThread(NULL, 0, end_when_connected, &race, 0, NULL);
+        CHECK(thread != NULL);
+        client = tcp_connected_to(&address);
+        CHECK_FAILED(port, LISTENER_KEY, &race.accept.overlapped, 0, ERROR_OPERATION_ABORTED);
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        CHECK(CloseHandle(thread));
+        closesocket(race.accept.s);
+        closesocket(client);
+    }
+    receive_all(near, &byte, 1);
+    CHECK_IS(byte, 'x');
+    CHECK(is_silent(port));
+    close_both(near, far);
     closesocket(listener);
 }
 
@@ -364,6 +454,85 @@ static void a_socket_is_disconnected_and_used_again(void)
     closesocket(listener);
 }
 
+static int option_of(SOCKET s, int level, int name)
+{
+    int value = -1, size = (int)sizeof value;
+    CHECK_IS(getsockopt(s, level, name, (char *)&value, &size), 0);
+    return value;
+}
+
+/* Also for the next connection, and the one behind that. */
+static void what_was_set_stays_when_a_socket_is_used_again(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address);
+    Accept accept;
+    OVERLAPPED overlapped;
+    int on = 1, none = 0, much = 50000, round, send_room, receive_room;
+    accept.s = tcp_socket();
+    CHECK_IS(setsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&on, sizeof on), 0);
+    CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_SNDBUF, (char *)&none, sizeof none), 0);
+    CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_RCVBUF, (char *)&much, sizeof much), 0);
+    send_room = option_of(accept.s, SOL_SOCKET, SO_SNDBUF);
+    receive_room = option_of(accept.s, SOL_SOCKET, SO_RCVBUF);
+    for (round = 0; round < 3; round++) {
+        SOCKET client = tcp_connected_to(&address);
+        accept.overlapped = fresh(NULL);
+        CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped), TRUE);
+        CHECK(option_of(accept.s, IPPROTO_TCP, TCP_NODELAY) != 0);
+        CHECK_IS(option_of(accept.s, SOL_SOCKET, SO_SNDBUF), send_room);
+        CHECK_IS(option_of(accept.s, SOL_SOCKET, SO_RCVBUF), receive_room);
+        check_they_talk(accept.s, client);
+        overlapped = fresh(NULL);
+        CHECK_IS(DisconnectEx(accept.s, &overlapped, TF_REUSE_SOCKET, 0), TRUE);
+        closesocket(client);
+    }
+    closesocket(accept.s);
+    closesocket(listener);
+}
+
+static void nothing_is_sent_behind_a_disconnect(void)
+{
+    SOCKET near, far;
+    OVERLAPPED overlapped = fresh(NULL), sending = fresh(NULL);
+    associated_pair(port, KEY, &near, &far);
+    CHECK_IS(DisconnectEx(near, &overlapped, 0, 0), TRUE);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    closesocket(far);
+    until(near, POLLHUP);
+    CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &sending), WSAESHUTDOWN);
+    closesocket(near);
+}
+
+/* The system has no queue for connects of its own machine, and tells nobody when there is room. */
+static void a_connect_within_the_machine_waits_for_room(void)
+{
+    struct sockaddr_un address;
+    SOCKET listener = socket(AF_UNIX, SOCK_STREAM, 0), s = socket(AF_UNIX, SOCK_STREAM, 0), first, accepted;
+    OVERLAPPED overlapped = fresh(NULL);
+    int length;
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    /* A name that is no file's. */
+    length = (int)offsetof(struct sockaddr_un, sun_path) + 1
+             + snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "connects-%d", (int)getpid());
+    CHECK_IS(bind(listener, (struct sockaddr *)&address, length), 0);
+    CHECK_IS(listen(listener, 0), 0);
+    first = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK_IS(connect(first, (struct sockaddr *)&address, length), 0);
+    associate(s, port, KEY);
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, length, NULL, 0, NULL, &overlapped), WSA_IO_PENDING);
+    CHECK(is_silent(port));
+    accepted = (SOCKET)accept(listener, NULL, NULL);
+    CHECK(accepted != INVALID_SOCKET);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    close_both(first, accepted);
+    accepted = (SOCKET)accept(listener, NULL, NULL);
+    check_they_talk(s, accepted);
+    close_both(s, accepted);
+    closesocket(listener);
+}
+
 static void the_functions_are_looked_up_by_their_guids(void)
 {
     SOCKET s = tcp_socket();
@@ -410,6 +579,8 @@ int main(void)
     accepts_take_the_connections_in_order();
     a_connection_that_waits_is_accepted_at_once();
     first_data_comes_with_the_connection();
+    what_waits_for_first_data_may_be_associated_and_closed();
+    an_accept_ends_when_its_connection_is_closed_just_then();
     what_the_program_has_set_goes_on();
     a_listener_still_blocks_in_accept();
     accepts_are_cancelled();
@@ -417,6 +588,9 @@ int main(void)
     connects_complete_and_may_bring_data();
     a_connect_that_is_refused_fails();
     a_socket_is_disconnected_and_used_again();
+    what_was_set_stays_when_a_socket_is_used_again();
+    nothing_is_sent_behind_a_disconnect();
+    a_connect_within_the_machine_waits_for_room();
     the_functions_are_looked_up_by_their_guids();
     CHECK(CloseHandle(port));
     return finish();

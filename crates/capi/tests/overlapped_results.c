@@ -315,6 +315,81 @@ static void a_thread_cancels_its_own_operations_only(void)
     CHECK_FALSE(CancelIoEx(INVALID_HANDLE_VALUE, NULL), ERROR_INVALID_HANDLE);
 }
 
+static DWORD WINAPI cancel_own(LPVOID argument)
+{
+    CHECK(CancelIo((HANDLE)((Other *)argument)->s));
+    return 0;
+}
+
+/* A thread that has begun nothing cancels nothing, also if all that was another thread's is its own by now. */
+static void a_thread_that_has_ended_is_no_other(void)
+{
+    SOCKET near, far;
+    Other other;
+    int place;
+    associated_pair(port, KEY, &near, &far);
+    other.s = near;
+    other.overlapped = fresh(NULL);
+    for (place = 0; place < 8; place++) {
+        HANDLE thread = CreateThread(NULL, 0, place == 0 ? begin_a_receive : cancel_own, &other, 0, NULL);
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        CHECK(CloseHandle(thread));
+    }
+    CHECK(is_silent(port));
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &other.overlapped);
+    close_both(near, far);
+}
+
+typedef struct Taker {
+    HANDLE port;
+    OVERLAPPED *overlapped;
+} Taker;
+
+static DWORD WINAPI take_what_was_cancelled(LPVOID argument)
+{
+    Taker *taker = (Taker *)argument;
+    ULONGLONG began = GetTickCount64();
+    CHECK_FAILED(taker->port, KEY, taker->overlapped, 0, ERROR_OPERATION_ABORTED);
+    /* A wait that is over finds it in any case. */
+    CHECK(GetTickCount64() - began < SOON / 2);
+    return 0;
+}
+
+/* A call finds out that a socket was closed by a call that is not of the library: then its operations end, also if the
+ * thread of their port sleeps. */
+static void what_is_found_to_be_closed_ends(void)
+{
+    int by_a_registration;
+    for (by_a_registration = 0; by_a_registration < 2; by_a_registration++) {
+        SOCKET near;
+        int ends[2];
+        char byte;
+        OVERLAPPED overlapped = fresh(NULL);
+        Taker taker;
+        HANDLE thread;
+        taker.port = new_port(1);
+        taker.overlapped = &overlapped;
+        /* Not given out by the library, which therefore asks what they are. */
+        CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        near = (SOCKET)ends[0];
+        associate(near, taker.port, KEY);
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+        thread = CreateThread(NULL, 0, take_what_was_cancelled, &taker, 0, NULL);
+        Sleep(A_WHILE * 3);
+        CHECK_IS(another(near), near);
+        if (by_a_registration) {
+            CHECK_IS(enable(port, near, KEY, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+            CHECK_NEXT(port, KEY, SOCK_NOTIFY_EVENT_OUT);
+        } else {
+            CHECK(SetFileCompletionNotificationModes((HANDLE)near, 0));
+        }
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        CHECK(CloseHandle(thread));
+        close_both(near, (SOCKET)ends[1]);
+        CHECK(CloseHandle(taker.port));
+    }
+}
+
 static void closesocket_ends_what_is_in_flight(void)
 {
     SOCKET near, far, next;
@@ -441,6 +516,8 @@ int main(void)
     an_operation_is_cancelled();
     all_operations_of_a_socket_are_cancelled();
     a_thread_cancels_its_own_operations_only();
+    a_thread_that_has_ended_is_no_other();
+    what_is_found_to_be_closed_ends();
     closesocket_ends_what_is_in_flight();
     a_port_that_is_closed_ends_what_it_carries_out();
     what_succeeds_at_once_may_make_no_packet();

@@ -148,6 +148,7 @@ programs! {
     overlapped_stress: "overlapped_stress.c" => runs_as_cxx;
     overlapped_forked: "overlapped_forked.c" => runs_as_cxx;
     overlapped_connections: "overlapped_connections.c" => runs_as_cxx;
+    overlapped_refusals: "overlapped_refusals.c" => runs_as_cxx;
     shape_event_loop: "shape_event_loop.c";
     shape_udp_engine: "shape_udp_engine.c";
     shape_actor_runtime: "shape_actor_runtime.c";
