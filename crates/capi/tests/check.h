@@ -126,8 +126,12 @@ static inline SOCKET another(SOCKET s)
     SOCKET next;
     CHECK_IS(close((int)s), 0);
     next = unseen_socket();
-    CHECK_IS(next, s);
-    return next;
+    if (next != s) {
+        /* A thread of the library has just ended, or a port, and a lower number was free. */
+        CHECK_IS(fcntl((int)next, F_DUPFD, (int)s), s);
+        CHECK_IS(close((int)next), 0);
+    }
+    return s;
 }
 
 static inline SOCKET tcp_listener(struct sockaddr_in *address)
