@@ -98,6 +98,11 @@ impl Kind {
         }
     }
 
+    /// Whether it fills its buffer.
+    fn fills(self) -> bool {
+        matches!(self, Self::Receive | Self::ReceiveFrom | Self::AcceptAndReceive | Self::Read)
+    }
+
     /// What it does with a file, if it is about files.
     fn of_file(self) -> Option<What> {
         match self {
@@ -294,7 +299,8 @@ impl<B> Operation<B> {
     }
 
     /// Writes all of the buffer to a file, beginning `offset` bytes from its beginning. The position of the file is
-    /// neither used nor moved. A pipe or a terminal has no positions, and is written to as it stands.
+    /// neither used nor moved. A pipe or a terminal has no positions, and is written to as it stands. A buffer without
+    /// bytes is done at once, whatever is open there: nothing is written, and the file is as long as it was.
     ///
     /// An error tells how much was written before ([`Error::transferred`]): `ENOSPC` and `EIO`, say. That a write is
     /// done means that reads find the bytes, and not that they are on the disk: see [`Operation::sync_data`].
@@ -526,6 +532,15 @@ impl<B> Cargo<B> {
     /// The connection that it has won.
     pub(crate) fn connection(&self) -> Descriptor {
         self.socket.as_ref().expect("a connection was accepted").as_source().name.number
+    }
+
+    /// Code of its buffer has panicked.
+    pub(crate) fn fail_by_panic(&mut self) {
+        self.fail(Fault { kind: ErrorKind::Other, code: None });
+        if self.kind.fills() {
+            // Of what has come the buffer says nothing.
+            self.len = 0;
+        }
     }
 
     /// It could not be begun.

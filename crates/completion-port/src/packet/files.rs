@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::interest::Events;
 use crate::operation::{Cargo, OpId, Operation, TriedNow};
 use crate::port::Store;
-use crate::state::facts::{Descriptor, Fault};
+use crate::state::facts::Descriptor;
 use crate::sys::files::{Issuer, Task};
 
 impl<K, B: Buffer> Store<K, B> {
@@ -134,7 +134,7 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as where this was made, from where it is called while that unwinds; the
         //   reference there is used no more.
-        unsafe { self.cell.get_mut() }.fail(Fault { kind: ErrorKind::Other, code: None });
+        unsafe { self.cell.get_mut() }.fail_by_panic();
         if self.has_ended {
             engine.queue_operation(self.aloft.record);
         } else {

@@ -213,9 +213,6 @@ impl<B> Drop for Loaded<'_, B> {
     }
 }
 
-/// Why an operation fails whose buffer's code has panicked.
-const PANICKED: Fault = Fault { kind: ErrorKind::Other, code: None };
-
 /// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
 struct Trying<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
@@ -232,7 +229,7 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
-        unsafe { store.cargo.at(aloft.record).get_mut() }.fail(PANICKED);
+        unsafe { store.cargo.at(aloft.record).get_mut() }.fail_by_panic();
         let mut aloft = *aloft;
         store.engine.tried(&aloft, Attempted::Done, seat);
         store.engine.bring_home(&mut aloft);

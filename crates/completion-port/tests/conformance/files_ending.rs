@@ -380,8 +380,8 @@ on_every_file_system! {
         let file = Shared::new(system.file(&page(4096)));
         system.set_cached(&file, 0);
         let id = port.associate_shared(file.clone()).unwrap();
-        // The first call is to try it at once, the second to lend it, the third to take it home; or two fewer.
-        for after in 0..3 {
+        // The first call is to try it at once, the second to lend it, and two are to take it home; or fewer.
+        for after in 0..4 {
             system.set_cached(&file, 0);
             let buffer = Failing::after(after, room(16));
             let start = || port.start(id, Operation::read_at(buffer, 0)).is_ok();
@@ -397,7 +397,9 @@ on_every_file_system! {
                 }
                 Err(_) => outcome(&port, system),
             };
-            assert_eq!(why(outcome.error()), ErrorKind::Other);
+            let error = outcome.error().unwrap();
+            // The buffer says nothing of what was read.
+            assert_eq!((error.kind(), error.transferred()), (ErrorKind::Other, 0), "{after}");
             assert!(outcome.into_buffer().is_some());
         }
         port.remove(id.id()).unwrap();
@@ -447,6 +449,11 @@ on_every_file_system! {
         port.start(id, Operation::write_at(b"SOME".to_vec(), 0)).unwrap();
         let Outcome::Written(Ok(4), _) = outcome(&port, system) else { panic!("it goes on") };
         assert_eq!(system.contents(&file), b"SOME bytes");
+        // What writes nothing would do so for ever.
+        kernel.shorten_next_file(0);
+        port.start(id, Operation::write_at(b"none".to_vec(), 0)).unwrap();
+        let error = outcome(&port, system).error().unwrap();
+        assert_eq!((error.os_code(), error.transferred()), (Some(libc::EIO), 0));
         // And fails in its midst.
         for (operation, call) in [
             (Operation::write_at(b"more".to_vec(), 0), Call::Write),
@@ -477,6 +484,14 @@ impl Failing {
     fn after(calls: usize, bytes: Vec<u8>) -> Self {
         Self { bytes, calls_left: calls, has_panicked: Arc::default() }
     }
+
+    fn note_call(&mut self) {
+        match self.calls_left.checked_sub(1) {
+            Some(left) => self.calls_left = left,
+            None if self.has_panicked.swap(true, SeqCst) => {}
+            None => resume_unwind(Box::new("a buffer's code")),
+        }
+    }
 }
 
 // SAFETY: the room is that of what it is made of, which promises the same.
@@ -486,16 +501,13 @@ unsafe impl Buffer for Failing {
     }
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        match self.calls_left.checked_sub(1) {
-            Some(left) => self.calls_left = left,
-            None if self.has_panicked.swap(true, SeqCst) => {}
-            None => resume_unwind(Box::new("room")),
-        }
+        self.note_call();
         // SAFETY: the room is that of the vector, and the caller's promise holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
+        self.note_call();
         // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
         // - the room is that of these bytes, and the caller says so.
         unsafe { self.bytes.set_filled(len) };

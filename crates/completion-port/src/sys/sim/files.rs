@@ -117,7 +117,14 @@ impl State {
             match self.step(task) {
                 Ok(count) => {
                     task.advance(count);
-                    if count == 0 || task.is_complete() {
+                    if task.is_complete() {
+                        return;
+                    }
+                    if count == 0 {
+                        if task.what == What::Write {
+                            // It would be so again, for ever.
+                            task.fault = Some(fault(libc::EIO));
+                        }
                         return;
                     }
                 }
