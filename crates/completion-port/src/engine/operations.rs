@@ -281,6 +281,9 @@ impl Engine {
         if aloft.flight.begin() {
             return Course::Try;
         }
+        if let Some(verdict) = aloft.flight.end() {
+            return Course::Ends(verdict);
+        }
         let Aloft { record, index, slot, desk, .. } = *aloft;
         let poll = self.poll_of(slot.descriptor());
         let (name, direction) = (aloft.registration(), aloft.flight.direction());

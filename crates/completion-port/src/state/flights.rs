@@ -113,6 +113,13 @@ impl Flight {
         is_due
     }
 
+    /// Its node has come to the calling thread. How it has ended, if it has: that is settled, and nothing else is left
+    /// to do in its lane.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<Verdict> {
+        (self.phase() == Phase::Ended).then(|| self.verdict())
+    }
+
     /// The next operation of this record is a task, or is none.
     pub(crate) fn mark_task(&self, is_task: bool) {
         self.is_task.store(is_task, Relaxed);
