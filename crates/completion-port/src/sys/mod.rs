@@ -20,6 +20,8 @@ pub(crate) mod thread;
 // then reports this error alone, and not every name that is missing because of it.
 #[cfg(all(test, feature = "sim", target_os = "linux"))]
 use linux::Native;
+#[cfg(all(feature = "sim", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use linux::codes;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::{fd, native};
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

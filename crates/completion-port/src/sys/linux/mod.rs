@@ -8,6 +8,8 @@ use crate::sys::backend::Backend;
 mod address;
 mod blocked;
 mod clock;
+#[cfg(feature = "sim")]
+pub(crate) mod codes;
 mod epoll;
 mod files;
 mod options;

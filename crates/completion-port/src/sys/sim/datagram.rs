@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::objects::{Code, FileId, Object, Objects};
 use super::stream::Family;
 use super::{Conditions, SEND_BUFFER};
+use crate::sys::codes;
 
 /// What a datagram takes of a buffer beside its bytes.
 const OVERHEAD: usize = 768;
@@ -91,11 +92,11 @@ impl Objects {
         id: FileId,
         buf: &mut [u8],
     ) -> Result<(usize, FileId), Code> {
-        let socket = self.datagrams(id).ok_or(libc::EBADF)?;
+        let socket = self.datagrams(id).ok_or(codes::EBADF)?;
         if let Some(code) = socket.error.take() {
             return Err(code);
         }
-        let (from, bytes) = socket.queue.pop_front().ok_or(libc::EAGAIN)?;
+        let (from, bytes) = socket.queue.pop_front().ok_or(codes::EAGAIN)?;
         let family = socket.family;
         // What does not fit is lost, as with the real call.
         let taken = buf.len().min(bytes.len());
@@ -108,11 +109,11 @@ impl Objects {
 
     /// Whether a read would bring a datagram, and from where; it takes an error alone.
     pub(super) fn datagram_look(&mut self, id: FileId) -> Result<FileId, Code> {
-        let socket = self.datagrams(id).ok_or(libc::EBADF)?;
+        let socket = self.datagrams(id).ok_or(codes::EBADF)?;
         if let Some(code) = socket.error.take() {
             return Err(code);
         }
-        socket.queue.front().map(|(from, _)| *from).ok_or(libc::EAGAIN)
+        socket.queue.front().map(|(from, _)| *from).ok_or(codes::EAGAIN)
     }
 
     /// A datagram that `sender` sent has left the receiver's queue.
@@ -130,22 +131,22 @@ impl Objects {
         to: Option<FileId>,
         bytes: &[u8],
     ) -> Result<usize, Code> {
-        let socket = self.datagrams(id).ok_or(libc::EBADF)?;
+        let socket = self.datagrams(id).ok_or(codes::EBADF)?;
         let peer = socket.peer;
         let unix = socket.family == Family::Unix;
         let Some(to) = to.or(peer) else {
             if unix {
                 // The kernel gives the buffer back that it had taken by then.
                 self.wake_writers(id);
-                return Err(libc::ENOTCONN);
+                return Err(codes::ENOTCONN);
             }
-            return Err(libc::EDESTADDRREQ);
+            return Err(codes::EDESTADDRREQ);
         };
         if let Some(code) = socket.error.take() {
             return Err(code);
         }
         if socket.write_shut {
-            return Err(libc::EPIPE);
+            return Err(codes::EPIPE);
         }
         match socket.family {
             Family::Tcp => self.udp_write(id, to, peer == Some(to), bytes),
@@ -176,7 +177,7 @@ impl Objects {
             // "Port unreachable" comes back, which only a connected socket receives.
             _ if is_peer => {
                 if let Some(socket) = self.datagrams(id) {
-                    socket.error = Some(libc::ECONNREFUSED);
+                    socket.error = Some(codes::ECONNREFUSED);
                 }
                 self.wake(id);
             }
@@ -192,11 +193,11 @@ impl Objects {
             Some(target) if target.family == Family::Unix => {
                 if target.read_shut {
                     self.wake_writers(id);
-                    return Err(libc::EPIPE);
+                    return Err(codes::EPIPE);
                 }
-                let socket = self.datagrams(id).ok_or(libc::EBADF)?;
+                let socket = self.datagrams(id).ok_or(codes::EBADF)?;
                 if socket.outstanding >= SEND_BUFFER {
-                    return Err(libc::EAGAIN);
+                    return Err(codes::EAGAIN);
                 }
                 socket.outstanding += cost(bytes.len());
                 if let Some(target) = self.datagrams(to) {
@@ -212,7 +213,7 @@ impl Objects {
                     socket.peer = None;
                 }
                 self.wake_writers(id);
-                Err(libc::ECONNREFUSED)
+                Err(codes::ECONNREFUSED)
             }
         }
     }
@@ -223,12 +224,12 @@ impl Objects {
         read: bool,
         write: bool,
     ) -> Result<(), Code> {
-        let socket = self.datagrams(id).ok_or(libc::EBADF)?;
+        let socket = self.datagrams(id).ok_or(codes::EBADF)?;
         socket.read_shut |= read;
         socket.write_shut |= write;
         let unconnected = socket.family == Family::Tcp && socket.peer.is_none();
         self.wake(id);
-        if unconnected { Err(libc::ENOTCONN) } else { Ok(()) }
+        if unconnected { Err(codes::ENOTCONN) } else { Ok(()) }
     }
 
     pub(super) fn datagram_close(&mut self, id: FileId) {

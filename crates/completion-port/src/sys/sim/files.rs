@@ -9,6 +9,7 @@ use super::set::Simulated;
 use super::{Kernel, Object, Socket, State};
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Fault};
+use crate::sys::codes;
 use crate::sys::files::{Files, Hold, Now, Task, What};
 
 /// What becomes of operations on files that a port hands to a simulated kernel: of those that cannot be done at
@@ -60,10 +61,10 @@ pub(super) struct FileState {
 
 impl State {
     fn contents(&mut self, descriptor: Descriptor) -> Result<&mut Contents, Code> {
-        let file = self.file(descriptor).ok_or(libc::EBADF)?;
+        let file = self.file(descriptor).ok_or(codes::EBADF)?;
         match self.objects.get(file) {
             Some(Object::File(contents)) => Ok(contents),
-            _ => Err(libc::ESPIPE),
+            _ => Err(codes::ESPIPE),
         }
     }
 
@@ -82,7 +83,7 @@ impl State {
         let most = self.files.counts.pop_front().unwrap_or(usize::MAX);
         let position = task.position();
         if i64::try_from(position).is_err() {
-            return Err(libc::EINVAL);
+            return Err(codes::EINVAL);
         }
         let contents = self.contents(task.file.descriptor())?;
         match (task.what, &mut task.loan) {
@@ -99,8 +100,8 @@ impl State {
             }
             (What::Write, Some(loan)) => {
                 let bytes = loan.bytes(most);
-                let begin = usize::try_from(position).map_err(|_| libc::EFBIG)?;
-                let end = begin.checked_add(bytes.len()).ok_or(libc::EFBIG)?;
+                let begin = usize::try_from(position).map_err(|_| codes::EFBIG)?;
+                let end = begin.checked_add(bytes.len()).ok_or(codes::EFBIG)?;
                 if contents.bytes.len() < end {
                     contents.bytes.resize(end, 0);
                 }
@@ -172,7 +173,7 @@ impl State {
 }
 
 fn fault(code: Code) -> Fault {
-    let kind = if code == libc::ENOMEM { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+    let kind = if code == codes::ENOMEM { ErrorKind::OutOfMemory } else { ErrorKind::Other };
     Fault { kind, code: Some(code) }
 }
 
@@ -284,13 +285,13 @@ impl Files for Simulated {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Now {
         if i64::try_from(position).is_err() {
-            return Now::Failed(fault(libc::EINVAL));
+            return Now::Failed(fault(codes::EINVAL));
         }
         let mut state = self.kernel().lock();
         state.calls.file_read += 1;
         let contents = match state.contents(descriptor) {
             Ok(contents) => contents,
-            Err(libc::ESPIPE) => return Now::Never,
+            Err(codes::ESPIPE) => return Now::Never,
             Err(code) => return Now::Failed(fault(code)),
         };
         let there = contents.from(position);
@@ -305,9 +306,9 @@ impl Files for Simulated {
 
     fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
         let mut state = self.kernel().lock();
-        let file = state.file(descriptor).ok_or(fault(libc::EBADF))?;
+        let file = state.file(descriptor).ok_or(fault(codes::EBADF))?;
         let number = state.duplicate(file).map_err(|code| match code {
-            libc::EMFILE => Fault { kind: ErrorKind::DescriptorLimit, code: Some(code) },
+            codes::EMFILE => Fault { kind: ErrorKind::DescriptorLimit, code: Some(code) },
             code => fault(code),
         })?;
         drop(state);

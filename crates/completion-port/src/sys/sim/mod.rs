@@ -69,6 +69,7 @@ use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
+use crate::sys::codes;
 use crate::sys::fd::RawFd;
 
 mod calls;
@@ -291,7 +292,7 @@ impl State {
     fn check_numbers(&mut self) -> Result<(), Code> {
         if self.descriptor_failures > 0 {
             self.descriptor_failures -= 1;
-            return Err(libc::EMFILE);
+            return Err(codes::EMFILE);
         }
         Ok(())
     }
@@ -299,13 +300,13 @@ impl State {
     /// A number for `file`, which is new.
     fn name(&mut self, file: FileId) -> Result<Descriptor, Code> {
         self.check_numbers()?;
-        self.numbers.add(file).ok_or(libc::EMFILE)
+        self.numbers.add(file).ok_or(codes::EMFILE)
     }
 
     /// One more number for `file`, which has one.
     fn duplicate(&mut self, file: FileId) -> Result<Descriptor, Code> {
         self.check_numbers()?;
-        self.numbers.add_duplicate(file).ok_or(libc::EMFILE)
+        self.numbers.add_duplicate(file).ok_or(codes::EMFILE)
     }
 
     /// A connection from the queue of `listener`, and a number for it. The connection stays in the queue
@@ -316,13 +317,13 @@ impl State {
         if self.accept_aborts > 0 {
             self.accept_aborts -= 1;
             self.objects.close(file);
-            return Err(libc::ECONNABORTED);
+            return Err(codes::ECONNABORTED);
         }
         match self.numbers.add(file) {
             Some(number) => Ok((file, number)),
             None => {
                 self.objects.close(file);
-                Err(libc::EMFILE)
+                Err(codes::EMFILE)
             }
         }
     }

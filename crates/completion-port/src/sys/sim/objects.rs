@@ -8,6 +8,7 @@ use super::files::Contents;
 use super::pipe::{Counter, Reader, Writer};
 use super::stream::{Family, Stream};
 use super::{Conditions, ObjectKind};
+use crate::sys::codes;
 
 /// An `errno`.
 pub(super) type Code = i32;
@@ -164,21 +165,21 @@ impl Objects {
     }
 
     pub(super) fn read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(_) => self.stream_read(id, buf),
             Object::Datagrams(_) => self.datagram_read(id, buf).map(|(taken, _)| taken),
             Object::Reader(_) => self.pipe_read(id, buf),
-            Object::Writer(_) => Err(libc::EBADF),
+            Object::Writer(_) => Err(codes::EBADF),
             Object::Counter(_) => self.counter_read(id, buf),
             Object::File(_) => Ok(0),
         }
     }
 
     pub(super) fn write(&mut self, id: FileId, bytes: &[u8]) -> Result<usize, Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(_) => self.stream_write(id, bytes),
             Object::Datagrams(_) => self.datagram_write(id, None, bytes),
-            Object::Reader(_) => Err(libc::EBADF),
+            Object::Reader(_) => Err(codes::EBADF),
             Object::Writer(_) => self.pipe_write(id, bytes),
             Object::Counter(_) => self.counter_write(id, bytes),
             Object::File(_) => Ok(bytes.len()),
@@ -190,54 +191,54 @@ impl Objects {
         id: FileId,
         buf: &mut [u8],
     ) -> Result<(usize, FileId), Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Datagrams(_) => self.datagram_read(id, buf),
-            Object::Stream(_) => Err(libc::EOPNOTSUPP),
-            _ => Err(libc::ENOTSOCK),
+            Object::Stream(_) => Err(codes::EOPNOTSUPP),
+            _ => Err(codes::ENOTSOCK),
         }
     }
 
     pub(super) fn send_to(&mut self, id: FileId, bytes: &[u8], to: FileId) -> Result<usize, Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Datagrams(_) => self.datagram_write(id, Some(to), bytes),
-            Object::Stream(_) => Err(libc::EOPNOTSUPP),
-            _ => Err(libc::ENOTSOCK),
+            Object::Stream(_) => Err(codes::EOPNOTSUPP),
+            _ => Err(codes::ENOTSOCK),
         }
     }
 
     pub(super) fn shutdown(&mut self, id: FileId, read: bool, write: bool) -> Result<(), Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(_) => self.stream_shutdown(id, read, write),
             Object::Datagrams(_) => self.datagram_shutdown(id, read, write),
-            _ => Err(libc::ENOTSOCK),
+            _ => Err(codes::ENOTSOCK),
         }
     }
 
     pub(super) fn connect(&mut self, id: FileId, to: FileId) -> Result<(), Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(_) => self.stream_connect(id, to),
             Object::Datagrams(socket) => {
                 socket.set_peer(to);
                 Ok(())
             }
-            _ => Err(libc::ENOTSOCK),
+            _ => Err(codes::ENOTSOCK),
         }
     }
 
     pub(super) fn accept(&mut self, id: FileId) -> Result<FileId, Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(_) => self.stream_accept(id),
-            Object::Datagrams(_) => Err(libc::EOPNOTSUPP),
-            _ => Err(libc::ENOTSOCK),
+            Object::Datagrams(_) => Err(codes::EOPNOTSUPP),
+            _ => Err(codes::ENOTSOCK),
         }
     }
 
     /// What `SO_ERROR` answers; asking takes it.
     pub(super) fn take_error(&mut self, id: FileId) -> Result<Option<Code>, Code> {
-        match self.get(id).ok_or(libc::EBADF)? {
+        match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(stream) => Ok(stream.take_error()),
             Object::Datagrams(socket) => Ok(socket.take_error()),
-            _ => Err(libc::ENOTSOCK),
+            _ => Err(codes::ENOTSOCK),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::Conditions;
 use super::objects::{Code, FileId, Object, Objects};
+use crate::sys::codes;
 
 /// How many pieces a pipe holds.
 const PIECES: usize = 16;
@@ -127,9 +128,9 @@ impl Objects {
     }
 
     pub(super) fn pipe_read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
-        let reader = self.reader(id).ok_or(libc::EBADF)?;
+        let reader = self.reader(id).ok_or(codes::EBADF)?;
         if reader.bytes.is_empty() {
-            return if reader.writer.is_none() { Ok(0) } else { Err(libc::EAGAIN) };
+            return if reader.writer.is_none() { Ok(0) } else { Err(codes::EAGAIN) };
         }
         let was_full = reader.is_full();
         let taken = buf.len().min(reader.bytes.len());
@@ -158,7 +159,7 @@ impl Objects {
     }
 
     pub(super) fn pipe_write(&mut self, id: FileId, bytes: &[u8]) -> Result<usize, Code> {
-        let Some((reader_id, reader)) = self.reader_of(id) else { return Err(libc::EPIPE) };
+        let Some((reader_id, reader)) = self.reader_of(id) else { return Err(codes::EPIPE) };
         let mut rest = bytes;
         let odd = bytes.len() % PIECE;
         if odd > 0
@@ -178,7 +179,7 @@ impl Objects {
         }
         let taken = bytes.len() - rest.len();
         if taken == 0 && !bytes.is_empty() {
-            return Err(libc::EAGAIN);
+            return Err(codes::EAGAIN);
         }
         self.wake_readers(reader_id);
         Ok(taken)
@@ -206,10 +207,10 @@ impl Objects {
     }
 
     pub(super) fn counter_read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
-        let Some(Object::Counter(counter)) = self.get(id) else { return Err(libc::EBADF) };
-        let Some(place) = buf.first_chunk_mut::<8>() else { return Err(libc::EINVAL) };
+        let Some(Object::Counter(counter)) = self.get(id) else { return Err(codes::EBADF) };
+        let Some(place) = buf.first_chunk_mut::<8>() else { return Err(codes::EINVAL) };
         if counter.count == 0 {
-            return Err(libc::EAGAIN);
+            return Err(codes::EAGAIN);
         }
         *place = std::mem::take(&mut counter.count).to_ne_bytes();
         self.wake_writers(id);
@@ -217,15 +218,15 @@ impl Objects {
     }
 
     pub(super) fn counter_write(&mut self, id: FileId, bytes: &[u8]) -> Result<usize, Code> {
-        let Some(Object::Counter(counter)) = self.get(id) else { return Err(libc::EBADF) };
-        let Some(more) = bytes.first_chunk::<8>() else { return Err(libc::EINVAL) };
+        let Some(Object::Counter(counter)) = self.get(id) else { return Err(codes::EBADF) };
+        let Some(more) = bytes.first_chunk::<8>() else { return Err(codes::EINVAL) };
         let more = u64::from_ne_bytes(*more);
         if more == u64::MAX {
-            return Err(libc::EINVAL);
+            return Err(codes::EINVAL);
         }
         match counter.count.checked_add(more) {
             Some(sum) if sum < u64::MAX => counter.count = sum,
-            _ => return Err(libc::EAGAIN),
+            _ => return Err(codes::EAGAIN),
         }
         self.wake_readers(id);
         Ok(8)

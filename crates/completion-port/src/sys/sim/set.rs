@@ -12,6 +12,7 @@ use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
+use crate::sys::codes;
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::thread::Thread;
@@ -239,12 +240,12 @@ impl Simulated {
 
     fn refused(kind: ErrorKind) -> Fault {
         let code = match kind {
-            ErrorKind::AlreadyRegistered => Some(libc::EEXIST),
-            ErrorKind::BadDescriptor => Some(libc::EBADF),
-            ErrorKind::DescriptorLimit => Some(libc::EMFILE),
-            ErrorKind::NotPollable => Some(libc::EPERM),
-            ErrorKind::OutOfMemory => Some(libc::ENOMEM),
-            ErrorKind::WatchLimit => Some(libc::ENOSPC),
+            ErrorKind::AlreadyRegistered => Some(codes::EEXIST),
+            ErrorKind::BadDescriptor => Some(codes::EBADF),
+            ErrorKind::DescriptorLimit => Some(codes::EMFILE),
+            ErrorKind::NotPollable => Some(codes::EPERM),
+            ErrorKind::OutOfMemory => Some(codes::ENOMEM),
+            ErrorKind::WatchLimit => Some(codes::ENOSPC),
             _ => None,
         };
         Fault { kind, code }
@@ -271,7 +272,7 @@ impl Simulated {
             return Err(Self::refused(ErrorKind::BadDescriptor));
         };
         if !self.with_set(&mut state, |set, _| set.has((file, descriptor))) {
-            return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENOENT) });
+            return Err(Fault { kind: ErrorKind::Other, code: Some(codes::ENOENT) });
         }
         self.with_set(&mut state, |set, objects| {
             set.add((file, descriptor), name, conditions(wanted), until, objects);

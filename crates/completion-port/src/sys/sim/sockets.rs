@@ -10,13 +10,14 @@ use crate::address::{Address, Kind};
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
 use crate::state::facts::{Descriptor, Fault};
+use crate::sys::codes;
 use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
 
 fn fault(code: Code) -> Fault {
     let kind = match code {
-        libc::EBADF => ErrorKind::BadDescriptor,
-        libc::EMFILE => ErrorKind::DescriptorLimit,
-        libc::ENOMEM | libc::ENOBUFS => ErrorKind::OutOfMemory,
+        codes::EBADF => ErrorKind::BadDescriptor,
+        codes::EMFILE => ErrorKind::DescriptorLimit,
+        codes::ENOMEM | codes::ENOBUFS => ErrorKind::OutOfMemory,
         _ => ErrorKind::Other,
     };
     Fault { kind, code: Some(code) }
@@ -25,8 +26,8 @@ fn fault(code: Code) -> Fault {
 /// What becomes of an attempt that the kernel did not do.
 fn not_done<T>(code: Code) -> Attempt<T> {
     match code {
-        libc::EAGAIN => Attempt::Blocked,
-        libc::ENOBUFS | libc::ENOMEM => Attempt::Scarce,
+        codes::EAGAIN => Attempt::Blocked,
+        codes::ENOBUFS | codes::ENOMEM => Attempt::Scarce,
         _ => Attempt::Failed(fault(code)),
     }
 }
@@ -68,9 +69,9 @@ fn is_too_long(lengths: impl Iterator<Item = usize>) -> bool {
 impl State {
     /// The socket that `descriptor` names now.
     fn socket(&mut self, descriptor: Descriptor) -> Result<FileId, Code> {
-        let file = self.file(descriptor).ok_or(libc::EBADF)?;
+        let file = self.file(descriptor).ok_or(codes::EBADF)?;
         match self.objects.kind(file) {
-            ObjectKind::NoSocket => Err(libc::ENOTSOCK),
+            ObjectKind::NoSocket => Err(codes::ENOTSOCK),
             _ => Ok(file),
         }
     }
@@ -87,7 +88,7 @@ impl State {
         let file = self.socket(descriptor)?;
         let is_stream = self.objects.kind(file) == ObjectKind::Stream;
         if !is_stream && is_too_long(room.iter().map(|part| part.len())) {
-            return Err(libc::EMSGSIZE);
+            return Err(codes::EMSGSIZE);
         }
         let limit = limit(room.iter().map(|part| part.len()));
         if limit == 0 {
@@ -124,7 +125,7 @@ impl State {
         let file = self.socket(descriptor)?;
         let is_stream = self.objects.kind(file) == ObjectKind::Stream;
         if !is_stream && is_too_long(parts.iter().map(|part| part.len())) {
-            return Err(libc::EMSGSIZE);
+            return Err(codes::EMSGSIZE);
         }
         let mut bytes = parts.concat();
         bytes.truncate(limit(parts.iter().map(|part| part.len())));
@@ -141,7 +142,7 @@ impl State {
             None => self.socket(descriptor).and_then(|file| {
                 match self.objects.connect(file, to) {
                     // So TCP tells of an earlier connect that has failed, and whose error was taken.
-                    Err(libc::ECONNABORTED) => {
+                    Err(codes::ECONNABORTED) => {
                         self.calls.connect += 1;
                         self.objects.connect(file, to)
                     }
@@ -150,8 +151,8 @@ impl State {
             }),
         };
         match done {
-            Err(libc::EINPROGRESS | libc::EALREADY) => Attempt::Blocked,
-            Err(libc::EAGAIN) => Attempt::Scarce,
+            Err(codes::EINPROGRESS | codes::EALREADY) => Attempt::Blocked,
+            Err(codes::EAGAIN) => Attempt::Scarce,
             done => attempt(done),
         }
     }
@@ -168,7 +169,7 @@ impl State {
             }
         });
         match done {
-            Err(libc::EINPROGRESS) => Attempt::Blocked,
+            Err(codes::EINPROGRESS) => Attempt::Blocked,
             done => attempt(done),
         }
     }
@@ -193,7 +194,7 @@ impl Sockets for Simulated {
         // All of them are.
         self.act(|state| {
             state.calls.nonblocking += 1;
-            state.file(descriptor).map(drop).ok_or(fault(libc::EBADF))
+            state.file(descriptor).map(drop).ok_or(fault(codes::EBADF))
         })
     }
 
@@ -235,7 +236,7 @@ impl Sockets for Simulated {
                         break Ok((file, number, state.objects.stream_peer(file)));
                     }
                     // As if it had never stood in the queue.
-                    Err(libc::ECONNABORTED) => {}
+                    Err(codes::ECONNABORTED) => {}
                     Err(code) => break Err(code),
                 }
             }
@@ -244,7 +245,7 @@ impl Sockets for Simulated {
             Ok((file, number, peer)) => {
                 Attempt::Done((owned(self.kernel(), file, number), peer.map(address)))
             }
-            Err(libc::EMFILE) => Attempt::Scarce,
+            Err(codes::EMFILE) => Attempt::Scarce,
             Err(code) => not_done(code),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::objects::{Code, FileId, Object, Objects};
 use super::{Conditions, SEND_BUFFER};
+use crate::sys::codes;
 
 // States of the kernel's tcp_states.h.
 const ESTABLISHED: u8 = 1;
@@ -218,18 +219,18 @@ impl Objects {
 
     /// Whether a read would bring bytes, or the end; it takes an error alone.
     pub(super) fn stream_look(&mut self, id: FileId) -> Result<(), Code> {
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
         if stream.received.is_empty() { stream.read_nothing().map(drop) } else { Ok(()) }
     }
 
     /// What a connect that was under way has come to, if the error was taken that it has left.
     pub(super) fn stream_end_connect(&mut self, id: FileId) -> Result<(), Code> {
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
         match stream.state {
             State::Connected => Ok(()),
-            State::Connecting => Err(libc::EINPROGRESS),
-            State::Closed if stream.progress != Progress::Idle => Err(libc::ECONNABORTED),
-            State::Closed | State::Listening(_) => Err(libc::ENOTCONN),
+            State::Connecting => Err(codes::EINPROGRESS),
+            State::Closed if stream.progress != Progress::Idle => Err(codes::ECONNABORTED),
+            State::Closed | State::Listening(_) => Err(codes::ENOTCONN),
         }
     }
 
@@ -244,7 +245,7 @@ impl Objects {
     }
 
     pub(super) fn stream_read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
         if stream.received.is_empty() {
             return stream.read_nothing();
         }
@@ -288,17 +289,19 @@ impl Objects {
 
     pub(super) fn stream_write(&mut self, id: FileId, bytes: &[u8]) -> Result<usize, Code> {
         let sent = self.sent(id);
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
         match (&stream.state, stream.family) {
-            (State::Listening(_), Family::Tcp) => return Err(libc::EPIPE),
-            (State::Connecting, _) => return Err(libc::EAGAIN),
-            (State::Closed, Family::Tcp) => return Err(stream.error.take().unwrap_or(libc::EPIPE)),
-            (State::Connected, Family::Tcp) if stream.write_shut || stream.error.is_some() => {
-                return Err(stream.error.take().unwrap_or(libc::EPIPE));
+            (State::Listening(_), Family::Tcp) => return Err(codes::EPIPE),
+            (State::Connecting, _) => return Err(codes::EAGAIN),
+            (State::Closed, Family::Tcp) => {
+                return Err(stream.error.take().unwrap_or(codes::EPIPE));
             }
-            (State::Connected, _) if stream.write_shut => return Err(libc::EPIPE),
+            (State::Connected, Family::Tcp) if stream.write_shut || stream.error.is_some() => {
+                return Err(stream.error.take().unwrap_or(codes::EPIPE));
+            }
+            (State::Connected, _) if stream.write_shut => return Err(codes::EPIPE),
             (State::Connected, _) => {}
-            (_, Family::Unix) => return Err(libc::ENOTCONN),
+            (_, Family::Unix) => return Err(codes::ENOTCONN),
         }
         if bytes.is_empty() {
             // Nothing is on its way to the peer.
@@ -310,10 +313,10 @@ impl Objects {
             stream.short_of_room = true;
         }
         if taken == 0 {
-            return Err(libc::EAGAIN);
+            return Err(codes::EAGAIN);
         }
         let family = stream.family;
-        let peer = stream.peer.ok_or(libc::EPIPE)?;
+        let peer = stream.peer.ok_or(codes::EPIPE)?;
         match self.stream(peer) {
             // Both halves of the peer are shut: TCP answers data with a reset, and both ends fail.
             Some(other) if family == Family::Tcp && other.read_shut && other.write_shut => {
@@ -326,7 +329,7 @@ impl Objects {
                 self.wake_readers(peer);
             }
             None if family == Family::Tcp => self.reset(id),
-            None => return Err(libc::EPIPE),
+            None => return Err(codes::EPIPE),
         }
         Ok(taken)
     }
@@ -338,7 +341,7 @@ impl Objects {
             return;
         }
         let after_fin = stream.finished && !stream.write_shut;
-        stream.error = Some(if after_fin { libc::EPIPE } else { libc::ECONNRESET });
+        stream.error = Some(if after_fin { codes::EPIPE } else { codes::ECONNRESET });
         stream.end();
         self.wake(id);
     }
@@ -357,7 +360,7 @@ impl Objects {
         read: bool,
         write: bool,
     ) -> Result<(), Code> {
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
         let family = stream.family;
         if family == Family::Tcp && matches!(stream.state, State::Listening(_)) {
             if read {
@@ -378,7 +381,7 @@ impl Objects {
         let finished = stream.finished;
         let peer = stream.peer;
         match (family, peer) {
-            (Family::Tcp, _) if !connected => return Err(libc::ENOTCONN),
+            (Family::Tcp, _) if !connected => return Err(codes::ENOTCONN),
             (Family::Tcp, Some(peer)) if first_end => {
                 self.fin(peer);
                 if finished {
@@ -404,14 +407,14 @@ impl Objects {
     }
 
     pub(super) fn stream_connect(&mut self, id: FileId, to: FileId) -> Result<(), Code> {
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
         let family = stream.family;
         match (&stream.state, family, stream.progress) {
             (State::Listening(_), Family::Tcp, _) | (_, _, Progress::Done) => {
-                return Err(libc::EISCONN);
+                return Err(codes::EISCONN);
             }
-            (State::Listening(_), Family::Unix, _) => return Err(libc::EINVAL),
-            (State::Connecting, ..) => return Err(libc::EALREADY),
+            (State::Listening(_), Family::Unix, _) => return Err(codes::EINVAL),
+            (State::Connecting, ..) => return Err(codes::EALREADY),
             (State::Connected, _, Progress::Pending) => {
                 stream.progress = Progress::Done;
                 return Ok(());
@@ -419,7 +422,7 @@ impl Objects {
             (State::Closed, _, Progress::Pending) => {
                 // The call returns the outcome of the last attempt, and the socket is as if it were
                 // new.
-                let code = stream.error.take().unwrap_or(libc::ECONNABORTED);
+                let code = stream.error.take().unwrap_or(codes::ECONNABORTED);
                 *stream = Stream::fresh(family);
                 self.wake(id);
                 return Err(code);
@@ -437,8 +440,8 @@ impl Objects {
         };
         let full = listener.as_ref().is_some_and(|it| it.connections.len() > it.backlog);
         match (family, listener) {
-            (Family::Unix, None) => Err(libc::ECONNREFUSED),
-            (Family::Unix, Some(_)) if full => Err(libc::EAGAIN),
+            (Family::Unix, None) => Err(codes::ECONNREFUSED),
+            (Family::Unix, Some(_)) if full => Err(codes::EAGAIN),
             (Family::Unix, Some(_)) => {
                 // The client of an AF_UNIX stream gets no edge from its own connect.
                 self.join(id, to, Progress::Done);
@@ -450,16 +453,16 @@ impl Objects {
                     stream.state = State::Connecting;
                     stream.progress = Progress::Pending;
                 }
-                Err(libc::EINPROGRESS)
+                Err(codes::EINPROGRESS)
             }
             (Family::Tcp, Some(_)) => {
                 self.join(id, to, Progress::Pending);
                 self.wake(id);
-                Err(libc::EINPROGRESS)
+                Err(codes::EINPROGRESS)
             }
             (Family::Tcp, None) => {
                 self.refuse(id);
-                Err(libc::EINPROGRESS)
+                Err(codes::EINPROGRESS)
             }
         }
     }
@@ -467,7 +470,7 @@ impl Objects {
     fn refuse(&mut self, client: FileId) {
         let Some(stream) = self.stream(client) else { return };
         stream.progress = Progress::Pending;
-        stream.error = Some(libc::ECONNREFUSED);
+        stream.error = Some(codes::ECONNREFUSED);
         stream.end();
         self.wake(client);
     }
@@ -490,9 +493,9 @@ impl Objects {
     }
 
     pub(super) fn stream_accept(&mut self, id: FileId) -> Result<FileId, Code> {
-        let stream = self.stream(id).ok_or(libc::EBADF)?;
-        let State::Listening(listener) = &mut stream.state else { return Err(libc::EINVAL) };
-        let accepted = listener.connections.pop_front().ok_or(libc::EAGAIN)?;
+        let stream = self.stream(id).ok_or(codes::EBADF)?;
+        let State::Listening(listener) = &mut stream.state else { return Err(codes::EINVAL) };
+        let accepted = listener.connections.pop_front().ok_or(codes::EAGAIN)?;
         // The client's next attempt to get in finds room.
         if let Some(client) = listener.clients.pop_front() {
             self.join(client, id, Progress::Pending);
@@ -526,7 +529,7 @@ impl Objects {
         stream.read_shut = true;
         stream.write_shut = true;
         if unread {
-            stream.error = Some(libc::ECONNRESET);
+            stream.error = Some(codes::ECONNRESET);
         }
         self.wake(id);
     }
@@ -556,14 +559,14 @@ impl Objects {
 impl Stream {
     fn read_nothing(&mut self) -> Result<usize, Code> {
         match self.family {
-            Family::Tcp if matches!(self.state, State::Listening(_)) => Err(libc::ENOTCONN),
+            Family::Tcp if matches!(self.state, State::Listening(_)) => Err(codes::ENOTCONN),
             Family::Tcp if self.finished => Ok(0),
-            Family::Unix if !matches!(self.state, State::Connected) => Err(libc::EINVAL),
+            Family::Unix if !matches!(self.state, State::Connected) => Err(codes::EINVAL),
             _ => match self.error.take() {
                 Some(code) => Err(code),
                 None if self.read_shut => Ok(0),
-                None if matches!(self.state, State::Closed) => Err(libc::ENOTCONN),
-                None => Err(libc::EAGAIN),
+                None if matches!(self.state, State::Closed) => Err(codes::ENOTCONN),
+                None => Err(codes::EAGAIN),
             },
         }
     }

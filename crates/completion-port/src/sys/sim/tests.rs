@@ -8,6 +8,7 @@ use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
+use crate::sys::codes;
 use crate::sys::reactor::{Until, Watch};
 
 /// Real time for another thread to do its part.
@@ -138,7 +139,7 @@ fn what_is_adopted_reports_under_its_new_token() {
     let kernel = Kernel::new();
     let set = kernel.backend(false);
     let event = kernel.event().unwrap();
-    assert_eq!(set.adopt(number(&event), 1, BOTH).unwrap_err().code, Some(libc::ENOENT));
+    assert_eq!(set.adopt(number(&event), 1, BOTH).unwrap_err().code, Some(codes::ENOENT));
     set.attach(number(&event), 1, BOTH).unwrap();
     // No poll has brought the edge of the first token yet.
     set.adopt(number(&event), 2, BOTH).unwrap();
@@ -289,7 +290,7 @@ fn a_connection_that_could_not_be_accepted_stays_in_the_queue() {
     first.connect(listener.address()).unwrap_err();
     second.connect(listener.address()).unwrap_err();
     kernel.fail_next_descriptor();
-    assert_eq!(listener.accept().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+    assert_eq!(listener.accept().unwrap_err().raw_os_error(), Some(codes::EMFILE));
     let accepted = listener.accept().unwrap();
     first.write(b"1").unwrap();
     assert_eq!(accepted.read(&mut [0]).unwrap(), 1);
