@@ -118,7 +118,8 @@ impl Engine {
                 Until::Edge if blocked == Facts::OUT && !word.is_enabled() => Until::Room,
                 until => until,
             };
-            let is_watched = self.backend.want(descriptor, name, wanted, until).is_ok();
+            let is_watched = self.is_same(descriptor, word)
+                && self.backend.want(descriptor, name, wanted, until).is_ok();
             if is_watched && !self.is_one_shot {
                 slot.watch(wanted);
             }
@@ -136,6 +137,11 @@ impl Engine {
         ended
     }
 
+    /// Whether the number of a registration names what was registered, as far as `want` would not find out.
+    fn is_same(&self, descriptor: Descriptor, word: Word) -> bool {
+        self.backend.notices_reuse() || !word.is_borrowed() || self.backend.watches(descriptor)
+    }
+
     /// Has a one-shot reactor watch for what a registration asks for. False if its descriptor turned out to be
     /// closed, and the caller owns the node.
     pub(super) fn want(&self, slot: &Slot, name: Name) -> bool {
@@ -145,7 +151,11 @@ impl Engine {
         // for by then.
         let want = || {
             let word = slot.word();
-            self.backend.want(descriptor, name, word.wanted_directions(), until(word)).is_ok()
+            self.is_same(descriptor, word)
+                && self
+                    .backend
+                    .want(descriptor, name, word.wanted_directions(), until(word))
+                    .is_ok()
         };
         let is_there = self.backend.descriptors().holds(descriptor, self.number, name, want);
         is_there || slot.retire(name_parts(name).1) != Removal::Owned

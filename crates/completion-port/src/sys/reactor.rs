@@ -71,6 +71,12 @@ pub(crate) trait Reactor: Send + Sync {
         until: Until,
     ) -> Result<(), Fault>;
 
+    /// Whether [`Reactor::want`] finds out by itself that the number names something else by now. If it does not,
+    /// the engine calls [`Reactor::watches`] first, unless the descriptor cannot have been closed.
+    fn notices_reuse(&self) -> bool {
+        true
+    }
+
     /// Stops watching `descriptor`. Has no effect on a descriptor that is not watched. Threads may
     /// still have edges of it from earlier polls.
     fn detach(&self, descriptor: Descriptor);
