@@ -21,27 +21,38 @@
 
 pub mod alloc;
 mod child;
+#[cfg(unix)]
 pub mod descriptors;
 mod dice;
+#[cfg(unix)]
 mod files;
+#[cfg(unix)]
+mod fork;
+#[cfg(unix)]
 mod missing_page;
+mod native;
 mod obstacle;
+#[cfg(unix)]
 pub mod rights;
 mod run;
+#[cfg(unix)]
 pub mod sandbox;
+#[cfg(unix)]
 pub mod scheduler;
+#[cfg(unix)]
 mod slow_start;
 mod socket;
+#[cfg(unix)]
 pub mod syscalls;
 mod system;
 
-pub use child::{
-    Forked, exit, fork, forks, in_a_process_of_its_own, in_forked_child,
-    in_forked_child_with_clock, spawn,
-};
+pub use child::{in_a_process_of_its_own, spawn};
 pub use dice::Dice;
+#[cfg(unix)]
 pub use files::Hanging;
+#[cfg(unix)]
+pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
 pub use obstacle::Obstacle;
-pub use run::{Outcome, run};
+pub use run::{Outcome, lacking, run};
 pub use socket::{Address, Socket};
 pub use system::System;

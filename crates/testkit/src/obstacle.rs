@@ -1,15 +1,21 @@
 //! What a thread sleeps at in the kernel, until the test clears it.
 
+#[cfg(unix)]
 use std::io::{self, ErrorKind};
+#[cfg(unix)]
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+#[cfg(unix)]
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+#[cfg(unix)]
 use rustix::pipe::{PipeFlags, pipe_with};
 
+#[cfg(unix)]
 use crate::missing_page::MissingPage;
+#[cfg(unix)]
 use crate::slow_start::SlowStart;
 
 /// Something that puts each thread which meets it to sleep, without a word to any port. Dropping
@@ -19,10 +25,22 @@ pub struct Obstacle(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Condition { over: Mutex<bool>, changed: Condvar },
-    Lock { lock: Arc<Mutex<()>>, holder: Mutex<Option<Holder>> },
-    Stream { empty: OwnedFd, other_end: Mutex<Option<OwnedFd>> },
+    Condition {
+        over: Mutex<bool>,
+        changed: Condvar,
+    },
+    Lock {
+        lock: Arc<Mutex<()>>,
+        holder: Mutex<Option<Holder>>,
+    },
+    #[cfg(unix)]
+    Stream {
+        empty: OwnedFd,
+        other_end: Mutex<Option<OwnedFd>>,
+    },
+    #[cfg(unix)]
     Page(MissingPage),
+    #[cfg(unix)]
     Start(SlowStart),
 }
 
@@ -65,6 +83,7 @@ impl Obstacle {
 
     /// A blocking read from a pipe that is empty.
     #[must_use]
+    #[cfg(unix)]
     pub fn pipe() -> Self {
         let (empty, other_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         Self(Kind::Stream { empty, other_end: Mutex::new(Some(other_end)) })
@@ -72,6 +91,7 @@ impl Obstacle {
 
     /// A blocking read from a socket to which nothing was sent.
     #[must_use]
+    #[cfg(unix)]
     pub fn socket() -> Self {
         let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
         let (empty, other_end) = socketpair(family, SocketType::STREAM, flags, None).unwrap();
@@ -81,6 +101,7 @@ impl Obstacle {
     /// The start of a process, which suspends the thread until the process runs its program. That has all
     /// descriptors of this process meanwhile: for a test in [a process of its own](crate::in_a_process_of_its_own).
     #[must_use]
+    #[cfg(unix)]
     pub fn slow_start() -> Self {
         Self(Kind::Start(SlowStart::new()))
     }
@@ -90,6 +111,7 @@ impl Obstacle {
     /// # Errors
     ///
     /// The system does not let us see to the pages of our own process.
+    #[cfg(unix)]
     pub fn missing_page() -> io::Result<Self> {
         MissingPage::new().map(|page| Self(Kind::Page(page)))
     }
@@ -106,6 +128,7 @@ impl Obstacle {
                 }
             }
             Kind::Lock { lock, .. } => drop(locked(lock)),
+            #[cfg(unix)]
             Kind::Stream { empty, .. } => loop {
                 match rustix::io::read(empty, &mut [0; 1]).map_err(io::Error::from) {
                     // A thread that comes later finds the end of the stream as well.
@@ -114,7 +137,9 @@ impl Obstacle {
                     Err(error) => panic!("reading failed: {error}"),
                 }
             },
+            #[cfg(unix)]
             Kind::Page(page) => assert_eq!(page.read(), 0),
+            #[cfg(unix)]
             Kind::Start(process) => process.start(),
         }
     }
@@ -132,10 +157,13 @@ impl Obstacle {
                     thread.join().unwrap();
                 }
             }
+            #[cfg(unix)]
             Kind::Stream { other_end, .. } => {
                 drop(locked(other_end).take());
             }
+            #[cfg(unix)]
             Kind::Page(page) => page.supply(),
+            #[cfg(unix)]
             Kind::Start(process) => process.clear(),
         }
     }

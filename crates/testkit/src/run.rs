@@ -30,6 +30,18 @@ impl<E: Debug> Outcome for Result<(), E> {
     }
 }
 
+/// What a claim needs and the system does not have.
+struct Lacking(&'static str);
+
+/// Ends the claim that the calling thread makes: it is skipped, by its name, since the system has no `what`.
+///
+/// # Panics
+///
+/// Always, by which the claim ends. [`run`] sees to it that its test does not fail.
+pub fn lacking(what: &'static str) -> ! {
+    panic::resume_unwind(Box::new(Lacking(what)))
+}
+
 /// Runs `claim` on the system that `make` makes; [`on_every_system!`](crate::on_every_system) calls
 /// it.
 ///
@@ -41,11 +53,16 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     let _undisturbed = child::undisturbed();
     let (done, end) = mpsc::channel::<()>();
     let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
+    // Where the system lists what a process has open.
+    #[cfg(unix)]
     let before = alone.then(crate::descriptors::open);
+    #[cfg(not(unix))]
+    let _ = alone;
     // In a thread of its own, so that a test that is stuck can be told from one that is slow.
     let test = thread::spawn(move || {
         let _done = done;
         let system = make();
+        #[cfg(unix)]
         if !system.has_its_file_engine() {
             eprintln!("skipped: this process may have no io_uring");
             return;
@@ -56,9 +73,14 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     if let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LIMIT) {
         panic!("the test did not end within {LIMIT:?}");
     }
-    if let Err(failure) = test.join() {
+    let failure = test.join().err();
+    if let Some(Lacking(what)) = failure.as_ref().and_then(|failure| failure.downcast_ref()) {
+        let name = thread::current().name().unwrap_or("a claim").to_owned();
+        println!("SKIPPED {name}: this system has no {what}");
+    } else if let Some(failure) = failure {
         panic::resume_unwind(failure);
     }
+    #[cfg(unix)]
     if let Some(before) = before {
         crate::descriptors::assert_same(&before, &crate::descriptors::open());
     }
@@ -88,6 +110,7 @@ macro_rules! on_every_system {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
                 #[cfg(target_os = "linux")] spread: $crate::System::spread;
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
             }
@@ -139,6 +162,7 @@ macro_rules! on_one_shot_systems {
         $crate::claims_on! {
             {
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
             }
             $($claims)+

@@ -2,15 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use completion_port::{BorrowedSource, OwnedSource, Source, sim};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
+
+use crate::native;
 
 /// Where a [`Socket`] can be reached.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,13 +16,13 @@ pub struct Address(Place);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
-    Native(SocketAddrAny),
+    Native(native::Address),
     Simulated(sim::Address),
 }
 
 impl Address {
     pub(crate) fn native(address: &SocketAddr) -> Self {
-        Self(Place::Native((*address).into()))
+        Self(Place::Native(native::address(address)))
     }
 
     pub(crate) fn simulated(address: sim::Address) -> Self {
@@ -36,7 +34,7 @@ impl Address {
     #[track_caller]
     pub fn for_port(&self) -> completion_port::Address {
         match &self.0 {
-            Place::Native(address) => SocketAddr::try_from(address.clone()).unwrap().into(),
+            Place::Native(address) => native::internet_address(address).unwrap().into(),
             Place::Simulated(address) => (*address).into(),
         }
     }
@@ -54,7 +52,7 @@ pub struct Socket {
 
 #[derive(Debug)]
 enum End {
-    Native(OwnedFd),
+    Native(native::Owned),
     Simulated(sim::Socket),
 }
 
@@ -77,13 +75,13 @@ impl Drop for Counted {
 
 fn in_progress_is_fine(done: io::Result<()>) -> io::Result<()> {
     match done {
-        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(()),
+        Err(error) if native::IN_PROGRESS.contains(&error.raw_os_error().unwrap_or(0)) => Ok(()),
         done => done,
     }
 }
 
 impl Socket {
-    pub(crate) fn native(descriptor: OwnedFd, open: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn native(descriptor: native::Owned, open: &Arc<AtomicUsize>) -> Self {
         Self { end: End::Native(descriptor), _counted: Counted::new(open) }
     }
 
@@ -104,9 +102,9 @@ impl Socket {
 
     /// The number that its kernel gave it. Only that of a real one names a descriptor of the process.
     #[must_use]
-    pub fn number(&self) -> RawFd {
+    pub fn number(&self) -> i32 {
         match &self.end {
-            End::Native(descriptor) => descriptor.as_raw_fd(),
+            End::Native(descriptor) => native::number(descriptor),
             End::Simulated(socket) => socket.number(),
         }
     }
@@ -114,9 +112,9 @@ impl Socket {
     /// The descriptor of a real one, for system calls that have no method here.
     #[must_use]
     #[track_caller]
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub fn descriptor(&self) -> native::Borrowed<'_> {
         match &self.end {
-            End::Native(descriptor) => descriptor.as_fd(),
+            End::Native(descriptor) => native::borrow(descriptor),
             End::Simulated(_) => panic!("a simulated socket has no descriptor"),
         }
     }
@@ -137,7 +135,7 @@ impl Socket {
     /// What the system says, for this method and the others.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         match &self.end {
-            End::Native(descriptor) => Ok(rustix::io::read(descriptor, buf)?),
+            End::Native(descriptor) => native::read(descriptor, buf),
             End::Simulated(socket) => socket.read(buf),
         }
     }
@@ -149,10 +147,7 @@ impl Socket {
     /// What the system says; `Unsupported` of a simulated object that has no answer.
     pub fn unread(&self) -> io::Result<usize> {
         match &self.end {
-            End::Native(descriptor) => {
-                let unread = rustix::io::ioctl_fionread(descriptor)?;
-                usize::try_from(unread).map_err(io::Error::other)
-            }
+            End::Native(descriptor) => native::unread(descriptor),
             End::Simulated(socket) => {
                 socket.kernel().unread(socket).ok_or(io::ErrorKind::Unsupported.into())
             }
@@ -166,17 +161,24 @@ impl Socket {
     /// What the system says.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.end {
-            End::Native(descriptor) => Ok(rustix::io::write(descriptor, bytes)?),
+            End::Native(descriptor) => native::write(descriptor, bytes),
             End::Simulated(socket) => socket.write(bytes),
         }
     }
 
-    /// Waits until the descriptor itself says `wanted`, really or not at all.
-    fn await_native(&self, wanted: PollFlags, limit: Duration) {
+    /// What the system says of a real one now, by the bits that poll(2) has on Linux.
+    #[must_use]
+    pub fn polled(&self) -> u32 {
+        native::polled(match &self.end {
+            End::Native(descriptor) => descriptor,
+            End::Simulated(_) => panic!("a simulated kernel tells what it says itself"),
+        })
+    }
+
+    /// Waits until something can be read or accepted, really or not at all.
+    fn await_native(&self, limit: Duration) {
         if let End::Native(descriptor) = &self.end {
-            let timeout = Timespec::try_from(limit).unwrap();
-            let mut question = [PollFd::new(descriptor, wanted)];
-            while poll(&mut question, Some(&timeout)) == Err(Errno::INTR) {}
+            native::await_readable(descriptor, limit);
         }
     }
 
@@ -200,7 +202,7 @@ impl Socket {
                         assert!(have > 0, "nothing came within {limit:?}");
                         break;
                     }
-                    self.await_native(PollFlags::IN, left);
+                    self.await_native(left);
                 }
                 Err(error) => panic!("reading failed: {error}"),
             }
@@ -246,7 +248,7 @@ impl Socket {
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, Option<Address>)> {
         match &self.end {
             End::Native(descriptor) => {
-                let (taken, _, from) = rustix::net::recvfrom(descriptor, buf, RecvFlags::empty())?;
+                let (taken, from) = native::recv_from(descriptor, buf)?;
                 Ok((taken, from.map(|from| Address(Place::Native(from)))))
             }
             End::Simulated(socket) => {
@@ -263,9 +265,7 @@ impl Socket {
     /// What the system says.
     pub fn send_to(&self, bytes: &[u8], address: &Address) -> io::Result<usize> {
         match (&self.end, &address.0) {
-            (End::Native(descriptor), Place::Native(to)) => {
-                Ok(rustix::net::sendto(descriptor, bytes, SendFlags::NOSIGNAL, to)?)
-            }
+            (End::Native(descriptor), Place::Native(to)) => native::send_to(descriptor, bytes, to),
             (End::Simulated(socket), Place::Simulated(to)) => socket.send_to(bytes, *to),
             _ => panic!("the address is one of another system"),
         }
@@ -278,11 +278,7 @@ impl Socket {
     /// What the system says.
     pub fn accept(&self) -> io::Result<Self> {
         match &self.end {
-            End::Native(descriptor) => {
-                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-                let accepted = rustix::net::accept_with(descriptor, flags)?;
-                Ok(self.beside(End::Native(accepted)))
-            }
+            End::Native(descriptor) => Ok(self.beside(End::Native(native::accept(descriptor)?))),
             End::Simulated(socket) => Ok(self.beside(End::Simulated(socket.accept()?))),
         }
     }
@@ -291,7 +287,7 @@ impl Socket {
     #[must_use]
     #[track_caller]
     pub fn accept_within(&self, limit: Duration) -> Self {
-        self.await_native(PollFlags::IN, limit);
+        self.await_native(limit);
         self.accept().unwrap()
     }
 
@@ -302,9 +298,7 @@ impl Socket {
     /// What the system says.
     pub fn connect(&self, address: &Address) -> io::Result<()> {
         in_progress_is_fine(match (&self.end, &address.0) {
-            (End::Native(descriptor), Place::Native(to)) => {
-                rustix::net::connect(descriptor, to).map_err(io::Error::from)
-            }
+            (End::Native(descriptor), Place::Native(to)) => native::connect(descriptor, to),
             (End::Simulated(socket), Place::Simulated(to)) => socket.connect(*to),
             _ => panic!("the address is one of another system"),
         })
@@ -317,14 +311,7 @@ impl Socket {
     /// What the system says.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match &self.end {
-            End::Native(descriptor) => {
-                let how = match how {
-                    Shutdown::Read => rustix::net::Shutdown::Read,
-                    Shutdown::Write => rustix::net::Shutdown::Write,
-                    Shutdown::Both => rustix::net::Shutdown::Both,
-                };
-                Ok(rustix::net::shutdown(descriptor, how)?)
-            }
+            End::Native(descriptor) => native::shutdown(descriptor, how),
             End::Simulated(socket) => socket.shutdown(how),
         }
     }
@@ -332,9 +319,7 @@ impl Socket {
     /// Closes it so that a TCP connection is reset, if this was its last descriptor.
     pub fn reset(self) {
         match self.end {
-            End::Native(descriptor) => {
-                sockopt::set_socket_linger(&descriptor, Some(Duration::ZERO)).unwrap();
-            }
+            End::Native(descriptor) => native::reset_on_close(&descriptor),
             End::Simulated(socket) => socket.reset(),
         }
     }
@@ -346,7 +331,7 @@ impl Socket {
     /// What the system says.
     pub fn dup(&self) -> io::Result<Self> {
         match &self.end {
-            End::Native(descriptor) => Ok(self.beside(End::Native(descriptor.try_clone()?))),
+            End::Native(descriptor) => Ok(self.beside(End::Native(native::dup(descriptor)?))),
             End::Simulated(socket) => Ok(self.beside(End::Simulated(socket.dup()?))),
         }
     }
@@ -358,9 +343,7 @@ impl Socket {
     /// What the system says.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         match &self.end {
-            End::Native(descriptor) => {
-                Ok(sockopt::socket_error(descriptor)?.err().map(io::Error::from))
-            }
+            End::Native(descriptor) => native::take_error(descriptor),
             End::Simulated(socket) => socket.take_error(),
         }
     }
@@ -370,9 +353,7 @@ impl Socket {
     #[track_caller]
     pub fn address(&self) -> Address {
         match &self.end {
-            End::Native(descriptor) => {
-                Address(Place::Native(rustix::net::getsockname(descriptor).unwrap()))
-            }
+            End::Native(descriptor) => Address(Place::Native(native::own_address(descriptor))),
             End::Simulated(socket) => Address::simulated(socket.address()),
         }
     }
@@ -384,7 +365,7 @@ impl Socket {
     /// What the system says; `Unsupported` for making a simulated one blocking.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match &self.end {
-            End::Native(descriptor) => Ok(rustix::io::ioctl_fionbio(descriptor, nonblocking)?),
+            End::Native(descriptor) => native::set_nonblocking(descriptor, nonblocking),
             End::Simulated(_) if nonblocking => Ok(()),
             End::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -393,7 +374,7 @@ impl Socket {
     /// Sends small writes at once.
     pub(crate) fn set_nodelay(&self) {
         if let End::Native(descriptor) = &self.end {
-            sockopt::set_tcp_nodelay(descriptor, true).unwrap();
+            native::set_nodelay(descriptor);
         }
     }
 

@@ -1,24 +1,15 @@
 //! The real system and the simulated one, with the same constructors.
 
-use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use completion_port::{BlockDetection, Buffer, FileEngine, OwnedSource, Port, PortBuilder, sim};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::fcntl_dupfd_cloexec;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, socketpair,
-};
-use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::native;
+use crate::run::lacking;
 use crate::socket::{Address, Socket};
-
-/// What every descriptor of the kit is.
-const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Something to test on: the system of this machine, or a simulated kernel.
 ///
@@ -124,10 +115,26 @@ impl System {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.kind {
+            Kind::Native if cfg!(windows) => "afd",
             Kind::Native if self.is_one_shot => "epoll, one-shot",
             Kind::Native => "epoll",
             Kind::Simulated(_) if self.is_one_shot => "sim, one-shot",
             Kind::Simulated(_) => "sim",
+        }
+    }
+
+    /// For claims about what Windows does not have, or does in another way: they are skipped there, by their
+    /// names. `what` says what it is.
+    pub fn not_on_windows(&self, what: &'static str) {
+        if cfg!(windows) && matches!(self.kind, Kind::Native) {
+            lacking(what);
+        }
+    }
+
+    /// The same, for what Windows has and Wine has not.
+    pub fn not_on_wine(&self, what: &'static str) {
+        if matches!(self.kind, Kind::Native) && native::is_wine() {
+            lacking(what);
         }
     }
 
@@ -196,11 +203,11 @@ impl System {
         Socket::adopted(source, &self.sockets)
     }
 
-    pub(crate) fn own(&self, descriptor: OwnedFd) -> Socket {
+    pub(crate) fn own(&self, descriptor: native::Owned) -> Socket {
         Socket::native(descriptor, &self.sockets)
     }
 
-    fn own_both(&self, (first, second): (OwnedFd, OwnedFd)) -> (Socket, Socket) {
+    fn own_both(&self, (first, second): (native::Owned, native::Owned)) -> (Socket, Socket) {
         (self.own(first), self.own(second))
     }
 
@@ -210,10 +217,6 @@ impl System {
 
     fn own_simulated_both(&self, (first, second): (sim::Socket, sim::Socket)) -> (Socket, Socket) {
         (self.own_simulated(first), self.own_simulated(second))
-    }
-
-    fn native_socket(&self, family: AddressFamily, kind: SocketType) -> Socket {
-        self.own(socket_with(family, kind, FLAGS, None).unwrap())
     }
 
     /// Two connected TCP sockets.
@@ -236,7 +239,7 @@ impl System {
     #[must_use]
     pub fn tcp_fresh(&self) -> Socket {
         match &self.kind {
-            Kind::Native => self.native_socket(AddressFamily::INET, SocketType::STREAM),
+            Kind::Native => self.own(native::tcp_fresh()),
             Kind::Simulated(kernel) => self.own_simulated(kernel.tcp_fresh().unwrap()),
         }
     }
@@ -246,10 +249,7 @@ impl System {
     pub fn tcp_listener(&self, backlog: usize) -> Socket {
         match &self.kind {
             Kind::Native => {
-                let socket = self.native_socket(AddressFamily::INET, SocketType::STREAM);
-                bind(socket.descriptor(), &SocketAddrV4::new(self.host, 0)).unwrap();
-                listen(socket.descriptor(), i32::try_from(backlog).unwrap()).unwrap();
-                socket
+                self.own(native::tcp_listener(SocketAddrV4::new(self.host, 0), backlog))
             }
             Kind::Simulated(kernel) => self.own_simulated(kernel.tcp_listener(backlog).unwrap()),
         }
@@ -285,11 +285,7 @@ impl System {
     #[must_use]
     pub fn udp_bound(&self) -> Socket {
         match &self.kind {
-            Kind::Native => {
-                let socket = self.native_socket(AddressFamily::INET, SocketType::DGRAM);
-                bind(socket.descriptor(), &SocketAddrV4::new(self.host, 0)).unwrap();
-                socket
-            }
+            Kind::Native => self.own(native::udp_bound(SocketAddrV4::new(self.host, 0))),
             Kind::Simulated(kernel) => self.own_simulated(kernel.udp_bound().unwrap()),
         }
     }
@@ -312,19 +308,17 @@ impl System {
         let set = |socket: &Socket| socket.number().cast_unsigned() as usize % self.sets;
         let mut others = Vec::new();
         while set(&first) != set(other) {
-            let again = self.own(fcntl_dupfd_cloexec(first.descriptor(), 0).unwrap());
+            let again = first.dup().unwrap();
             others.push(std::mem::replace(&mut first, again));
         }
         (first, second)
     }
 
-    /// Two connected AF_UNIX streams.
+    /// Two connected AF_UNIX streams; where there are none, of TCP.
     #[must_use]
     pub fn unix_pair(&self) -> (Socket, Socket) {
         match &self.kind {
-            Kind::Native => self.own_both(
-                socketpair(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).unwrap(),
-            ),
+            Kind::Native => self.own_both(native::unix_pair()),
             Kind::Simulated(kernel) => self.own_simulated_both(kernel.unix_pair().unwrap()),
         }
     }
@@ -333,7 +327,7 @@ impl System {
     #[must_use]
     pub fn unix_fresh(&self) -> Socket {
         match &self.kind {
-            Kind::Native => self.native_socket(AddressFamily::UNIX, SocketType::STREAM),
+            Kind::Native => self.own(native::unix_fresh()),
             Kind::Simulated(kernel) => self.own_simulated(kernel.unix_fresh().unwrap()),
         }
     }
@@ -341,20 +335,8 @@ impl System {
     /// An AF_UNIX listener, with an address that leaves no file behind.
     #[must_use]
     pub fn unix_listener(&self, backlog: usize) -> Socket {
-        static LAST: AtomicU32 = AtomicU32::new(0);
         match &self.kind {
-            Kind::Native => {
-                let socket = self.native_socket(AddressFamily::UNIX, SocketType::STREAM);
-                let number = LAST.fetch_add(1, SeqCst);
-                let name = format!("completion-port.{}.{number}", std::process::id());
-                bind(
-                    socket.descriptor(),
-                    &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap(),
-                )
-                .unwrap();
-                listen(socket.descriptor(), i32::try_from(backlog).unwrap()).unwrap();
-                socket
-            }
+            Kind::Native => self.own(native::unix_listener(backlog)),
             Kind::Simulated(kernel) => self.own_simulated(kernel.unix_listener(backlog).unwrap()),
         }
     }
@@ -363,8 +345,7 @@ impl System {
     #[must_use]
     pub fn unix_datagram_pair(&self) -> (Socket, Socket) {
         match &self.kind {
-            Kind::Native => self
-                .own_both(socketpair(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None).unwrap()),
+            Kind::Native => self.own_both(native::unix_datagram_pair()),
             Kind::Simulated(kernel) => {
                 self.own_simulated_both(kernel.unix_datagram_pair().unwrap())
             }
@@ -375,9 +356,7 @@ impl System {
     #[must_use]
     pub fn pipe(&self) -> (Socket, Socket) {
         match &self.kind {
-            Kind::Native => {
-                self.own_both(pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap())
-            }
+            Kind::Native => self.own_both(native::pipe()),
             Kind::Simulated(kernel) => self.own_simulated_both(kernel.pipe().unwrap()),
         }
     }
@@ -386,9 +365,7 @@ impl System {
     #[must_use]
     pub fn event(&self) -> Socket {
         match &self.kind {
-            Kind::Native => {
-                self.own(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap())
-            }
+            Kind::Native => self.own(native::event()),
             Kind::Simulated(kernel) => self.own_simulated(kernel.event().unwrap()),
         }
     }
@@ -397,7 +374,7 @@ impl System {
     #[must_use]
     pub fn regular_file(&self) -> Socket {
         match &self.kind {
-            Kind::Native => self.own(File::open(std::env::current_exe().unwrap()).unwrap().into()),
+            Kind::Native => self.own(native::regular_file()),
             Kind::Simulated(kernel) => self.own_simulated(kernel.regular_file().unwrap()),
         }
     }

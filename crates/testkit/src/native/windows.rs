@@ -1,0 +1,215 @@
+//! Windows, by `socket2`. What it does not have skips the claim that asked for it.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
+use std::os::windows::io::{AsRawSocket, AsSocket, FromRawSocket};
+pub(crate) use std::os::windows::io::{BorrowedSocket as Borrowed, OwnedSocket as Owned};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use windows_sys::Win32::Networking::WinSock::{
+    POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, WSAPOLLFD, WSAPoll,
+};
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+
+use crate::lacking;
+
+pub(crate) type Address = SocketAddr;
+
+/// What a connect says that goes on. The second is what a simulated kernel says.
+pub(crate) const IN_PROGRESS: &[i32] = &[10035, 10036];
+
+/// The same socket in a type of the standard library, which does not close it.
+fn stream(descriptor: &Owned) -> ManuallyDrop<std::net::TcpStream> {
+    // SAFETY: `from_raw_socket` demands an open socket, and owns it.
+    // - it is borrowed, and the stream, which does not outlive the borrow in any function here, is never dropped.
+    ManuallyDrop::new(unsafe { std::net::TcpStream::from_raw_socket(descriptor.as_raw_socket()) })
+}
+
+/// Whether this is not Windows, but Wine.
+pub(crate) fn is_wine() -> bool {
+    // SAFETY: GetModuleHandleA and GetProcAddress read names that end with a zero.
+    // - these do; the library is a part of every process, and a null handle would stand for the program itself.
+    let library = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
+    // SAFETY: as above.
+    unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
+}
+
+fn internet(address: &SockAddr) -> io::Result<Address> {
+    address.as_socket().ok_or(io::ErrorKind::Unsupported.into())
+}
+
+fn new(kind: Type) -> Socket {
+    let socket = Socket::new(Domain::IPV4, kind, None).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+pub(crate) fn borrow(descriptor: &Owned) -> Borrowed<'_> {
+    descriptor.as_socket()
+}
+
+pub(crate) fn number(descriptor: &Owned) -> i32 {
+    i32::try_from(descriptor.as_raw_socket()).unwrap()
+}
+
+pub(crate) fn address(address: &SocketAddr) -> Address {
+    *address
+}
+
+pub(crate) fn internet_address(address: &Address) -> Option<SocketAddr> {
+    Some(*address)
+}
+
+pub(crate) fn read(descriptor: &Owned, buf: &mut [u8]) -> io::Result<usize> {
+    io::Read::read(&mut &*stream(descriptor), buf)
+}
+
+pub(crate) fn unread(descriptor: &Owned) -> io::Result<usize> {
+    // As many as a look at them finds: the systems have no call for it in common.
+    let mut bytes = vec![0; 1 << 20];
+    match stream(descriptor).peek(&mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        peeked => peeked,
+    }
+}
+
+pub(crate) fn write(descriptor: &Owned, bytes: &[u8]) -> io::Result<usize> {
+    io::Write::write(&mut &*stream(descriptor), bytes)
+}
+
+/// One WSAPoll.
+fn poll(descriptor: &Owned, events: i16, milliseconds: i32) -> i16 {
+    let fd = usize::try_from(descriptor.as_raw_socket()).unwrap();
+    let mut question = WSAPOLLFD { fd, events, revents: 0 };
+    // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
+    // - valid: `question`, one, is a local.
+    let done = unsafe { WSAPoll(&raw mut question, 1, milliseconds) };
+    assert!(done >= 0, "{}", io::Error::last_os_error());
+    question.revents
+}
+
+/// Waits until something can be read or accepted, or the time is over.
+pub(crate) fn await_readable(descriptor: &Owned, limit: Duration) {
+    let end = Instant::now() + limit;
+    while poll(descriptor, POLLRDNORM, 10) == 0 && Instant::now() < end {}
+}
+
+/// What WSAPoll says, by the bits of Linux. A hang-up here is the peer's end alone.
+pub(crate) fn polled(descriptor: &Owned) -> u32 {
+    let told = poll(descriptor, POLLRDNORM | POLLWRNORM, 0);
+    let known = [(POLLRDNORM, 0x1), (POLLWRNORM, 0x4), (POLLERR, 0x8), (POLLHUP, 0x2001)];
+    known.iter().filter(|(bit, _)| told & bit != 0).fold(0, |bits, (_, bit)| bits | bit)
+}
+
+pub(crate) fn recv_from(
+    descriptor: &Owned,
+    buf: &mut [u8],
+) -> io::Result<(usize, Option<Address>)> {
+    // SAFETY: as for `stream`.
+    let socket = ManuallyDrop::new(unsafe {
+        std::net::UdpSocket::from_raw_socket(descriptor.as_raw_socket())
+    });
+    socket.recv_from(buf).map(|(taken, from)| (taken, Some(from)))
+}
+
+pub(crate) fn send_to(descriptor: &Owned, bytes: &[u8], to: &Address) -> io::Result<usize> {
+    SockRef::from(descriptor).send_to(bytes, &(*to).into())
+}
+
+pub(crate) fn accept(descriptor: &Owned) -> io::Result<Owned> {
+    let (accepted, _) = SockRef::from(descriptor).accept()?;
+    accepted.set_nonblocking(true)?;
+    Ok(accepted.into())
+}
+
+pub(crate) fn connect(descriptor: &Owned, to: &Address) -> io::Result<()> {
+    SockRef::from(descriptor).connect(&(*to).into())
+}
+
+pub(crate) fn shutdown(descriptor: &Owned, how: Shutdown) -> io::Result<()> {
+    SockRef::from(descriptor).shutdown(how)
+}
+
+/// From now on closing the last descriptor of a TCP connection resets it.
+pub(crate) fn reset_on_close(descriptor: &Owned) {
+    SockRef::from(descriptor).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+pub(crate) fn take_error(descriptor: &Owned) -> io::Result<Option<io::Error>> {
+    SockRef::from(descriptor).take_error()
+}
+
+pub(crate) fn own_address(descriptor: &Owned) -> Address {
+    internet(&SockRef::from(descriptor).local_addr().unwrap()).unwrap()
+}
+
+pub(crate) fn set_nonblocking(descriptor: &Owned, nonblocking: bool) -> io::Result<()> {
+    SockRef::from(descriptor).set_nonblocking(nonblocking)
+}
+
+pub(crate) fn set_nodelay(descriptor: &Owned) {
+    SockRef::from(descriptor).set_tcp_nodelay(true).unwrap();
+}
+
+pub(crate) fn tcp_fresh() -> Owned {
+    new(Type::STREAM).into()
+}
+
+pub(crate) fn tcp_listener(address: SocketAddrV4, backlog: usize) -> Owned {
+    let socket = new(Type::STREAM);
+    socket.bind(&SocketAddr::from(address).into()).unwrap();
+    socket.listen(i32::try_from(backlog).unwrap()).unwrap();
+    socket.into()
+}
+
+pub(crate) fn udp_bound(address: SocketAddrV4) -> Owned {
+    let socket = new(Type::DGRAM);
+    // Under Wine a datagram socket that is connected has the address 127.0.0.1 from then on.
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, address.port());
+    socket.bind(&SocketAddr::from(address).into()).unwrap();
+    socket.into()
+}
+
+pub(crate) fn unix_fresh() -> Owned {
+    lacking("sockets of AF_UNIX that a program can make without a file")
+}
+
+pub(crate) fn unix_listener(_backlog: usize) -> Owned {
+    unix_fresh()
+}
+
+/// Two connected streams: of TCP, since there are no pairs of AF_UNIX.
+pub(crate) fn unix_pair() -> (Owned, Owned) {
+    let listener = tcp_listener(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), 1);
+    let first = tcp_fresh();
+    let done = connect(&first, &own_address(&listener));
+    assert!(done.is_ok() || done.unwrap_err().kind() == io::ErrorKind::WouldBlock);
+    await_readable(&listener, Duration::from_secs(10));
+    let second = accept(&listener).unwrap();
+    set_nodelay(&first);
+    set_nodelay(&second);
+    (first, second)
+}
+
+pub(crate) fn unix_datagram_pair() -> (Owned, Owned) {
+    lacking("datagram sockets of AF_UNIX")
+}
+
+pub(crate) fn pipe() -> (Owned, Owned) {
+    lacking("pipes that a port can watch")
+}
+
+pub(crate) fn event() -> Owned {
+    lacking("event counters that a port can watch")
+}
+
+pub(crate) fn regular_file() -> Owned {
+    lacking("files that are named as sockets are")
+}
+
+/// Another descriptor of the same object.
+pub(crate) fn dup(descriptor: &Owned) -> io::Result<Owned> {
+    descriptor.try_clone()
+}
