@@ -339,14 +339,15 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_no_simulated_socket() {
-        let file = std::fs::File::open("/proc/self/exe").unwrap();
-        let socket = OwnedSource::from(OwnedFd::from(file));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = OwnedSource::from(OwnedFd::from(listener));
         let number = socket.as_source().name.number;
         assert_eq!(socket.as_source().name.kernel, KernelId::SYSTEM);
         #[cfg(feature = "sim")]
         let socket = socket.into_simulated().unwrap_err();
         let descriptor = socket.into_descriptor().unwrap();
         assert_eq!(descriptor.as_source().name.number, number);
-        assert!(std::fs::File::from(descriptor).metadata().unwrap().is_file());
+        assert_eq!(std::net::TcpListener::from(descriptor).local_addr().unwrap(), address);
     }
 }

@@ -56,6 +56,8 @@ fn system_calls_are_made_below_sys_only() {
     for (name, code) in sources("") {
         let allowed = name.starts_with("sys/");
         assert!(allowed || !code.contains("libc::"), "{name} must not use libc");
+        let allowed = name.starts_with("sys/windows/");
+        assert!(allowed || !code.contains("windows_sys"), "{name} must not use windows-sys");
     }
 }
 
@@ -64,7 +66,8 @@ fn system_calls_are_made_below_sys_only() {
 fn what_not_every_system_has_is_named_in_the_folders_of_systems_only() {
     for (name, code) in sources("") {
         assert!(
-            name.starts_with("sys/linux/") || !code.contains("std::os::"),
+            ["sys/linux/", "sys/windows/"].iter().any(|folder| name.starts_with(folder))
+                || !code.contains("std::os::"),
             "{name} must take it from `crate::sys`"
         );
     }
@@ -240,24 +243,28 @@ impl<'e> Stage<'e> {
 fn a_back_end_imports_no_other_and_nothing_above_the_seam() {
     let above = ["crate::engine", "crate::port", "crate::packet", "crate::cells"];
     assert_absent("sys", &above);
-    assert_absent("sys/linux", &["sys::sim"]);
-    assert_absent("sys/sim", &["sys::linux"]);
+    assert_absent("sys/linux", &["sys::sim", "sys::windows"]);
+    assert_absent("sys/windows", &["sys::sim", "sys::linux"]);
+    assert_absent("sys/sim", &["sys::linux", "sys::windows"]);
 }
 
 #[test]
 fn the_seam_names_no_system_and_the_engine_no_back_end() {
     for part in ["backend", "files", "host", "reactor", "sockets", "thread"] {
         let part = &format!("sys/{part}.rs");
-        assert_absent(part, &["libc", "std::os", "linux::", "sim::", "unsafe"]);
+        assert_absent(part, &["libc", "std::os", "linux::", "windows::", "sim::", "unsafe"]);
     }
-    assert_absent("engine", &["sys::linux", "sys::sim", "std::os", "libc"]);
+    assert_absent("engine", &["sys::linux", "sys::windows", "sys::sim", "std::os", "libc"]);
 }
 
 #[test]
 fn the_target_system_is_named_in_one_place() {
     for (name, code) in sources("") {
         assert!(
-            name == "sys/mod.rs" || !code.contains("target_os"),
+            name == "sys/mod.rs"
+                || !["target_os", "cfg(windows)", "cfg(unix)"]
+                    .iter()
+                    .any(|word| code.contains(word)),
             "{name} names a target system"
         );
     }

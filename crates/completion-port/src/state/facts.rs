@@ -38,6 +38,7 @@ impl Facts {
     pub(crate) const RARE: Self = Self(!(Self::IN.0 | Self::OUT.0));
 
     /// The bits.
+    #[allow(dead_code, reason = "for systems whose kernel has the same bits")]
     pub(crate) const fn bits(self) -> u32 {
         self.0
     }
@@ -163,6 +164,7 @@ pub(crate) struct Fault {
 
 /// Whether a thread is on a processor, or would be if one were free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "for systems that tell")]
 pub(crate) enum Presence {
     /// It runs, or was preempted.
     Awake,

@@ -40,6 +40,7 @@ pub(crate) trait Host: Send + Sync {
 pub(crate) enum Origin {
     /// A word in memory that has another value in a forked child, and the value that it had. Reading the
     /// word tells.
+    #[allow(dead_code, reason = "for systems that have forks")]
     Marked(&'static AtomicUsize, usize),
     /// The process's number, for which the system is asked each time.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for the simulated kernel"))]

@@ -4,8 +4,12 @@
 //! [`files`], [`thread`] and [`host`].
 
 pub(crate) mod backend;
-#[cfg(all(test, feature = "sim"))]
+#[cfg(all(test, feature = "sim", target_os = "linux"))]
 mod cases;
+#[cfg_attr(
+    target_os = "windows",
+    allow(dead_code, reason = "the back end there has no operations on files")
+)]
 pub(crate) mod files;
 pub(crate) mod host;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -15,6 +19,8 @@ pub(crate) mod reactor;
 pub mod sim;
 pub(crate) mod sockets;
 pub(crate) mod thread;
+#[cfg(all(target_os = "windows", target_pointer_width = "64"))]
+mod windows;
 
 // What the crate needs of a system comes through here. On a system without a back end the compiler
 // then reports this error alone, and not every name that is missing because of it.
@@ -24,5 +30,9 @@ use linux::Native;
 pub(crate) use linux::codes;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::{fd, native};
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("completion-port has no back end for this system yet: it runs on 64-bit Linux");
+#[cfg(all(feature = "sim", target_os = "windows", target_pointer_width = "64"))]
+pub(crate) use windows::codes;
+#[cfg(all(target_os = "windows", target_pointer_width = "64"))]
+pub(crate) use windows::{fd, native};
+#[cfg(not(all(any(target_os = "linux", target_os = "windows"), target_pointer_width = "64")))]
+compile_error!("completion-port has no back end here yet: it runs on 64-bit Linux and Windows");

@@ -1,0 +1,675 @@
+//! The back end of Windows: a kernel's completion port as the set, and polls by the driver of sockets.
+//!
+//! The driver answers a poll once, by level: as soon as something holds that was asked for, at once if it does
+//! already. So the reactor is one-shot, and [`Reactor::want`] is one system call. Each socket has one such request
+//! in flight at most, its *main* one, and another one, its *sentinel*, for as long as it is attached: that asks for
+//! nothing but the closing of the socket, since its number may be given out again afterwards.
+//!
+//! The two are made with memory that the driver has until the completion port tells that they are over. So they own
+//! the record of the socket, too; see [`Request`].
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use windows_sys::Win32::Networking::WinSock::{
+    FIONBIO, FIONREAD, INVALID_SOCKET, POLLERR, POLLHUP, POLLNVAL, POLLRDBAND, POLLRDNORM,
+    POLLWRNORM, SIO_BASE_HANDLE, SIO_BSP_HANDLE_POLL, SO_TYPE, SOCK_SEQPACKET, SOCK_STREAM, SOCKET,
+    SOL_SOCKET, WSADATA, WSAENOTSOCK, WSAIoctl, WSAPOLLFD, WSAPoll, WSAStartup, ioctlsocket,
+};
+
+use super::host::now;
+use super::options::{Code, fault, fault_of, is_open, last_code, number, socket};
+use super::port::{Packet, Port, ROOM};
+use super::request::{Device, End, Ended, Flying, Owner, Request, event};
+use super::timeout;
+use crate::error::ErrorKind;
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::moment::Moment;
+use crate::sys::files::Task;
+use crate::sys::reactor::{Reactor, Until, Watch};
+
+/// Of what is posted: a wake.
+const WAKE: usize = 1;
+/// Of what is posted: a sleeper is to look when it has to get up.
+const NUDGE: usize = 2;
+/// Of what the driver completes.
+const POLLED: usize = 3;
+
+/// What goes on holding once it does.
+const STICKY: u32 = event::DISCONNECT | event::ABORT | event::CONNECT_FAIL;
+
+/// How soon a socket that is watched until it is detached is asked about again, if it was ready when it was last
+/// asked about. The time doubles as long as it is.
+const SOON: Duration = Duration::from_millis(1);
+
+/// How long that time becomes at most.
+const LATE: Duration = Duration::from_millis(16);
+
+/// How long the drop of a reactor waits for the requests that it has cancelled.
+const LAST: Duration = Duration::from_secs(5);
+
+/// What a socket is polled for that is watched for what is `wanted`.
+fn polled(wanted: Facts, until: Until) -> u32 {
+    let mut events = event::ABORT | event::CONNECT_FAIL | event::LOCAL_CLOSE;
+    if until != Until::Room {
+        events |= event::DISCONNECT;
+    }
+    if wanted.has(Facts::IN) {
+        events |= event::RECEIVE | event::ACCEPT | event::URGENT;
+    }
+    if wanted.has(Facts::OUT) {
+        events |= event::SEND;
+    }
+    events
+}
+
+/// What the driver's answer says, in the words of epoll.
+fn facts(events: u32) -> Facts {
+    // After these a read and a write return at once.
+    let over = Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP | Facts::ERR;
+    let known = [
+        (event::RECEIVE, Facts::IN),
+        (event::ACCEPT, Facts::IN),
+        (event::URGENT, Facts::URGENT),
+        (event::SEND, Facts::OUT),
+        (event::DISCONNECT, Facts::IN | Facts::RDHUP),
+        (event::ABORT, over),
+        (event::CONNECT_FAIL, over),
+    ];
+    let mut facts = Facts::NONE;
+    for (event, fact) in known {
+        if events & event != 0 {
+            facts |= fact;
+        }
+    }
+    facts
+}
+
+/// A socket that is attached, or was, as long as the driver has requests of it.
+pub(super) struct Watched {
+    /// As the driver knows it, below whatever providers there are.
+    base: SOCKET,
+    state: Mutex<State>,
+}
+
+struct State {
+    name: u64,
+    wanted: Facts,
+    until: Until,
+    main: Option<Main>,
+    /// The memory of the main request while none is in flight.
+    spare: Option<Box<Request>>,
+    /// `None` once the socket is detached or closed.
+    sentinel: Option<Flying>,
+    /// What [`Until::Detached`] has brought already and would bring for ever.
+    told: u32,
+    /// How long that which is watched until it is detached is let be before it is asked about again.
+    pause: Duration,
+    /// What the last poll has told.
+    last: u32,
+    /// No operation on the socket waits.
+    is_nonblocking: bool,
+}
+
+struct Main {
+    flying: Flying,
+    events: u32,
+    /// It was made for something else, or before the question was asked that is to be answered now. Its answer does
+    /// not count, and another one takes its place.
+    is_old: bool,
+}
+
+impl Watched {
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+/// Sockets that are watched until they are detached and were reported, and when they are asked about again.
+type Late = Vec<(Moment, Arc<Watched>)>;
+
+/// See the module's documentation.
+pub(super) struct Afd {
+    port: Port,
+    device: Device,
+    sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
+    late: Mutex<Late>,
+    /// Threads that may sleep at the completion port.
+    sleepers: AtomicUsize,
+    /// Operations on files that are to be given back.
+    pub(super) refused: Mutex<Vec<Task>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What refuses a call about a socket that is not attached, or is no longer what was attached.
+const NOT_ATTACHED: Fault = Fault { kind: ErrorKind::BadDescriptor, code: Some(WSAENOTSOCK) };
+
+/// Whether Winsock is there. The standard library starts it as well; it counts how often.
+fn started() -> Result<(), Fault> {
+    static CODE: OnceLock<Code> = OnceLock::new();
+    const VERSION: u16 = 0x202;
+    let code = CODE.get_or_init(|| {
+        let mut data = MaybeUninit::<WSADATA>::uninit();
+        // SAFETY: WSAStartup writes what it has to tell at the pointer.
+        // - valid for writes: `data` is a local, which is not read.
+        unsafe { WSAStartup(VERSION, data.as_mut_ptr()) }
+    });
+    if *code == 0 { Ok(()) } else { Err(fault_of(*code)) }
+}
+
+/// One WSAIoctl that takes nothing and gives a socket.
+fn related(descriptor: Descriptor, question: u32) -> Result<SOCKET, Code> {
+    let mut answer: SOCKET = INVALID_SOCKET;
+    let size = u32::try_from(size_of::<SOCKET>()).unwrap_or(0);
+    let mut written = 0;
+    // SAFETY: WSAIoctl writes at most as many bytes at the pointer of the answer as it is told, and their number at
+    // the other one. It has no input, and is over when it returns, since it gets no OVERLAPPED.
+    // - valid for writes: both are locals, and `size` is that of `answer`.
+    let done = unsafe {
+        WSAIoctl(
+            socket(descriptor),
+            question,
+            ptr::null(),
+            0,
+            (&raw mut answer).cast(),
+            size,
+            &raw mut written,
+            ptr::null_mut(),
+            None,
+        )
+    };
+    if done == 0 { Ok(answer) } else { Err(last_code()) }
+}
+
+/// The socket as the driver knows it. Providers may put themselves before it.
+fn base_of(descriptor: Descriptor) -> Result<SOCKET, Fault> {
+    match related(descriptor, SIO_BASE_HANDLE) {
+        Ok(base) => Ok(base),
+        Err(WSAENOTSOCK) => Err(refusal(descriptor, WSAENOTSOCK)),
+        // No provider should refuse the first question, and some do. This one they do not.
+        Err(_) => {
+            related(descriptor, SIO_BSP_HANDLE_POLL).map_err(|code| refusal(descriptor, code))
+        }
+    }
+}
+
+/// Why there is no base of what has this number.
+fn refusal(descriptor: Descriptor, code: Code) -> Fault {
+    let kind = match number(descriptor, SOL_SOCKET, SO_TYPE) {
+        Ok(_) => return fault(descriptor, code),
+        Err(_) if is_open(descriptor) => ErrorKind::NotPollable,
+        Err(_) => ErrorKind::BadDescriptor,
+    };
+    Fault { kind, code: Some(code) }
+}
+
+impl Afd {
+    pub(super) fn new() -> Result<Self, Fault> {
+        started()?;
+        let port = Port::new()?;
+        let device = Device::open(&port, POLLED)?;
+        Ok(Self {
+            port,
+            device,
+            sockets: Mutex::default(),
+            late: Mutex::default(),
+            sleepers: AtomicUsize::new(0),
+            refused: Mutex::default(),
+        })
+    }
+
+    fn find(&self, descriptor: Descriptor) -> Option<Arc<Watched>> {
+        locked(&self.sockets).get(&descriptor).cloned()
+    }
+
+    /// Makes the request by which the driver tells that the socket is closed.
+    fn guard(&self, watched: &Arc<Watched>) -> Result<Flying, Fault> {
+        let owner = Owner::Sentinel(Arc::clone(watched));
+        let made = self.device.submit(Request::new(), owner, watched.base, event::LOCAL_CLOSE);
+        made.map_err(|(_, fault)| fault)
+    }
+
+    /// Whether what was attached is open still, and so the number names it. No time is lost in which a closing
+    /// would not be told.
+    fn is_there(&self, watched: &Arc<Watched>, state: &mut State) -> bool {
+        let Some(former) = state.sentinel.take() else { return false };
+        // First another one: if the former is still in flight afterwards, the socket was not closed in between, and
+        // so it is the same that both are about.
+        let Ok(next) = self.guard(watched) else {
+            self.abandon(state);
+            return false;
+        };
+        if self.device.cancel(&former) {
+            state.sentinel = Some(next);
+            return true;
+        }
+        // It is over, so the socket was closed. The next one may be about another socket.
+        self.device.cancel(&next);
+        self.abandon(state);
+        false
+    }
+
+    /// The socket was detached or closed.
+    fn abandon(&self, state: &mut State) {
+        for flying in state.sentinel.take().iter().chain(state.main.as_ref().map(|it| &it.flying)) {
+            self.device.cancel(flying);
+        }
+    }
+
+    /// Makes the main request, where none is in flight.
+    fn ask(&self, watched: &Arc<Watched>, state: &mut State) -> Result<(), Fault> {
+        let events = polled(state.wanted, state.until) & !state.told;
+        let memory = state.spare.take().unwrap_or_else(Request::new);
+        let owner = Owner::Main(Arc::clone(watched));
+        match self.device.submit(memory, owner, watched.base, events) {
+            Ok(flying) => {
+                state.main = Some(Main { flying, events, is_old: false });
+                Ok(())
+            }
+            Err((memory, fault)) => {
+                state.spare = Some(memory);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Asks for what is wanted of a socket from now on.
+    fn ask_for(
+        &self,
+        watched: &Arc<Watched>,
+        state: &mut State,
+        name: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        if state.sentinel.is_none() {
+            return Err(NOT_ATTACHED);
+        }
+        (state.name, state.wanted, state.until, state.told) = (name, wanted, until, 0);
+        let Some(main) = &mut state.main else { return self.ask(watched, state) };
+        // It may have been answered before this question. Whichever way it ends, the next one follows.
+        main.is_old = true;
+        let events = polled(wanted, until);
+        if main.events & events != events {
+            self.device.cancel(&main.flying);
+        }
+        Ok(())
+    }
+
+    /// What a request has come to.
+    fn end(&self, mut ended: Ended, moment: Moment) -> Option<Edge> {
+        match ended.take_owner()? {
+            Owner::Sentinel(watched) => {
+                let mut state = watched.state();
+                // A former one tells nothing.
+                if state.sentinel.as_ref().is_some_and(|flying| flying.is(&ended)) {
+                    state.sentinel = match ended.end() {
+                        End::Cancelled => self.guard(&watched).ok(),
+                        End::Told(_) | End::Failed => None,
+                    };
+                    if state.sentinel.is_none() {
+                        self.abandon(&mut state);
+                    }
+                }
+                None
+            }
+            Owner::Main(watched) => {
+                let mut state = watched.state();
+                let main = state.main.take()?;
+                let end = ended.end();
+                state.spare = Some(ended.into_memory());
+                self.answer(&watched, &mut state, &main, &end, moment)
+            }
+        }
+    }
+
+    /// The main request is over.
+    fn answer(
+        &self,
+        watched: &Arc<Watched>,
+        state: &mut State,
+        main: &Main,
+        end: &End,
+        moment: Moment,
+    ) -> Option<Edge> {
+        state.sentinel.as_ref()?;
+        let events = match end {
+            End::Told(events) if events & event::LOCAL_CLOSE != 0 => {
+                self.abandon(state);
+                return None;
+            }
+            End::Told(events) if !main.is_old && facts(*events) != Facts::NONE => *events,
+            End::Failed if !main.is_old => event::ABORT,
+            _ => {
+                if self.ask(watched, state).is_err() {
+                    self.abandon(state);
+                }
+                return None;
+            }
+        };
+        state.last = events;
+        if state.until == Until::Detached {
+            state.told |= events & STICKY;
+            state.pause = match main.flying.was_ready {
+                true => (2 * state.pause).clamp(SOON, LATE),
+                false => Duration::ZERO,
+            };
+            let due = moment + state.pause;
+            locked(&self.late).push((due, Arc::clone(watched)));
+            if self.sleepers.load(SeqCst) > 0 {
+                self.port.post(NUDGE);
+            }
+        }
+        Some(Edge { facts: facts(events), name: state.name })
+    }
+
+    /// Asks again about the sockets whose time has come. Returns when the next one's will.
+    fn ask_late(&self, moment: Moment) -> Option<Moment> {
+        let mut late = locked(&self.late);
+        if late.is_empty() {
+            return None;
+        }
+        let due: Vec<_> = late.extract_if(.., |(due, _)| *due <= moment).collect();
+        let next = late.iter().map(|(due, _)| *due).min();
+        drop(late);
+        for (_, watched) in due {
+            let mut state = watched.state();
+            let is_wanted =
+                state.sentinel.is_some() && state.main.is_none() && state.until == Until::Detached;
+            if is_wanted && self.ask(&watched, &mut state).is_err() {
+                self.abandon(&mut state);
+            }
+        }
+        next
+    }
+
+    /// Takes packets once, for at most so long. Returns how many there were, and whether a wake was among them.
+    fn take(&self, edges: &mut Vec<Edge>, limit: Option<Duration>) -> (usize, bool) {
+        let mut room = [const { MaybeUninit::uninit() }; ROOM];
+        // A packet gives one edge at most.
+        let most = (edges.capacity() - edges.len()).clamp(1, ROOM);
+        let milliseconds = limit.map_or(u32::MAX, timeout::whole_milliseconds);
+        let count = self.port.take(&mut room[..most], milliseconds);
+        let moment = now();
+        let mut woken = false;
+        for place in &room[..count] {
+            // SAFETY: `assume_init_read` demands a value, which must not be used twice if it owns something.
+            // - `Port::take` says that the first `count` have been written; an entry owns nothing.
+            let packet = Packet::from(unsafe { place.assume_init_read() });
+            match packet {
+                Packet::Posted(WAKE) => woken = true,
+                Packet::Posted(_) => {}
+                Packet::Ended(overlapped) => {
+                    // SAFETY: `Ended::take` demands an address that a packet of the device's port has brought just
+                    // now, once.
+                    // - nothing but `device` is associated with `port`, and what is posted there has no address;
+                    //   each packet is taken once.
+                    let ended = unsafe { Ended::take(overlapped, &self.device) };
+                    edges.extend(self.end(ended, moment));
+                }
+            }
+        }
+        (count, woken)
+    }
+
+    /// Whether the socket's operations are known not to wait. They are made so on the first question.
+    pub(super) fn make_sure_not_to_wait(&self, descriptor: Descriptor) -> Result<(), Code> {
+        let watched = self.find(descriptor);
+        if watched.as_ref().is_some_and(|watched| watched.state().is_nonblocking) {
+            return Ok(());
+        }
+        make_nonblocking(descriptor)?;
+        if let Some(watched) = watched {
+            watched.state().is_nonblocking = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the last poll of the socket has told that a connect has failed.
+    pub(super) fn has_failed_to_connect(&self, descriptor: Descriptor) -> bool {
+        let watched = self.find(descriptor);
+        watched.is_some_and(|watched| watched.state().last & event::CONNECT_FAIL != 0)
+    }
+}
+
+/// From now on nothing that is done on the socket waits, unless it is done with an OVERLAPPED.
+pub(super) fn make_nonblocking(descriptor: Descriptor) -> Result<(), Code> {
+    let mut on = 1;
+    // SAFETY: ioctlsocket with FIONBIO reads one number at the pointer.
+    // - valid for reads: `on` is a local.
+    let done = unsafe { ioctlsocket(socket(descriptor), FIONBIO, &raw mut on) };
+    if done == 0 { Ok(()) } else { Err(last_code()) }
+}
+
+impl Drop for Afd {
+    fn drop(&mut self) {
+        for (_, watched) in locked(&self.sockets).drain() {
+            self.abandon(&mut watched.state());
+        }
+        locked(&self.late).clear();
+        // Requests of sockets that were detached or are asked about anew are cancelled one by one. All the same:
+        let _ = self.device.cancel_all();
+        let end = now() + LAST;
+        let mut edges = Vec::new();
+        while self.device.flying() > 0 && now() < end {
+            // No thread polls any more. What would be asked anew has been abandoned.
+            self.take(&mut edges, Some(SOON));
+        }
+        // If the driver keeps a request for longer, its memory is never freed.
+    }
+}
+
+impl Reactor for Afd {
+    fn name(&self) -> &'static str {
+        "afd"
+    }
+
+    fn is_one_shot(&self) -> bool {
+        true
+    }
+
+    fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
+        let base = base_of(descriptor)?;
+        if let Some(former) = self.find(descriptor)
+            && self.is_there(&former, &mut former.state())
+        {
+            return Err(Fault { kind: ErrorKind::AlreadyRegistered, code: None });
+        }
+        let watched = Arc::new(Watched {
+            base,
+            state: Mutex::new(State {
+                name,
+                wanted,
+                until: Until::Edge,
+                main: None,
+                spare: None,
+                sentinel: None,
+                told: 0,
+                pause: Duration::ZERO,
+                last: 0,
+                is_nonblocking: false,
+            }),
+        });
+        let sentinel = self.guard(&watched).map_err(|fault| match fault {
+            // Wine finds a base of whatever has a number.
+            Fault { kind: ErrorKind::BadDescriptor, .. } => refusal(descriptor, WSAENOTSOCK),
+            fault => fault,
+        })?;
+        watched.state().sentinel = Some(sentinel);
+        locked(&self.sockets).insert(descriptor, watched);
+        Ok(())
+    }
+
+    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
+        let watched = self.find(descriptor).ok_or(NOT_ATTACHED)?;
+        let mut state = watched.state();
+        if !self.is_there(&watched, &mut state) {
+            return Err(NOT_ATTACHED);
+        }
+        (state.name, state.wanted, state.until) = (name, wanted, Until::Edge);
+        Ok(())
+    }
+
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        name: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        let watched = self.find(descriptor).ok_or(NOT_ATTACHED)?;
+        let mut state = watched.state();
+        self.ask_for(&watched, &mut state, name, wanted, until)
+    }
+
+    fn notices_reuse(&self) -> bool {
+        // The driver is asked about whatever has the number.
+        false
+    }
+
+    fn detach(&self, descriptor: Descriptor) {
+        let watched = locked(&self.sockets).remove(&descriptor);
+        if let Some(watched) = watched {
+            self.abandon(&mut watched.state());
+        }
+    }
+
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        self.find(descriptor).is_some_and(|watched| self.is_there(&watched, &mut watched.state()))
+    }
+
+    fn sets(&self) -> usize {
+        1
+    }
+
+    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+        edges.clear();
+        let end = timeout.and_then(|timeout| now().checked_add(timeout));
+        let mut woken = false;
+        loop {
+            let mut limit = timeout;
+            if timeout != Some(Duration::ZERO) {
+                // Counted before the list is looked at: who adds to it afterwards nudges.
+                self.sleepers.fetch_add(1, SeqCst);
+            }
+            let moment = now();
+            let next = self.ask_late(moment);
+            if let Some(end) = next.into_iter().chain(end).min() {
+                limit = Some(end.since(moment));
+            }
+            if woken || !edges.is_empty() {
+                limit = Some(Duration::ZERO);
+            }
+            let (count, is_woken) = self.take(edges, limit);
+            if timeout != Some(Duration::ZERO) {
+                self.sleepers.fetch_sub(1, SeqCst);
+            }
+            woken |= is_woken;
+            let is_full = edges.len() == edges.capacity();
+            let is_found = woken || !edges.is_empty();
+            // There may be more. And what has brought nothing may have asked for what holds.
+            if is_full || (is_found && count < ROOM) {
+                return woken;
+            }
+            if count == 0 && (is_found || end.is_some_and(|end| now() >= end)) {
+                return woken;
+            }
+        }
+    }
+
+    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+        // There is one set, and threads sleep in `poll`.
+        0
+    }
+
+    fn wake(&self) {
+        self.port.post(WAKE);
+    }
+
+    fn probe(&self, probes: &mut [Probe]) {
+        for probe in probes {
+            let asked = POLLRDNORM | POLLRDBAND | POLLWRNORM;
+            let mut question =
+                WSAPOLLFD { fd: socket(probe.descriptor), events: asked, revents: 0 };
+            // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
+            // - valid: `question`, one, is a local.
+            let done = unsafe { WSAPoll(&raw mut question, 1, 0) };
+            probe.facts = Facts::NONE;
+            let known = [
+                (POLLRDNORM, Facts::IN),
+                (POLLRDBAND, Facts::URGENT),
+                (POLLWRNORM, Facts::OUT),
+                (POLLHUP, Facts::IN | Facts::RDHUP),
+                (POLLERR, Facts::ERR),
+                (POLLNVAL, Facts::CLOSED),
+            ];
+            for (bit, fact) in known {
+                if done > 0 && question.revents & bit != 0 {
+                    probe.facts |= fact;
+                }
+            }
+            if done < 0 {
+                // What it is not asked about it refuses, alone, instead of an answer.
+                probe.facts = Facts::CLOSED;
+            }
+        }
+    }
+
+    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+        let mut count = 0;
+        // SAFETY: ioctlsocket with FIONREAD writes one number at the pointer, or fails.
+        // - valid for writes: `count` is a local.
+        let done = unsafe { ioctlsocket(socket(descriptor), FIONREAD, &raw mut count) };
+        if done == 0 { usize::try_from(count).ok() } else { None }
+    }
+
+    fn is_own_end(&self, _descriptor: Descriptor) -> bool {
+        // The driver tells of the peer's end only.
+        false
+    }
+
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        // The driver tells the two apart.
+        let watched = self.find(descriptor);
+        watched.is_some_and(|watched| {
+            let last = watched.state().last;
+            last & (event::ABORT | event::CONNECT_FAIL) == event::ABORT
+        })
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        match number(descriptor, SOL_SOCKET, SO_TYPE) {
+            Ok(SOCK_STREAM | SOCK_SEQPACKET) => Kind::Stream,
+            Ok(_) => Kind::Datagram,
+            Err(_) => Kind::NoSocket,
+        }
+    }
+
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
+        let live: HashMap<_, _> = live.map(|watch| (watch.descriptor, watch)).collect();
+        let mut gone = Vec::new();
+        locked(&self.sockets).retain(|descriptor, watched| {
+            let is_live = live.contains_key(descriptor);
+            if !is_live {
+                gone.push(Arc::clone(watched));
+            }
+            is_live
+        });
+        for watched in gone {
+            self.abandon(&mut watched.state());
+        }
+        for Watch { descriptor, name, wanted, until } in live.into_values() {
+            // What was closed meanwhile is found when it is next wanted.
+            let _ = self.want(descriptor, name, wanted, until);
+        }
+        Ok(())
+    }
+}

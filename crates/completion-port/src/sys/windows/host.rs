@@ -1,0 +1,66 @@
+//! The process: its clock, its table of sockets, its threads.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use super::afd::Afd;
+use super::thread::Current;
+use crate::error::ErrorKind;
+use crate::state::facts::Fault;
+use crate::state::moment::Moment;
+use crate::state::table::Descriptors;
+use crate::sys::host::{Host, Origin};
+use crate::sys::thread::Thread;
+
+/// The time since the process first asked, by the performance counter, which the standard library reads.
+pub(super) fn now() -> Moment {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    let elapsed = BEGIN.get_or_init(Instant::now).elapsed();
+    // Not at zero, which is the moment before all others.
+    Moment::from_nanoseconds(1) + elapsed
+}
+
+/// Which port of the process has which socket.
+fn descriptors() -> &'static Descriptors {
+    static TABLE: OnceLock<Descriptors> = OnceLock::new();
+    TABLE.get_or_init(Descriptors::new)
+}
+
+impl Host for Afd {
+    fn now(&self) -> Moment {
+        now()
+    }
+
+    fn this_thread(&self) -> Box<dyn Thread> {
+        Box::new(Current::new())
+    }
+
+    fn can_observe(&self) -> Result<(), Fault> {
+        // Records of the scheduler are for administrators, by a trace of the whole system.
+        Err(Fault { kind: ErrorKind::Unsupported, code: None })
+    }
+
+    fn origin(&self) -> Origin {
+        // No process is a copy of another one here. To ask for the number is a read of the thread's own block.
+        Origin::by_number()
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        descriptors()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_does_not_go_back() {
+        let mut last = now();
+        for _ in 0..1000 {
+            let next = now();
+            assert!(next >= last);
+            last = next;
+        }
+    }
+}

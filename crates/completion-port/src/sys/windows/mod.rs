@@ -1,0 +1,46 @@
+//! Windows.
+
+use self::afd::Afd;
+use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
+use crate::state::facts::Fault;
+use crate::sys::backend::Backend;
+
+mod address;
+mod afd;
+#[cfg(feature = "sim")]
+pub(crate) mod codes;
+mod files;
+mod host;
+mod options;
+mod port;
+mod request;
+mod sockets;
+mod source;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod timeout;
+
+/// What owns a descriptor or names one.
+pub(crate) mod fd {
+    pub(crate) use std::os::windows::io::OwnedSocket as OwnedFd;
+
+    /// The number of a socket. It has the 32 bits of a handle that count.
+    pub(crate) type RawFd = i32;
+}
+
+/// The back end of this system. A kernel's completion port is one set, which any number of threads can wait on,
+/// and it is one-shot whatever was asked for. There is nothing that does operations on files.
+pub(crate) fn native(
+    _sets: usize,
+    _is_one_shot: bool,
+    files: FileEngine,
+) -> Result<Box<dyn Backend>, Fault> {
+    match files {
+        FileEngine::Automatic => Ok(Box::new(Afd::new()?)),
+        FileEngine::Ring | FileEngine::Threads => {
+            Err(Fault { kind: ErrorKind::Unsupported, code: None })
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A completion port of the kernel: what the reactor's threads wait on.
+
+use std::mem::MaybeUninit;
+use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::System::IO::{
+    CreateIoCompletionPort, GetQueuedCompletionStatusEx, OVERLAPPED, OVERLAPPED_ENTRY,
+    PostQueuedCompletionStatus,
+};
+use windows_sys::Win32::System::Threading::Sleep;
+
+use super::options::{last_error, system_fault};
+use crate::state::facts::Fault;
+
+/// Packets that are taken at once.
+pub(super) const ROOM: usize = 64;
+
+/// How many threads the kernel lets run with packets: all. Which run is the engine's to say.
+const ALL: u32 = i32::MAX.cast_unsigned();
+
+/// Room for packets.
+pub(super) type Room = [MaybeUninit<OVERLAPPED_ENTRY>];
+
+pub(super) struct Port(OwnedHandle);
+
+impl Port {
+    pub(super) fn new() -> Result<Self, Fault> {
+        // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
+        // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
+        let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
+        if port.is_null() {
+            return Err(system_fault(last_error()));
+        }
+        // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
+        // - the call above returned it just now.
+        Ok(Self(unsafe { OwnedHandle::from_raw_handle(port) }))
+    }
+
+    fn handle(&self) -> HANDLE {
+        self.0.as_raw_handle()
+    }
+
+    /// From now on what `file` completes comes out of this port, with `key`.
+    pub(super) fn associate(&self, file: &OwnedHandle, key: usize) -> Result<(), Fault> {
+        // SAFETY: CreateIoCompletionPort demands open handles of a file and a port.
+        // - both are borrowed over the call.
+        let done = unsafe { CreateIoCompletionPort(file.as_raw_handle(), self.handle(), key, 0) };
+        if done.is_null() { Err(system_fault(last_error())) } else { Ok(()) }
+    }
+
+    /// Queues a packet that says no more than `key`.
+    pub(super) fn post(&self, key: usize) {
+        loop {
+            // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at
+            // none of them.
+            // - open: `self` owns it.
+            if unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, ptr::null()) } != 0 {
+                return;
+            }
+            // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
+            // SAFETY: Sleep demands nothing.
+            unsafe { Sleep(1) };
+        }
+    }
+
+    /// Waits for packets for so many milliseconds. Returns how many of the first places of `room` it has written.
+    pub(super) fn take(&self, room: &mut Room, milliseconds: u32) -> usize {
+        let most = u32::try_from(room.len()).unwrap_or(u32::MAX);
+        let mut count = 0;
+        // SAFETY: GetQueuedCompletionStatusEx writes at most `most` entries at the first pointer, and their number
+        // at the second.
+        // - valid for writes: `room` has at least so many places, and is borrowed mutably over the call; `count`
+        //   is a local;
+        // - the port is open, since `self` owns it.
+        let done = unsafe {
+            GetQueuedCompletionStatusEx(
+                self.handle(),
+                room.as_mut_ptr().cast(),
+                most,
+                &raw mut count,
+                milliseconds,
+                0,
+            )
+        };
+        // A failure is that the time is over, or that the system is short of memory. The caller looks at the clock.
+        if done == 0 { 0 } else { usize::try_from(count).unwrap_or(0) }
+    }
+}
+
+/// What a packet brings.
+pub(super) enum Packet {
+    /// A request has ended, which was made with the memory at this address.
+    Ended(*mut OVERLAPPED),
+    /// A packet that [`Port::post`] has queued.
+    Posted(usize),
+}
+
+impl From<OVERLAPPED_ENTRY> for Packet {
+    fn from(entry: OVERLAPPED_ENTRY) -> Self {
+        if entry.lpOverlapped.is_null() {
+            Self::Posted(entry.lpCompletionKey)
+        } else {
+            Self::Ended(entry.lpOverlapped)
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! One poll of one socket by the driver of sockets, and the memory that the driver has until it is over.
+//!
+//! The driver (`\Device\Afd`) is what Winsock itself asks. Its poll is not documented, and used by many programs;
+//! its numbers have been the same since Windows 2000, and Wine has them.
+
+use std::io;
+use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
+use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
+use windows_sys::Wdk::Storage::FileSystem::{FILE_OPEN, NtCreateFile};
+use windows_sys::Win32::Foundation::{
+    ERROR_IO_PENDING, HANDLE, RtlNtStatusToDosError, STATUS_CANCELLED, STATUS_SUCCESS,
+    UNICODE_STRING,
+};
+use windows_sys::Win32::Networking::WinSock::SOCKET;
+use windows_sys::Win32::Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE, SYNCHRONIZE};
+use windows_sys::Win32::System::IO::{
+    CancelIoEx, DeviceIoControl, IO_STATUS_BLOCK, IO_STATUS_BLOCK_0, OVERLAPPED,
+};
+
+use super::afd::Watched;
+use super::options::{last_error, system_fault};
+use super::port::Port;
+use crate::state::facts::Fault;
+
+/// What a poll asks for and tells.
+pub(super) mod event {
+    /// A receive would not wait.
+    pub(in super::super) const RECEIVE: u32 = 0x1;
+    /// Urgent data has come.
+    pub(in super::super) const URGENT: u32 = 0x2;
+    /// A send would not wait.
+    pub(in super::super) const SEND: u32 = 0x4;
+    /// The peer has ended the stream.
+    pub(in super::super) const DISCONNECT: u32 = 0x8;
+    /// The connection was reset.
+    pub(in super::super) const ABORT: u32 = 0x10;
+    /// This process has closed the socket.
+    pub(in super::super) const LOCAL_CLOSE: u32 = 0x20;
+    /// An accept would not wait.
+    pub(in super::super) const ACCEPT: u32 = 0x80;
+    /// A connect has failed.
+    pub(in super::super) const CONNECT_FAIL: u32 = 0x100;
+}
+
+/// The driver's code for a poll: its device type, function 9, buffered.
+const POLL: u32 = 0x0001_2024;
+
+/// What the driver reads and writes: a poll of one socket.
+#[repr(C)]
+struct Info {
+    /// In 100 nanoseconds, negative if relative. The longest there is stands for no limit.
+    timeout: i64,
+    sockets: u32,
+    is_exclusive: u32,
+    socket: SOCKET,
+    events: u32,
+    status: i32,
+}
+
+const _: () = assert!(size_of::<Info>() == 32);
+
+const INFO_SIZE: u32 = 32;
+
+/// Whose request it is, and what for.
+pub(super) enum Owner {
+    /// It asks for what the engine wants.
+    Main(Arc<Watched>),
+    /// It tells when the socket is closed.
+    Sentinel(Arc<Watched>),
+}
+
+/// The memory of one poll. While it flies, the driver owns all of it but `owner`.
+#[repr(C)]
+pub(super) struct Request {
+    /// First, since its address is what the completion port tells.
+    overlapped: OVERLAPPED,
+    info: Info,
+    owner: Option<Owner>,
+}
+
+// SAFETY: `Send` demands that another thread may use the value.
+// - the OVERLAPPED has an event's handle, which is null always, and a pointer that is not used; the other fields
+//   are numbers and an `Arc` of what may be sent and shared.
+unsafe impl Send for Request {}
+
+impl Request {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self {
+            overlapped: OVERLAPPED::default(),
+            info: Info {
+                timeout: i64::MAX,
+                sockets: 0,
+                is_exclusive: 0,
+                socket: 0,
+                events: 0,
+                status: 0,
+            },
+            owner: None,
+        })
+    }
+}
+
+/// A request that the driver has. Its memory is not touched through this: the address only tells it from others.
+pub(super) struct Flying {
+    address: NonNull<Request>,
+    /// The driver had the answer at once.
+    pub(super) was_ready: bool,
+}
+
+// SAFETY: `Send` and `Sync` demand that another thread may use the value.
+// - `address` is compared, and passed to CancelIoEx, which any thread may call; it is never dereferenced.
+unsafe impl Send for Flying {}
+// SAFETY: as above.
+unsafe impl Sync for Flying {}
+
+impl Flying {
+    /// Whether the memory of an ended request was this one's.
+    pub(super) fn is(&self, ended: &Ended) -> bool {
+        ptr::eq(self.address.as_ptr(), &raw const *ended.request)
+    }
+}
+
+/// How a request has ended.
+pub(super) enum End {
+    /// The driver has told of these events.
+    Told(u32),
+    /// It was cancelled: by this back end, or by the system, which may do so when the thread ends that has made it.
+    Cancelled,
+    /// The driver did not do it.
+    Failed,
+}
+
+/// A request that is over. Its memory is this process's again.
+pub(super) struct Ended {
+    request: Box<Request>,
+}
+
+impl Ended {
+    /// Takes back the memory of a request of which the completion port has told.
+    ///
+    /// # Safety
+    ///
+    /// A packet of the port that the request's [`Device`] is associated with had this address, and this function
+    /// was not called for that packet before.
+    pub(super) unsafe fn take(overlapped: *mut OVERLAPPED, device: &Device) -> Self {
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+        // - every address that the device completes is one that `Device::submit` has made so, of the first field
+        //   of a `Request`, with the provenance of the whole;
+        // - the driver is done with the memory once it has queued the packet, and `submit` does not touch it
+        //   after the call by which the driver got it; each request makes one packet, whose address the caller
+        //   brings once.
+        let request = unsafe { Box::from_raw(overlapped.cast::<Request>()) };
+        device.flying.fetch_sub(1, SeqCst);
+        Self { request }
+    }
+
+    /// Whose it was.
+    pub(super) fn take_owner(&mut self) -> Option<Owner> {
+        self.request.owner.take()
+    }
+
+    /// How it has ended.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "see below")]
+    pub(super) fn end(&self) -> End {
+        let Info { sockets, events, .. } = self.request.info;
+        // The field has a status in the kernel's own words, in a type that is wider.
+        match self.request.overlapped.Internal as i32 {
+            STATUS_SUCCESS if sockets > 0 => End::Told(events),
+            STATUS_SUCCESS => End::Told(0),
+            STATUS_CANCELLED => End::Cancelled,
+            _ => End::Failed,
+        }
+    }
+
+    /// The memory, for another request.
+    pub(super) fn into_memory(self) -> Box<Request> {
+        self.request
+    }
+}
+
+/// The driver of sockets, opened for polls.
+pub(super) struct Device {
+    file: OwnedHandle,
+    /// Requests of which the completion port has not told yet.
+    flying: AtomicUsize,
+}
+
+impl Device {
+    /// Opens the driver. What it completes comes out of `port`.
+    pub(super) fn open(port: &Port, key: usize) -> Result<Self, Fault> {
+        // What follows the driver's own name is for people who look at the process.
+        let mut name: Vec<u16> = r"\Device\Afd\CompletionPort".encode_utf16().collect();
+        let bytes = u16::try_from(2 * name.len()).unwrap_or(u16::MAX);
+        let name =
+            UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_mut_ptr() };
+        let attributes = OBJECT_ATTRIBUTES {
+            Length: u32::try_from(size_of::<OBJECT_ATTRIBUTES>()).unwrap_or(u32::MAX),
+            RootDirectory: ptr::null_mut(),
+            ObjectName: &raw const name,
+            Attributes: 0,
+            SecurityDescriptor: ptr::null(),
+            SecurityQualityOfService: ptr::null(),
+        };
+        let mut status =
+            IO_STATUS_BLOCK { Anonymous: IO_STATUS_BLOCK_0 { Status: 0 }, Information: 0 };
+        let mut handle: HANDLE = ptr::null_mut();
+        let sharing = FILE_SHARE_READ | FILE_SHARE_WRITE;
+        // SAFETY: NtCreateFile reads attributes, which point to a name of the length that it says, and writes a
+        // handle and a status. It takes no size and no extended attributes from null pointers.
+        // - valid: all four are locals, and the name's buffer, a local too, has the length in bytes.
+        let code = unsafe {
+            NtCreateFile(
+                &raw mut handle,
+                SYNCHRONIZE,
+                &raw const attributes,
+                &raw mut status,
+                ptr::null(),
+                0,
+                sharing,
+                FILE_OPEN,
+                0,
+                ptr::null(),
+                0,
+            )
+        };
+        if code != STATUS_SUCCESS {
+            // SAFETY: RtlNtStatusToDosError demands nothing.
+            return Err(system_fault(unsafe { RtlNtStatusToDosError(code) }));
+        }
+        // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
+        // - the call above has written it just now.
+        let file = unsafe { OwnedHandle::from_raw_handle(handle) };
+        port.associate(&file, key)?;
+        Ok(Self { file, flying: AtomicUsize::new(0) })
+    }
+
+    /// Has the driver tell once one of `events` holds of `socket`, which may be now. The completion port tells in
+    /// either case.
+    ///
+    /// # Errors
+    ///
+    /// The memory comes back, and no packet will come.
+    pub(super) fn submit(
+        &self,
+        mut memory: Box<Request>,
+        owner: Owner,
+        socket: SOCKET,
+        events: u32,
+    ) -> Result<Flying, (Box<Request>, Fault)> {
+        memory.overlapped = OVERLAPPED::default();
+        memory.info =
+            Info { timeout: i64::MAX, sockets: 1, is_exclusive: 0, socket, events, status: 0 };
+        memory.owner = Some(owner);
+        self.flying.fetch_add(1, SeqCst);
+        let request = Box::into_raw(memory);
+        // SAFETY: `&raw mut` of a field demands a pointer within an object.
+        // - `request` is a box's, made just now.
+        let info = unsafe { &raw mut (*request).info }.cast();
+        // SAFETY: DeviceIoControl reads and writes as many bytes at the first two pointers as it is told, and an
+        // OVERLAPPED at the last, until a packet of the file's completion port tells that it is done.
+        // - valid: both are of `request`, which `Info` and OVERLAPPED are parts of, and whose memory is freed by
+        //   nothing but `Ended::take`, which that packet brings about, or below, where no packet comes;
+        // - not shared: no reference to the memory exists until then;
+        // - the file is open, since `self` owns it, and is associated with a port, so that a null event is fine.
+        let done = unsafe {
+            DeviceIoControl(
+                self.file.as_raw_handle(),
+                POLL,
+                info,
+                INFO_SIZE,
+                info,
+                INFO_SIZE,
+                ptr::null_mut(),
+                request.cast(),
+            )
+        };
+        let code = if done == 0 { last_error() } else { 0 };
+        if code != 0 && code != ERROR_IO_PENDING {
+            self.flying.fetch_sub(1, SeqCst);
+            // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+            // - it was made above, and a call that is refused keeps nothing and queues no packet.
+            let mut memory = unsafe { Box::from_raw(request) };
+            memory.owner = None;
+            return Err((memory, system_fault(code)));
+        }
+        // SAFETY: `new_unchecked` demands a pointer that is not null.
+        // - a box's is not.
+        let address = unsafe { NonNull::new_unchecked(request) };
+        Ok(Flying { address, was_ready: code == 0 })
+    }
+
+    /// Has the driver end a request. Its packet still comes. False if the request is over already, and the packet
+    /// is on its way or was taken.
+    pub(super) fn cancel(&self, flying: &Flying) -> bool {
+        // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and
+        // does not touch what lies there.
+        // - open: `self` owns it.
+        unsafe { CancelIoEx(self.file.as_raw_handle(), flying.address.as_ptr().cast()) != 0 }
+    }
+
+    /// How many requests the driver has, or has answered by packets that were not taken.
+    pub(super) fn flying(&self) -> usize {
+        self.flying.load(SeqCst)
+    }
+
+    /// Has the driver end all requests.
+    pub(super) fn cancel_all(&self) -> io::Result<()> {
+        // SAFETY: CancelIoEx demands an open file; null stands for all requests.
+        // - open: `self` owns it.
+        let done = unsafe { CancelIoEx(self.file.as_raw_handle(), ptr::null()) };
+        if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,455 @@
+//! Attempts at operations on sockets, one call to Winsock each.
+//!
+//! No call of Winsock can be told not to wait. So a socket is made non-blocking before the first operation on it.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::windows::io::{FromRawSocket as _, OwnedSocket};
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation};
+use windows_sys::Win32::Networking::WinSock::{
+    AF_INET, AF_INET6, AF_UNIX, INVALID_SOCKET, MSG_PEEK, SO_ERROR, SO_PROTOCOL_INFOW, SO_TYPE,
+    SOCK_STREAM, SOCKET, SOL_SOCKET, WSA_FLAG_NO_HANDLE_INHERIT, WSA_FLAG_OVERLAPPED, WSABUF,
+    WSAEALREADY, WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEINPROGRESS, WSAEMFILE,
+    WSAEMSGSIZE, WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK, WSAPROTOCOL_INFOW, WSARecv, WSARecvFrom,
+    WSASend, WSASendTo, WSASocketW, accept, connect, getpeername, getsockname, getsockopt,
+};
+
+use super::address::RawAddress;
+use super::afd::{Afd, make_nonblocking};
+use super::options::{Code, fault, fault_of, last_code, number, socket};
+use crate::address::{Address, Kind};
+use crate::source::{OwnedKind, OwnedSource, Source as _};
+use crate::state::facts::{Descriptor, Fault};
+use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+
+/// Parts for which there is room without much ado.
+const FEW: usize = 8;
+
+/// How many connections one accept passes over. An error that stays would keep it here for ever.
+const PASSED_OVER: usize = 64;
+
+/// `IPPROTO_TCP`, in a field that has another type.
+const TCP: i32 = 6;
+
+fn failed<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
+    Attempt::Failed(fault(descriptor, code))
+}
+
+/// What becomes of a receive or a send that the system did not do.
+fn not_done<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
+    match code {
+        WSAEWOULDBLOCK => Attempt::Blocked,
+        WSAENOBUFS => Attempt::Scarce,
+        _ => failed(descriptor, code),
+    }
+}
+
+fn owned(socket: SOCKET) -> OwnedSocket {
+    // SAFETY: `from_raw_socket` demands an open socket that nothing else owns.
+    // - each caller passes what `accept` or WSASocketW returned it just now.
+    unsafe { OwnedSocket::from_raw_socket(socket as u64) }
+}
+
+/// The address of the socket's peer, or its own.
+fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
+    let mut raw = RawAddress::room();
+    let (address, len) = raw.as_mut_ptrs();
+    let call = match of {
+        Name::Peer => getpeername,
+        Name::Own => getsockname,
+    };
+    // SAFETY: getpeername and getsockname read a length at the second pointer, write at most so many bytes at the
+    // first and the length at the second.
+    // - valid: both point into `raw`, a local, whose length is that of its room.
+    let done = unsafe { call(socket(descriptor), address, len) };
+    if done == 0 { Ok(raw.address()) } else { Err(last_code()) }
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Peer,
+    Own,
+}
+
+/// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
+/// connect to a port of this machine, at which nothing listens, is given the same port as its own.
+fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
+    let place = |address: SocketAddr| (address.ip(), address.port());
+    let peer = peer.and_then(Address::as_ip).map(place);
+    let own = || name(descriptor, Name::Own).ok().flatten().as_ref().and_then(Address::as_ip);
+    peer.is_some() && peer == own().map(place) && is_stream(descriptor)
+}
+
+fn is_stream(descriptor: Descriptor) -> bool {
+    number(descriptor, SOL_SOCKET, SO_TYPE) == Ok(SOCK_STREAM)
+}
+
+/// The protocol of a socket, as its provider says.
+fn protocol(descriptor: Descriptor) -> Option<i32> {
+    let mut info = MaybeUninit::<WSAPROTOCOL_INFOW>::zeroed();
+    let mut size = i32::try_from(size_of::<WSAPROTOCOL_INFOW>()).unwrap_or(0);
+    let place = info.as_mut_ptr().cast();
+    // SAFETY: getsockopt writes at most `size` bytes at the first pointer, and reads and writes the size at the
+    // other.
+    // - valid: both are locals, and `size` is that of `info`.
+    let done = unsafe {
+        getsockopt(socket(descriptor), SOL_SOCKET, SO_PROTOCOL_INFOW, place, &raw mut size)
+    };
+    // SAFETY: `assume_init` demands that the bytes are a value of the type.
+    // - it has numbers only, for which zeros and all else that the call may have written are values.
+    let info = unsafe { info.assume_init() };
+    (done == 0).then_some(info.iProtocol)
+}
+
+/// A part of the room that a receive fills, as WSARecv takes it. What is longer than its length can say is
+/// filled to that.
+#[repr(transparent)]
+struct Part<'r> {
+    raw: WSABUF,
+    room: PhantomData<&'r mut [MaybeUninit<u8>]>,
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+impl<'r> Part<'r> {
+    const EMPTY: Self = Self { raw: WSABUF { len: 0, buf: ptr::null_mut() }, room: PhantomData };
+
+    fn new(room: &'r mut [MaybeUninit<u8>]) -> Self {
+        let raw = WSABUF { len: length(room.len()), buf: room.as_mut_ptr().cast() };
+        Self { raw, room: PhantomData }
+    }
+}
+
+/// A part of what a send sends, as WSASend takes it, which does not write to it.
+#[repr(transparent)]
+struct Bytes<'b> {
+    raw: WSABUF,
+    bytes: PhantomData<&'b [u8]>,
+}
+
+impl<'b> Bytes<'b> {
+    const EMPTY: Self = Self { raw: WSABUF { len: 0, buf: ptr::null_mut() }, bytes: PhantomData };
+
+    fn new(bytes: &'b [u8]) -> Self {
+        let raw = WSABUF { len: length(bytes.len()), buf: bytes.as_ptr().cast_mut() };
+        Self { raw, bytes: PhantomData }
+    }
+}
+
+/// Calls `act` with the first `N` parts that have room.
+#[inline(never)]
+fn with_room<const N: usize, R>(
+    room: &mut [&mut [MaybeUninit<u8>]],
+    act: impl FnOnce(&mut [Part<'_>]) -> R,
+) -> R {
+    let mut parts = [const { Part::EMPTY }; N];
+    let mut count = 0;
+    for (place, part) in parts.iter_mut().zip(room.iter_mut().filter(|part| !part.is_empty())) {
+        *place = Part::new(part);
+        count += 1;
+    }
+    act(&mut parts[..count])
+}
+
+/// Calls `act` with the first `N` parts that have bytes.
+#[inline(never)]
+fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[Bytes<'_>]) -> R) -> R {
+    let mut slices = [const { Bytes::EMPTY }; N];
+    let mut count = 0;
+    for (place, part) in slices.iter_mut().zip(parts.iter().filter(|part| !part.is_empty())) {
+        *place = Bytes::new(part);
+        count += 1;
+    }
+    act(&slices[..count])
+}
+
+/// Whether a list has more parts than one call takes. Messages cannot be received or sent piece by piece.
+fn is_too_long(lengths: impl ExactSizeIterator<Item = usize>) -> bool {
+    lengths.len() > PARTS && lengths.filter(|length| *length > 0).count() > PARTS
+}
+
+/// WSARecv or WSARecvFrom. Returns how many bytes came, and whether a datagram was cut.
+fn receive_message(
+    descriptor: Descriptor,
+    parts: &mut [Part<'_>],
+    from: Option<&mut RawAddress>,
+    flags: i32,
+) -> Result<Received, Code> {
+    let room = parts.iter().map(|part| part.raw.len as usize).sum();
+    let count = length(parts.len());
+    let buffers = parts.as_mut_ptr().cast::<WSABUF>();
+    let mut len = 0;
+    let mut flags = flags.cast_unsigned();
+    let socket = socket(descriptor);
+    let done = match from {
+        None => {
+            // SAFETY: WSARecv reads so many buffers at the first pointer, writes at most as many bytes to each as it
+            // says, their number at the second pointer, and reads and writes flags at the third. It is over when it
+            // returns, since it gets no OVERLAPPED.
+            // - valid: the list is `parts`, whose elements lie as WSABUF does; each borrows its room mutably, and
+            //   has its length; the others are locals.
+            unsafe {
+                WSARecv(socket, buffers, count, &raw mut len, &raw mut flags, ptr::null_mut(), None)
+            }
+        }
+        Some(from) => {
+            let (address, size) = from.as_mut_ptrs();
+            // SAFETY: WSARecvFrom does the same, and reads a size at the last pointer, writes at most so many bytes of
+            // an address at the one before, and the size.
+            // - valid: as above; both point into `from`, which is borrowed mutably and says how much room it has.
+            unsafe {
+                WSARecvFrom(
+                    socket,
+                    buffers,
+                    count,
+                    &raw mut len,
+                    &raw mut flags,
+                    address,
+                    size,
+                    ptr::null_mut(),
+                    None,
+                )
+            }
+        }
+    };
+    if done == 0 {
+        return Ok(Received { len: len as usize, is_cut: false });
+    }
+    match last_code() {
+        // What there was room for has come all the same.
+        WSAEMSGSIZE => Ok(Received { len: room, is_cut: true }),
+        code => Err(code),
+    }
+}
+
+/// Whether something could be received, of which nothing is taken; and from where.
+fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, Code> {
+    let mut byte = [MaybeUninit::uninit()];
+    receive_message(descriptor, &mut [Part::new(&mut byte)], from, MSG_PEEK)?;
+    Ok(Received { len: 0, is_cut: false })
+}
+
+/// A receive into any list of parts.
+fn receive_parts(
+    descriptor: Descriptor,
+    room: &mut [&mut [MaybeUninit<u8>]],
+    from: Option<&mut RawAddress>,
+    is_stream: impl FnOnce() -> bool,
+) -> Result<Received, Code> {
+    if is_too_long(room.iter().map(|part| part.len())) && !is_stream() {
+        return Err(WSAEMSGSIZE);
+    }
+    let receive = |parts: &mut [Part<'_>]| match parts {
+        [] => look(descriptor, from),
+        parts => receive_message(descriptor, parts, from, 0),
+    };
+    if room.len() > FEW {
+        with_room::<PARTS, _>(room, receive)
+    } else {
+        with_room::<FEW, _>(room, receive)
+    }
+}
+
+/// WSASend or WSASendTo.
+fn send_parts(
+    descriptor: Descriptor,
+    parts: &[Bytes<'_>],
+    to: Option<&RawAddress>,
+) -> Result<usize, Code> {
+    // A datagram without bytes has one part, which is empty.
+    let parts = if parts.is_empty() { &[Bytes::EMPTY] } else { parts };
+    let count = length(parts.len());
+    let buffers = parts.as_ptr().cast::<WSABUF>();
+    let mut len = 0;
+    let socket = socket(descriptor);
+    let done = match to {
+        None => {
+            // SAFETY: WSASend reads so many buffers at the first pointer and as many bytes of each as it says, and
+            // writes the number of bytes at the second. It is over when it returns, since it gets no OVERLAPPED.
+            // - valid: the list is `parts`, whose elements lie as WSABUF does, borrow their bytes and have their
+            //   lengths; `len` is a local.
+            unsafe { WSASend(socket, buffers, count, &raw mut len, 0, ptr::null_mut(), None) }
+        }
+        Some(to) => {
+            // SAFETY: WSASendTo does the same, and reads as many bytes of an address as it is told.
+            // - valid: as above; `to` is borrowed, and this is its length.
+            unsafe {
+                WSASendTo(
+                    socket,
+                    buffers,
+                    count,
+                    &raw mut len,
+                    0,
+                    to.as_ptr(),
+                    to.len(),
+                    ptr::null_mut(),
+                    None,
+                )
+            }
+        }
+    };
+    if done == 0 { Ok(len as usize) } else { Err(last_code()) }
+}
+
+impl Sockets for Afd {
+    fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
+        make_nonblocking(descriptor).map_err(|code| fault(descriptor, code))
+    }
+
+    fn transport(&self, descriptor: Descriptor) -> Transport {
+        match (is_stream(descriptor), protocol(descriptor)) {
+            (true, Some(TCP)) => Transport::DrainedStream,
+            (true, _) => Transport::Stream,
+            (false, _) => Transport::Messages,
+        }
+    }
+
+    fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault> {
+        let family = match address.0 {
+            Kind::Ip(SocketAddr::V4(_)) => AF_INET,
+            Kind::Ip(SocketAddr::V6(_)) => AF_INET6,
+            Kind::Local(_) => AF_UNIX,
+            #[cfg(feature = "sim")]
+            Kind::Simulated(_) => {
+                let kind = crate::error::ErrorKind::WrongKernel;
+                return Err(Fault { kind, code: None });
+            }
+        };
+        let flags = WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT;
+        // SAFETY: WSASocketW reads a protocol's description at the pointer.
+        // - null stands for none.
+        let made = unsafe { WSASocketW(family.into(), SOCK_STREAM, 0, ptr::null(), 0, flags) };
+        if made == INVALID_SOCKET {
+            return Err(fault_of(last_code()));
+        }
+        let made = OwnedSource(OwnedKind::System(owned(made)));
+        let descriptor = made.as_source().name.number;
+        make_nonblocking(descriptor).map_err(|code| fault(descriptor, code))?;
+        Ok(made)
+    }
+
+    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+        for _ in 0..PASSED_OVER {
+            let mut raw = RawAddress::room();
+            let (address, len) = raw.as_mut_ptrs();
+            // SAFETY: accept reads a length at the second pointer, writes at most so many bytes at the first and the
+            // length at the second.
+            // - valid: both point into `raw`, a local, whose length is that of its room.
+            let accepted = unsafe { accept(socket(descriptor), address, len) };
+            if accepted == INVALID_SOCKET {
+                match last_code() {
+                    // The peer has given up this connection. Another one may stand behind it.
+                    WSAECONNRESET | WSAECONNABORTED => continue,
+                    WSAEMFILE => return Attempt::Scarce,
+                    code => return not_done(descriptor, code),
+                }
+            }
+            let handle: HANDLE = ptr::without_provenance_mut(accepted);
+            let accepted = OwnedSource(OwnedKind::System(owned(accepted)));
+            // SAFETY: SetHandleInformation demands an open handle.
+            // - `accepted` owns it.
+            unsafe { SetHandleInformation(handle, HANDLE_FLAG_INHERIT, 0) };
+            // As a rule it has that from its listener.
+            let number = accepted.as_source().name.number;
+            return match make_nonblocking(number) {
+                Ok(()) => Attempt::Done((accepted, raw.address())),
+                Err(code) => failed(number, code),
+            };
+        }
+        Attempt::Scarce
+    }
+
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+        let raw = match RawAddress::of(address) {
+            Ok(raw) => raw,
+            Err(fault) => return Attempt::Failed(fault),
+        };
+        // SAFETY: connect reads as many bytes at the pointer as its third argument says.
+        // - valid for reads: `raw` lives until the call returns, and this is its length.
+        let done = unsafe { connect(socket(descriptor), raw.as_ptr(), raw.len()) };
+        match if done == 0 { Ok(()) } else { Err(last_code()) } {
+            Ok(()) if is_own_peer(descriptor, Some(address)) => failed(descriptor, WSAECONNREFUSED),
+            Ok(()) => Attempt::Done(()),
+            // The last of them says that an earlier connect is under way.
+            Err(WSAEWOULDBLOCK | WSAEINPROGRESS | WSAEALREADY) => Attempt::Blocked,
+            Err(WSAENOBUFS) => Attempt::Scarce,
+            Err(code) => failed(descriptor, code),
+        }
+    }
+
+    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+        match number(descriptor, SOL_SOCKET, SO_ERROR) {
+            Ok(0) => {}
+            Ok(code) | Err(code) => return failed(descriptor, code),
+        }
+        match name(descriptor, Name::Peer) {
+            Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => {
+                failed(descriptor, WSAECONNREFUSED)
+            }
+            Ok(_) => Attempt::Done(()),
+            // Another call has taken the error.
+            Err(WSAENOTCONN) if self.has_failed_to_connect(descriptor) => {
+                failed(descriptor, WSAECONNABORTED)
+            }
+            Err(WSAENOTCONN) => Attempt::Blocked,
+            Err(code) => failed(descriptor, code),
+        }
+    }
+
+    fn receive(
+        &self,
+        descriptor: Descriptor,
+        transport: Transport,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<Received> {
+        let received = self
+            .make_sure_not_to_wait(descriptor)
+            .and_then(|()| receive_parts(descriptor, room, None, || transport.is_stream()));
+        received.map_or_else(|code| not_done(descriptor, code), Attempt::Done)
+    }
+
+    fn receive_from(
+        &self,
+        descriptor: Descriptor,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<(Received, Option<Address>)> {
+        let mut from = RawAddress::room();
+        let received = self.make_sure_not_to_wait(descriptor).and_then(|()| {
+            receive_parts(descriptor, room, Some(&mut from), || is_stream(descriptor))
+        });
+        match received {
+            Ok(received) => Attempt::Done((received, from.address())),
+            Err(code) => not_done(descriptor, code),
+        }
+    }
+
+    fn send(
+        &self,
+        descriptor: Descriptor,
+        parts: &[&[u8]],
+        address: Option<&Address>,
+    ) -> Attempt<usize> {
+        let to = match address.map(RawAddress::of).transpose() {
+            Ok(to) => to,
+            Err(fault) => return Attempt::Failed(fault),
+        };
+        if let Err(code) = self.make_sure_not_to_wait(descriptor) {
+            return failed(descriptor, code);
+        }
+        if is_too_long(parts.iter().map(|part| part.len())) && !is_stream(descriptor) {
+            return failed(descriptor, WSAEMSGSIZE);
+        }
+        let send = |parts: &[Bytes<'_>]| send_parts(descriptor, parts, to.as_ref());
+        let sent = if parts.len() <= FEW {
+            with_bytes::<FEW, _>(parts, send)
+        } else {
+            with_bytes::<PARTS, _>(parts, send)
+        };
+        sent.map_or_else(|code| not_done(descriptor, code), Attempt::Done)
+    }
+}

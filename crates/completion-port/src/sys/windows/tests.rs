@@ -1,0 +1,328 @@
+//! The reactor alone, on sockets of the system.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::afd::Afd;
+use crate::error::ErrorKind;
+use crate::source::Source as _;
+use crate::state::facts::{Descriptor, Facts};
+use crate::sys::reactor::{Reactor as _, Until, Watch};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Long enough for what must not come.
+const QUIET: Duration = Duration::from_millis(50);
+
+const BOTH: Facts = Facts::of_directions(0b11);
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (second, _) = listener.accept().unwrap();
+    for stream in [&first, &second] {
+        stream.set_nodelay(true).unwrap();
+        stream.set_nonblocking(true).unwrap();
+    }
+    (first, second)
+}
+
+fn number(socket: &impl std::os::windows::io::AsSocket) -> Descriptor {
+    socket.as_source().name.number
+}
+
+/// The next edges, within `limit`, as names and facts.
+fn edges_within(afd: &Afd, limit: Duration) -> Vec<(u64, Facts)> {
+    let end = Instant::now() + limit;
+    let mut edges = Vec::with_capacity(64);
+    while edges.is_empty() && Instant::now() < end {
+        let left = end.saturating_duration_since(Instant::now());
+        afd.poll(0, &mut edges, Some(left));
+    }
+    edges.iter().map(|edge| (edge.name, edge.facts)).collect()
+}
+
+fn edge(afd: &Afd) -> (u64, Facts) {
+    let edges = edges_within(afd, SOON);
+    assert_eq!(edges.len(), 1, "{edges:?}");
+    edges[0]
+}
+
+fn assert_quiet(afd: &Afd) {
+    assert_eq!(edges_within(afd, QUIET), []);
+}
+
+#[test]
+fn what_is_asked_for_is_told_once() {
+    let afd = Afd::new().unwrap();
+    let (ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    assert_quiet(&afd);
+    afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
+    assert_quiet(&afd);
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(edge(&afd), (7, Facts::IN));
+    assert_quiet(&afd);
+    afd.want(number(&ours), 8, Facts::IN, Until::Edge).unwrap();
+    assert_eq!(edge(&afd), (8, Facts::IN));
+    afd.want(number(&ours), 8, BOTH, Until::Edge).unwrap();
+    assert_eq!(edge(&afd), (8, BOTH));
+}
+
+#[test]
+fn what_is_wanted_besides_is_told_while_a_request_is_in_flight() {
+    let afd = Afd::new().unwrap();
+    let (ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    for _ in 0..50 {
+        afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
+        afd.want(number(&ours), 7, BOTH, Until::Edge).unwrap();
+        assert_eq!(edge(&afd), (7, Facts::OUT));
+        afd.want(number(&ours), 7, BOTH, Until::Edge).unwrap();
+        afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
+        assert_eq!(edges_within(&afd, Duration::from_millis(1)), []);
+    }
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(edge(&afd), (7, Facts::IN));
+}
+
+#[test]
+fn an_answer_from_before_the_question_does_not_count() {
+    let afd = Afd::new().unwrap();
+    let (mut ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    for _ in 0..20 {
+        afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
+        theirs.write_all(b"x").unwrap();
+        // The answer stands in the completion port, and what it tells of is over.
+        let mut byte = [0];
+        while ours.read(&mut byte).is_err() {
+            thread::yield_now();
+        }
+        afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
+        assert_eq!(edges_within(&afd, Duration::from_millis(5)), []);
+    }
+}
+
+#[test]
+fn a_question_outlives_the_thread_that_has_asked() {
+    let afd = Afd::new().unwrap();
+    let (ours, mut theirs) = pair();
+    thread::scope(|scope| {
+        let asks = || {
+            afd.attach(number(&ours), 7, BOTH).unwrap();
+            afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
+        };
+        scope.spawn(asks).join().unwrap();
+    });
+    assert_quiet(&afd);
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(edge(&afd), (7, Facts::IN));
+    assert!(afd.watches(number(&ours)));
+}
+
+#[test]
+fn a_closed_socket_is_not_watched_whoever_has_its_number() {
+    let afd = Afd::new().unwrap();
+    let mut found = 0;
+    for _ in 0..1000 {
+        let (ours, theirs) = pair();
+        let old = number(&ours);
+        afd.attach(old, 7, BOTH).unwrap();
+        afd.want(old, 7, Facts::IN, Until::Edge).unwrap();
+        assert!(afd.watches(old));
+        drop(ours);
+        let next = UdpSocket::bind("127.0.0.1:0").unwrap();
+        if number(&next) == old {
+            found += 1;
+            assert!(!afd.watches(old));
+            let refused = afd.want(old, 7, BOTH, Until::Edge).map_err(|fault| fault.kind);
+            assert_eq!(refused, Err(ErrorKind::BadDescriptor));
+            afd.attach(old, 9, BOTH).unwrap();
+            afd.want(old, 9, Facts::OUT, Until::Edge).unwrap();
+            assert_eq!(edge(&afd), (9, Facts::OUT));
+        } else {
+            assert!(!afd.watches(old));
+        }
+        afd.detach(old);
+        drop(theirs);
+        if found == 20 {
+            return;
+        }
+    }
+    // Other tests may have been quicker as a rule.
+    assert!(found > 0, "no number was given out again");
+}
+
+#[test]
+fn a_socket_is_attached_once() {
+    let afd = Afd::new().unwrap();
+    let (ours, _theirs) = pair();
+    let kind = |outcome: Result<(), crate::state::facts::Fault>| outcome.unwrap_err().kind;
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    for _ in 0..3 {
+        assert_eq!(kind(afd.attach(number(&ours), 8, BOTH)), ErrorKind::AlreadyRegistered);
+    }
+    afd.adopt(number(&ours), 8, BOTH).unwrap();
+    assert_quiet(&afd);
+    afd.want(number(&ours), 8, Facts::OUT, Until::Edge).unwrap();
+    assert_eq!(edge(&afd), (8, Facts::OUT));
+    afd.detach(number(&ours));
+    assert_eq!(kind(afd.want(number(&ours), 8, BOTH, Until::Edge)), ErrorKind::BadDescriptor);
+    assert_eq!(kind(afd.adopt(number(&ours), 8, BOTH)), ErrorKind::BadDescriptor);
+    afd.attach(number(&ours), 9, BOTH).unwrap();
+    assert_eq!(kind(afd.attach(0x7f_f000, 1, BOTH)), ErrorKind::BadDescriptor);
+    assert_eq!(kind(afd.attach(-1, 1, BOTH)), ErrorKind::BadDescriptor);
+}
+
+#[test]
+fn what_is_no_socket_cannot_be_watched() {
+    use std::os::windows::io::AsRawHandle as _;
+    let afd = Afd::new().unwrap();
+    let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let number = Descriptor::try_from(file.as_raw_handle().addr()).unwrap();
+    let refused = afd.attach(number, 1, BOTH).map_err(|fault| fault.kind);
+    assert_eq!(refused, Err(ErrorKind::NotPollable));
+}
+
+#[test]
+fn a_lasting_watch_tells_of_each_arrival_and_once_of_the_end() {
+    let afd = Afd::new().unwrap();
+    let (mut ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
+    for _ in 0..20 {
+        theirs.write_all(b"x").unwrap();
+        assert_eq!(edge(&afd), (7, Facts::IN));
+        assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+    }
+    theirs.shutdown(Shutdown::Write).unwrap();
+    let (_, facts) = edge(&afd);
+    assert!(facts.has(Facts::IN | Facts::RDHUP), "{facts:?}");
+    assert_quiet(&afd);
+}
+
+#[test]
+fn a_lasting_watch_repeats_what_is_left_now_and_then() {
+    let afd = Afd::new().unwrap();
+    let (ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
+    theirs.write_all(b"x").unwrap();
+    let (mut told, begun) = (0, Instant::now());
+    while begun.elapsed() < Duration::from_millis(200) {
+        told += edges_within(&afd, QUIET).len();
+    }
+    // Every 16 ms at last.
+    assert!((2..40).contains(&told), "{told}");
+}
+
+#[test]
+fn another_thread_that_sleeps_asks_again_for_the_one_that_was_told() {
+    let afd = Afd::new().unwrap();
+    let (mut ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
+    thread::scope(|scope| {
+        let waits = || {
+            let got = edge(&afd);
+            assert_eq!(got, (7, Facts::IN));
+        };
+        let waiting = [scope.spawn(waits), scope.spawn(waits)];
+        for _ in 0..2 {
+            theirs.write_all(b"x").unwrap();
+            let end = Instant::now() + SOON;
+            while ours.read(&mut [0; 8]).is_err() {
+                assert!(Instant::now() < end);
+                thread::yield_now();
+            }
+            thread::park_timeout(QUIET);
+        }
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_wake_ends_a_poll_now_or_later() {
+    let afd = Afd::new().unwrap();
+    let mut edges = Vec::with_capacity(4);
+    assert!(!afd.poll(0, &mut edges, Some(Duration::ZERO)));
+    afd.wake();
+    assert!(afd.poll(0, &mut edges, Some(SOON)));
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(afd.poll(0, &mut Vec::with_capacity(4), None)));
+        thread::park_timeout(QUIET);
+        afd.wake();
+    });
+}
+
+#[test]
+fn a_poll_is_not_shorter_than_its_limit() {
+    let afd = Afd::new().unwrap();
+    for limit in [1, 3, 20].map(Duration::from_millis) {
+        let begun = Instant::now();
+        afd.poll(0, &mut Vec::with_capacity(4), Some(limit));
+        assert!(begun.elapsed() >= limit);
+    }
+}
+
+#[test]
+fn more_answers_than_there_is_room_for_come_later() {
+    let afd = Afd::new().unwrap();
+    let sockets: Vec<_> = (0..10).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for (name, socket) in sockets.iter().enumerate() {
+        afd.attach(number(socket), name as u64, BOTH).unwrap();
+        afd.want(number(socket), name as u64, Facts::OUT, Until::Edge).unwrap();
+    }
+    let mut names = Vec::new();
+    let mut edges = Vec::with_capacity(3);
+    while names.len() < 10 {
+        afd.poll(0, &mut edges, Some(SOON));
+        assert!((1..=3).contains(&edges.len()) && edges.capacity() == 3);
+        names.extend(edges.iter().map(|edge| edge.name));
+    }
+    names.sort_unstable();
+    assert!(names.into_iter().eq(0..10));
+}
+
+#[test]
+fn what_is_left_by_a_rebuild_is_told_again() {
+    let afd = Afd::new().unwrap();
+    let (ours, mut theirs) = pair();
+    let (other, mut others) = pair();
+    for (name, socket) in [(1, &ours), (2, &other)] {
+        afd.attach(number(socket), name, BOTH).unwrap();
+        afd.want(number(socket), name, Facts::IN, Until::Edge).unwrap();
+    }
+    let live = Watch { descriptor: number(&ours), name: 3, wanted: Facts::IN, until: Until::Edge };
+    afd.rebuild(&mut [live].into_iter()).unwrap();
+    theirs.write_all(b"x").unwrap();
+    others.write_all(b"x").unwrap();
+    assert_eq!(edge(&afd), (3, Facts::IN));
+    assert_quiet(&afd);
+    assert!(afd.watches(number(&ours)) && !afd.watches(number(&other)));
+}
+
+#[test]
+fn a_reactor_is_dropped_with_its_requests_in_flight() {
+    let pairs: Vec<_> = (0..100).map(|_| pair()).collect();
+    for round in 0..5 {
+        let afd = Afd::new().unwrap();
+        for (ours, _) in &pairs {
+            afd.attach(number(ours), 7, BOTH).unwrap();
+            let wanted = if round % 2 == 0 { Facts::IN } else { BOTH };
+            afd.want(number(ours), 7, wanted, Until::Edge).unwrap();
+        }
+        if round == 2 {
+            pairs.iter().for_each(|(ours, _)| afd.detach(number(ours)));
+        }
+        let begun = Instant::now();
+        drop(afd);
+        // It waits for longer if the memory of one does not come back.
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    }
+}
