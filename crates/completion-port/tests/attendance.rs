@@ -190,6 +190,7 @@ fn a_spinning_handler_delays_no_other_connection_with_more_threads_than_seats() 
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "no call tells whether a thread sleeps")]
 fn a_handler_that_sleeps_unannounced_gives_its_seat_away() {
     assert_nobody_waits(3, 1, Misbehaviour::Sleeps);
 }

@@ -10,6 +10,8 @@
 //! fails it shows the lines that differ; with `FACTS_OUT` in the environment it also writes what it
 //! saw to the file of that name.
 
+#![cfg(unix)]
+
 use std::fmt::Write as _;
 use std::io;
 use std::net::Shutdown;

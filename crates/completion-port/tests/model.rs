@@ -834,7 +834,9 @@ fn run_program(system: &System, program: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
+    // The model takes a system at its word: each edge is told once, and the end of a stream at once.
     #[test]
+    #[cfg_attr(windows, ignore = "edges that were not drained are told again")]
     fn a_program_on_one_thread_sees_what_the_model_says_epoll(
         program in prop::collection::vec(steps(), 1..60)
     ) {

@@ -161,6 +161,7 @@ on_every_system! {
 
     /// Rule 23.
     fn only_what_is_asked_for_is_reported(system: &System) {
+        system.not_on_windows("edges: what was not drained is reported again");
         for trigger in TRIGGERS {
             for pair in STREAMS {
                 for (interest, expected) in [
@@ -230,6 +231,7 @@ on_every_system! {
 
     /// Rule 26.
     fn after_a_refused_connect_a_stream_is_fresh_again_and_may_connect(system: &System) {
+        system.not_on_windows("streams that are as new after a refused connect");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let client = system.tcp_fresh();

@@ -37,6 +37,7 @@ on_every_system! {
 
     /// Rule 21.
     fn an_edge_registration_does_not_repeat_what_still_holds(system: &System) {
+        system.not_on_windows("edges: what was not drained is reported again");
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
         register(&port, &ours, "ours", Interest::IN, PERSISTENT_EDGE);
@@ -172,6 +173,7 @@ on_every_system! {
     /// all the time: whatever was known of it before, and however often the kernel was asked about
     /// the rest.
     fn an_edge_that_nobody_asked_about_is_reported_to_who_asks_later(system: &System) {
+        system.not_on_wine("word for an end behind data that was not read yet");
         for trigger in TRIGGERS {
             for pair in STREAMS {
                 for checks in [0, 1, 2] {

@@ -1,11 +1,13 @@
 //! What several files of claims share. A file of claims uses these modules, and no other file of claims.
 
+pub(crate) mod codes;
 pub(crate) mod crew;
 pub(crate) mod descriptors;
 pub(crate) mod files;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod packets;
+#[cfg(unix)]
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod takers;

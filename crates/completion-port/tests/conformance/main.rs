@@ -5,24 +5,38 @@
 //!
 //! The claims stand in files by rule; the first line of a file says which. What several of them need is in
 //! `kit`. A file of claims imports nothing from another one.
+//!
+//! Files and claims with `cfg(unix)` make calls that only such a system has.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![cfg_attr(
+    not(unix),
+    allow(dead_code, unused_imports, reason = "what only claims for such a system use")
+)]
 
 mod besides;
+#[cfg(unix)]
 mod by_number;
 mod call;
+#[cfg(unix)]
 mod children;
+#[cfg(unix)]
 mod closed_descriptors;
 mod closing;
 mod conditions;
+#[cfg(unix)]
 mod detection;
 mod edge;
 mod enabling;
 mod errors;
+#[cfg(unix)]
 mod files;
+#[cfg(unix)]
 mod files_ending;
+#[cfg(unix)]
 mod forks;
 mod hangup;
+#[cfg(unix)]
 mod kinds;
 mod kit;
 mod level;
@@ -34,6 +48,7 @@ mod operations_ending;
 mod operations_first_data;
 mod operations_order;
 mod operations_sharing;
+#[cfg(unix)]
 mod operations_sockets;
 mod operations_start;
 mod owned;
@@ -48,9 +63,11 @@ mod removal;
 mod seats;
 mod table;
 mod taking_back;
+#[cfg(unix)]
 mod time_limits;
 mod tokens;
 mod unannounced;
 mod waiting;
+#[cfg(unix)]
 mod watchdog;
 mod watched;

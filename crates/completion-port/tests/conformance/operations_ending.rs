@@ -11,7 +11,9 @@ use completion_port::{
     Batch, BorrowedSource, Buffer, ErrorKind, Interest, Operation, Outcome, Packet, Persistent,
     Port, SharedSource, Source, Started,
 };
-use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every_system};
+use testkit::{Socket, System, on_every_system};
+#[cfg(unix)]
+use testkit::{in_a_process_of_its_own, in_forked_child};
 
 use crate::kit::ledger::{Entry, Ledger, Owner};
 use crate::kit::operations::{
@@ -554,6 +556,7 @@ on_every_system! {
 }
 
 /// Rule 64: every call is refused, with what it was given, and the parent's flights go on.
+#[cfg(unix)]
 #[test]
 fn a_forked_child_starts_and_cancels_nothing_epoll() {
     if !in_a_process_of_its_own(
@@ -605,6 +608,7 @@ fn a_forked_child_starts_and_cancels_nothing_epoll() {
 }
 
 /// Rule 64: a child that drops what it has of the port ends none of the parent's operations.
+#[cfg(unix)]
 #[test]
 fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
     if !in_a_process_of_its_own(

@@ -12,8 +12,11 @@ use completion_port::{
     Batch, Buffer, Call, Error, ErrorKind, Finished, Interest, OneShot, OpId, Operation, Outcome,
     Packet, Persistent, Port, Registration, SharedId, Started,
 };
-use testkit::{Socket, System, in_a_process_of_its_own, in_forked_child, on_every_system};
+use testkit::{Socket, System, on_every_system};
+#[cfg(unix)]
+use testkit::{in_a_process_of_its_own, in_forked_child};
 
+use crate::kit::codes;
 use crate::kit::ledger::Ledger;
 use crate::kit::operations::{
     HOUR, MILLISECOND, Noted, Shared, accepted, accepted_with_data, all, assert_connected, bytes,
@@ -239,7 +242,7 @@ on_every_system! {
             }
             let (_, outcome) = finished(&port, system).into_parts();
             let error = outcome.error().unwrap();
-            assert_eq!((error.call(), error.os_code()), (Call::Accept, Some(libc::ECONNRESET)));
+            assert_eq!((error.call(), error.os_code()), (Call::Accept, Some(codes::ECONNRESET)));
             assert!(outcome.into_buffer().unwrap().capacity() >= 100);
             assert_eq!(port.stats().registered, 1);
             begin();
@@ -567,7 +570,7 @@ on_every_system! {
         let (near, _far) = system.tcp_pair();
         port.associate(near).unwrap().accept_and_recv(room(100)).unwrap();
         let (_token, outcome) = done(&port, system);
-        assert_eq!(outcome.error().unwrap().os_code(), Some(libc::EINVAL));
+        assert_eq!(outcome.error().unwrap().os_code(), Some(codes::EINVAL));
         assert!(outcome.into_buffer().unwrap().capacity() >= 100);
     }
 
@@ -700,7 +703,7 @@ fn what_lacks_memory_for_its_data_holds_no_other_sim() {
             client
         });
         await_facts(&listener, &system, POLLIN);
-        (0..3).for_each(|_| kernel.fail_next_receive(libc::ENOBUFS));
+        (0..3).for_each(|_| kernel.fail_next_receive(codes::ENOBUFS));
         let first = port.start(id, accept()).unwrap();
         let second = port.start(id, accept()).unwrap();
         let begun = kernel.now();
@@ -770,6 +773,7 @@ fn a_connection_may_get_the_number_of_a_registration_sim() {
 }
 
 /// Rules 30 and 66: the same, where no other thread opens anything.
+#[cfg(unix)]
 #[test]
 fn a_connection_may_get_the_number_of_a_registration_epoll() {
     let name = "operations_first_data::a_connection_may_get_the_number_of_a_registration_epoll";
@@ -781,6 +785,7 @@ fn a_connection_may_get_the_number_of_a_registration_epoll() {
 }
 
 /// Rules 64 and 66: a child touches nothing of what waits for data, and ends nothing of it.
+#[cfg(unix)]
 #[test]
 fn a_forked_child_leaves_what_waits_for_data_epoll() {
     let name = "operations_first_data::a_forked_child_leaves_what_waits_for_data_epoll";

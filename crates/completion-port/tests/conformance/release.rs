@@ -6,9 +6,11 @@ use std::thread;
 
 use crate::kit::packets::each_packet;
 use completion_port::{Batch, Packet, Port};
+#[cfg(unix)]
 use testkit::scheduler::ThreadNumber;
 use testkit::{System, on_every_system};
 
+#[cfg(unix)]
 use crate::kit::signals::{catch_signals, interrupt_sleep};
 use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, Gate, eventually, hear, make_packets_long, settle, stays, take};
@@ -77,6 +79,7 @@ on_every_system! {
 
     /// Rule 37: also where packets take long, so that several threads sleep in the kernel's wait.
     fn a_crowd_in_the_kernels_wait_is_released_newest_first(system: &System) {
+        system.not_on_wine("completion port that releases the newest thread first");
         system.several_threads_wait();
         let port = system.port::<(), usize>(8);
         make_packets_long(system, &port);
@@ -116,6 +119,7 @@ on_every_system! {
 
 /// Rule 37: of several threads in the kernel's wait the oldest is interrupted by a signal, which would
 /// make it the newest there.
+#[cfg(unix)]
 #[test]
 fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
     testkit::run(System::native, |on| {

@@ -112,7 +112,8 @@ fn claims_import_the_kit_and_no_other_claims() {
 }
 
 /// In this order each module of the kit may import those before it.
-const KIT: [&str; 10] = [
+const KIT: [&str; 11] = [
+    "codes",
     "threads",
     "takers",
     "signals",

@@ -13,6 +13,7 @@ on_every_system! {
     /// Rule 6: what a caller has moved elsewhere cannot be taken back, so that it should take less at a time
     /// where threads are found asleep.
     fn who_can_give_nothing_back_is_advised_to_take_less_where_threads_sleep(system: &System) {
+        system.not_on_windows("call that tells whether a thread sleeps");
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
         let (say, heard) = mpsc::channel();

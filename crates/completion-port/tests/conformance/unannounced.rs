@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 use testkit::{System, in_a_process_of_its_own, on_every_system};
 
+#[cfg(unix)]
 use crate::kit::descriptors::leave_no_descriptor;
 use crate::kit::takers::{Sockets, Takers, each_block_is_noticed};
 use crate::kit::threads::{
@@ -17,6 +18,7 @@ use crate::kit::threads::{
 on_every_system! {
     /// Rule 39.
     fn a_block_that_nobody_announced_is_noticed(system: &System) {
+        system.not_on_windows("call that tells whether a thread sleeps");
         let (blocked, heard) = Blocked::on(system, 1);
         thread::scope(|scope| {
             let _end = End::of(&blocked.port, [&blocked.gate]);
@@ -30,6 +32,7 @@ on_every_system! {
     /// Rule 39: a packet that the kernel has yet to report does not wait for a handler that blocks:
     /// another thread asks the kernel.
     fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
+        system.not_on_windows("call that tells whether a thread sleeps");
         let (ours, theirs) = system.unix_pair();
         let (blocked, heard) = Blocked::on(system, 1);
         let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
@@ -88,11 +91,13 @@ on_every_system! {
     /// Rule 39: the same if the block was not announced; then the port has to find out that it is
     /// over. Here the thread that has blocked has the only seat.
     fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
+        system.not_on_windows("call that tells whether a thread sleeps");
         who_blocked_runs_again(system, 1);
     }
 
     /// Rule 39: and with another thread in the second of two seats.
     fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
+        system.not_on_windows("call that tells whether a thread sleeps");
         who_blocked_runs_again(system, 2);
     }
 }
@@ -133,6 +138,7 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
 }
 
 /// Rule 39: also where there is no descriptor left, and no thread has slept before.
+#[cfg(unix)]
 #[test]
 fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
     if !in_a_process_of_its_own(

@@ -1,8 +1,13 @@
 //! Numbers of descriptors that must be free, taken again, or used up.
 
+#[cfg(unix)]
 use std::fs::File;
+#[cfg(unix)]
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, BorrowedFd as Borrowed, FromRawFd, OwnedFd};
+#[cfg(windows)]
+use std::os::windows::io::BorrowedSocket as Borrowed;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +15,7 @@ use completion_port::{BorrowedSource, Source};
 use testkit::{Socket, System};
 
 /// From now on this process can open no descriptor.
+#[cfg(unix)]
 pub(crate) fn leave_no_descriptor() {
     let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
     let limit = libc::rlim_t::try_from(lowest_free).unwrap();
@@ -23,6 +29,7 @@ pub(crate) fn leave_no_descriptor() {
 
 /// Runs a scenario in which a descriptor's number must be given out again at once, until no other
 /// thread of the process was quicker.
+#[cfg(unix)]
 pub(crate) fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
     for _ in 0..1000 {
         if scenario().is_some() {
@@ -42,6 +49,7 @@ pub(crate) fn with_many_descriptors() -> MutexGuard<'static, ()> {
 /// A pair whose numbers are beyond those that other threads of the process are given, so that they
 /// stay unused once they are closed. As long as the third value is kept: the next such pair might get the
 /// same numbers.
+#[cfg(unix)]
 pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'static, ()>) {
     let alone = with_many_descriptors();
     let _below: Vec<_> = (0..200).map(|_| on.event()).collect();
@@ -50,6 +58,7 @@ pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'s
 }
 
 /// Closes `old` and opens a counter under its number.
+#[cfg(unix)]
 pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
     let number = old.number();
     drop(old);
@@ -68,7 +77,19 @@ pub(crate) fn closed(on: &System) -> Closed {
     }
 }
 
-fn closed_descriptor(least: RawFd) -> BorrowedFd<'static> {
+#[cfg(windows)]
+fn closed_descriptor(least: i32) -> Borrowed<'static> {
+    // Numbers of handles are multiples of four, and far fewer than these are in use.
+    let number = u64::try_from(least).unwrap() << 12;
+    // SAFETY: `borrow_raw` demands a number that is not -1, of a socket that stays open.
+    // - not -1: it is the number above;
+    // - it is *not* open: that is what is tested. The port takes the number and asks the system about it,
+    //   which refuses; nothing is done with a socket of another part of the program.
+    unsafe { Borrowed::borrow_raw(number) }
+}
+
+#[cfg(unix)]
+fn closed_descriptor(least: i32) -> Borrowed<'static> {
     let event = System::native().event();
     // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
     let number = unsafe { libc::fcntl(event.number(), libc::F_DUPFD_CLOEXEC, least) };
@@ -80,12 +101,12 @@ fn closed_descriptor(least: RawFd) -> BorrowedFd<'static> {
     // - not -1: it was a descriptor's once;
     // - it is *not* open: that is what is tested. The port takes the number and asks the kernel about it,
     //   which refuses; nothing is done with a descriptor of another part of the program.
-    unsafe { BorrowedFd::borrow_raw(number) }
+    unsafe { Borrowed::borrow_raw(number) }
 }
 
 /// A number that names nothing.
 pub(crate) enum Closed {
-    Native(BorrowedFd<'static>),
+    Native(Borrowed<'static>),
     Simulated(BorrowedSource<'static>),
 }
 

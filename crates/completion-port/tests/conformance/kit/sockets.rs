@@ -1,7 +1,7 @@
 //! The sockets of a test: which kinds there are, and what the system says of one.
 
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use testkit::{Socket, System};
 
@@ -11,6 +11,11 @@ pub(crate) type Pair = fn(&System) -> (Socket, Socket);
 pub(crate) const STREAMS: [Pair; 2] = [System::tcp_pair, System::unix_pair];
 
 /// Something to read from and its other end, of every kind.
+#[cfg(not(unix))]
+pub(crate) const READERS: [Pair; 2] = [System::tcp_pair, System::udp_pair];
+
+/// Something to read from and its other end, of every kind.
+#[cfg(unix)]
 pub(crate) const READERS: [Pair; 5] = [
     System::tcp_pair,
     System::unix_pair,
@@ -24,13 +29,7 @@ pub(crate) fn facts(socket: &Socket) -> u32 {
     if let Some(socket) = socket.as_simulated() {
         return socket.kernel().facts(socket).bits();
     }
-    let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
-    let mut question = libc::pollfd { fd: socket.number(), events, revents: 0 };
-    // SAFETY: poll(2) reads and writes one question at the pointer.
-    // - valid: `question` lives until the call returns.
-    let done = unsafe { libc::poll(&raw mut question, 1, 0) };
-    assert!(done >= 0, "{}", io::Error::last_os_error());
-    u32::try_from(question.revents).unwrap()
+    socket.polled()
 }
 
 pub(crate) const POLLIN: u32 = 0x1;

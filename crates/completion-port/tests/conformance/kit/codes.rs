@@ -1,0 +1,14 @@
+//! Codes of errors, by the names that they have on Unix.
+
+#[cfg(unix)]
+pub(crate) use libc::{ECONNRESET, EINVAL, ENOBUFS};
+
+#[cfg(windows)]
+pub(crate) use windows::{ECONNRESET, EINVAL, ENOBUFS};
+
+#[cfg(windows)]
+mod windows {
+    pub(crate) const EINVAL: i32 = 10022;
+    pub(crate) const ECONNRESET: i32 = 10054;
+    pub(crate) const ENOBUFS: i32 = 10055;
+}
