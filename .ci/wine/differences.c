@@ -1,0 +1,123 @@
+/*
+ * What Wine does in another way than Windows, by the bare calls: for each of them the tests of the back end of
+ * Windows skip some claims under Wine (`System::not_on_wine` of the test kit).
+ *
+ * Prints a line for each difference, and ends with 1 if one of them is gone: then what it excuses is to be tested.
+ */
+#include <winsock2.h>
+#include <windows.h>
+#include <stdio.h>
+
+static int gone = 0;
+
+static void difference(const char *name, int is_there)
+{
+    printf("%s: %s\n", name, is_there ? "as ever" : "GONE");
+    gone |= !is_there;
+}
+
+static void tcp_pair(SOCKET *near_end, SOCKET *far_end)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int size = sizeof address;
+    SOCKET listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&address, size);
+    listen(listener, 1);
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    *near_end = socket(AF_INET, SOCK_STREAM, 0);
+    connect(*near_end, (struct sockaddr *)&address, size);
+    *far_end = accept(listener, NULL, NULL);
+    closesocket(listener);
+}
+
+static int polled(SOCKET socket, SHORT events)
+{
+    WSAPOLLFD question = {.fd = socket, .events = events};
+    return WSAPoll(&question, 1, 1000) > 0 ? question.revents : 0;
+}
+
+/* The end of a stream is told of only after the data before it was read. */
+static void end_behind_data(void)
+{
+    SOCKET ours, theirs;
+    char byte;
+    tcp_pair(&ours, &theirs);
+    send(theirs, "x", 1, 0);
+    shutdown(theirs, SD_SEND);
+    Sleep(100);
+    int before = polled(ours, POLLRDNORM);
+    recv(ours, &byte, 1, 0);
+    int after = polled(ours, POLLRDNORM);
+    difference("the end behind data is not told", !(before & POLLHUP) && after & POLLHUP);
+}
+
+/* A poll that tells of a reset takes the error away from the receive that comes after it. */
+static void error_after_reset(void)
+{
+    SOCKET ours, theirs;
+    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    char byte;
+    tcp_pair(&ours, &theirs);
+    setsockopt(theirs, SOL_SOCKET, SO_LINGER, (char *)&hard, sizeof hard);
+    closesocket(theirs);
+    Sleep(100);
+    polled(ours, POLLRDNORM);
+    difference("a poll takes the error of a reset", recv(ours, &byte, 1, 0) != SOCKET_ERROR);
+}
+
+/* A datagram socket that is connected has another address of the loopback network than it was bound to. */
+static void address_of_datagrams(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f030501)};
+    int size = sizeof address;
+    SOCKET socket_ = socket(AF_INET, SOCK_DGRAM, 0), other = socket(AF_INET, SOCK_DGRAM, 0);
+    bind(socket_, (struct sockaddr *)&address, size);
+    bind(other, (struct sockaddr *)&address, size);
+    getsockname(other, (struct sockaddr *)&address, &size);
+    connect(socket_, (struct sockaddr *)&address, size);
+    getsockname(socket_, (struct sockaddr *)&address, &size);
+    difference("a connected datagram socket is moved", address.sin_addr.s_addr != htonl(0x7f030501));
+}
+
+static HANDLE port;
+static LONG order[3];
+
+static DWORD WINAPI wait_for_packet(void *name)
+{
+    DWORD bytes;
+    ULONG_PTR key;
+    OVERLAPPED *overlapped;
+    GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, INFINITE);
+    order[key] = (LONG)(LONG_PTR)name;
+    return 0;
+}
+
+/* Of the threads that wait on a completion port the first one is released, and not the last. */
+static void order_of_release(void)
+{
+    HANDLE threads[3];
+    port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 3);
+    for (LONG_PTR name = 0; name < 3; name++) {
+        threads[name] = CreateThread(NULL, 0, wait_for_packet, (void *)name, 0, NULL);
+        Sleep(100);
+    }
+    for (ULONG_PTR key = 0; key < 3; key++) {
+        PostQueuedCompletionStatus(port, 0, key, NULL);
+        Sleep(100);
+    }
+    WaitForMultipleObjects(3, threads, TRUE, INFINITE);
+    difference("the first waiter is released first", order[0] != 2);
+}
+
+int main(void)
+{
+    WSADATA data;
+    if (WSAStartup(MAKEWORD(2, 2), &data) != 0) {
+        return 2;
+    }
+    end_behind_data();
+    error_after_reset();
+    address_of_datagrams();
+    order_of_release();
+    return gone;
+}
