@@ -223,6 +223,7 @@ on_every_system! {
 
     /// Rule 66: as an error with the system's code. The buffer comes back, and the listener goes on.
     fn a_reset_fails_the_operation(system: &System) {
+        system.not_on_wine("error left to fetch once its driver has looked at the socket");
         for connects_first in [false, true] {
             let port = shared_on(system);
             let (listener, id, _) = listening(&port, system, 0);

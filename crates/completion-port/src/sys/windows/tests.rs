@@ -129,15 +129,17 @@ fn a_question_outlives_the_thread_that_has_asked() {
 fn a_closed_socket_is_not_watched_whoever_has_its_number() {
     let afd = Afd::new().unwrap();
     let mut found = 0;
-    for _ in 0..1000 {
+    // Of thousands of sockets that are closed while they are polled Wine's server does not survive one now and then.
+    for _ in 0..200 {
         let (ours, theirs) = pair();
         let old = number(&ours);
         afd.attach(old, 7, BOTH).unwrap();
         afd.want(old, 7, Facts::IN, Until::Edge).unwrap();
         assert!(afd.watches(old));
         drop(ours);
-        let next = UdpSocket::bind("127.0.0.1:0").unwrap();
-        if number(&next) == old {
+        // The number is among the lowest that are free.
+        let next: Vec<_> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        if next.iter().any(|next| number(next) == old) {
             found += 1;
             assert!(!afd.watches(old));
             let refused = afd.want(old, 7, BOTH, Until::Edge).map_err(|fault| fault.kind);
@@ -150,7 +152,7 @@ fn a_closed_socket_is_not_watched_whoever_has_its_number() {
         }
         afd.detach(old);
         drop(theirs);
-        if found == 20 {
+        if found == 5 {
             return;
         }
     }
