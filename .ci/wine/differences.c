@@ -6,7 +6,9 @@
  */
 #include <winsock2.h>
 #include <windows.h>
+#include <winternl.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int gone = 0;
 
@@ -109,6 +111,70 @@ static void order_of_release(void)
     difference("the first waiter is released first", order[0] != 2);
 }
 
+/* What the driver of sockets reads and writes: a poll of one socket. */
+static struct poll {
+    OVERLAPPED overlapped;
+    LONGLONG timeout;
+    ULONG sockets, exclusive;
+    SOCKET socket;
+    ULONG events;
+    LONG status;
+} poll;
+
+static HANDLE driver;
+static volatile LONG asked;
+
+static DWORD WINAPI ask_and_end(void *socket)
+{
+    DWORD size = sizeof poll - sizeof poll.overlapped;
+    memset(&poll, 0, sizeof poll);
+    poll.timeout = MAXLONGLONG;
+    poll.sockets = 1;
+    poll.socket = (SOCKET)socket;
+    poll.events = 1; /* something to receive */
+    DeviceIoControl(driver, 0x12024, &poll.timeout, size, &poll.timeout, size, NULL, &poll.overlapped);
+    asked = 1;
+    return 0;
+}
+
+/* The answer to a poll whose thread is about to end tells nothing: neither what holds, nor that it was cancelled. */
+static void answer_as_the_thread_ends(void)
+{
+    UNICODE_STRING name;
+    OBJECT_ATTRIBUTES attributes;
+    IO_STATUS_BLOCK status;
+    int lost = 0;
+    RtlInitUnicodeString(&name, L"\\Device\\Afd\\Differences");
+    InitializeObjectAttributes(&attributes, &name, 0, NULL, NULL);
+    if (NtCreateFile(&driver, SYNCHRONIZE, &attributes, &status, NULL, 0, FILE_SHARE_READ | FILE_SHARE_WRITE, FILE_OPEN, 0,
+                     NULL, 0) != 0) {
+        exit(2);
+    }
+    port = CreateIoCompletionPort(driver, NULL, 0, 1);
+    for (int round = 0; round < 2000 && !lost; round++) {
+        SOCKET ours, theirs;
+        DWORD bytes;
+        ULONG_PTR key;
+        OVERLAPPED *overlapped;
+        tcp_pair(&ours, &theirs);
+        asked = 0;
+        HANDLE thread = CreateThread(NULL, 0, ask_and_end, (void *)ours, 0, NULL);
+        while (!asked) {
+            YieldProcessor();
+        }
+        for (volatile int pause = 0; pause < round * 137 % 9973; pause++) {
+        }
+        send(theirs, "x", 1, 0);
+        GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, INFINITE);
+        lost = (DWORD)poll.overlapped.Internal == STATUS_PENDING;
+        WaitForSingleObject(thread, INFINITE);
+        CloseHandle(thread);
+        closesocket(ours);
+        closesocket(theirs);
+    }
+    difference("an answer is lost as its thread ends", lost);
+}
+
 int main(void)
 {
     WSADATA data;
@@ -119,5 +185,6 @@ int main(void)
     error_after_reset();
     address_of_datagrams();
     order_of_release();
+    answer_as_the_thread_ends();
     return gone;
 }

@@ -171,11 +171,22 @@ on_every_system! {
     /// Rule 60: what is done in time does not time out, nor does what comes after it, to its own deadline.
     fn the_deadline_of_what_is_done_means_nothing_to_the_next(system: &System) {
         let port = sockets_on(system);
-        let (token, far) = associated(system, &port);
-        token.start(Operation::recv(room(4)).deadline(20 * MILLISECOND)).unwrap();
-        far.write(b"x").unwrap();
-        let (token, outcome) = done(&port, system);
-        assert_eq!(bytes(outcome), b"x");
+        let (mut token, far) = associated(system, &port);
+        // On a machine that is busy it may be late.
+        let token = loop {
+            token.start(Operation::recv(room(4)).deadline(20 * MILLISECOND)).unwrap();
+            far.write(b"x").unwrap();
+            let (back, outcome) = done(&port, system);
+            if outcome.error().is_none() {
+                assert_eq!(bytes(outcome), b"x");
+                break back;
+            }
+            assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
+            back.recv(room(4)).unwrap();
+            let (back, outcome) = done(&port, system);
+            assert_eq!(bytes(outcome), b"x");
+            token = back;
+        };
         // Without a deadline.
         token.recv(room(4)).unwrap();
         silent(&port, system);

@@ -138,7 +138,6 @@ on_every_system! {
 
     /// Rules 12 and 23: a thread asks for a direction by name just as the token comes back.
     fn a_direction_is_asked_for_by_name_as_the_token_comes_back(system: &System) {
-        system.not_on_wine("explanation yet for an ERR that comes beside OUT, once in some hundred rounds");
         for round in 0..400 {
             let port = port_on(system);
             let (ours, theirs) = system.unix_pair();

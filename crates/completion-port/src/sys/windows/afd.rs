@@ -309,15 +309,19 @@ impl Afd {
         match ended.take_owner()? {
             Owner::Sentinel(watched) => {
                 let mut state = watched.state();
-                // A former one tells nothing.
-                if state.sentinel.as_ref().is_some_and(|flying| flying.is(&ended)) {
-                    state.sentinel = match ended.end() {
-                        End::Cancelled => self.guard(&watched).ok(),
-                        End::Told(_) | End::Failed => None,
-                    };
-                    if state.sentinel.is_none() {
-                        self.abandon(&mut state);
-                    }
+                let is_current = state.sentinel.as_ref().is_some_and(|flying| flying.is(&ended));
+                if is_current {
+                    state.sentinel = None;
+                }
+                match ended.end() {
+                    // Also by a former one, whose end was not told yet when another took its place.
+                    End::Told(_) => self.abandon(&mut state),
+                    End::Void if is_current => match self.guard(&watched) {
+                        Ok(next) => state.sentinel = Some(next),
+                        Err(_) => self.abandon(&mut state),
+                    },
+                    End::Failed if is_current => self.abandon(&mut state),
+                    End::Void | End::Failed => {}
                 }
                 None
             }
@@ -498,12 +502,15 @@ impl Reactor for Afd {
                 is_nonblocking: false,
             }),
         });
+        // With the lock: whatever the driver tells by then finds whose it is.
+        let mut state = watched.state();
         let sentinel = self.guard(&watched).map_err(|fault| match fault {
             // Wine finds a base of whatever has a number.
             Fault { kind: ErrorKind::BadDescriptor, .. } => refusal(descriptor, WSAENOTSOCK),
             fault => fault,
         })?;
-        watched.state().sentinel = Some(sentinel);
+        state.sentinel = Some(sentinel);
+        drop(state);
         locked(&self.sockets).insert(descriptor, watched);
         Ok(())
     }

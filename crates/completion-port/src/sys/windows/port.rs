@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::ptr;
 
-use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE, WAIT_TIMEOUT};
 use windows_sys::Win32::System::IO::{
     CreateIoCompletionPort, GetQueuedCompletionStatusEx, OVERLAPPED, OVERLAPPED_ENTRY,
     PostQueuedCompletionStatus,
@@ -22,6 +22,12 @@ const ALL: u32 = i32::MAX.cast_unsigned();
 
 /// Room for packets.
 pub(super) type Room = [MaybeUninit<OVERLAPPED_ENTRY>];
+
+/// Until the next tick.
+fn nap() {
+    // SAFETY: Sleep demands nothing.
+    unsafe { Sleep(1) };
+}
 
 pub(super) struct Port(OwnedHandle);
 
@@ -60,8 +66,7 @@ impl Port {
                 return;
             }
             // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
-            // SAFETY: Sleep demands nothing.
-            unsafe { Sleep(1) };
+            nap();
         }
     }
 
@@ -84,8 +89,14 @@ impl Port {
                 0,
             )
         };
-        // A failure is that the time is over, or that the system is short of memory. The caller looks at the clock.
-        if done == 0 { 0 } else { usize::try_from(count).unwrap_or(0) }
+        if done != 0 {
+            return usize::try_from(count).unwrap_or(0);
+        }
+        if last_error() != WAIT_TIMEOUT {
+            // The system is short of memory. The caller comes again.
+            nap();
+        }
+        0
     }
 }
 

@@ -12,18 +12,16 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
 use windows_sys::Wdk::Storage::FileSystem::{FILE_OPEN, NtCreateFile};
+use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
 use windows_sys::Win32::Foundation::{
-    ERROR_IO_PENDING, HANDLE, RtlNtStatusToDosError, STATUS_CANCELLED, STATUS_SUCCESS,
-    UNICODE_STRING,
+    HANDLE, RtlNtStatusToDosError, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
 };
 use windows_sys::Win32::Networking::WinSock::SOCKET;
 use windows_sys::Win32::Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE, SYNCHRONIZE};
-use windows_sys::Win32::System::IO::{
-    CancelIoEx, DeviceIoControl, IO_STATUS_BLOCK, IO_STATUS_BLOCK_0, OVERLAPPED,
-};
+use windows_sys::Win32::System::IO::{CancelIoEx, IO_STATUS_BLOCK, IO_STATUS_BLOCK_0, OVERLAPPED};
 
 use super::afd::Watched;
-use super::options::{last_error, system_fault};
+use super::options::system_fault;
 use super::port::Port;
 use crate::state::facts::Fault;
 
@@ -125,12 +123,18 @@ impl Flying {
     }
 }
 
+/// Whether a status says that a call has failed, and that no packet tells of it. The two highest bits are set then.
+fn is_error(status: i32) -> bool {
+    status.cast_unsigned() >> 30 == 3
+}
+
 /// How a request has ended.
 pub(super) enum End {
     /// The driver has told of these events.
     Told(u32),
-    /// It was cancelled: by this back end, or by the system, which may do so when the thread ends that has made it.
-    Cancelled,
+    /// It tells nothing: it was cancelled by this back end, or by the system, which may do so when the thread ends that has
+    /// made it.
+    Void,
     /// The driver did not do it.
     Failed,
 }
@@ -172,7 +176,9 @@ impl Ended {
         match self.request.overlapped.Internal as i32 {
             STATUS_SUCCESS if sockets > 0 => End::Told(events),
             STATUS_SUCCESS => End::Told(0),
-            STATUS_CANCELLED => End::Cancelled,
+            // Wine writes nothing if the thread that has made the request ends just as it is answered.
+            STATUS_CANCELLED => End::Void,
+            status if !is_error(status) => End::Void,
             _ => End::Failed,
         }
     }
@@ -252,7 +258,11 @@ impl Device {
         socket: SOCKET,
         events: u32,
     ) -> Result<Flying, (Box<Request>, Fault)> {
-        memory.overlapped = OVERLAPPED::default();
+        // The driver writes a status over this one. One that is lost is then told from a success.
+        memory.overlapped = OVERLAPPED {
+            Internal: STATUS_PENDING.cast_unsigned() as usize,
+            ..OVERLAPPED::default()
+        };
         memory.info =
             Info { timeout: i64::MAX, sockets: 1, is_exclusive: 0, socket, events, status: 0 };
         memory.owner = Some(owner);
@@ -261,37 +271,43 @@ impl Device {
         // SAFETY: `&raw mut` of a field demands a pointer within an object.
         // - `request` is a box's, made just now.
         let info = unsafe { &raw mut (*request).info }.cast();
-        // SAFETY: DeviceIoControl reads and writes as many bytes at the first two pointers as it is told, and an
-        // OVERLAPPED at the last, until a packet of the file's completion port tells that it is done.
-        // - valid: both are of `request`, which `Info` and OVERLAPPED are parts of, and whose memory is freed by
-        //   nothing but `Ended::take`, which that packet brings about, or below, where no packet comes;
+        // SAFETY: `&raw mut` of a field demands a pointer within an object.
+        // - as above.
+        let block = unsafe { &raw mut (*request).overlapped }.cast::<IO_STATUS_BLOCK>();
+        // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
+        // writes a status at the fifth argument, until a packet of the file's completion port brings the fourth. An
+        // OVERLAPPED begins with such a status.
+        // - valid: all are of `request`, whose memory is freed by nothing but `Ended::take`, which that packet brings
+        //   about, or below, where no packet comes;
         // - not shared: no reference to the memory exists until then;
-        // - the file is open, since `self` owns it, and is associated with a port, so that a null event is fine.
-        let done = unsafe {
-            DeviceIoControl(
+        // - the file is open, since `self` owns it, and is associated with a port; no event and no routine are given.
+        let status = unsafe {
+            NtDeviceIoControlFile(
                 self.file.as_raw_handle(),
+                ptr::null_mut(),
+                None,
+                request.cast(),
+                block,
                 POLL,
                 info,
                 INFO_SIZE,
                 info,
                 INFO_SIZE,
-                ptr::null_mut(),
-                request.cast(),
             )
         };
-        let code = if done == 0 { last_error() } else { 0 };
-        if code != 0 && code != ERROR_IO_PENDING {
+        if is_error(status) {
             self.flying.fetch_sub(1, SeqCst);
             // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
             // - it was made above, and a call that is refused keeps nothing and queues no packet.
             let mut memory = unsafe { Box::from_raw(request) };
             memory.owner = None;
-            return Err((memory, system_fault(code)));
+            // SAFETY: RtlNtStatusToDosError demands nothing.
+            return Err((memory, system_fault(unsafe { RtlNtStatusToDosError(status) })));
         }
         // SAFETY: `new_unchecked` demands a pointer that is not null.
         // - a box's is not.
         let address = unsafe { NonNull::new_unchecked(request) };
-        Ok(Flying { address, was_ready: code == 0 })
+        Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
     }
 
     /// Has the driver end a request. Its packet still comes. False if the request is over already, and the packet
