@@ -12,7 +12,7 @@ use crate::kit::packets::{
     ONE_SHOT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, Trigger,
     assert_quiet, each_packet, enable, port_on, ready, register, report, serve,
 };
-use crate::kit::sockets::{POLLIN, POLLOUT, POLLRDHUP, READERS, STREAMS, await_facts, fill};
+use crate::kit::sockets::{POLLIN, POLLRDHUP, READERS, STREAMS, await_facts, fill, make_room};
 use crate::kit::threads::End;
 
 on_every_system! {
@@ -122,7 +122,7 @@ on_every_system! {
             }
             held.rearm().unwrap();
             assert_quiet(&port, system);
-            theirs.drain();
+            make_room(&ours, &theirs, system);
             assert_eq!(report(&port, system), Events::OUT);
             assert_quiet(&port, system);
         }
@@ -163,8 +163,7 @@ on_every_system! {
             if found {
                 assert_quiet(&port, system);
             }
-            theirs.drain();
-            await_facts(&ours, system, POLLOUT);
+            make_room(&ours, &theirs, system);
             if found {
                 assert_quiet(&port, system);
             }

@@ -71,6 +71,40 @@ fn assert_open(peer: &Socket) {
     assert_eq!(peer.read(&mut [0; 4]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
+/// Three clients with deadlines of their own, of which one is to speak in time, and one with a late one. False if it was
+/// not in time.
+fn each_has_its_own_deadline(system: &System) -> bool {
+    let port = shared_on(system);
+    let (listener, id, _) = listening(&port, system, 0);
+    let times = [60, 20, 40].map(|time| time * MILLISECOND);
+    let begun = now(system);
+    let accepts = times.map(|time| port.start(id, accept().deadline(time)).unwrap());
+    let late = port.start(id, accept().deadline(HOUR)).unwrap();
+    let clients: Vec<_> = (0..4).map(|_| system.tcp_connect(&listener)).collect();
+    if port.wait(&mut Batch::new(), 5 * MILLISECOND).unwrap().count() > 0 {
+        return false;
+    }
+    clients[2].write(b"in time").unwrap();
+    let first = finished(&port, system);
+    if first.error().is_some() {
+        return false;
+    }
+    assert_eq!(parts(first, system).0, accepts[2]);
+    let mut silent = vec![0, 1];
+    while !silent.is_empty() {
+        let packet = finished(&port, system);
+        let place = silent.iter().position(|number| accepts[*number] == packet.operation());
+        let number = silent.remove(place.unwrap());
+        assert_eq!(why(packet.error()), ErrorKind::TimedOut);
+        assert!(now(system) - begun >= times[number]);
+        drop(packet);
+        assert_closed(&clients[number], system);
+    }
+    clients[3].write(b"x").unwrap();
+    assert_eq!(parts(finished(&port, system), system).0, late);
+    true
+}
+
 /// A buffer whose code panics when told to.
 struct Failing {
     bytes: Vec<u8>,
@@ -329,23 +363,8 @@ on_every_system! {
 
     /// Rules 60 and 66: each has its own, and one that spoke in time is not told of it.
     fn deadlines_of_silent_clients_are_their_own(system: &System) {
-        let port = shared_on(system);
-        let (listener, id, _) = listening(&port, system, 0);
-        let times = [60, 20, 40].map(|time| time * MILLISECOND);
-        let accepts = times.map(|time| port.start(id, accept().deadline(time)).unwrap());
-        let late = port.start(id, accept().deadline(HOUR)).unwrap();
-        let clients: Vec<_> = (0..4).map(|_| system.tcp_connect(&listener)).collect();
-        silent_for(&port, 5 * MILLISECOND);
-        clients[2].write(b"in time").unwrap();
-        assert_eq!(parts(finished(&port, system), system).0, accepts[2]);
-        for number in [1, 0] {
-            let packet = finished(&port, system);
-            assert_eq!((packet.operation(), why(packet.error())), (accepts[number], ErrorKind::TimedOut));
-            drop(packet);
-            assert_closed(&clients[number], system);
-        }
-        clients[3].write(b"x").unwrap();
-        assert_eq!(parts(finished(&port, system), system).0, late);
+        // On a machine that is busy a client may come to speak too late.
+        while !each_has_its_own_deadline(system) {}
     }
 
     /// Rules 62 and 66: whatever ends the listener ends them, wherever they wait, and its packet is the last.

@@ -72,3 +72,16 @@ pub(crate) fn fill(socket: &Socket) {
         thread::yield_now();
     }
 }
+
+/// Reads at `peer` until there is room at `socket` again, which was filled. Over TCP there is more under way than fits in
+/// at the other end.
+#[track_caller]
+pub(crate) fn make_room(socket: &Socket, peer: &Socket, on: &System) {
+    let end = Instant::now() + on.soon();
+    peer.drain();
+    while facts(socket) & POLLOUT == 0 {
+        assert!(Instant::now() < end, "there is no room although all was read");
+        thread::yield_now();
+        peer.drain();
+    }
+}
