@@ -19,7 +19,7 @@ pub(crate) mod reactor;
 pub mod sim;
 pub(crate) mod sockets;
 pub(crate) mod thread;
-#[cfg(all(target_os = "windows", target_pointer_width = "64"))]
+#[cfg(target_os = "windows")]
 mod windows;
 
 // What the crate needs of a system comes through here. On a system without a back end the compiler
@@ -30,9 +30,9 @@ use linux::Native;
 pub(crate) use linux::codes;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::{fd, native};
-#[cfg(all(feature = "sim", target_os = "windows", target_pointer_width = "64"))]
+#[cfg(all(feature = "sim", target_os = "windows"))]
 pub(crate) use windows::codes;
-#[cfg(all(target_os = "windows", target_pointer_width = "64"))]
+#[cfg(target_os = "windows")]
 pub(crate) use windows::{fd, native};
-#[cfg(not(all(any(target_os = "linux", target_os = "windows"), target_pointer_width = "64")))]
-compile_error!("completion-port has no back end here yet: it runs on 64-bit Linux and Windows");
+#[cfg(not(any(all(target_os = "linux", target_pointer_width = "64"), target_os = "windows")))]
+compile_error!("completion-port has no back end here yet: it runs on 64-bit Linux and on Windows");

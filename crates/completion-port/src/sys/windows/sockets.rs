@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::windows::io::{FromRawSocket as _, OwnedSocket};
+use std::os::windows::io::{FromRawSocket as _, OwnedSocket, RawSocket};
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation};
@@ -50,7 +50,7 @@ fn not_done<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
 fn owned(socket: SOCKET) -> OwnedSocket {
     // SAFETY: `from_raw_socket` demands an open socket that nothing else owns.
     // - each caller passes what `accept` or WSASocketW returned it just now.
-    unsafe { OwnedSocket::from_raw_socket(socket as u64) }
+    unsafe { OwnedSocket::from_raw_socket(socket as RawSocket) }
 }
 
 /// The address of the socket's peer, or its own.
