@@ -53,6 +53,6 @@ pub use files::Hanging;
 #[cfg(unix)]
 pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
 pub use obstacle::Obstacle;
-pub use run::{Outcome, lacking, run};
+pub use run::{Outcome, lacking, late, run};
 pub use socket::{Address, Socket};
 pub use system::System;

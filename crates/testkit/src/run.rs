@@ -1,5 +1,6 @@
 //! A claim, tested once on each system.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -42,6 +43,22 @@ pub fn lacking(what: &'static str) -> ! {
     panic::resume_unwind(Box::new(Lacking(what)))
 }
 
+/// The machine was so busy that the test missed a time which it had to be in.
+struct Late;
+
+/// Ends the claim that the calling thread makes, which is then made once more: the thread had to do something in time, and
+/// the machine was too busy for that.
+///
+/// # Panics
+///
+/// Always, by which this attempt ends. [`run`] sees to it that its test does not fail, unless that goes on and on.
+pub fn late() -> ! {
+    panic::resume_unwind(Box::new(Late))
+}
+
+/// How often a claim may be [`late`].
+const ATTEMPTS: usize = 20;
+
 /// Runs `claim` on the system that `make` makes; [`on_every_system!`](crate::on_every_system) calls
 /// it.
 ///
@@ -51,13 +68,41 @@ pub fn lacking(what: &'static str) -> ! {
 /// [starts a process](crate::spawn).
 pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) {
     let _undisturbed = child::undisturbed();
-    let (done, end) = mpsc::channel::<()>();
     let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
     // Where the system lists what a process has open.
     #[cfg(unix)]
     let before = alone.then(crate::descriptors::open);
     #[cfg(not(unix))]
     let _ = alone;
+    let mut failure = attempt(make, claim);
+    for _ in 1..ATTEMPTS {
+        if !failure.as_ref().is_some_and(|failure| failure.is::<Late>()) {
+            break;
+        }
+        failure = attempt(make, claim);
+    }
+    assert!(
+        !failure.as_ref().is_some_and(|failure| failure.is::<Late>()),
+        "the test was never in time"
+    );
+    if let Some(Lacking(what)) = failure.as_ref().and_then(|failure| failure.downcast_ref()) {
+        let name = thread::current().name().unwrap_or("a claim").to_owned();
+        println!("SKIPPED {name}: this system has no {what}");
+    } else if let Some(failure) = failure {
+        panic::resume_unwind(failure);
+    }
+    #[cfg(unix)]
+    if let Some(before) = before {
+        crate::descriptors::assert_same(&before, &crate::descriptors::open());
+    }
+}
+
+/// Makes the claim once. Returns what it has panicked with.
+fn attempt<R: Outcome + 'static>(
+    make: fn() -> System,
+    claim: fn(&System) -> R,
+) -> Option<Box<dyn Any + Send>> {
+    let (done, end) = mpsc::channel::<()>();
     // In a thread of its own, so that a test that is stuck can be told from one that is slow.
     let test = thread::spawn(move || {
         let _done = done;
@@ -73,17 +118,7 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     if let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LIMIT) {
         panic!("the test did not end within {LIMIT:?}");
     }
-    let failure = test.join().err();
-    if let Some(Lacking(what)) = failure.as_ref().and_then(|failure| failure.downcast_ref()) {
-        let name = thread::current().name().unwrap_or("a claim").to_owned();
-        println!("SKIPPED {name}: this system has no {what}");
-    } else if let Some(failure) = failure {
-        panic::resume_unwind(failure);
-    }
-    #[cfg(unix)]
-    if let Some(before) = before {
-        crate::descriptors::assert_same(&before, &crate::descriptors::open());
-    }
+    test.join().err()
 }
 
 /// Makes a module for each claim with one test for each back end: `name::epoll`, `name::spread`
