@@ -75,6 +75,8 @@ mod world;
 #[path = "../src/sys"]
 mod sys {
     pub(crate) mod backend;
+    #[path = "linux/codes.rs"]
+    pub(crate) mod codes;
     pub(crate) mod files;
     pub(crate) mod host;
     pub(crate) mod reactor;
