@@ -124,7 +124,7 @@ impl State {
                     if count == 0 {
                         if task.what == What::Write {
                             // It would be so again, for ever.
-                            task.fault = Some(fault(libc::EIO));
+                            task.fault = Some(fault(codes::EIO));
                         }
                         return;
                     }

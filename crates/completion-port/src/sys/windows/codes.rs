@@ -3,8 +3,8 @@
 
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS, ERROR_BROKEN_PIPE, ERROR_DISK_FULL,
-    ERROR_FILE_NOT_FOUND, ERROR_FILE_TOO_LARGE, ERROR_INVALID_HANDLE, ERROR_NOT_ENOUGH_MEMORY,
-    ERROR_SEEK_ON_DEVICE,
+    ERROR_FILE_NOT_FOUND, ERROR_FILE_TOO_LARGE, ERROR_INVALID_HANDLE, ERROR_IO_DEVICE,
+    ERROR_NOT_ENOUGH_MEMORY, ERROR_SEEK_ON_DEVICE,
 };
 use windows_sys::Win32::Networking::WinSock;
 
@@ -24,6 +24,7 @@ pub(crate) const EEXIST: i32 = code(ERROR_ALREADY_EXISTS);
 pub(crate) const EFBIG: i32 = code(ERROR_FILE_TOO_LARGE);
 pub(crate) const EINPROGRESS: i32 = WinSock::WSAEINPROGRESS;
 pub(crate) const EINVAL: i32 = WinSock::WSAEINVAL;
+pub(crate) const EIO: i32 = code(ERROR_IO_DEVICE);
 pub(crate) const EISCONN: i32 = WinSock::WSAEISCONN;
 pub(crate) const EMFILE: i32 = WinSock::WSAEMFILE;
 pub(crate) const EMSGSIZE: i32 = WinSock::WSAEMSGSIZE;
