@@ -231,6 +231,7 @@ mod detection;
 mod engine;
 mod error;
 mod file_engine;
+mod file_task;
 mod interest;
 mod loan;
 mod membership;

@@ -44,6 +44,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::engine::{GoesOn, name_parts};
 use crate::error::{Refused, Result};
+pub use crate::file_task::{FileEnd, FileTask, FileTaskId, FileTasks, FileWork, OpenFile, ReadNow};
 use crate::interest::{Interest, OneShot, Persistent};
 use crate::membership::current_seat;
 use crate::operation::{SharedId, Started};
@@ -313,7 +314,13 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
     }
 }
 
-impl<K, M, B> Raw<'_, K, M, B> {
+impl<'p, K, M, B> Raw<'p, K, M, B> {
+    /// What carries operations on files out by this port's file engine, and calls their ends.
+    #[must_use]
+    pub fn file_tasks<T: FileTask>(self) -> FileTasks<'p, T> {
+        FileTasks::new(self.port.engine())
+    }
+
     /// Goes on with the tasks that a call of this thread has left to be gone on with: one that starts or cancels a
     /// task, and one that ends a registration, may do so. A wait, and [`Raw::has_packets`], go on with all of them.
     ///

@@ -18,6 +18,8 @@ use crate::state::facts::{Descriptor, Fault};
 pub(crate) enum What {
     Read,
     Write,
+    /// To write behind the last byte, wherever that is then.
+    Append,
     /// The bytes that were written are to be on the disk, and what is needed to find them.
     SyncData,
     /// The same, and all that is known of the file.

@@ -98,9 +98,12 @@ impl State {
                 contents.cached = contents.cached.max(end);
                 Ok(len)
             }
-            (What::Write, Some(loan)) => {
+            (What::Write | What::Append, Some(loan)) => {
                 let bytes = loan.bytes(most);
-                let begin = usize::try_from(position).map_err(|_| codes::EFBIG)?;
+                let begin = match task.what {
+                    What::Append => contents.bytes.len(),
+                    _ => usize::try_from(position).map_err(|_| codes::EFBIG)?,
+                };
                 let end = begin.checked_add(bytes.len()).ok_or(codes::EFBIG)?;
                 if contents.bytes.len() < end {
                     contents.bytes.resize(end, 0);
@@ -122,7 +125,7 @@ impl State {
                         return;
                     }
                     if count == 0 {
-                        if task.what == What::Write {
+                        if matches!(task.what, What::Write | What::Append) {
                             // It would be so again, for ever.
                             task.fault = Some(fault(codes::EIO));
                         }

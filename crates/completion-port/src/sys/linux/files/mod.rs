@@ -107,12 +107,12 @@ fn note(task: &mut Task, result: Result<usize, Code>) -> ControlFlow<()> {
             task.advance(count);
             let is_over = match task.what {
                 What::Read => count == 0 || task.is_complete() || !task.file.has_positions(),
-                What::Write if count == 0 && !task.is_complete() => {
+                What::Write | What::Append if count == 0 && !task.is_complete() => {
                     // It would be so again, for ever.
                     task.fault = Some(fault_of_file(libc::EIO));
                     true
                 }
-                What::Write => task.is_complete(),
+                What::Write | What::Append => task.is_complete(),
                 What::SyncData | What::SyncAll => true,
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -152,6 +152,7 @@ fn wait_for(request: &Request<'_>) -> Result<(), Code> {
 }
 
 /// One system call, which may wait.
+#[allow(clippy::cast_possible_truncation, reason = "both have a machine's word")]
 fn call(request: &Request<'_>) -> Result<usize, Code> {
     let Request { descriptor, what, parts, position } = *request;
     let count = request.count().cast_signed();
@@ -173,6 +174,18 @@ fn call(request: &Request<'_>) -> Result<usize, Code> {
         },
         // SAFETY: as for pwritev(2).
         What::Write => unsafe { libc::writev(descriptor, parts, count) },
+        // SAFETY: as for pwritev(2). Its position is one word and a zero on 64-bit systems.
+        What::Append => unsafe {
+            libc::syscall(
+                libc::SYS_pwritev2,
+                descriptor,
+                parts,
+                request.count() as usize,
+                0_usize,
+                0_usize,
+                i64::from(libc::RWF_APPEND),
+            ) as libc::ssize_t
+        },
         // SAFETY: fdatasync(2) demands nothing of memory.
         What::SyncData => unsafe { libc::fdatasync(descriptor) as libc::ssize_t },
         // SAFETY: fsync(2) demands nothing of memory.

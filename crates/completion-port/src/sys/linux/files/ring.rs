@@ -314,6 +314,10 @@ impl Pilot {
             What::Write => {
                 opcode::Writev::new(descriptor, parts, request.count()).offset(offset).build()
             }
+            What::Append => opcode::Writev::new(descriptor, parts, request.count())
+                .offset(offset)
+                .rw_flags(libc::RWF_APPEND)
+                .build(),
             What::SyncData => {
                 opcode::Fsync::new(descriptor).flags(types::FsyncFlags::DATASYNC).build()
             }
