@@ -122,6 +122,32 @@ int cp_start_receive(int descriptor, const cp_buffer *buffers, uint32_t count, u
 int cp_start_send(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *sent, uint32_t flags,
                   const struct sockaddr *address, int address_size, void *overlapped);
 
+/* ---- Files ------------------------------------------------------------------------------------- */
+
+/* ReadFile and WriteFile, of files and of sockets; without an `overlapped` they return when they are done. */
+cp_bool cp_read_file(cp_handle file, void *place, uint32_t count, uint32_t *read, void *overlapped);
+cp_bool cp_write_file(cp_handle file, const void *place, uint32_t count, uint32_t *written, void *overlapped);
+
+/* CreateFile, with a name as the system has it. (void *)-1 if it fails. */
+cp_handle cp_open_file(const char *name, uint32_t access, uint32_t share, int inherited, uint32_t disposition,
+                       uint32_t flags);
+
+/* GetFileSizeEx; SetFilePointerEx; SetEndOfFile; FlushFileBuffers; GetFileType, of a descriptor if that is not
+ * negative. */
+cp_bool cp_file_size(cp_handle file, int64_t *size);
+cp_bool cp_file_seek(cp_handle file, int64_t distance, uint32_t from, int64_t *place);
+cp_bool cp_file_cut(cp_handle file);
+cp_bool cp_file_flush(cp_handle file);
+uint32_t cp_file_type(cp_handle file, int stream);
+
+/* MoveFileEx. */
+cp_bool cp_move_file(const char *from, const char *to, int replaces);
+
+/* The code of the system's error of a call on a name. */
+uint32_t cp_error_of_name(int error, const char *name);
+
+/* ---- The ends of operations --------------------------------------------------------------------- */
+
 /* What an operation has come to; waits for that, at most so long. CP_IN_WINSOCK: in the codes of socket calls. */
 #define CP_IN_WINSOCK UINT32_C(1)
 cp_bool cp_overlapped_result(int descriptor, const void *overlapped, uint32_t *bytes, uint32_t *flags,
@@ -141,6 +167,10 @@ void cp_accepted_addresses(void *place, uint32_t data, uint32_t local, uint32_t 
 cp_bool cp_connect_ex(uintptr_t socket, const struct sockaddr *name, int name_size, void *data, uint32_t data_size,
                       uint32_t *sent, void *overlapped);
 cp_bool cp_disconnect_ex(uintptr_t socket, void *overlapped, uint32_t flags, uint32_t reserved);
+cp_bool cp_transmit_file(uintptr_t socket, cp_handle file, uint32_t size, uint32_t size_of_sends, void *overlapped,
+                         const void *beside, uint32_t flags);
+cp_bool cp_transmit_packets(uintptr_t socket, const void *packets, uint32_t count, uint32_t size_of_sends,
+                            void *overlapped, uint32_t flags);
 const void *cp_extension(const void *guid);
 
 /* Functions that threads of the library call at the end of each operation of a descriptor. */

@@ -72,7 +72,7 @@ fn replace(
 }
 
 /// An option of sockets: level, name, and how many bytes its value has at most.
-type Choice = (c_int, c_int, usize);
+pub(crate) type Choice = (c_int, c_int, usize);
 
 /// What a program may set of the socket that it gives to an accept, and the connection is to have.
 const CARRIED: [Choice; 12] = [
@@ -91,7 +91,10 @@ const CARRIED: [Choice; 12] = [
 ];
 
 /// The value of an option, if the socket has it.
-fn option(descriptor: RawFd, (level, name, room): Choice) -> Option<([u8; 16], socklen_t)> {
+pub(crate) fn option(
+    descriptor: RawFd,
+    (level, name, room): Choice,
+) -> Option<([u8; 16], socklen_t)> {
     let mut value = [0_u8; 16];
     let mut size = socklen_t::try_from(room).ok()?;
     let place = value.as_mut_ptr().cast::<c_void>();
@@ -362,7 +365,7 @@ fn make_nonblocking(listener: RawFd) -> Result<(), u32> {
 }
 
 /// What a call that returns a BOOL makes of an answer.
-fn is_done(answer: c_int) -> c_int {
+pub(crate) fn is_done(answer: c_int) -> c_int {
     c_int::from(answer == 0)
 }
 
@@ -622,7 +625,7 @@ pub unsafe extern "C" fn cp_connect_ex(
 }
 
 /// A disconnect.
-struct Disconnecting {
+pub(crate) struct Disconnecting {
     is_reused: bool,
     /// The [identity](descriptors::identity) of the socket.
     identity: u64,
@@ -655,6 +658,12 @@ impl Work for Disconnecting {
 }
 
 impl Disconnecting {
+    pub(crate) fn new(descriptor: RawFd, is_reused: bool, overlapped: *mut c_void) -> Self {
+        let identity = descriptors::identity(descriptor);
+        let overlapped = Some(overlapped.addr()).filter(|address| *address != 0);
+        Self { is_reused, identity, overlapped }
+    }
+
     /// Puts a new socket of the same sort in the place of the one that was disconnected.
     fn renew(&self, descriptor: RawFd) -> Result<(), c_int> {
         let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
@@ -705,11 +714,7 @@ pub unsafe extern "C" fn cp_disconnect_ex(
         }
         if is_connected(descriptor) { Ok(()) } else { Err(code_of_errno(libc::ENOTCONN)) }
     };
-    let mut work = Disconnecting {
-        is_reused: flags & REUSE != 0,
-        identity: descriptors::identity(descriptor),
-        overlapped: Some(overlapped.addr()).filter(|address| *address != 0),
-    };
+    let mut work = Disconnecting::new(descriptor, flags & REUSE != 0, overlapped);
     if overlapped.is_null() {
         return succeeds(|| {
             check()?;

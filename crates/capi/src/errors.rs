@@ -10,16 +10,25 @@ use completion_port::{Error, ErrorKind};
 #[allow(missing_docs, reason = "the reference documents its codes")]
 pub mod code {
     pub const SUCCESS: u32 = 0;
+    pub const FILE_NOT_FOUND: u32 = 2;
+    pub const PATH_NOT_FOUND: u32 = 3;
+    pub const ACCESS_DENIED: u32 = 5;
     pub const INVALID_HANDLE: u32 = 6;
     pub const NOT_ENOUGH_MEMORY: u32 = 8;
+    pub const SHARING_VIOLATION: u32 = 32;
+    pub const HANDLE_EOF: u32 = 38;
+    pub const FILE_EXISTS: u32 = 80;
     pub const INVALID_PARAMETER: u32 = 87;
     pub const MOD_NOT_FOUND: u32 = 126;
     pub const PROC_NOT_FOUND: u32 = 127;
+    pub const NEGATIVE_SEEK: u32 = 131;
+    pub const ALREADY_EXISTS: u32 = 183;
     pub const WAIT_TIMEOUT: u32 = 258;
     pub const ABANDONED_WAIT_0: u32 = 735;
     pub const OPERATION_ABORTED: u32 = 995;
     pub const IO_INCOMPLETE: u32 = 996;
     pub const IO_PENDING: u32 = 997;
+    pub const NOACCESS: u32 = 998;
     pub const NOT_FOUND: u32 = 1168;
     pub const INTERNAL_ERROR: u32 = 1359;
     pub const NO_SYSTEM_RESOURCES: u32 = 1450;

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::connections::{cp_accept_ex, cp_accepted_addresses, cp_connect_ex, cp_disconnect_ex};
 use crate::errors::guarded;
+use crate::transmit::{cp_transmit_file, cp_transmit_packets};
 
 /// A number as it lies in memory, and the function.
 struct Extension([u8; 16], *const c_void);
@@ -35,7 +36,21 @@ const fn extension(
     Extension(bytes, function)
 }
 
-static EXTENSIONS: [Extension; 4] = [
+static EXTENSIONS: [Extension; 6] = [
+    extension(
+        0xb536_7df0,
+        0xcbac,
+        0x11cf,
+        0x95ca_0080_5f48_a192,
+        cp_transmit_file as *const c_void,
+    ),
+    extension(
+        0xd968_9da0,
+        0x1f90,
+        0x11d3,
+        0x9971_00c0_4f68_c876,
+        cp_transmit_packets as *const c_void,
+    ),
     extension(0xb536_7df1, 0xcbac, 0x11cf, 0x95ca_0080_5f48_a192, cp_accept_ex as *const c_void),
     extension(
         0xb536_7df2,

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use crate::abi::Handle;
 use crate::errors::code;
+use crate::file::File;
 use crate::foreign::Foreign;
 use crate::port::CompletionPort;
 use crate::process::Own;
@@ -41,6 +42,8 @@ const REST: usize = 64;
 pub(crate) enum Object {
     /// A port.
     Port(Arc<CompletionPort>),
+    /// An open file.
+    File(Arc<File>),
     /// Something that a header of this library has made.
     Foreign(Arc<Foreign>),
 }
@@ -284,7 +287,7 @@ pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     }
     let port = find(handle, |object| match object {
         Object::Port(port) => Some(Arc::clone(port)),
-        Object::Foreign(_) => None,
+        Object::File(_) | Object::Foreign(_) => None,
     })?;
     let _ = LAST.try_with(|last| last.replace((handle.addr(), Arc::downgrade(&port))));
     Ok(port)
@@ -294,6 +297,14 @@ pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
 pub(crate) fn event(handle: Handle) -> Result<Arc<Foreign>, u32> {
     find(handle, |object| match object {
         Object::Foreign(foreign) if foreign.is_event() => Some(Arc::clone(foreign)),
+        _ => None,
+    })
+}
+
+/// The file that a handle stands for, which lives on for the caller when its handle is closed.
+pub(crate) fn file(handle: Handle) -> Result<Arc<File>, u32> {
+    find(handle, |object| match object {
+        Object::File(file) => Some(Arc::clone(file)),
         _ => None,
     })
 }

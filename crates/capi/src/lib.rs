@@ -14,18 +14,23 @@
 //!  look-up by name         modules
 //!  called at their ends    callbacks
 //!  extensions by number    extensions
-//!  overlapped operations   transfers  connections  results
+//!  files over sockets       transmit
+//!  overlapped operations   transfers  connections  results  files
 //!  any of them             operations         how one is started, ends and is cancelled
 //!  several buffers         buffers
 //!  what stops a program    controls
-//!  the C functions         closing  objects  queue  notifications  sockets  messages
+//!  the C functions         closing  queue  notifications  sockets  opening
+//!  operations on files     flights            how they go on, end and are cancelled
+//!  without an event        waits              threads that wait for ends
+//!  objects of headers      objects
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     handles            from a handle to a port or a foreign object
 //!  who sees to operations  driver             a thread for those to which no other thread sees
+//!  an open file            file
 //!  a port                  port               packets become entries in the caller's array
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
 //!  the system              descriptors        what sort of socket a descriptor is
-//!  words                   abi  errors  foreign  process  status
+//!  words                   abi  errors  foreign  messages  process  status
 //! ```
 //!
 //! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
@@ -47,6 +52,9 @@ mod descriptors;
 mod driver;
 pub mod errors;
 pub mod extensions;
+mod file;
+pub mod files;
+mod flights;
 mod foreign;
 mod handles;
 pub mod messages;
@@ -54,6 +62,7 @@ pub mod modules;
 pub mod notifications;
 mod numbers;
 pub mod objects;
+pub mod opening;
 pub mod operations;
 mod port;
 mod process;
@@ -63,3 +72,5 @@ pub mod results;
 pub mod sockets;
 mod status;
 pub mod transfers;
+pub mod transmit;
+mod waits;

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 type Message = (u32, &'static CStr);
 
 #[rustfmt::skip]
-static MESSAGES: [Message; 159] = [
+static MESSAGES: [Message; 163] = [
     (0, c"The call has succeeded."),
     (1, c"The call is not possible for this object."),
     (2, c"There is no file of this name."),
@@ -60,6 +60,7 @@ static MESSAGES: [Message; 159] = [
     (126, c"There is no such module."),
     (127, c"The module has no such function."),
     (128, c"There is no child to wait for."),
+    (131, c"The place is before the beginning of the file."),
     (145, c"The folder is not empty."),
     (158, c"The part of the file is not locked."),
     (161, c"The path is not valid."),
@@ -67,6 +68,7 @@ static MESSAGES: [Message; 159] = [
     (183, c"An object of this name exists already."),
     (193, c"The file is no program."),
     (206, c"The name of the file is too long."),
+    (223, c"The file would be too large."),
     (231, c"All instances of the pipe are in use."),
     (232, c"The pipe is being closed."),
     (233, c"No process is at the other end of the pipe."),
@@ -84,6 +86,7 @@ static MESSAGES: [Message; 159] = [
     (1004, c"A flag is not valid."),
     (1056, c"The service runs already."),
     (1113, c"A character has no form in the other encoding."),
+    (1117, c"The device has failed to read or write."),
     (1168, c"Nothing of this kind was found."),
     (1214, c"The network name is not valid."),
     (1223, c"The user has cancelled the operation."),
@@ -113,6 +116,7 @@ static MESSAGES: [Message; 159] = [
     (1656, c"The two handles are not those of one object."),
     (1784, c"The buffer is not valid for the operation."),
     (1816, c"The quota is used up."),
+    (1921, c"The name leads round in a circle."),
     (10000, c"A socket call has failed."),
     (10004, c"The call was interrupted."),
     (10009, c"The descriptor is not valid."),

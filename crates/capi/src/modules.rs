@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::errors::{code, guarded, set_last};
-use crate::{connections, errors, notifications, operations, queue, sockets};
+use crate::{connections, errors, notifications, operations, queue, sockets, transmit};
 
 /// A module's names, in lower case and without an ending, and what it has.
 struct Module {
@@ -53,6 +53,7 @@ static MODULES: [Module; 3] = [
         functions: functions! {
             "AcceptEx" => connections::cp_accept_ex,
             "GetAcceptExSockaddrs" => connections::cp_accepted_addresses,
+            "TransmitFile" => transmit::cp_transmit_file,
         },
     },
 ];

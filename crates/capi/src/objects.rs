@@ -64,7 +64,7 @@ pub extern "C" fn cp_find_object(handle: Handle, kind: u32) -> *mut c_void {
     guarded(std::ptr::null_mut(), || {
         let found = handles::find(handle, |object| match object {
             Object::Foreign(foreign) => foreign.share(kind),
-            Object::Port(_) => None,
+            Object::Port(_) | Object::File(_) => None,
         });
         found.unwrap_or_else(|code| {
             set_last(code);

@@ -12,9 +12,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
-};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use completion_port::raw::{Attempt, Ending, Hints, Side};
 use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
@@ -23,15 +21,15 @@ use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::foreign::Foreign;
 use crate::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State, Terms};
-use crate::objects::cp_signal;
 use crate::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
 use crate::registrations::Ended;
-use crate::{descriptors, driver, handles, registrations, status};
+use crate::waits::{this_thread, wake_waiting};
+use crate::{descriptors, driver, flights, handles, registrations, status};
 
 /// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which says of the handle's own event
 /// what is always so here.
-const SKIP_PACKET_ON_SUCCESS: u8 = 1;
-const SKIP_EVENT_ON_HANDLE: u8 = 2;
+pub(crate) const SKIP_PACKET_ON_SUCCESS: u8 = 1;
+pub(crate) const SKIP_EVENT_ON_HANDLE: u8 = 2;
 
 /// What is to be done.
 pub(crate) trait Work: Send + 'static {
@@ -129,25 +127,6 @@ struct Ticket {
 //   end, as `start` demands.
 unsafe impl Send for Ticket {}
 
-/// Threads that wait for the end of an operation without an event.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-
-/// The calling thread waits for the end of operations, as long as this is there.
-pub(crate) struct Waits;
-
-impl Waits {
-    pub(crate) fn begin() -> Self {
-        WAITING.fetch_add(1, SeqCst);
-        Self
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, SeqCst);
-    }
-}
-
 impl Ticket {
     fn overlapped(&self) -> &Overlapped {
         // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
@@ -177,10 +156,7 @@ impl Ticket {
         if let Some(event) = self.event {
             event.set(true);
         }
-        std::sync::atomic::fence(SeqCst);
-        if WAITING.load(SeqCst) > 0 {
-            cp_signal();
-        }
+        wake_waiting();
         if let Some((port, key)) = self.packet.filter(|_| has_packet) {
             // Refused if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(outcome.bytes, key, address.cast::<c_void>(), ended);
@@ -300,15 +276,6 @@ impl<W: Work> Drop for Operation<W> {
         // Its port has been dropped.
         self.end_as(Some(status::CANCELLED));
     }
-}
-
-/// What tells the calling thread from every other, also from those that have ended.
-fn this_thread() -> u64 {
-    static THREADS: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NAME: u64 = THREADS.fetch_add(1, Relaxed);
-    }
-    NAME.with(|name| *name)
 }
 
 /// What a call that starts an operation is given beside what is to be done.
@@ -658,7 +625,11 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usi
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
     succeeds(|| {
-        cancel(open_descriptor(file)?, None, Some(this_thread()));
+        if let Ok(file) = handles::file(file) {
+            flights::cancel(&file, None, Some(this_thread()));
+        } else {
+            cancel(open_descriptor(file)?, None, Some(this_thread()));
+        }
         Ok(())
     })
 }
@@ -667,9 +638,12 @@ pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
     succeeds(|| {
-        let descriptor = open_descriptor(file)?;
         let address = (!overlapped.is_null()).then(|| overlapped.addr());
-        if cancel(descriptor, address, None) == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
+        let count = match handles::file(file) {
+            Ok(file) => flights::cancel(&file, address, None),
+            Err(_) => cancel(open_descriptor(file)?, address, None),
+        };
+        if count == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
     })
 }
 
@@ -677,10 +651,13 @@ pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
     succeeds(|| {
-        let descriptor = open_descriptor(file)?;
-        if modes & !(SKIP_PACKET_ON_SUCCESS | SKIP_EVENT_ON_HANDLE) != 0 {
-            return Err(code::INVALID_PARAMETER);
+        let known = modes & !(SKIP_PACKET_ON_SUCCESS | SKIP_EVENT_ON_HANDLE) == 0;
+        let allowed = || if known { Ok(()) } else { Err(code::INVALID_PARAMETER) };
+        if let Ok(file) = handles::file(file) {
+            return allowed().map(|()| file.add_modes(modes));
         }
+        let descriptor = open_descriptor(file)?;
+        allowed()?;
         let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
         let mut state = number.lock();
         let ended = look_at(&mut state, number, descriptor);

@@ -60,6 +60,11 @@ impl Told {
         Self { bytes, flags: std::ptr::null_mut() }
     }
 
+    /// Tells the count of bytes alone.
+    pub(crate) fn write_bytes(self, bytes: u32) {
+        Self { flags: std::ptr::null_mut(), ..self }.write(Outcome { bytes, ..Outcome::default() });
+    }
+
     pub(crate) fn write(self, outcome: Outcome) {
         for (place, number) in [(self.bytes, outcome.bytes), (self.flags, outcome.flags)] {
             if !place.is_null() {

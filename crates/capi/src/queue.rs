@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crate::abi::{self, Entry, Handle, NO_HANDLE};
 use crate::errors::{code, guarded, set_last, succeeds};
+use crate::file::File;
 use crate::handles::{self, Object, usable_port};
 use crate::numbers::{self, Associated, Line};
 use crate::port::{Changed, CompletionPort};
-use crate::{descriptors, driver, registrations, status};
+use crate::{descriptors, driver, flights, registrations, status};
 
 /// Lets the operations of a descriptor complete on a port.
 fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
@@ -41,6 +42,22 @@ fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(),
     Ok(())
 }
 
+/// The same of a file.
+fn associate_file(file: &File, port: &CompletionPort, key: usize) -> Result<(), u32> {
+    if file.is_inherited() {
+        return Err(code::INVALID_HANDLE);
+    }
+    if !file.terms.is_overlapped {
+        return Err(code::INVALID_PARAMETER);
+    }
+    let mut state = file.lock();
+    if state.associated.is_some_and(|(port, _)| handles::is_open(port)) {
+        return Err(code::INVALID_PARAMETER);
+    }
+    state.associated = Some((port.name(), key));
+    Ok(())
+}
+
 /// Makes a port.
 pub(crate) fn create(concurrency: u32) -> Result<Handle, u32> {
     handles::open(|name| {
@@ -49,9 +66,16 @@ pub(crate) fn create(concurrency: u32) -> Result<Handle, u32> {
     })
 }
 
-/// Lets the operations of a descriptor complete on the port of a handle.
+fn associate_handle(file: Handle, port: &CompletionPort, key: usize) -> Result<(), u32> {
+    match handles::file(file) {
+        Ok(file) => associate_file(&file, port, key),
+        Err(_) => associate(file.addr(), port, key),
+    }
+}
+
+/// Lets the operations of a descriptor or a file complete on the port of a handle.
 pub(crate) fn associate_with(file: Handle, port: Handle, key: usize) -> Result<(), u32> {
-    associate(file.addr(), &*usable_port(port)?, key)
+    associate_handle(file, &*usable_port(port)?, key)
 }
 
 fn create_or_associate(
@@ -70,7 +94,7 @@ fn create_or_associate(
         (true, true) => {
             let made = create(concurrency)?;
             let associated =
-                handles::port(made).and_then(|port| associate(file.addr(), &port, key));
+                handles::port(made).and_then(|port| associate_handle(file, &port, key));
             associated.map(|()| made).inspect_err(|_| {
                 let _ = close(made);
             })
@@ -80,7 +104,12 @@ fn create_or_associate(
 
 fn close(handle: Handle) -> Result<(), u32> {
     // The last share is given up here, where nothing is locked.
-    handles::close(handle).map(drop)?;
+    let closed = handles::close(handle)?;
+    if let Some(Object::File(file)) = &closed {
+        flights::let_go(file);
+        return Ok(());
+    }
+    drop(closed);
     // Its operations have ended, if it was a port that had any.
     driver::wake_if_asleep();
     Ok(())
@@ -189,11 +218,14 @@ pub unsafe extern "C" fn cp_dequeue_many(
     })
 }
 
-/// Whether a packet is queued: the code of success if one is, that of a time that is over if none is.
+/// Whether a packet is queued, or the handle of a file is signalled: the code of success if one is, that of a time that is over if none is.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_peek(port: Handle) -> u32 {
     let peek = || {
-        let is_ready = usable_port(port)?.is_ready()?;
+        let is_ready = match handles::file(port) {
+            Ok(file) => file.is_signalled(),
+            Err(_) => usable_port(port)?.is_ready()?,
+        };
         if is_ready { Ok(code::SUCCESS) } else { Err(code::WAIT_TIMEOUT) }
     };
     guarded(code::INTERNAL_ERROR, || peek().unwrap_or_else(|code| code))

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use crate::abi::{self, Overlapped};
 use crate::errors::{code, succeeds};
 use crate::objects::{SIGNALS, cp_wait_word};
-use crate::operations::{Waits, port_of_flight};
+use crate::operations::port_of_flight;
 use crate::port::CompletionPort;
+use crate::waits::Waits;
 use crate::{numbers, status};
 
 /// How a thread asks.

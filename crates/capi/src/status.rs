@@ -13,6 +13,10 @@ pub(crate) const CUT: u32 = 0x8000_0005;
 pub(crate) const CANCELLED: u32 = 0xC000_0120;
 /// `STATUS_PORT_UNREACHABLE`.
 pub(crate) const PORT_UNREACHABLE: u32 = 0xC000_023F;
+/// `STATUS_END_OF_FILE`.
+pub(crate) const END_OF_FILE: u32 = 0xC000_0011;
+/// `STATUS_PIPE_BROKEN`.
+pub(crate) const PIPE_BROKEN: u32 = 0xC000_014B;
 /// `STATUS_UNSUCCESSFUL`.
 pub(crate) const UNSUCCESSFUL: u32 = 0xC000_0001;
 
@@ -20,7 +24,7 @@ pub(crate) const UNSUCCESSFUL: u32 = 0xC000_0001;
 type Meaning = (u32, u32, u32);
 
 /// What has a meaning of its own. The first status of a Winsock code is the one that it becomes.
-const MEANINGS: [Meaning; 29] = [
+const MEANINGS: [Meaning; 40] = [
     (SUCCESS, code::SUCCESS, code::SUCCESS),
     (CUT, 234, code::WSAEMSGSIZE),
     (CANCELLED, code::OPERATION_ABORTED, code::OPERATION_ABORTED),
@@ -49,9 +53,21 @@ const MEANINGS: [Meaning; 29] = [
     // What other libraries post, or write themselves.
     (0xC000_013B, 64, 10053),
     (0xC000_020C, 64, 10054),
-    (0xC000_0011, 38, 10101),
+    (END_OF_FILE, code::HANDLE_EOF, 10101),
     (0xC000_0017, code::NOT_ENOUGH_MEMORY, code::WSAENOBUFS),
     (UNSUCCESSFUL, 31, code::WSASYSCALLFAILURE),
+    // What only files come to.
+    (0xC000_0010, 1, code::WSAEOPNOTSUPP),
+    (0xC000_00A2, 19, 10013),
+    (0xC000_003F, 23, code::WSASYSCALLFAILURE),
+    (0xC000_00C0, 55, code::WSASYSCALLFAILURE),
+    (0xC000_00C4, 59, code::WSASYSCALLFAILURE),
+    (PIPE_BROKEN, 109, 10058),
+    (0xC000_007F, 112, code::WSASYSCALLFAILURE),
+    (0xC000_0904, 223, code::WSASYSCALLFAILURE),
+    (0xC000_00B1, 232, 10058),
+    (0xC000_00D9, 232, code::WSAEWOULDBLOCK),
+    (0xC000_0185, 1117, code::WSASYSCALLFAILURE),
 ];
 
 fn meaning(status: u32) -> Meaning {
@@ -69,6 +85,32 @@ pub(crate) fn of_winsock(wanted: u32) -> u32 {
     let errors = || MEANINGS.into_iter().filter(|(status, ..)| *status != CUT);
     let found = errors().find(|(_, _, code)| *code == wanted);
     found.map_or(UNSUCCESSFUL, |(status, ..)| status)
+}
+
+/// The status of a system error of an operation on a file.
+pub(crate) fn of_file(errno: i32) -> u32 {
+    match errno {
+        // It is not open for this, or not to be changed.
+        libc::EBADF | libc::EACCES | libc::EPERM => 0xC000_0022,
+        libc::EINVAL => 0xC000_000D,
+        libc::EFAULT => 0xC000_0005,
+        libc::ENOMEM | libc::ENOBUFS => 0xC000_0017,
+        libc::EMFILE | libc::ENFILE => 0xC000_011F,
+        // A folder.
+        libc::EISDIR => 0xC000_0010,
+        libc::EROFS => 0xC000_00A2,
+        libc::EUCLEAN | libc::EBADMSG => 0xC000_003F,
+        libc::ENXIO | libc::ENODEV => 0xC000_00C0,
+        libc::ESTALE | libc::ENOTCONN | libc::EREMOTEIO => 0xC000_00C4,
+        libc::ETIMEDOUT => 0xC000_00B5,
+        libc::ENOSPC | libc::EDQUOT => 0xC000_007F,
+        libc::EFBIG | libc::EOVERFLOW => 0xC000_0904,
+        libc::EPIPE => 0xC000_00B1,
+        libc::EAGAIN => 0xC000_00D9,
+        libc::EIO => 0xC000_0185,
+        libc::ECANCELED => CANCELLED,
+        _ => UNSUCCESSFUL,
+    }
 }
 
 /// The code of a status as `GetQueuedCompletionStatus` and `GetOverlappedResult` tell it.
@@ -129,6 +171,11 @@ mod tests {
             assert!(!is_success(status));
         }
         assert_eq!(of_errno(libc::EXDEV), UNSUCCESSFUL);
+        for errno in 1..134 {
+            let status = of_file(errno);
+            assert!(meaning(status).0 == status && !is_success(status), "errno {errno}");
+            assert_eq!(code_in_win32(status) == 31, status == UNSUCCESSFUL, "errno {errno}");
+        }
         assert_eq!((code_in_win32(0xC0DE), code_in_winsock(0xC0DE)), (317, 10107));
     }
 }

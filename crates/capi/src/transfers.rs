@@ -79,12 +79,12 @@ impl Parts {
     }
 }
 
-fn count(bytes: usize) -> u32 {
+pub(crate) fn count(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// What a failed call means to an attempt.
-fn failed(outcome: &mut Outcome) -> Attempt {
+pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
     match errno() {
         libc::EAGAIN => Attempt::Blocked,
         libc::ENOBUFS | libc::ENOMEM => Attempt::Scarce,
@@ -96,7 +96,7 @@ fn failed(outcome: &mut Outcome) -> Attempt {
 }
 
 /// The status of a receive or send that has failed. Of a socket that is gone nothing is asked, and nothing noted.
-fn status_of(target: Target, errno: c_int) -> u32 {
+pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
     let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
     status.unwrap_or_else(|| status::of_errno(errno))
 }
@@ -239,6 +239,11 @@ impl Sending {
     /// A send to the peer.
     pub(crate) fn plain(parts: Parts) -> Self {
         Self { parts, flags: 0, address: None }
+    }
+
+    /// More comes behind it at once: the system may put both into one packet.
+    pub(crate) fn announce_more(&mut self) {
+        self.flags |= libc::MSG_MORE;
     }
 }
 

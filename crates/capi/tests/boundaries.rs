@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 26] = [
+const LAYERS: [(&str, &[&str]); 32] = [
     ("abi", &[]),
     ("errors", &[]),
     ("foreign", &[]),
@@ -19,10 +19,14 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("numbers", &["abi", "descriptors", "process"]),
     ("port", &["abi", "errors", "numbers"]),
     ("driver", &["errors", "numbers", "port", "process"]),
-    ("handles", &["abi", "errors", "foreign", "port", "process"]),
+    ("file", &["process"]),
+    ("handles", &["abi", "errors", "file", "foreign", "port", "process"]),
+    ("opening", &["abi", "errors", "file", "handles", "status"]),
     ("registrations", &["descriptors", "driver", "errors", "handles", "numbers", "port"]),
     ("closing", &["numbers"]),
     ("objects", &["abi", "errors", "foreign", "handles"]),
+    ("waits", &["objects"]),
+    ("flights", &["abi", "errors", "file", "foreign", "port", "process", "status", "waits"]),
     ("controls", &["errors", "objects", "process"]),
     (
         "queue",
@@ -31,6 +35,8 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "descriptors",
             "driver",
             "errors",
+            "file",
+            "flights",
             "handles",
             "numbers",
             "port",
@@ -51,13 +57,14 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "descriptors",
             "driver",
             "errors",
+            "flights",
             "foreign",
             "handles",
             "numbers",
-            "objects",
             "port",
             "registrations",
             "status",
+            "waits",
         ],
     ),
     (
@@ -66,7 +73,17 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ),
     (
         "results",
-        &["abi", "descriptors", "errors", "numbers", "objects", "operations", "port", "status"],
+        &[
+            "abi",
+            "descriptors",
+            "errors",
+            "numbers",
+            "objects",
+            "operations",
+            "port",
+            "status",
+            "waits",
+        ],
     ),
     (
         "connections",
@@ -82,12 +99,49 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "transfers",
         ],
     ),
-    ("extensions", &["connections", "errors"]),
+    (
+        "transmit",
+        &[
+            "abi",
+            "connections",
+            "descriptors",
+            "errors",
+            "file",
+            "flights",
+            "handles",
+            "operations",
+            "port",
+            "sockets",
+            "status",
+            "transfers",
+        ],
+    ),
+    (
+        "files",
+        &[
+            "abi",
+            "descriptors",
+            "errors",
+            "file",
+            "flights",
+            "foreign",
+            "handles",
+            "operations",
+            "port",
+            "sockets",
+            "status",
+            "transfers",
+        ],
+    ),
+    ("extensions", &["connections", "errors", "transmit"]),
     (
         "callbacks",
         &["abi", "driver", "errors", "handles", "objects", "port", "process", "queue", "status"],
     ),
-    ("modules", &["connections", "errors", "notifications", "operations", "queue", "sockets"]),
+    (
+        "modules",
+        &["connections", "errors", "notifications", "operations", "queue", "sockets", "transmit"],
+    ),
 ];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;

@@ -58,6 +58,8 @@ fn is_clean_in_valgrind(program: Option<&Path>) {
             "--errors-for-leak-kinds=definite,indirect",
             "--fair-sched=try",
         ]);
+        // It lets no other thread run while one is in a call on a ring.
+        valgrind.env("COMPLETION_PORT_FILES", "threads");
         tell(&succeed(valgrind.arg(program).env("TEST_RUNS_SLOWLY", "1")));
     }
 }
@@ -149,6 +151,11 @@ programs! {
     overlapped_forked: "overlapped_forked.c" => runs_as_cxx;
     overlapped_connections: "overlapped_connections.c" => runs_as_cxx;
     overlapped_refusals: "overlapped_refusals.c" => runs_as_cxx;
+    files: "files.c" => runs_as_cxx;
+    overlapped_files: "overlapped_files.c" => runs_as_cxx;
+    files_forked: "files_forked.c" => runs_as_cxx;
+    files_stress: "files_stress.c" => runs_as_cxx;
+    transmit: "transmit.c" => runs_as_cxx;
     shape_event_loop: "shape_event_loop.c";
     shape_udp_engine: "shape_udp_engine.c";
     shape_actor_runtime: "shape_actor_runtime.c";
@@ -241,6 +248,16 @@ fn what_another_library_closes_is_seen() {
 fn sockets_are_told_apart_where_the_system_has_no_name_for_them() {
     for source in ["winsock_calls.c", "registration.c", "closed_sockets.c"] {
         runs("nameless", Build::of(&[source, "nameless_sockets.c"]));
+    }
+}
+
+/// Whatever does the operations on files that have to wait: what the environment asks for.
+#[test]
+fn files_are_read_and_written_by_threads_too() {
+    let directory = scratch("files-by-threads");
+    for source in ["overlapped_files.c", "files_stress.c", "files_forked.c"] {
+        let program = Build::of(&[source]).program(&directory).unwrap();
+        tell(&succeed(Command::new(program).env("COMPLETION_PORT_FILES", "threads")));
     }
 }
 

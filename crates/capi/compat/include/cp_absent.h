@@ -20,12 +20,12 @@ extern "C" {
 /* ---- Overlapped operations ------------------------------------------------------------------------- */
 
 CP_NOT_YET extern BOOL CancelSynchronousIo(HANDLE hThread);
-CP_NOT_YET extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
-                                  LPOVERLAPPED lpOverlapped,
-                                  LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
-CP_NOT_YET extern BOOL WriteFileEx(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
-                                   LPOVERLAPPED lpOverlapped,
-                                   LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
+CP_ABSENT("there are no APCs: ReadFile with an event, or with a port")
+extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead, LPOVERLAPPED lpOverlapped,
+                       LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
+CP_ABSENT("there are no APCs: WriteFile with an event, or with a port")
+extern BOOL WriteFileEx(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite, LPOVERLAPPED lpOverlapped,
+                        LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
 CP_NOT_YET extern BOOL DeviceIoControl(HANDLE hDevice, DWORD dwIoControlCode, LPVOID lpInBuffer,
                                        DWORD nInBufferSize, LPVOID lpOutBuffer, DWORD nOutBufferSize,
                                        LPDWORD lpBytesReturned, LPOVERLAPPED lpOverlapped);
@@ -143,48 +143,10 @@ CP_ABSENT("blocks do not tell their size: realloc(3)")
 extern LPVOID HeapReAlloc(HANDLE hHeap, DWORD dwFlags, LPVOID lpMem, SIZE_T dwBytes);
 CP_ABSENT("blocks do not tell their size") extern SIZE_T HeapSize(HANDLE hHeap, DWORD dwFlags, LPCVOID lpMem);
 
-/* ---- Files and pipes --------------------------------------------------------------------------------------- */
+/* ---- Pipes, and what else is a file there ------------------------------------------------------------------ */
 
-#define GENERIC_READ 0x80000000U
-#define GENERIC_WRITE 0x40000000U
-#define SYNCHRONIZE 0x00100000
-#define STANDARD_RIGHTS_REQUIRED 0x000F0000
-#define FILE_SHARE_READ 0x1
-#define FILE_SHARE_WRITE 0x2
-#define FILE_SHARE_DELETE 0x4
-#define CREATE_NEW 1
-#define CREATE_ALWAYS 2
-#define OPEN_EXISTING 3
-#define OPEN_ALWAYS 4
-#define FILE_ATTRIBUTE_DIRECTORY 0x10
-#define FILE_ATTRIBUTE_NORMAL 0x80
-#define FILE_FLAG_NO_BUFFERING 0x20000000
-#define FILE_FLAG_SEQUENTIAL_SCAN 0x08000000
-#define INVALID_FILE_ATTRIBUTES 0xFFFFFFFFU
 #define PIPE_ACCESS_DUPLEX 0x3
 
-CP_ABSENT("files: open(2)")
-extern HANDLE CreateFileA(LPCSTR lpFileName, DWORD dwDesiredAccess, DWORD dwShareMode,
-                          LPSECURITY_ATTRIBUTES lpSecurityAttributes, DWORD dwCreationDisposition,
-                          DWORD dwFlagsAndAttributes, HANDLE hTemplateFile);
-CP_ABSENT("files: open(2)")
-extern HANDLE CreateFileW(LPCWSTR lpFileName, DWORD dwDesiredAccess, DWORD dwShareMode,
-                          LPSECURITY_ATTRIBUTES lpSecurityAttributes, DWORD dwCreationDisposition,
-                          DWORD dwFlagsAndAttributes, HANDLE hTemplateFile);
-CP_ABSENT("files: fstat(2)") extern BOOL GetFileSizeEx(HANDLE hFile, PLARGE_INTEGER lpFileSize);
-CP_ABSENT("files: fstat(2)") extern DWORD GetFileSize(HANDLE hFile, LPDWORD lpFileSizeHigh);
-CP_ABSENT("files: lseek(2)")
-extern BOOL SetFilePointerEx(HANDLE hFile, LARGE_INTEGER liDistanceToMove, PLARGE_INTEGER lpNewFilePointer,
-                             DWORD dwMoveMethod);
-CP_ABSENT("files: fsync(2)") extern BOOL FlushFileBuffers(HANDLE hFile);
-CP_ABSENT("files: unlink(2)") extern BOOL DeleteFileA(LPCSTR lpFileName);
-CP_ABSENT("files: unlink(2)") extern BOOL DeleteFileW(LPCWSTR lpFileName);
-CP_ABSENT("files: mkdir(2)")
-extern BOOL CreateDirectoryA(LPCSTR lpPathName, LPSECURITY_ATTRIBUTES lpSecurityAttributes);
-CP_ABSENT("files: mkdir(2)")
-extern BOOL CreateDirectoryW(LPCWSTR lpPathName, LPSECURITY_ATTRIBUTES lpSecurityAttributes);
-CP_ABSENT("files: stat(2)") extern DWORD GetFileAttributesA(LPCSTR lpFileName);
-CP_ABSENT("files: stat(2)") extern DWORD GetFileAttributesW(LPCWSTR lpFileName);
 CP_ABSENT("pipes")
 extern HANDLE CreateNamedPipeA(LPCSTR lpName, DWORD dwOpenMode, DWORD dwPipeMode, DWORD nMaxInstances,
                                DWORD nOutBufferSize, DWORD nInBufferSize, DWORD nDefaultTimeOut,
@@ -232,20 +194,12 @@ CP_ABSENT("windows") extern int MessageBoxW(HWND hWnd, LPCWSTR lpText, LPCWSTR l
 #define CreateMutex CreateMutexW
 #define MessageBox MessageBoxW
 #define OpenEvent OpenEventW
-#define CreateFile CreateFileW
-#define DeleteFile DeleteFileW
-#define CreateDirectory CreateDirectoryW
-#define GetFileAttributes GetFileAttributesW
 #define CreateNamedPipe CreateNamedPipeW
 #define GetModuleFileName GetModuleFileNameW
 #else
 #define CreateMutex CreateMutexA
 #define MessageBox MessageBoxA
 #define OpenEvent OpenEventA
-#define CreateFile CreateFileA
-#define DeleteFile DeleteFileA
-#define CreateDirectory CreateDirectoryA
-#define GetFileAttributes GetFileAttributesA
 #define CreateNamedPipe CreateNamedPipeA
 #define GetModuleFileName GetModuleFileNameA
 #endif

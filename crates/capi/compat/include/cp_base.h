@@ -35,18 +35,15 @@
 #define CP_ABSENT(what) CP_REFUSED("not available on Linux: see PORTING.md of completion-port (" what ")")
 #define CP_NOT_YET CP_REFUSED("overlapped operations are not yet available on Linux: see PORTING.md of completion-port")
 
-/* An argument that must be NULL. In C, an address is handed to `refuse`, a function that is absent; anything else is
- * passed on, since it may be NULL, and looked at when the function is called. An address is what begins with `&` once
- * macros are replaced. Where absent functions are marked by __unavailable__, `refuse` could not even be named: there
- * all is passed on. C++ has overloads in its place, where a pointer
- * to `cp_nothing` is NULL. */
+/* An argument that must be NULL. In C, what is surely not is handed to `refuse`, a function that is absent; anything else
+ * is passed on, since it may be NULL, and looked at when the function is called. Where absent functions are marked by
+ * __unavailable__, `refuse` could not even be named: there all is passed on. C++ has overloads in its place, where a
+ * pointer to `cp_nothing` is NULL. */
 #ifdef CP_TELLS_ARGUMENTS
 #define CP_UNLESS(is_refused, argument, refuse) __builtin_choose_expr(is_refused, refuse(argument), (argument))
 #else
 #define CP_UNLESS(is_refused, argument, refuse) (argument)
 #endif
-#define CP_UNLESS_ADDRESS(argument, refuse) \
-    CP_UNLESS(__builtin_strncmp(#argument, "&", 1) == 0, argument, refuse)
 struct cp_nothing;
 
 /* ---- Words of the reference's compilers -------------------------------------------------------- */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cp_absent.h>
 #include <cp_text.h>
 
 /* ---- Standard streams ------------------------------------------------------------------------------ */
@@ -26,11 +25,15 @@ CP_INLINE HANDLE WINAPI GetStdHandle(DWORD nStdHandle) {
     return INVALID_HANDLE_VALUE;
 }
 
+CP_INLINE int cp_is_standard_stream(HANDLE handle) {
+    uintptr_t offset = (uintptr_t)handle - CP_STANDARD_STREAMS;
+    return offset <= 8 && offset % 4 == 0;
+}
+
 /* The stream's descriptor, or -1. */
 CP_INLINE int cp_standard_stream(HANDLE handle) {
-    uintptr_t offset = (uintptr_t)handle - CP_STANDARD_STREAMS;
-    if (offset <= 8 && offset % 4 == 0)
-        return (int)(offset / 4);
+    if (cp_is_standard_stream(handle))
+        return (int)(((uintptr_t)handle - CP_STANDARD_STREAMS) / 4);
     SetLastError(ERROR_INVALID_HANDLE);
     return -1;
 }
@@ -55,6 +58,24 @@ CP_INLINE BOOL cp_write_stream(HANDLE handle, const void *bytes, DWORD count, LP
     }
     if (written)
         *written = done;
+    return TRUE;
+}
+
+/* What there is, or the end: 0 bytes. */
+CP_INLINE BOOL cp_read_stream(HANDLE handle, void *bytes, DWORD count, LPDWORD got) {
+    int stream = cp_standard_stream(handle);
+    ssize_t part;
+    *got = 0;
+    if (stream < 0)
+        return FALSE;
+    do
+        part = read(stream, bytes, count);
+    while (part < 0 && errno == EINTR);
+    if (part < 0) {
+        SetLastError(ERROR_GEN_FAILURE);
+        return FALSE;
+    }
+    *got = (DWORD)part;
     return TRUE;
 }
 
@@ -103,50 +124,6 @@ CP_INLINE BOOL WINAPI SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOO
 #define WriteConsole WriteConsoleW
 #else
 #define WriteConsole WriteConsoleA
-#endif
-
-/* ---- Reading and writing ----------------------------------------------------------------------------- */
-
-/* Standard streams only. */
-CP_INLINE BOOL WINAPI WriteFile(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite,
-                                LPDWORD lpNumberOfBytesWritten, cp_overlapped_argument lpOverlapped) {
-    if (lpOverlapped) {
-        SetLastError(ERROR_NOT_SUPPORTED);
-        return FALSE;
-    }
-    return cp_write_stream(hFile, lpBuffer, nNumberOfBytesToWrite, lpNumberOfBytesWritten);
-}
-
-CP_INLINE BOOL WINAPI ReadFile(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead,
-                               LPDWORD lpNumberOfBytesRead, cp_overlapped_argument lpOverlapped) {
-    int stream;
-    ssize_t part;
-    if (lpNumberOfBytesRead)
-        *lpNumberOfBytesRead = 0;
-    if (lpOverlapped) {
-        SetLastError(ERROR_NOT_SUPPORTED);
-        return FALSE;
-    }
-    stream = cp_standard_stream(hFile);
-    if (stream < 0)
-        return FALSE;
-    do
-        part = read(stream, lpBuffer, nNumberOfBytesToRead);
-    while (part < 0 && errno == EINTR);
-    if (part < 0) {
-        SetLastError(ERROR_GEN_FAILURE);
-        return FALSE;
-    }
-    if (lpNumberOfBytesRead)
-        *lpNumberOfBytesRead = (DWORD)part;
-    return TRUE;
-}
-
-#ifndef __cplusplus
-#define WriteFile(hFile, lpBuffer, nBytes, lpDone, lpOverlapped) \
-    WriteFile(hFile, lpBuffer, nBytes, lpDone, CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped))
-#define ReadFile(hFile, lpBuffer, nBytes, lpDone, lpOverlapped) \
-    ReadFile(hFile, lpBuffer, nBytes, lpDone, CP_UNLESS_ADDRESS(lpOverlapped, cp_overlapped))
 #endif
 
 #endif

@@ -2,7 +2,7 @@
  * cp_overlapped.h: how a program is told of the end of an operation, beside its packet, and how it cancels one.
  * Included by <windows.h>.
  *
- * What differs: the handle of a descriptor is no object that can be waited for. A thread waits for an operation by its
+ * What differs: the handle of a socket is no object that can be waited for. A thread waits for an operation by its
  * event, by GetOverlappedResult, or on the port.
  */
 #ifndef CP_OVERLAPPED_H

@@ -29,40 +29,6 @@ typedef struct _OVERLAPPED_ENTRY {
 
 typedef void(WINAPI *LPOVERLAPPED_COMPLETION_ROUTINE)(DWORD, DWORD, LPOVERLAPPED);
 
-/* ---- An OVERLAPPED that must be NULL --------------------------------------------------------- */
-
-/* The functions that have such a parameter fail if it is not NULL. Where it cannot be NULL the compiler refuses the
- * call: in C that is an address. In C++ it is each pointer that is no variable, and each to what begins with an
- * OVERLAPPED; before C++11 it is each pointer. */
-#ifdef __cplusplus
-template <class Pointee> struct cp_overlapped_kind {
-    typedef int longer;
-};
-template <> struct cp_overlapped_kind<OVERLAPPED> {
-    typedef int plain;
-};
-struct cp_overlapped_argument {
-    cp_overlapped_argument(cp_nothing *) : given(NULL) {}
-#if __cplusplus >= 201103L
-    template <class Pointee>
-    cp_overlapped_argument(Pointee *const &variable, typename cp_overlapped_kind<Pointee>::plain = 0)
-        : given(variable) {}
-    template <class Pointee>
-    CP_NOT_YET cp_overlapped_argument(Pointee *const &, typename cp_overlapped_kind<Pointee>::longer = 0);
-    template <class Pointee> CP_NOT_YET cp_overlapped_argument(Pointee *&&);
-#else
-    template <class Pointee> CP_NOT_YET cp_overlapped_argument(Pointee *);
-#endif
-    operator bool() const { return given != NULL; }
-
-  private:
-    LPOVERLAPPED given;
-};
-#else
-typedef LPOVERLAPPED cp_overlapped_argument;
-CP_NOT_YET extern LPOVERLAPPED cp_overlapped(const void *);
-#endif
-
 #define FILE_FLAG_OVERLAPPED 0x40000000
 
 /* ---- Errors -------------------------------------------------------------------------------- */

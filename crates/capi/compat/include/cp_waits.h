@@ -1,10 +1,11 @@
 /*
  * cp_waits.h: objects that can be waited for, and the waits. Included by <windows.h>.
  *
- * Threads, events, semaphores and timers are handles, which CloseHandle closes. A wait may be for those and for
- * ports, which are signalled while packets are queued; for anything else it fails with ERROR_INVALID_HANDLE.
+ * Threads, events, semaphores and timers are handles, which CloseHandle closes. A wait may be for those, for ports,
+ * which are signalled while packets are queued, and for files, which are signalled by the end of an operation; for
+ * anything else it fails with ERROR_INVALID_HANDLE.
  *
- * What differs: a wait for a port looks every millisecond whether there is a packet. There are no APCs, so an
+ * What differs: a wait for a port or a file looks every millisecond. There are no APCs, so an
  * alertable wait is a plain one.
  */
 #ifndef CP_WAITS_H
@@ -180,7 +181,7 @@ CP_INLINE void cp_waitable_give_back(cp_waitable *object) {
     cp_signal();
 }
 
-/* What a wait is for: an object, or a port if that is NULL. */
+/* What a wait is for: an object, or a port or file if that is NULL. */
 typedef struct cp_awaited {
     cp_waitable *object;
     HANDLE port;

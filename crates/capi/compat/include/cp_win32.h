@@ -14,6 +14,7 @@
 #include <cp_console.h>
 #include <cp_crt.h>
 #include <cp_events.h>
+#include <cp_files.h>
 #include <cp_locks.h>
 #include <cp_machine.h>
 #include <cp_memory.h>

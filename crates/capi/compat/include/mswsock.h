@@ -1,6 +1,5 @@
 /*
- * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx. TransmitFile is to come, with
- * files: the compiler says it where it is called.
+ * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx, TransmitFile, TransmitPackets.
  *
  * What differs: an accept needs a descriptor beside the socket that it is given, for a moment. A connection is put in
  * that socket's place, so a duplicate of the socket stays what it was. A socket that was disconnected with
@@ -16,6 +15,10 @@
 #define WSAID_GETACCEPTEXSOCKADDRS \
     {0xb5367df2, 0xcbac, 0x11cf, {0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}}
 #define WSAID_CONNECTEX {0x25a207b9, 0xddf3, 0x4660, {0x8e, 0xe9, 0x76, 0xe5, 0x8c, 0x74, 0x06, 0x3e}}
+#define WSAID_TRANSMITFILE \
+    {0xb5367df0, 0xcbac, 0x11cf, {0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}}
+#define WSAID_TRANSMITPACKETS \
+    {0xd9689da0, 0x1f90, 0x11d3, {0x99, 0x71, 0x00, 0xc0, 0x4f, 0x68, 0xc8, 0x76}}
 #define WSAID_DISCONNECTEX \
     {0x7fda2e11, 0x8630, 0x436f, {0xa0, 0x31, 0xf5, 0x36, 0xa6, 0xee, 0xc1, 0x57}}
 
@@ -43,8 +46,36 @@ typedef struct _TRANSMIT_FILE_BUFFERS {
     DWORD TailLength;
 } TRANSMIT_FILE_BUFFERS, *PTRANSMIT_FILE_BUFFERS, *LPTRANSMIT_FILE_BUFFERS;
 
+typedef struct _TRANSMIT_PACKETS_ELEMENT {
+    ULONG dwElFlags;
+    ULONG cLength;
+    __extension__ union {
+        __extension__ struct {
+            LARGE_INTEGER nFileOffset;
+            HANDLE hFile;
+        };
+        PVOID pBuffer;
+    };
+} TRANSMIT_PACKETS_ELEMENT, *PTRANSMIT_PACKETS_ELEMENT, *LPTRANSMIT_PACKETS_ELEMENT;
+
+#define TP_ELEMENT_MEMORY 1
+#define TP_ELEMENT_FILE 2
+#define TP_ELEMENT_EOP 4
+
 #define TF_DISCONNECT 0x01
 #define TF_REUSE_SOCKET 0x02
+#define TF_WRITE_BEHIND 0x04
+#define TF_USE_DEFAULT_WORKER 0x00
+#define TF_USE_SYSTEM_THREAD 0x10
+#define TF_USE_KERNEL_APC 0x20
+
+typedef BOOL(WINAPI *LPFN_TRANSMITFILE)(SOCKET hSocket, HANDLE hFile, DWORD nNumberOfBytesToWrite,
+                                        DWORD nNumberOfBytesPerSend, LPOVERLAPPED lpOverlapped,
+                                        LPTRANSMIT_FILE_BUFFERS lpTransmitBuffers, DWORD dwReserved);
+typedef BOOL(WINAPI *LPFN_TRANSMITPACKETS)(SOCKET hSocket, LPTRANSMIT_PACKETS_ELEMENT lpPacketArray,
+                                           DWORD nElementCount, DWORD nSendSize, LPOVERLAPPED lpOverlapped,
+                                           DWORD dwFlags);
+
 #define SIO_GET_MULTIPLE_EXTENSION_FUNCTION_POINTER cp_registered_io()
 
 /* Registered I/O: its functions are got by the ioctl above. */
@@ -56,9 +87,6 @@ typedef struct RIO_RQ_t *RIO_RQ;
 extern "C" {
 #endif
 CP_NOT_YET extern DWORD cp_registered_io(void);
-CP_NOT_YET extern BOOL TransmitFile(SOCKET hSocket, HANDLE hFile, DWORD nNumberOfBytesToWrite,
-                                    DWORD nNumberOfBytesPerSend, LPOVERLAPPED lpOverlapped,
-                                    LPTRANSMIT_FILE_BUFFERS lpTransmitBuffers, DWORD dwReserved);
 #ifdef __cplusplus
 }
 #endif
@@ -86,6 +114,20 @@ CP_INLINE BOOL WINAPI ConnectEx(SOCKET s, const struct sockaddr *name, int namel
 
 CP_INLINE BOOL WINAPI DisconnectEx(SOCKET s, LPOVERLAPPED lpOverlapped, DWORD dwFlags, DWORD dwReserved) {
     return cp_disconnect_ex(s, lpOverlapped, dwFlags, dwReserved);
+}
+
+/* How many bytes go by each send is the system's affair. */
+CP_INLINE BOOL WINAPI TransmitFile(SOCKET hSocket, HANDLE hFile, DWORD nNumberOfBytesToWrite,
+                                   DWORD nNumberOfBytesPerSend, LPOVERLAPPED lpOverlapped,
+                                   LPTRANSMIT_FILE_BUFFERS lpTransmitBuffers, DWORD dwReserved) {
+    return cp_transmit_file(hSocket, hFile, nNumberOfBytesToWrite, nNumberOfBytesPerSend, lpOverlapped,
+                            lpTransmitBuffers, dwReserved);
+}
+
+/* The reference has this one by its GUID only. */
+CP_INLINE BOOL WINAPI TransmitPackets(SOCKET hSocket, LPTRANSMIT_PACKETS_ELEMENT lpPacketArray, DWORD nElementCount,
+                                      DWORD nSendSize, LPOVERLAPPED lpOverlapped, DWORD dwFlags) {
+    return cp_transmit_packets(hSocket, lpPacketArray, nElementCount, nSendSize, lpOverlapped, dwFlags);
 }
 
 #endif

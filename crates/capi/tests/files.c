@@ -1,0 +1,436 @@
+/* Files without an OVERLAPPED: CreateFile and what it says of names and of what is there; ReadFile and WriteFile where
+ * the file is; and what is asked of a file. */
+#include <winsock2.h>
+#include <windows.h>
+
+#include <sys/stat.h>
+
+#include "check.h"
+
+static char folder[64];
+
+/* A name in the folder of this test, with what stands between its parts in this source. */
+static const char *in(const char *name)
+{
+    static char names[4][160];
+    static int next;
+    char *text = names[next++ % 4];
+    snprintf(text, sizeof names[0], "%s%s", folder, name);
+    return text;
+}
+
+static HANDLE opens(const char *name, DWORD access, DWORD disposition)
+{
+    HANDLE file = CreateFileA(in(name), access, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, disposition,
+                              FILE_ATTRIBUTE_NORMAL, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    return file;
+}
+
+#define CHECK_NO_FILE(call, code) (SetLastError(0), CHECK((call) == INVALID_HANDLE_VALUE), CHECK_IS(GetLastError(), (code)))
+#define OPENED(name, access, disposition, flags) \
+    CreateFileA(in(name), (access), FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, (disposition), (flags), NULL)
+
+static void writes(HANDLE file, const char *text)
+{
+    DWORD done = UNTOUCHED;
+    CHECK(WriteFile(file, text, (DWORD)strlen(text), &done, NULL));
+    CHECK_IS(done, strlen(text));
+}
+
+static void reads(HANDLE file, const char *text)
+{
+    char bytes[64];
+    DWORD done = UNTOUCHED;
+    CHECK(ReadFile(file, bytes, sizeof bytes, &done, NULL));
+    CHECK_IS(done, strlen(text));
+    CHECK(memcmp(bytes, text, done) == 0);
+}
+
+static LONGLONG size_of(HANDLE file)
+{
+    LARGE_INTEGER size;
+    size.QuadPart = -1;
+    CHECK(GetFileSizeEx(file, &size));
+    return size.QuadPart;
+}
+
+static LONGLONG seeks(HANDLE file, LONGLONG distance, DWORD from)
+{
+    LARGE_INTEGER wanted, place;
+    wanted.QuadPart = distance;
+    place.QuadPart = -1;
+    CHECK(SetFilePointerEx(file, wanted, &place, from));
+    return place.QuadPart;
+}
+
+static void what_is_there_decides_what_is_opened(void)
+{
+    HANDLE file;
+    CHECK_NO_FILE(OPENED("\\a", GENERIC_READ, OPEN_EXISTING, 0), ERROR_FILE_NOT_FOUND);
+    CHECK_NO_FILE(OPENED("\\a", GENERIC_WRITE, TRUNCATE_EXISTING, 0), ERROR_FILE_NOT_FOUND);
+    CHECK_NO_FILE(OPENED("\\none\\a", GENERIC_READ, OPEN_EXISTING, 0), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(OPENED("\\none\\a", GENERIC_WRITE, CREATE_NEW, 0), ERROR_PATH_NOT_FOUND);
+    SetLastError(1);
+    file = opens("\\a", GENERIC_WRITE, CREATE_NEW);
+    CHECK_IS(GetLastError(), ERROR_SUCCESS);
+    writes(file, "first");
+    CHECK(CloseHandle(file));
+    CHECK_FALSE(CloseHandle(file), ERROR_INVALID_HANDLE);
+    CHECK_NO_FILE(OPENED("/a", GENERIC_WRITE, CREATE_NEW, 0), ERROR_FILE_EXISTS);
+    CHECK_NO_FILE(OPENED("\\a\\b", GENERIC_READ, OPEN_EXISTING, 0), ERROR_PATH_NOT_FOUND);
+    file = opens("/a", GENERIC_READ, OPEN_EXISTING);
+    CHECK_IS(GetLastError(), ERROR_SUCCESS);
+    reads(file, "first");
+    CHECK(CloseHandle(file));
+    file = opens("/a", GENERIC_READ | GENERIC_WRITE, OPEN_ALWAYS);
+    CHECK_IS(GetLastError(), ERROR_ALREADY_EXISTS);
+    reads(file, "first");
+    CHECK(CloseHandle(file));
+    file = opens("/b", GENERIC_READ | GENERIC_WRITE, OPEN_ALWAYS);
+    CHECK_IS(GetLastError(), ERROR_SUCCESS);
+    CHECK(CloseHandle(file));
+    file = opens("/a", GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS);
+    CHECK_IS(GetLastError(), ERROR_ALREADY_EXISTS);
+    CHECK_IS(size_of(file), 0);
+    writes(file, "second");
+    CHECK(CloseHandle(file));
+    file = opens("/a", GENERIC_WRITE, TRUNCATE_EXISTING);
+    CHECK_IS(size_of(file), 0);
+    CHECK(CloseHandle(file));
+    CHECK_NO_FILE(OPENED("/a", GENERIC_READ, TRUNCATE_EXISTING, 0), ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(OPENED("/a", GENERIC_READ, 0, 0), ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(OPENED("/a", GENERIC_READ, 6, 0), ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(OPENED("", GENERIC_READ, OPEN_EXISTING, 0), ERROR_ACCESS_DENIED); /* the folder */
+    CHECK_NO_FILE(OPENED("", GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS, 0), ERROR_ACCESS_DENIED);
+    file = OPENED("", GENERIC_READ, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK(CloseHandle(file));
+    CHECK_NO_FILE(CreateFileA(NULL, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(CreateFileW(NULL, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(CreateFileA("", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_PATH_NOT_FOUND);
+}
+
+static void a_name_is_a_name_of_the_system(void)
+{
+    static char long_name[5000];
+    WCHAR wide[160];
+    HANDLE file;
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, in("\\x\xC3\xA4"), -1, wide, 160) > 0);
+    file = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK(CloseHandle(file));
+    CHECK_IS(access(in("/x\xC3\xA4"), F_OK), 0);
+    CHECK(DeleteFileW(wide));
+    CHECK(access(in("/x\xC3\xA4"), F_OK) != 0);
+    CHECK_FALSE(DeleteFileW(wide), ERROR_FILE_NOT_FOUND);
+    CHECK_FALSE(DeleteFileA(in("\\none\\a")), ERROR_PATH_NOT_FOUND);
+    CHECK_FALSE(DeleteFileA(in("")), ERROR_ACCESS_DENIED);
+    CHECK_NO_FILE(CreateFileA("\\\\server\\share\\a", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_BAD_NETPATH);
+    CHECK_NO_FILE(CreateFileA("\\\\?\\UNC\\server\\a", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_BAD_NETPATH);
+    CHECK_NO_FILE(CreateFileA("\\\\.\\pipe\\a", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_FILE_NOT_FOUND);
+    CHECK_NO_FILE(CreateFileA("C:\\folder\\a", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_PATH_NOT_FOUND);
+    memset(long_name, 'a', sizeof long_name - 1);
+    CHECK_NO_FILE(CreateFileA(long_name, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_FILENAME_EXCED_RANGE);
+    long_name[300] = 0;
+    CHECK_NO_FILE(CreateFileA(long_name, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_FILENAME_EXCED_RANGE);
+    snprintf(long_name, sizeof long_name, "\\\\?\\%s", in("\\b"));
+    file = CreateFileA(long_name, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK(CloseHandle(file));
+    file = CreateFileA("nul", GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK_IS(GetFileType(file), FILE_TYPE_CHAR);
+    writes(file, "gone");
+    reads(file, "");
+    CHECK(CloseHandle(file));
+    CHECK_IS(symlink(in("/circle"), in("/circle")), 0);
+    CHECK_NO_FILE(OPENED("/circle", GENERIC_READ, OPEN_EXISTING, 0), ERROR_CANT_RESOLVE_FILENAME);
+    CHECK_IS(unlink(in("/circle")), 0);
+    /* A link that leads nowhere: what it leads to is made. */
+    CHECK_IS(symlink(in("/target"), in("/link")), 0);
+    file = opens("/link", GENERIC_WRITE, OPEN_ALWAYS);
+    CHECK_IS(GetLastError(), ERROR_SUCCESS);
+    CHECK(CloseHandle(file));
+    CHECK(unlink(in("/target")) == 0 && unlink(in("/link")) == 0);
+}
+
+static void a_file_is_read_and_written_where_it_is(void)
+{
+    HANDLE file = opens("/c", GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS);
+    LARGE_INTEGER distance;
+    LONG high;
+    char bytes[4];
+    DWORD done = UNTOUCHED;
+    writes(file, "0123456789");
+    CHECK_IS(seeks(file, 2, FILE_BEGIN), 2);
+    CHECK(ReadFile(file, bytes, 3, &done, NULL));
+    CHECK(done == 3 && memcmp(bytes, "234", 3) == 0);
+    CHECK_IS(seeks(file, 1, FILE_CURRENT), 6);
+    CHECK_IS(seeks(file, -1, FILE_END), 9);
+    reads(file, "9");
+    /* At the end: nothing, and no failure. */
+    reads(file, "");
+    CHECK(ReadFile(file, bytes, 0, &done, NULL));
+    CHECK_IS(done, 0);
+    distance.QuadPart = -1;
+    CHECK_FALSE(SetFilePointerEx(file, distance, NULL, FILE_BEGIN), ERROR_NEGATIVE_SEEK);
+    CHECK_FALSE(SetFilePointerEx(file, distance, NULL, 3), ERROR_INVALID_PARAMETER);
+    CHECK_IS(SetFilePointer(file, 4, NULL, FILE_BEGIN), 4);
+    CHECK_IS(GetLastError(), NO_ERROR);
+    CHECK_IS(SetFilePointer(file, -2, NULL, FILE_CURRENT), 2);
+    high = 1;
+    CHECK_IS(SetFilePointer(file, 5, &high, FILE_BEGIN), 5);
+    CHECK_IS(high, 1);
+    CHECK_IS(SetFilePointer(file, 0, NULL, FILE_CURRENT), INVALID_SET_FILE_POINTER);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_IS(SetFilePointer(file, -1, NULL, FILE_BEGIN), INVALID_SET_FILE_POINTER);
+    CHECK_IS(GetLastError(), ERROR_NEGATIVE_SEEK);
+    CHECK(SetEndOfFile(file));
+    CHECK_IS(size_of(file), 4294967301LL);
+    CHECK_IS(GetFileSize(file, &done), 5);
+    CHECK_IS(done, 1);
+    CHECK_IS(GetFileSize(file, NULL), 5);
+    CHECK_IS(seeks(file, 3, FILE_BEGIN), 3);
+    CHECK(SetEndOfFile(file));
+    CHECK_IS(size_of(file), 3);
+    CHECK(FlushFileBuffers(file));
+    CHECK_IS(GetFileType(file), FILE_TYPE_DISK);
+    CHECK_FALSE(GetFileSizeEx(file, NULL), ERROR_INVALID_PARAMETER);
+    CHECK(CloseHandle(file));
+    CHECK_FALSE(WriteFile(file, "x", 1, &done, NULL), ERROR_INVALID_HANDLE);
+    CHECK_IS(done, 0);
+    CHECK_FALSE(ReadFile(file, bytes, 1, &done, NULL), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(SetEndOfFile(file), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(FlushFileBuffers(file), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(SetFilePointerEx(file, distance, NULL, FILE_END), ERROR_INVALID_HANDLE);
+    CHECK_IS(GetFileSize(file, NULL), INVALID_FILE_SIZE);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    CHECK_IS(GetFileType(file), FILE_TYPE_UNKNOWN);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+}
+
+static void a_file_is_used_only_as_it_was_opened(void)
+{
+    HANDLE file = opens("/c", GENERIC_READ, OPEN_EXISTING);
+    char byte;
+    DWORD done = UNTOUCHED;
+    CHECK_FALSE(WriteFile(file, "x", 1, &done, NULL), ERROR_ACCESS_DENIED);
+    CHECK_FALSE(FlushFileBuffers(file), ERROR_ACCESS_DENIED);
+    CHECK_FALSE(SetEndOfFile(file), ERROR_ACCESS_DENIED);
+    CHECK_FALSE(ReadFile(file, NULL, 1, &done, NULL), ERROR_NOACCESS);
+    if (!is_slow()) /* Valgrind minds */
+        CHECK_FALSE(ReadFile(file, (void *)(uintptr_t)8, 1, &done, NULL), ERROR_NOACCESS);
+    CHECK(CloseHandle(file));
+    file = opens("/c", GENERIC_WRITE, OPEN_EXISTING);
+    CHECK_FALSE(ReadFile(file, &byte, 1, &done, NULL), ERROR_ACCESS_DENIED);
+    CHECK(CloseHandle(file));
+    /* What may be asked of a file that may not be read. */
+    file = opens("/c", 0, OPEN_EXISTING);
+    CHECK_IS(size_of(file), 3);
+    CHECK_FALSE(ReadFile(file, &byte, 1, &done, NULL), ERROR_ACCESS_DENIED);
+    CHECK(CloseHandle(file));
+    /* What may only be added to. */
+    file = opens("/c", FILE_APPEND_DATA, OPEN_EXISTING);
+    writes(file, "end");
+    CHECK_IS(seeks(file, 0, FILE_BEGIN), 0);
+    writes(file, "!");
+    CHECK_IS(size_of(file), 7);
+    CHECK(CloseHandle(file));
+    if (geteuid() != 0) {
+        CHECK_IS(chmod(in("/c"), 0), 0);
+        CHECK_NO_FILE(OPENED("/c", GENERIC_READ, OPEN_EXISTING, 0), ERROR_ACCESS_DENIED);
+        CHECK_IS(chmod(in("/c"), 0600), 0);
+    }
+    file = CreateFileA("/dev/full", GENERIC_WRITE, FILE_SHARE_WRITE, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK_FALSE(WriteFile(file, "x", 1, &done, NULL), ERROR_DISK_FULL);
+    CHECK_IS(GetFileSize(file, NULL), INVALID_FILE_SIZE);
+    CHECK_IS(GetLastError(), ERROR_INVALID_FUNCTION);
+    CHECK(CloseHandle(file));
+    file = CreateFileA("/proc/self/mem", GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK_FALSE(ReadFile(file, &byte, 1, &done, NULL), ERROR_IO_DEVICE);
+    CHECK(CloseHandle(file));
+    CHECK_FALSE(ReadFile(INVALID_HANDLE_VALUE, &byte, 1, &done, NULL), ERROR_INVALID_HANDLE);
+}
+
+/* A file that is shared with none is opened once, by programs of this library. */
+static void what_is_not_shared_is_opened_once(void)
+{
+    const DWORD all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    HANDLE other, file = CreateFileA(in("/d"), GENERIC_READ | GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    writes(file, "kept");
+    CHECK_NO_FILE(CreateFileA(in("/d"), GENERIC_READ, all, NULL, OPEN_EXISTING, 0, NULL), ERROR_SHARING_VIOLATION);
+    CHECK_NO_FILE(CreateFileA(in("/d"), GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL), ERROR_SHARING_VIOLATION);
+    /* Nothing of it is taken away by that. */
+    CHECK_IS(size_of(file), 4);
+    other = CreateFileA(in("/d"), 0, 0, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(other != INVALID_HANDLE_VALUE && CloseHandle(other));
+    CHECK(CloseHandle(file));
+    file = CreateFileA(in("/d"), GENERIC_READ, all, NULL, OPEN_EXISTING, 0, NULL);
+    other = CreateFileA(in("/d"), GENERIC_WRITE, all, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE && other != INVALID_HANDLE_VALUE);
+    CHECK_NO_FILE(CreateFileA(in("/d"), GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL), ERROR_SHARING_VIOLATION);
+    CHECK(CloseHandle(file) && CloseHandle(other));
+}
+
+static void flags_say_how_a_file_is_kept(void)
+{
+    SECURITY_ATTRIBUTES inherited;
+    char *block = (char *)_aligned_malloc(4096, 4096);
+    DWORD done = UNTOUCHED;
+    HANDLE file = CreateFileA(in("/e"), GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ, NULL, CREATE_NEW,
+                              FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_WRITE_THROUGH | FILE_FLAG_SEQUENTIAL_SCAN, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE && block);
+    writes(file, "through");
+    CHECK_IS(access(in("/e"), F_OK), 0);
+    CHECK_IS(rename(in("/e"), in("/f")), 0);
+    CHECK(CloseHandle(file));
+    CHECK(access(in("/f"), F_OK) != 0);
+    /* What has its name by then stays. */
+    file = CreateFileA(in("/e"), GENERIC_WRITE, FILE_SHARE_WRITE, NULL, CREATE_NEW, FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK(DeleteFileA(in("/e")));
+    CHECK(CloseHandle(opens("/e", GENERIC_WRITE, CREATE_NEW)));
+    CHECK(CloseHandle(file));
+    CHECK_IS(access(in("/e"), F_OK), 0);
+    file = CreateFileA(in("/e"), GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                       FILE_FLAG_NO_BUFFERING | FILE_FLAG_RANDOM_ACCESS, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    memset(block, 'x', 4096);
+    CHECK_FALSE(WriteFile(file, block, 100, &done, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(WriteFile(file, block + 1, 512, &done, NULL), ERROR_INVALID_PARAMETER);
+    CHECK(WriteFile(file, block, 4096, &done, NULL));
+    CHECK_IS(done, 4096);
+    CHECK_IS(seeks(file, 1, FILE_BEGIN), 1);
+    CHECK_FALSE(ReadFile(file, block, 512, &done, NULL), ERROR_INVALID_PARAMETER);
+    CHECK(CloseHandle(file));
+    _aligned_free(block);
+    file = CreateFileA(in("/g"), GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_READONLY, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    writes(file, "once");
+    CHECK(CloseHandle(file));
+    CHECK_IS(GetFileAttributesA(in("\\g")), FILE_ATTRIBUTE_READONLY);
+    if (geteuid() != 0)
+        CHECK_NO_FILE(OPENED("\\g", GENERIC_WRITE, OPEN_EXISTING, 0), ERROR_ACCESS_DENIED);
+    CHECK(DeleteFileA(in("\\g")));
+    memset(&inherited, 0, sizeof inherited);
+    inherited.nLength = sizeof inherited;
+    inherited.bInheritHandle = TRUE;
+    file = CreateFileA(in("/g"), GENERIC_WRITE, 0, &inherited, CREATE_NEW, 0, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE && CloseHandle(file) && DeleteFileA(in("/g")));
+}
+
+static void names_are_changed(void)
+{
+    char temporary[MAX_PATH], file[MAX_PATH];
+    CHECK(CreateDirectoryA(in("\\sub"), NULL));
+    CHECK_FALSE(CreateDirectoryA(in("\\sub"), NULL), ERROR_ALREADY_EXISTS);
+    CHECK_FALSE(CreateDirectoryA(in("\\none\\sub"), NULL), ERROR_PATH_NOT_FOUND);
+    CHECK_IS(GetFileAttributesA(in("\\sub")), FILE_ATTRIBUTE_DIRECTORY);
+    CHECK_IS(GetFileAttributesA(in("\\a")), FILE_ATTRIBUTE_NORMAL);
+    SetLastError(0);
+    CHECK_IS(GetFileAttributesA(in("\\none")), INVALID_FILE_ATTRIBUTES);
+    CHECK_IS(GetLastError(), ERROR_FILE_NOT_FOUND);
+    CHECK(MoveFileA(in("\\a"), in("\\sub\\a")));
+    CHECK_FALSE(MoveFileA(in("\\a"), in("\\sub\\a")), ERROR_FILE_NOT_FOUND);
+    CHECK_FALSE(MoveFileA(in("\\b"), in("\\sub\\a")), ERROR_ALREADY_EXISTS);
+    CHECK(MoveFileExA(in("\\b"), in("\\sub\\a"), MOVEFILE_REPLACE_EXISTING));
+    CHECK_FALSE(RemoveDirectoryA(in("\\sub")), ERROR_DIR_NOT_EMPTY);
+    CHECK(DeleteFileA(in("\\sub\\a")));
+    CHECK(RemoveDirectoryA(in("\\sub")));
+    CHECK_IS(GetTempPathA(1, temporary), GetTempPathA(sizeof temporary, temporary) + 1);
+    CHECK_IS(temporary[strlen(temporary) - 1], '/');
+    CHECK(GetTempFileNameA(folder, "prefix", 0, file) != 0);
+    CHECK(strncmp(file + strlen(folder), "/pre", 4) == 0);
+    CHECK_IS(access(file, F_OK), 0);
+    CHECK(DeleteFileA(file));
+    CHECK(GetTempFileNameA(folder, "pre", 0x1234, file) == 0x1234);
+    CHECK(strcmp(file + strlen(folder), "/pre1234.tmp") == 0);
+    CHECK(access(file, F_OK) != 0);
+}
+
+/* With an OVERLAPPED on a file that was opened without the flag: it says where, and the call waits. */
+static void an_overlapped_says_where_though_the_call_waits(void)
+{
+    HANDLE file = opens("/c", GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS), port;
+    HANDLE event = CreateEventA(NULL, TRUE, FALSE, NULL);
+    char bytes[16];
+    DWORD done = UNTOUCHED;
+    OVERLAPPED overlapped;
+    writes(file, "0123456789");
+    memset(&overlapped, 0xA5, sizeof overlapped);
+    overlapped.Offset = 7;
+    overlapped.OffsetHigh = 0;
+    overlapped.hEvent = event;
+    CHECK(ReadFile(file, bytes, sizeof bytes, &done, &overlapped));
+    CHECK(done == 3 && memcmp(bytes, "789", 3) == 0);
+    CHECK(overlapped.Internal == 0 && overlapped.InternalHigh == 3);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    /* The file is behind that. */
+    CHECK_IS(seeks(file, 0, FILE_CURRENT), 10);
+    overlapped.Offset = 10;
+    CHECK_FALSE(ReadFile(file, bytes, sizeof bytes, &done, &overlapped), ERROR_HANDLE_EOF);
+    CHECK_IS(done, 0);
+    CHECK_IS(overlapped.Internal, 0xC0000011u);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+    overlapped.Offset = 1;
+    CHECK(WriteFile(file, "xy", 2, &done, &overlapped));
+    CHECK_IS(seeks(file, 0, FILE_CURRENT), 3);
+    overlapped.Offset = overlapped.OffsetHigh = 0xFFFFFFFF;
+    CHECK(WriteFile(file, "end", 3, &done, &overlapped));
+    CHECK_IS(size_of(file), 13);
+    CHECK(GetOverlappedResult(file, &overlapped, &done, TRUE) && done == 3);
+    overlapped.OffsetHigh = 0x80000000u;
+    CHECK_FALSE(ReadFile(file, bytes, 1, &done, &overlapped), ERROR_INVALID_PARAMETER);
+    /* It cannot be associated. */
+    port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);
+    SetLastError(0);
+    CHECK(CreateIoCompletionPort(file, port, 1, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK(CloseHandle(port) && CloseHandle(event) && CloseHandle(file));
+}
+
+static void a_pipe_is_read_as_it_comes(void)
+{
+    HANDLE reader, writer;
+    LARGE_INTEGER place;
+    char bytes[8];
+    DWORD done = UNTOUCHED;
+    int both;
+    place.QuadPart = 0;
+    CHECK_IS(mkfifo(in("/pipe"), 0600), 0);
+    both = open(in("/pipe"), O_RDWR);
+    reader = opens("/pipe", GENERIC_READ, OPEN_EXISTING);
+    writer = opens("/pipe", GENERIC_WRITE, OPEN_EXISTING);
+    CHECK_IS(GetFileType(reader), FILE_TYPE_PIPE);
+    CHECK_FALSE(SetFilePointerEx(reader, place, NULL, FILE_BEGIN), ERROR_INVALID_FUNCTION);
+    writes(writer, "abc");
+    reads(reader, "abc");
+    CHECK(FlushFileBuffers(writer));
+    close(both);
+    CHECK(CloseHandle(writer));
+    CHECK_FALSE(ReadFile(reader, bytes, sizeof bytes, &done, NULL), ERROR_BROKEN_PIPE);
+    CHECK(CloseHandle(reader) && DeleteFileA(in("/pipe")));
+}
+
+int main(void)
+{
+    start();
+    snprintf(folder, sizeof folder, "/tmp/cp-files-XXXXXX");
+    CHECK(mkdtemp(folder) != NULL);
+    what_is_there_decides_what_is_opened();
+    a_name_is_a_name_of_the_system();
+    a_file_is_read_and_written_where_it_is();
+    a_file_is_used_only_as_it_was_opened();
+    what_is_not_shared_is_opened_once();
+    flags_say_how_a_file_is_kept();
+    names_are_changed();
+    an_overlapped_says_where_though_the_call_waits();
+    a_pipe_is_read_as_it_comes();
+    CHECK(DeleteFileA(in("/c")) && DeleteFileA(in("/d")) && DeleteFileA(in("/e")));
+    CHECK(RemoveDirectoryA(folder));
+    return finish();
+}

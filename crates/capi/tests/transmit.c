@@ -1,0 +1,392 @@
+/* TransmitFile and TransmitPackets: files that go over sockets, with what goes before and behind, as an operation and
+ * by a call that waits. */
+#include <winsock2.h>
+#include <mswsock.h>
+#include <windows.h>
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+#define KEY 21u
+enum { SIZE = 3 << 20 };
+
+static char name[64];
+static HANDLE port, file;
+static char *contents;
+
+static char byte_at(size_t place)
+{
+    return (char)(place * 13 + place / 509);
+}
+
+/* A thread that reads a stream to its end, or so many bytes of it. */
+typedef struct READER {
+    SOCKET from;
+    size_t wanted, got;
+    char *bytes;
+    HANDLE thread;
+} READER;
+
+static DWORD WINAPI reads(LPVOID argument)
+{
+    READER *it = (READER *)argument;
+    while (it->got < it->wanted) {
+        ssize_t part = recv(it->from, it->bytes + it->got, it->wanted - it->got, 0);
+        if (part <= 0)
+            break;
+        it->got += (size_t)part;
+    }
+    return 0;
+}
+
+static void begin_to_read(READER *it, SOCKET from, size_t wanted)
+{
+    it->from = from;
+    it->wanted = wanted;
+    it->got = 0;
+    it->bytes = (char *)malloc(wanted);
+    CHECK(it->bytes != NULL);
+    it->thread = CreateThread(NULL, 0, reads, it, 0, NULL);
+    CHECK(it->thread != NULL);
+}
+
+/* It has read `head`, so many bytes of the file from `place`, and `tail`. */
+static void has_read(READER *it, const char *head, size_t place, size_t size, const char *tail)
+{
+    size_t before = strlen(head), behind = strlen(tail);
+    CHECK_IS(WaitForSingleObject(it->thread, SOON), WAIT_OBJECT_0);
+    CHECK_IS(it->got, before + size + behind);
+    CHECK(memcmp(it->bytes, head, before) == 0);
+    CHECK(memcmp(it->bytes + before, contents + place, size) == 0);
+    CHECK(memcmp(it->bytes + before + size, tail, behind) == 0);
+    free(it->bytes);
+    CHECK(CloseHandle(it->thread));
+}
+
+static TRANSMIT_FILE_BUFFERS beside(const char *head, const char *tail)
+{
+    TRANSMIT_FILE_BUFFERS buffers;
+    buffers.Head = (void *)(uintptr_t)head;
+    buffers.HeadLength = (DWORD)strlen(head);
+    buffers.Tail = (void *)(uintptr_t)tail;
+    buffers.TailLength = (DWORD)strlen(tail);
+    return buffers;
+}
+
+static OVERLAPPED at(DWORD place)
+{
+    OVERLAPPED overlapped = fresh(NULL);
+    overlapped.Offset = place;
+    overlapped.OffsetHigh = 0;
+    return overlapped;
+}
+
+#define CHECK_BEGUN(call) (SetLastError(0), CHECK((call) || GetLastError() == ERROR_IO_PENDING))
+
+static void a_file_goes_whole_with_what_is_beside_it(void)
+{
+    TRANSMIT_FILE_BUFFERS buffers = beside("the head", "and the tail");
+    OVERLAPPED overlapped = at(0);
+    READER reader;
+    SOCKET near, far;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    begin_to_read(&reader, far, SIZE + 20);
+    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, &buffers, 0));
+    CHECK_ENDED(port, KEY, &overlapped, SIZE + 20);
+    has_read(&reader, "the head", 0, SIZE, "and the tail");
+    /* A part of it. */
+    overlapped = at(1000);
+    begin_to_read(&reader, far, 5000);
+    CHECK_BEGUN(TransmitFile(near, file, 5000, 512, &overlapped, NULL, TF_USE_KERNEL_APC));
+    CHECK_ENDED(port, KEY, &overlapped, 5000);
+    has_read(&reader, "", 1000, 5000, "");
+    /* No file: what is beside it. */
+    begin_to_read(&reader, far, 20);
+    CHECK_BEGUN(TransmitFile(near, NULL, 0, 0, &overlapped, &buffers, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 20);
+    has_read(&reader, "the head", 0, 0, "and the tail");
+    /* Nothing. */
+    CHECK_BEGUN(TransmitFile(near, NULL, 0, 0, &overlapped, NULL, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    overlapped = at(SIZE);
+    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    /* The socket blocks, as before. */
+    CHECK_IS(fcntl((int)near, F_GETFL) & O_NONBLOCK, 0);
+    closesocket(near);
+    closesocket(far);
+}
+
+/* It waits as long as the peer does not read, and goes on though no thread waits at the port. Sends stand in line. */
+static void it_goes_on_as_the_peer_reads(void)
+{
+    OVERLAPPED overlapped = at(0), behind = at(0);
+    DWORD done = UNTOUCHED;
+    READER reader;
+    SOCKET near, far;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK(send_from(near, contents, SIZE, NULL, &behind) == 0 || WSAGetLastError() == WSA_IO_PENDING);
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0), ERROR_IO_PENDING);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, &done, FALSE), ERROR_IO_INCOMPLETE);
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0), WSAEINVAL);
+    begin_to_read(&reader, far, 2 * SIZE);
+    until_ended(&overlapped);
+    CHECK_ENDED(port, KEY, &behind, SIZE);
+    CHECK_ENDED(port, KEY, &overlapped, SIZE);
+    CHECK_IS(WaitForSingleObject(reader.thread, SOON), WAIT_OBJECT_0);
+    CHECK_IS(reader.got, 2 * SIZE);
+    CHECK(memcmp(reader.bytes, contents, SIZE) == 0 && memcmp(reader.bytes + SIZE, contents, SIZE) == 0);
+    free(reader.bytes);
+    CHECK(CloseHandle(reader.thread));
+    closesocket(near);
+    closesocket(far);
+    /* It is cancelled as a send is. */
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    for (;;) { /* until it has to wait */
+        if (!TransmitFile(near, file, 0, 0, &overlapped, NULL, 0))
+            break;
+        CHECK_ENDED(port, KEY, &overlapped, SIZE);
+    }
+    CHECK_IS(GetLastError(), ERROR_IO_PENDING);
+    CHECK(CancelIoEx((HANDLE)near, &overlapped));
+    SetLastError(0);
+    CHECK(!GetOverlappedResult((HANDLE)near, &overlapped, &done, TRUE));
+    CHECK_IS(GetLastError(), ERROR_OPERATION_ABORTED);
+    CHECK_FAILED(port, KEY, &overlapped, done, ERROR_OPERATION_ABORTED);
+    closesocket(near);
+    closesocket(far);
+}
+
+static void a_call_without_an_overlapped_waits(void)
+{
+    TRANSMIT_FILE_BUFFERS buffers = beside("head", "tail");
+    HANDLE plain = CreateFileA(name, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+    READER reader;
+    SOCKET near, far;
+    u_long on = 1;
+    DWORD milliseconds = 20;
+    tcp_pair(&near, &far);
+    CHECK(plain != INVALID_HANDLE_VALUE);
+    begin_to_read(&reader, far, SIZE + 8);
+    CHECK(TransmitFile(near, plain, 0, 0, NULL, &buffers, 0));
+    has_read(&reader, "head", 0, SIZE, "tail");
+    /* From where the file is; also if the socket does not block. */
+    CHECK_IS(SetFilePointer(plain, 100, NULL, FILE_BEGIN), 100);
+    CHECK_IS(ioctlsocket(near, FIONBIO, &on), 0);
+    begin_to_read(&reader, far, SIZE - 100);
+    CHECK(TransmitFile(near, plain, 0, 0, NULL, NULL, 0));
+    has_read(&reader, "", 100, SIZE - 100, "");
+    /* As long as its sends may take. */
+    CHECK_IS(setsockopt(near, SOL_SOCKET, SO_SNDTIMEO, (char *)&milliseconds, sizeof milliseconds), 0);
+    while (TransmitFile(near, file, 0, 0, NULL, NULL, 0))
+        continue;
+    CHECK_IS(GetLastError(), WSAETIMEDOUT);
+    closesocket(near);
+    closesocket(far);
+    CHECK(CloseHandle(plain));
+}
+
+static void failures_begin_nothing_or_end_it(void)
+{
+    OVERLAPPED overlapped = at(SIZE - 10);
+    TRANSMIT_FILE_BUFFERS buffers = beside("head", "tail");
+    HANDLE other;
+    READER reader;
+    SOCKET near, far, udp = udp_socket(), unconnected = tcp_socket();
+    struct linger at_once;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    /* More than the file has: what there is goes. */
+    begin_to_read(&reader, far, 14);
+    SetLastError(0);
+    CHECK(!TransmitFile(near, file, 11, 0, &overlapped, &buffers, 0));
+    if (GetLastError() == ERROR_IO_PENDING)
+        CHECK_FAILED(port, KEY, &overlapped, 14, ERROR_HANDLE_EOF);
+    else
+        CHECK_IS(GetLastError(), ERROR_HANDLE_EOF);
+    has_read(&reader, "head", SIZE - 10, 10, "");
+    overlapped = at(0);
+    CHECK_FALSE(TransmitFile(near, INVALID_HANDLE_VALUE, 0, 0, &overlapped, NULL, 0), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(TransmitFile(near, port, 0, 0, &overlapped, NULL, 0), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(TransmitFile(near, file, 0x7FFFFFFF, 0, &overlapped, NULL, 0), WSAEINVAL);
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_REUSE_SOCKET), WSAEINVAL);
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0x1000), WSAEINVAL);
+    buffers.Head = NULL;
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, &buffers, 0), WSAEFAULT);
+    overlapped.OffsetHigh = 0x80000000u;
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0), ERROR_INVALID_PARAMETER);
+    overlapped = at(0);
+    other = CreateFileA(name, GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK_FALSE(TransmitFile(near, other, 0, 0, &overlapped, NULL, 0), ERROR_ACCESS_DENIED);
+    CHECK(CloseHandle(other));
+    other = CreateFileA("/dev/zero", GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK_FALSE(TransmitFile(near, other, 10, 0, &overlapped, NULL, 0), ERROR_INVALID_PARAMETER);
+    CHECK(CloseHandle(other));
+    CHECK_FALSE(TransmitFile(unconnected, file, 0, 0, &overlapped, NULL, 0), WSAENOTCONN);
+    CHECK_FALSE(TransmitFile(udp, file, 0, 0, &overlapped, NULL, 0), WSAEOPNOTSUPP);
+    CHECK_FALSE(TransmitFile(INVALID_SOCKET, file, 0, 0, &overlapped, NULL, 0), WSAENOTSOCK);
+    CHECK(is_silent(port));
+    /* The peer is gone: an error, and no signal. */
+    signal(SIGPIPE, SIG_DFL);
+    at_once.l_onoff = 1;
+    at_once.l_linger = 0;
+    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (char *)&at_once, sizeof at_once), 0);
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, NULL, NULL, 0), WSAESHUTDOWN);
+    CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0), WSAESHUTDOWN);
+    closesocket(near);
+    closesocket(far);
+    tcp_pair(&near, &far);
+    CHECK_IS(setsockopt(far, SOL_SOCKET, SO_LINGER, (char *)&at_once, sizeof at_once), 0);
+    closesocket(far);
+    SetLastError(0);
+    CHECK(!TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+    CHECK(GetLastError() == WSAECONNRESET || GetLastError() == WSAENOTCONN);
+    closesocket(near);
+    closesocket(udp);
+    closesocket(unconnected);
+}
+
+static void the_stream_ends_behind_it(void)
+{
+    OVERLAPPED overlapped = at(0);
+    READER reader;
+    struct sockaddr_in address;
+    SOCKET near, far, listener, again;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    begin_to_read(&reader, far, SIZE + 1);
+    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT));
+    CHECK_ENDED(port, KEY, &overlapped, SIZE);
+    has_read(&reader, "", 0, SIZE, "");
+    closesocket(near);
+    closesocket(far);
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    begin_to_read(&reader, far, SIZE + 1);
+    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT | TF_REUSE_SOCKET));
+    CHECK_ENDED(port, KEY, &overlapped, SIZE);
+    has_read(&reader, "", 0, SIZE, "");
+    closesocket(far);
+    /* It may be connected again. */
+    listener = tcp_socket();
+    address = bind_to_loopback(listener);
+    CHECK_IS(listen(listener, 1), 0);
+    CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0);
+    again = accept(listener, NULL, NULL);
+    CHECK(again != INVALID_SOCKET);
+    closesocket(again);
+    closesocket(listener);
+    closesocket(near);
+}
+
+static void packets_are_memory_and_files(void)
+{
+    TRANSMIT_PACKETS_ELEMENT elements[4];
+    GUID transmit_guid = WSAID_TRANSMITFILE, packets_guid = WSAID_TRANSMITPACKETS;
+    LPFN_TRANSMITFILE transmit = NULL;
+    LPFN_TRANSMITPACKETS transmit_packets = NULL;
+    OVERLAPPED overlapped = at(0);
+    READER reader;
+    SOCKET near, far;
+    DWORD bytes;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK_IS(WSAIoctl(near, SIO_GET_EXTENSION_FUNCTION_POINTER, &transmit_guid, sizeof transmit_guid, &transmit,
+                      sizeof transmit, &bytes, NULL, NULL), 0);
+    CHECK_IS(WSAIoctl(near, SIO_GET_EXTENSION_FUNCTION_POINTER, &packets_guid, sizeof packets_guid,
+                      &transmit_packets, sizeof transmit_packets, &bytes, NULL, NULL), 0);
+    memset(elements, 0, sizeof elements);
+    elements[0].dwElFlags = TP_ELEMENT_MEMORY;
+    elements[0].cLength = 3;
+    elements[0].pBuffer = (void *)(uintptr_t)"one";
+    elements[1].dwElFlags = TP_ELEMENT_FILE;
+    elements[1].hFile = file;
+    elements[1].nFileOffset.QuadPart = 5;
+    elements[1].cLength = 100000;
+    elements[2].dwElFlags = TP_ELEMENT_FILE | TP_ELEMENT_EOP;
+    elements[2].hFile = file;
+    elements[2].nFileOffset.QuadPart = 100005;
+    elements[3].dwElFlags = TP_ELEMENT_MEMORY;
+    elements[3].cLength = 4;
+    elements[3].pBuffer = (void *)(uintptr_t)"last";
+    begin_to_read(&reader, far, SIZE + 2);
+    CHECK_BEGUN(transmit_packets(near, elements, 4, 0, &overlapped, 0));
+    CHECK_ENDED(port, KEY, &overlapped, SIZE + 2);
+    has_read(&reader, "one", 5, SIZE - 5, "last");
+    begin_to_read(&reader, far, 10);
+    overlapped = at(7);
+    CHECK_BEGUN(transmit(near, file, 10, 0, &overlapped, NULL, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 10);
+    has_read(&reader, "", 7, 10, "");
+    elements[1].dwElFlags = 3;
+    CHECK_FALSE(transmit_packets(near, elements, 2, 0, &overlapped, 0), WSAEINVAL);
+    CHECK_FALSE(transmit_packets(near, NULL, 2, 0, &overlapped, 0), WSAEFAULT);
+    closesocket(near);
+    closesocket(far);
+}
+
+/* What is not in the cache comes from the disk meanwhile. */
+static void a_file_that_is_not_in_the_cache_goes_too(void)
+{
+    OVERLAPPED overlapped = at(0);
+    int descriptor = open(name, O_RDONLY), again;
+    READER reader;
+    SOCKET near, far;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    for (again = 0; again < 3; again++) {
+        fsync(descriptor);
+        posix_fadvise(descriptor, 1 << 18, 0, POSIX_FADV_DONTNEED);
+        begin_to_read(&reader, far, SIZE);
+        CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+        CHECK_ENDED(port, KEY, &overlapped, SIZE);
+        has_read(&reader, "", 0, SIZE, "");
+    }
+    /* The file may be closed meanwhile. */
+    begin_to_read(&reader, far, SIZE);
+    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+    CHECK(CloseHandle(file));
+    CHECK_ENDED(port, KEY, &overlapped, SIZE);
+    has_read(&reader, "", 0, SIZE, "");
+    close(descriptor);
+    closesocket(near);
+    closesocket(far);
+}
+
+int main(void)
+{
+    DWORD done;
+    HANDLE plain;
+    size_t place;
+    start();
+    snprintf(name, sizeof name, "/tmp/cp-transmit-%d", (int)getpid());
+    contents = (char *)malloc(SIZE);
+    CHECK(contents != NULL);
+    for (place = 0; place < SIZE; place++)
+        contents[place] = byte_at(place);
+    plain = CreateFileA(name, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
+    CHECK(WriteFile(plain, contents, SIZE, &done, NULL) && done == SIZE);
+    CHECK(CloseHandle(plain));
+    file = CreateFileA(name, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING,
+                       FILE_FLAG_OVERLAPPED | FILE_FLAG_SEQUENTIAL_SCAN, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);
+    CHECK(port != NULL);
+    a_file_goes_whole_with_what_is_beside_it();
+    it_goes_on_as_the_peer_reads();
+    a_call_without_an_overlapped_waits();
+    failures_begin_nothing_or_end_it();
+    the_stream_ends_behind_it();
+    packets_are_memory_and_files();
+    a_file_that_is_not_in_the_cache_goes_too();
+    CHECK(CloseHandle(port) && DeleteFileA(name));
+    free(contents);
+    return finish();
+}
