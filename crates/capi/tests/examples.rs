@@ -12,8 +12,13 @@ use toolchain::{
     Build, Profile, finds_leaks, has, include_flags, library_directory, package, scratch, succeed,
 };
 
-const EXAMPLES: [&str; 4] =
-    ["poll_replacement", "edge_udp_server", "threaded_server", "overlapped_echo_server"];
+const EXAMPLES: [&str; 5] = [
+    "poll_replacement",
+    "edge_udp_server",
+    "threaded_server",
+    "overlapped_echo_server",
+    "static_file_server",
+];
 
 #[test]
 fn examples_do_what_they_say() {
