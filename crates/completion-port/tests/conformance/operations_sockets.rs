@@ -5,6 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
@@ -16,8 +18,9 @@ use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 use crate::kit::descriptors::leave_no_descriptor;
 use crate::kit::operations::{
     HOUR, MILLISECOND, Shared, accepted, all, assert_connected, bytes, connected, done, finished,
-    much, outcome, received, room, sent, shared_on, silent, sockets_on, why,
+    much, outcome, received, room, sent, shared_on, silent, sockets_on, sort, why,
 };
+use crate::kit::signals::{catch_signals, interrupt};
 use crate::kit::sockets::{POLLIN, POLLRDHUP, STREAMS, await_facts, await_unread, fill};
 use crate::kit::threads::now;
 
@@ -841,4 +844,67 @@ fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
     port.associate(fresh).unwrap().connect(own).unwrap();
     let error = connected(&outcome(&port, &system)).unwrap_err();
     assert_eq!(error.os_code(), Some(libc::ECONNREFUSED), "{error:?}");
+}
+
+/// Rules 7 and 56: signals end no operation, neither while a thread waits nor while it tries one. The simulated kernel
+/// has no signals.
+#[cfg(target_os = "linux")]
+#[test]
+fn signals_end_no_operation_epoll() {
+    const ROUNDS: usize = 100;
+    catch_signals();
+    let system = &System::native();
+    let port = shared_on(system);
+    let listener = Shared::new(system.tcp_listener(4));
+    let (near, far) = system.unix_pair();
+    let (idle, _idle_far) = system.unix_pair();
+    let [accepting, id, idle] = [listener.clone(), Shared::new(near), Shared::new(idle)]
+        .map(|key| port.associate_shared(key).unwrap());
+    let (say, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        // It ends the thread below, also if the test fails.
+        let heard = heard;
+        // SAFETY: gettid(2) demands nothing.
+        let waiter = unsafe { libc::gettid() };
+        scope.spawn(move || {
+            while say.send(()).is_ok() {
+                interrupt(waiter);
+                thread::sleep(Duration::from_micros(50));
+            }
+        });
+        heard.recv().unwrap();
+        let begun = Instant::now();
+        let time = 20 * MILLISECOND;
+        let last = port.start(idle, Operation::recv(room(4)).deadline(time)).unwrap();
+        for _ in 0..ROUNDS {
+            let accept = port.start(accepting, Operation::accept()).unwrap();
+            let receive = port.start(id, Operation::recv(room(4))).unwrap();
+            let send = port.start(id, Operation::send_all(vec![b'a'; 500_000])).unwrap();
+            let client = system.tcp_connect(&listener);
+            far.write(b"four").unwrap();
+            let mut left = vec![accept, receive, send];
+            let mut taken = 0;
+            while !left.is_empty() {
+                taken += far.drain();
+                let mut batch = Batch::new();
+                for packet in port.wait(&mut batch, MILLISECOND).unwrap() {
+                    let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                    let operation = finished.operation();
+                    if operation == last {
+                        assert_eq!(why(finished.error()), ErrorKind::TimedOut);
+                        assert!(begun.elapsed() >= time, "{:?}", begun.elapsed());
+                        continue;
+                    }
+                    assert!(finished.error().is_none(), "{:?}", finished.error());
+                    left.retain(|left| *left != operation);
+                    if let Outcome::Accepted(Ok((source, _))) = finished.into_parts().1 {
+                        assert_connected(&client, &system.adopt(source), system);
+                    }
+                }
+                assert!(begun.elapsed() < system.soon(), "{left:?} do not end");
+            }
+            assert_eq!(taken + far.drain(), 500_000);
+        }
+        assert!(heard.try_iter().count() > ROUNDS, "there were few signals");
+    });
 }

@@ -50,6 +50,9 @@ fn not_done<T>(code: Code) -> Attempt<T> {
 }
 
 /// Makes a system call until no signal ends it. A negative result is a failure.
+///
+/// Linux ends no call on TCP, UDP or `AF_UNIX` so that must not wait: such a call looks at signals only before it
+/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do systems that stand in for Linux.
 pub(super) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
     loop {
         if let Ok(count) = usize::try_from(call()) {
@@ -299,6 +302,32 @@ fn is_of_connection(code: Code) -> bool {
     )
 }
 
+/// The first connection that `call` brings: it returns what accept4(2) did, with the peer's address in the room.
+pub(super) fn accept_by(
+    mut call: impl FnMut(&mut RawAddress) -> Descriptor,
+) -> Attempt<(OwnedSource, Option<Address>)> {
+    let mut passed_over = 0;
+    loop {
+        let mut raw = RawAddress::room();
+        let accepted = call(&mut raw);
+        if accepted >= 0 {
+            return Attempt::Done((owned(accepted), raw.address()));
+        }
+        match last_code() {
+            // As in `repeat`.
+            libc::EINTR => {}
+            libc::EMFILE | libc::ENFILE => return Attempt::Scarce,
+            code if is_of_connection(code) => {
+                passed_over += 1;
+                if passed_over == PASSED_OVER {
+                    return Attempt::Scarce;
+                }
+            }
+            code => return not_done(code),
+        }
+    }
+}
+
 impl Sockets for Epoll {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
         let mut on: libc::c_int = 1;
@@ -330,29 +359,13 @@ impl Sockets for Epoll {
     }
 
     fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
-        let mut passed_over = 0;
-        loop {
-            let mut raw = RawAddress::room();
+        accept_by(|raw| {
             let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
             // SAFETY: accept4(2) reads a length at the second pointer, writes at most so many bytes at the
             // first and the full length at the second.
-            // - valid: both point into `raw`, a local, whose length is that of its room.
-            let accepted = unsafe { libc::accept4(descriptor, address, len, FLAGS) };
-            if accepted >= 0 {
-                return Attempt::Done((owned(accepted), raw.address()));
-            }
-            match last_code() {
-                libc::EINTR => {}
-                libc::EMFILE | libc::ENFILE => return Attempt::Scarce,
-                code if is_of_connection(code) => {
-                    passed_over += 1;
-                    if passed_over == PASSED_OVER {
-                        return Attempt::Scarce;
-                    }
-                }
-                code => return not_done(code),
-            }
-        }
+            // - valid: both point into `raw`, which is borrowed mutably, and whose length is that of its room.
+            unsafe { libc::accept4(descriptor, address, len, FLAGS) }
+        })
     }
 
     fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::address::RawAddress;
 use super::epoll::Epoll;
+use super::sockets::{accept_by, repeat};
 use crate::address::Address;
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
@@ -488,6 +489,62 @@ fn a_connect_that_a_signal_ends_goes_on_by_itself() {
         let socket = w.0.open_stream(&to).unwrap();
         assert_eq!(told(w.0.begin_connect(number(&socket), &to)), Told::Blocked);
     }
+}
+
+/// What a system call says that a signal has ended.
+fn interrupted() -> i32 {
+    // SAFETY: `__errno_location` returns a pointer to a value of the calling thread, which may be written.
+    // - it lives as long as the thread.
+    unsafe { *libc::__errno_location() = libc::EINTR };
+    -1
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn an_accept_that_signals_end_is_made_again() {
+    let w = Native::new();
+    let listener: TcpListener = duplicate(&w.tcp_listener(1));
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut signals = 0;
+    let attempt = accept_by(|raw| {
+        signals += 1;
+        if signals <= 3 {
+            return interrupted();
+        }
+        let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
+        // SAFETY: accept4(2) reads a length at the second pointer, writes at most so many bytes at the first and
+        // the full length at the second.
+        // - valid: both point into `raw`, which is borrowed mutably, and whose length is that of its room.
+        unsafe { libc::accept4(listener.as_raw_fd(), address, len, 0) }
+    });
+    let Attempt::Done((_, peer)) = attempt else { panic!("nothing was accepted") };
+    assert_eq!(peer, Some(client.local_addr().unwrap().into()));
+    assert_eq!(signals, 4);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_transfer_that_signals_end_is_made_again() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    far.write_all(b"four").unwrap();
+    let mut signals = 0;
+    let mut bytes = [0; 8];
+    let mut receive = |bytes: &mut [u8]| {
+        repeat(|| {
+            signals += 1;
+            if signals % 3 != 0 {
+                return interrupted() as libc::ssize_t;
+            }
+            // SAFETY: recv(2) writes at most so many bytes at the pointer as its third argument says.
+            // - valid for writes: `bytes` has so many, and is borrowed mutably over the call.
+            unsafe { libc::recv(near.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) }
+        })
+    };
+    assert_eq!(receive(&mut bytes), Ok(4));
+    // Any other failure ends it at once.
+    assert_eq!(receive(&mut bytes), Err(libc::EAGAIN));
+    assert_eq!((&bytes[..4], signals), (b"four".as_slice(), 6));
 }
 
 #[test]
