@@ -6,12 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, BlockDetection, Interest, OneShot, Packet, Persistent, Port, Registration,
+    Batch, BlockDetection, BorrowedSource, Interest, OneShot, Operation, Outcome, Packet,
+    Persistent, Port, Registration, Source,
 };
 use testkit::{Socket, System, on_every_system};
 
@@ -131,6 +132,97 @@ fn cold_ones_are_served(
     }
 }
 
+/// A key that owns its socket.
+#[derive(Clone, Debug)]
+struct Owner {
+    number: usize,
+    socket: Arc<Socket>,
+}
+
+impl Source for Owner {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.socket.as_source()
+    }
+}
+
+/// Each peer of a hot socket has sent more than is ever received.
+fn sated(system: &System, number: usize) -> (Owner, Socket) {
+    let (ours, theirs) = system.unix_pair();
+    assert!(theirs.fill() > 10_000);
+    (Owner { number, socket: Arc::new(ours) }, theirs)
+}
+
+/// While hot sockets bring a byte whenever one is asked for, each of some quiet ones is served soon after its peer has
+/// sent something. `flights` receives of each hot socket are in flight; with none, its token goes on.
+fn quiet_ones_are_served(system: &System, hot_ones: usize, flights: usize) {
+    let room = || Vec::with_capacity(1);
+    for batch in ROOMS {
+        let port: Port<Owner, ()> = system.port(1);
+        let mut peers = Vec::new();
+        for number in 0..hot_ones {
+            let (owner, peer) = sated(system, HOT + number);
+            peers.push(peer);
+            if flights == 0 {
+                port.associate(owner).unwrap().recv(room()).unwrap();
+            } else {
+                let id = port.associate_shared(owner).unwrap();
+                for _ in 0..flights {
+                    port.start(id, Operation::recv(room())).unwrap();
+                }
+            }
+        }
+        let mut quiet = Vec::new();
+        for number in 0..20 {
+            let (ours, theirs) = system.unix_pair();
+            let owner = Owner { number, socket: Arc::new(ours) };
+            port.associate(owner).unwrap().recv(room()).unwrap();
+            quiet.push(theirs);
+        }
+        let most = 2 * batch.min(hot_ones * flights.max(1) + 2) + 2 * hot_ones * flights.max(1) + 4;
+        let (mut slowest, mut hot_ones_seen) = (0, 0);
+        let mut packets = Batch::with_capacity(batch);
+        for (number, theirs) in quiet.iter().enumerate() {
+            theirs.write(b"q").unwrap();
+            let (mut count, mut is_served) = (0, false);
+            while !is_served {
+                for packet in port.wait(&mut packets, Duration::from_secs(10)).unwrap() {
+                    count += 1;
+                    let (key, outcome) = match packet {
+                        Packet::Done(done) => {
+                            let (token, outcome) = done.into_parts();
+                            let key = token.key().number;
+                            // Each goes on.
+                            token.recv(room()).unwrap();
+                            (key, outcome)
+                        }
+                        Packet::Finished(finished) => {
+                            let id = finished.id();
+                            port.start(id, Operation::recv(room())).unwrap();
+                            let (key, outcome) = finished.into_parts();
+                            (key.number, outcome)
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                    let Outcome::Received(Ok(1), bytes) = outcome else { panic!("{outcome:?}") };
+                    if key < HOT {
+                        assert_eq!((key, &bytes[..]), (number, b"q".as_slice()));
+                        is_served = true;
+                    } else {
+                        assert_eq!(bytes, b"x");
+                        hot_ones_seen += 1;
+                    }
+                }
+                assert!(count > 0, "nothing came");
+                assert!(count <= most, "after {count} packets number {number} is still to come");
+            }
+            slowest = slowest.max(count);
+        }
+        assert!(hot_ones_seen > 0, "what is hot has its turns, too");
+        println!("{hot_ones} hot ones, batches of {batch}: the quiet ones come after {slowest}");
+        drop(peers);
+    }
+}
+
 on_every_system! {
     /// Armed again at once, without having been read, and without a hint.
     fn a_hot_socket_starves_nobody(system: &System) {
@@ -175,6 +267,21 @@ on_every_system! {
             }
             (0..8).for_each(|number| port.post(AGAIN + number).unwrap());
         });
+    }
+
+    /// A connection that always has data, and whose handler receives on.
+    fn a_connection_that_always_has_data_starves_no_operation(system: &System) {
+        quiet_ones_are_served(system, 1, 0);
+    }
+
+    /// Several of them.
+    fn many_connections_that_always_have_data_starve_no_operation(system: &System) {
+        quiet_ones_are_served(system, 10, 0);
+    }
+
+    /// And with sixteen receives in flight on each.
+    fn many_receives_that_are_always_done_starve_no_operation(system: &System) {
+        quiet_ones_are_served(system, 2, 16);
     }
 
     /// A thread that posts as fast as it may: so many messages are under way, no more.

@@ -1,12 +1,13 @@
 //! Rules 52 to 54: the order in which operations are done, before readiness, and among other packets.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Interest, OneShot, OpId, Operation, Outcome, Packet, Persistent, Port, Registration,
-    SharedId, Started,
+    Batch, BlockDetection, Interest, OneShot, OpId, Operation, Outcome, Packet, Persistent, Port,
+    Registration, SharedId, Started,
 };
 use testkit::{Socket, System, on_every_system};
 
@@ -441,41 +442,52 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 54: with the one seat taken no other thread gets one, or tries one.
+    /// Rule 54: with every seat taken no other thread gets one, or tries one, though it was found.
     fn operations_count_for_the_concurrency_value(system: &System) {
         system.several_threads_wait();
-        let port = shared_on(system);
-        let (near, far) = system.unix_pair();
-        let near = Shared::new(near);
-        let id = port.associate_shared(near.clone()).unwrap();
-        let gate = Gate::default();
-        let (say, heard) = mpsc::channel();
-        thread::scope(|scope| {
-            let _end = End::of(&port, [&gate]);
-            for started in 1..=2 {
-                let (port, say, gate) = (&port, say.clone(), &gate);
-                scope.spawn(move || {
-                    each_packet(port, Batch::with_capacity(1), |packet| {
-                            assert_eq!(sort(&packet), "finished");
-                            say.send(thread::current().id()).unwrap();
-                            gate.pass();
+        for limit in [1, 2] {
+            let threads = limit + 2;
+            // Elsewhere a handler that waits at a gate may be found asleep.
+            let port: Port<Shared, u32> =
+                system.port_that(limit, BlockDetection::Announced).unwrap();
+            let (near, far): (Vec<_>, Vec<_>) = (0..=limit).map(|_| system.unix_pair()).unzip();
+            let near: Vec<_> = near.into_iter().map(Shared::new).collect();
+            let gates: Vec<_> = near.iter().map(|_| Gate::default()).collect();
+            let inside = AtomicUsize::new(0);
+            let (say, heard) = mpsc::channel();
+            thread::scope(|scope| {
+                let _end = End::of(&port, &gates);
+                for started in 1..=threads {
+                    let (port, say, gates, inside) = (&port, say.clone(), &gates, &inside);
+                    scope.spawn(move || {
+                        each_packet(port, Batch::with_capacity(1), |packet| {
+                            let Packet::Finished(finished) = packet else { panic!("no operation") };
+                            assert!(inside.fetch_add(1, SeqCst) < limit, "more than {limit} run");
+                            let which = usize::from(bytes(finished.into_parts().1)[0]);
+                            say.send(which).unwrap();
+                            gates[which].pass();
+                            inside.fetch_sub(1, SeqCst);
+                        });
                     });
-                });
-                settle(system, port, started);
-            }
-            start_receives(&port, id, &[1, 1]);
-            far.write(b"a").unwrap();
-            hear(system, &heard, "the first is taken");
-            far.write(b"b").unwrap();
-            if system.kernel().is_some() {
-                // On a real system the thread that waits at the gate may be found asleep.
-                stays(system, 1, "no seat is free", || heard.try_recv().is_err());
-                assert_eq!(near.unread().unwrap(), 1);
-            }
-            gate.open();
-            hear(system, &heard, "the second is taken");
-            settle(system, &port, 2);
-        });
+                    settle(system, &port, started);
+                }
+                for key in &near {
+                    let id = port.associate_shared(key.clone()).unwrap();
+                    port.start(id, Operation::recv(room(1))).unwrap();
+                }
+                for which in 0..limit {
+                    far[which].write(&[u8::try_from(which).unwrap()]).unwrap();
+                    assert_eq!(hear(system, &heard, "it is taken"), which);
+                }
+                far[limit].write(&[u8::try_from(limit).unwrap()]).unwrap();
+                eventually(system, "it is found", || port.stats().queued == 1);
+                assert_eq!(port.stats().running, limit);
+                stays(system, 2, "no seat is free", || heard.try_recv().is_err());
+                assert_eq!((near[limit].unread().unwrap(), port.stats().queued), (1, 1));
+                gates[0].open();
+                assert_eq!(hear(system, &heard, "a seat is free"), limit);
+            });
+        }
     }
 
     /// Rule 54: the thread that waited last gets it.

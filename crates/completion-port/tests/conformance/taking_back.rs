@@ -4,12 +4,97 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, Packet, Port, sim};
+use completion_port::{Batch, Operation, Packet, Port, sim};
 use testkit::{System, on_every_system};
 
+use crate::kit::operations::{Shared, room};
+use crate::kit::packets::each_packet;
 use crate::kit::threads::{End, Gate, hear, now, script, settle, take};
 
+/// A thread has a batch of operations, comes to the first one, and does `stick` before it looks for the next.
+/// Another thread gets the others, each once, and the first one none of them.
+fn the_others_are_done_elsewhere(
+    system: &System,
+    limit: usize,
+    stick: impl FnOnce() + Send,
+    let_go: impl FnOnce(),
+) {
+    const RECEIVES: usize = 4;
+    system.several_threads_wait();
+    let port: Port<Shared, u32> = system.port(limit);
+    let (near, far): (Vec<_>, Vec<_>) = (0..=RECEIVES).map(|_| system.unix_pair()).unzip();
+    let ids: Vec<_> =
+        near.into_iter().map(|near| port.associate_shared(Shared::new(near)).unwrap()).collect();
+    let receives = ids[1..].iter().map(|id| port.start(*id, Operation::recv(room(4))).unwrap());
+    let mut operations: Vec<_> = receives.collect();
+    for (number, far) in far[1..].iter().enumerate() {
+        far.write(&[u8::try_from(number).unwrap()]).unwrap();
+    }
+    // It has ended when it is found; the others are to be tried by the thread that comes to them.
+    operations.push(port.start(ids[0], Operation::send(b"sent".to_vec())).unwrap());
+    let (say, heard) = mpsc::channel();
+    let done = |packet: Packet<'_, Shared, u32>| {
+        let Packet::Finished(finished) = packet else { panic!("no operation") };
+        assert!(finished.error().is_none(), "{:?}", finished.error());
+        finished.operation()
+    };
+    thread::scope(|scope| {
+        let _end = End::of(&port, []);
+        let (port, said) = (&port, say.clone());
+        let stuck = scope.spawn(move || {
+            let me = thread::current().id();
+            script(system, me, false);
+            let mut batch = Batch::new();
+            // All of it, since no other thread has come.
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert_eq!(port.stats().queued, 0);
+            said.send((done(packets.next().unwrap()), me)).unwrap();
+            stick();
+            assert!(packets.next().is_none(), "what it did not come to was taken");
+        });
+        let first = heard.recv_timeout(system.soon()).unwrap().0;
+        operations.retain(|operation| *operation != first);
+        assert_eq!(operations.len(), RECEIVES);
+        let other = scope.spawn(move || {
+            let me = thread::current().id();
+            script(system, me, false);
+            each_packet(port, Batch::new(), |packet| {
+                say.send((done(packet), me)).unwrap();
+            });
+        });
+        while !operations.is_empty() {
+            let (operation, thread) = hear(system, &heard, "it goes to another thread");
+            assert_eq!(thread, other.thread().id());
+            assert!(operations.contains(&operation), "{operation:?} came twice");
+            operations.retain(|left| *left != operation);
+        }
+        let_go();
+        stuck.join().unwrap();
+        assert!(heard.try_recv().is_err());
+    });
+    assert_eq!(port.stats().packets.done, 1 + RECEIVES as u64);
+    assert_eq!(far[0].read_within(system.soon(), 4), b"sent");
+}
+
 on_every_system! {
+    /// Rules 6 and 54: operations that a thread has taken, and does not come to since it spins, are tried by another one.
+    fn operations_of_a_thread_that_spins_are_done_by_another_one(system: &System) {
+        let gate = Gate::default();
+        the_others_are_done_elsewhere(system, 2, || gate.pass(), || gate.open());
+    }
+
+    /// Rules 6 and 54: the same of a thread that sleeps, at a port that lets one run.
+    fn operations_of_a_thread_that_sleeps_are_done_by_another_one(system: &System) {
+        let (go_on, told) = mpsc::channel::<()>();
+        let sleep = move || {
+            let me = thread::current().id();
+            script(system, me, true);
+            let _ = told.recv();
+            script(system, me, false);
+        };
+        the_others_are_done_elsewhere(system, 1, sleep, || drop(go_on));
+    }
+
     /// Rule 6: what a caller has moved elsewhere cannot be taken back, so that it should take less at a time
     /// where threads are found asleep.
     fn who_can_give_nothing_back_is_advised_to_take_less_where_threads_sleep(system: &System) {
