@@ -546,6 +546,34 @@ on_every_system! {
         assert_eq!((refused.kind(), refused.call()), (ErrorKind::Closed, Call::Connect));
     }
 
+    /// Rules 57 and 60: the port's own connect has a deadline: one that nothing answers ends by it, and one that is done
+    /// before does not.
+    fn a_connect_of_the_port_ends_at_its_deadline(system: &System) {
+        let port = system.port::<Made, u32>(1);
+        let (full, _client) = unanswering(system);
+        let listener = system.tcp_listener(4);
+        let time = 20 * MILLISECOND;
+        let begun = now(system);
+        let late = port.connect(full.address().for_port(), Some(time.into()), Made).unwrap();
+        port.connect(listener.address().for_port(), Some(time.into()), Made).unwrap();
+        let (token, outcome) = done(&port, system);
+        connected(&outcome).unwrap();
+        let server = listener.accept_within(system.soon());
+        token.recv(room(4)).unwrap();
+        let (token, outcome) = done(&port, system);
+        let error = connected(&outcome).unwrap_err();
+        assert_eq!((error.kind(), error.call()), (ErrorKind::TimedOut, Call::Connect));
+        let took = now(system) - begun;
+        assert!(took >= time, "{took:?}");
+        assert!(system.kernel().is_none() || took <= time + MILLISECOND, "{took:?}");
+        assert!(!port.cancel(late).unwrap());
+        // The key is there, and its socket is closed with it.
+        drop(token.into_key());
+        silent(&port, system);
+        server.write(b"x").unwrap();
+        assert_eq!(bytes(done(&port, system).1), b"x");
+    }
+
     /// Rule 57: an address of another kernel is the outcome of a connect, and of a send.
     fn an_address_of_another_kernel_is_refused(system: &System) {
         let other = if system.kernel().is_some() { System::native() } else { System::simulated() };
