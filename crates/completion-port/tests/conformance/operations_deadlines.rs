@@ -618,4 +618,98 @@ on_every_system! {
         }
         silent(&port, system);
     }
+
+    /// Rule 60: ten thousand operations of one association, each in its own time, and once.
+    fn many_deadlines_of_one_association_are_each_over_once(system: &System) {
+        const MANY: u32 = 10_000;
+        let port = shared_on(system);
+        let (near, far) = system.unix_pair();
+        let id = port.associate_shared(Shared::new(near)).unwrap();
+        let mut wanted = BTreeMap::new();
+        for number in 0..MANY {
+            let time = MILLISECOND * (1 + number * 7_919 % 50);
+            let receive = Operation::recv(room(1)).deadline(time);
+            let at = now(system) + time;
+            wanted.insert(port.start(id, receive).unwrap(), at);
+        }
+        let last = port.start(id, Operation::recv(room(1))).unwrap();
+        let mut batch = Batch::new();
+        let begun = Instant::now();
+        while !wanted.is_empty() {
+            assert!(begun.elapsed() < system.soon(), "{} are never over", wanted.len());
+            for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                assert_eq!(why(finished.error()), ErrorKind::TimedOut);
+                let at = wanted.remove(&finished.operation()).expect("it is over twice");
+                assert!(now(system) >= at);
+            }
+        }
+        // What has no deadline is there.
+        far.write(b"x").unwrap();
+        let packet = finished(&port, system);
+        assert_eq!(packet.operation(), last);
+        assert_eq!(bytes(packet.into_parts().1), b"x");
+    }
+}
+
+/// Rules 60 and 61: ten thousand and more, half of them of operations and half of readiness, by a clock that moves only
+/// when told: none early, and none later than a thread looks.
+#[test]
+fn ten_thousand_deadlines_are_kept_in_time_sim() {
+    for make in [System::simulated, || System::simulated().one_shot()] {
+        testkit::run(make, |on| {
+            const MANY: u32 = 12_000;
+            on.several_threads_wait();
+            let kernel = on.kernel().unwrap();
+            let port = sockets_on(on);
+            let begun = kernel.now();
+            let mut fars = Vec::new();
+            let mut wanted = BTreeMap::new();
+            for number in 0..MANY {
+                let (token, far) = associated(on, &port);
+                fars.push(far);
+                let time = Duration::from_micros(u64::from(number * 7_919 % 50_000));
+                assert!(wanted.insert(token.id(), (time, number)).is_none());
+                if number % 2 == 0 {
+                    token.start(Operation::recv(room(4)).deadline(time)).unwrap();
+                } else {
+                    token.rearm_until(time).unwrap();
+                }
+            }
+            let mut batch = Batch::with_capacity(1_000);
+            let mut looked = Duration::ZERO;
+            while !wanted.is_empty() {
+                let passed = kernel.now() - begun;
+                assert!(passed < 60 * MILLISECOND, "{} are never over", wanted.len());
+                loop {
+                    let left = wanted.len();
+                    for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
+                        let (token, is_even) = match packet {
+                            Packet::Done(done) => {
+                                assert_eq!(why(done.error()), ErrorKind::TimedOut);
+                                (done.into_parts().0, true)
+                            }
+                            Packet::Ready(token) => {
+                                assert_eq!(token.events(), Events::TIMED_OUT);
+                                (token, false)
+                            }
+                            other => panic!("{}", sort(&other)),
+                        };
+                        let (time, number) = wanted.remove(&token.id()).expect("it is over twice");
+                        assert_eq!(is_even, number % 2 == 0);
+                        assert!(time <= passed, "{time:?} at {passed:?}");
+                        assert!(
+                            time >= looked.saturating_sub(MILLISECOND),
+                            "{time:?} at {passed:?}"
+                        );
+                    }
+                    if wanted.len() == left {
+                        break;
+                    }
+                }
+                looked = passed;
+                kernel.advance(Duration::from_micros(730));
+            }
+        });
+    }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, ErrorKind, Interest, OneShot, Packet, Port, Registration, TimerId};
-use testkit::on_every_system;
+use testkit::{System, on_every_system};
 
 use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, now, settle, stays, take};
@@ -263,6 +263,50 @@ on_every_system! {
         }
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
+}
+
+/// Rule 49: a hundred thousand of them, a third of which are taken back, by a clock that moves only when told: never
+/// early, at once when a thread looks, and in the order of their times, and of the posts of one time.
+#[test]
+fn a_hundred_thousand_messages_for_later_come_in_order_sim() {
+    const MANY: usize = 100_000;
+    const SPAN: usize = 20_000;
+    testkit::run(System::simulated, |on| {
+        on.several_threads_wait();
+        let kernel = on.kernel().unwrap();
+        let port = on.port::<(), usize>(1);
+        let time = |number: usize| Duration::from_micros((number * 7_919 % SPAN) as u64);
+        let begun = kernel.now();
+        let timers: Vec<_> =
+            (0..MANY).map(|number| port.post_at(time(number), number).unwrap()).collect();
+        let mut wanted = Vec::new();
+        for (number, timer) in timers.into_iter().enumerate() {
+            if number % 3 == 0 {
+                assert_eq!(port.cancel_post(timer), Some(number));
+            } else {
+                wanted.push(number);
+            }
+        }
+        // Stable: at one time they stay in order.
+        wanted.sort_by_key(|number| time(*number));
+        let mut taken = Vec::new();
+        let mut batch = Batch::with_capacity(1_000);
+        while taken.len() < wanted.len() {
+            let passed = kernel.now() - begun;
+            assert!(passed < Duration::from_millis(21), "{} are left", wanted.len() - taken.len());
+            let due = wanted.partition_point(|number| time(*number) <= passed);
+            loop {
+                let before = taken.len();
+                taken.extend(messages(port.wait(&mut batch, Duration::ZERO).unwrap()));
+                if taken.len() == before {
+                    break;
+                }
+            }
+            assert_eq!(taken.len(), due, "after {passed:?}");
+            kernel.advance(Duration::from_micros(137));
+        }
+        assert!(taken == wanted, "they come in another order");
+    });
 }
 
 fn messages<M>(packets: completion_port::Packets<'_, '_, (), M>) -> Vec<M> {
