@@ -4,11 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
-use std::io::Write;
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -17,6 +13,7 @@ use std::time::Duration;
 use completion_port::{
     Batch, BlockDetection, Buffer, Interest, OneShot, Operation, Packet, Port, SharedSource,
 };
+use testkit::{Socket, System};
 
 /// Held by the test that looks.
 fn alone() -> MutexGuard<'static, ()> {
@@ -86,10 +83,10 @@ fn a_dropped_port_leaves_nothing_to_its_threads() {
     }
 }
 
-/// How many buffers there are.
+/// How many buffers and messages there are.
 static BUFFERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A buffer that is counted.
+/// A buffer, or a message, that is counted.
 struct Counted(Vec<u8>);
 
 impl Counted {
@@ -127,52 +124,86 @@ unsafe impl Buffer for Counted {
     }
 }
 
-/// A key that owns its descriptor, of whatever kind.
-type Key = SharedSource<OwnedFd>;
+/// A key that owns its socket, of whatever kind.
+type Key = SharedSource<Socket>;
 
-/// A port that is dropped with operations waiting, due, done and cancelled; with deadlines; with some in a
-/// batch, and with one that was taken by a thread which has ended.
-fn fly_and_drop(number: usize, listener: &TcpListener) {
+/// A listener that has room in its queue, and one that answers no connect, with what its queue is full of.
+struct Listeners {
+    open: Socket,
+    full: Socket,
+    _client: Socket,
+}
+
+impl Listeners {
+    fn on(system: &System) -> Self {
+        let full = system.tcp_listener(0);
+        let client = system.tcp_connect(&full);
+        Self { open: system.tcp_listener(128), full, _client: client }
+    }
+}
+
+/// A port that is dropped with operations waiting, due, done and cancelled; with deadlines, and messages for later; with
+/// some in a batch, and with one that was taken by a thread which has ended.
+fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     const HOUR: Duration = Duration::from_secs(3600);
-    let port: Port<Key, u32, Counted> =
-        Port::builder().concurrency(1).kernel_sets(1).buffers::<Counted>().build().unwrap();
-    let (near, far) = UnixStream::pair().unwrap();
-    let (other, other_far) = UnixStream::pair().unwrap();
-    let (idle, _idle_far) = UnixStream::pair().unwrap();
-    let key = |stream: UnixStream| Key::new(stream.into());
+    let port: Port<Key, Counted, Counted> = on.port_with_buffers(1);
+    let (near, far) = on.unix_pair();
+    let (other, other_far) = on.unix_pair();
+    let (idle, _idle_far) = on.unix_pair();
     // Waiting in both directions, the sends for room.
-    let id = port.associate_shared(key(near)).unwrap();
+    let id = port.associate_shared(Key::new(near)).unwrap();
     let full = Operation::send_all(Counted::new(vec![0; 300_000]));
     port.start(id, full).unwrap();
     let receives = [(); 3].map(|()| port.start(id, Operation::recv(Counted::room())).unwrap());
     port.start(id, Operation::send(Counted::new(vec![7])).deadline(HOUR)).unwrap();
     port.cancel(receives[1]).unwrap();
     // One that will be due, and one that has ended.
-    port.associate(key(other)).unwrap().recv(Counted::room()).unwrap();
-    (&other_far).write_all(b"x").unwrap();
-    let token = port.associate(key(idle)).unwrap();
+    port.associate(Key::new(other)).unwrap().recv(Counted::room()).unwrap();
+    other_far.write(b"x").unwrap();
+    let token = port.associate(Key::new(idle)).unwrap();
     token.start(Operation::recv(Counted::room()).deadline(HOUR)).unwrap();
-    // A connection that no handler gets.
-    let accepting = port.associate_shared(Key::new(listener.try_clone().unwrap().into())).unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    port.start(accepting, Operation::accept()).unwrap();
+    // A datagram that comes, and one that does not.
+    let datagrams = [on.udp_bound(), on.udp_bound()];
+    datagrams[1].send_to(b"x", &datagrams[0].address()).unwrap();
+    for socket in datagrams {
+        let token = port.associate(Key::new(socket)).unwrap();
+        token.start(Operation::recv_from(Counted::room()).deadline(HOUR)).unwrap();
+    }
+    // Connects that nothing answers, and one that is answered.
+    let (address, full) =
+        (listeners.open.address().for_port(), listeners.full.address().for_port());
+    port.associate(Key::new(on.tcp_fresh())).unwrap().connect(full.clone()).unwrap();
+    port.connect(full, Some(HOUR.into()), |source| Key::new(on.adopt(source))).unwrap();
+    let answered = port.associate(Key::new(on.tcp_fresh())).unwrap().connect(address).unwrap();
+    // A connection that no handler gets; beside the port's own.
+    let accepting = Key::new(listeners.open.dup().unwrap());
+    let accepting = port.associate_shared(accepting).unwrap();
+    let connect = || on.tcp_connect(&listeners.open);
+    let client = connect();
+    (0..2).for_each(|_| drop(port.start_now(accepting, Operation::accept()).unwrap()));
     // Connections that wait for their first data, one of which has it by then; and an accept without a
     // connection.
-    let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (silent, mut speaking) = (connect(), connect());
+    let (silent, speaking) = (connect(), connect());
     for _ in 0..3 {
         let accept = Operation::accept_and_recv(Counted::room()).deadline(HOUR);
         port.start(accepting, accept).unwrap();
     }
-    speaking.write_all(b"x").unwrap();
+    speaking.write(b"x").unwrap();
     // Armed with a deadline.
-    let (armed, _armed_far) = UnixStream::pair().unwrap();
-    let token = port.associate(key(armed)).unwrap();
+    let (armed, _armed_far) = on.unix_pair();
+    let token = port.associate(Key::new(armed)).unwrap();
     if number.is_multiple_of(2) {
         token.rearm_until(HOUR).unwrap();
     } else {
         token.rearm_as(Interest::IN, OneShot::Level).unwrap();
     }
+    // Messages for later, one of which is due; and for now.
+    for time in [HOUR, Duration::ZERO, 2 * HOUR] {
+        port.post_at(time, Counted::new(Vec::new())).unwrap();
+    }
+    let taken_back = port.post_at(HOUR, Counted::new(Vec::new())).unwrap();
+    drop(port.cancel_post(taken_back).unwrap());
+    port.post(Counted::new(Vec::new())).unwrap();
     let mut batch = Batch::new();
     match number % 3 {
         // Nobody has looked.
@@ -185,9 +216,12 @@ fn fly_and_drop(number: usize, listener: &TcpListener) {
             assert!(packets.next().is_some());
         }
     }
-    assert!(BUFFERS.load(SeqCst) >= 8);
+    assert!(BUFFERS.load(SeqCst) >= 12);
     if number.is_multiple_of(5) {
         port.close();
+    }
+    if number.is_multiple_of(7) {
+        let _ = port.cancel(answered);
     }
     drop(far);
     drop(port);
@@ -199,19 +233,33 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-#[test]
-fn ports_that_are_dropped_with_all_in_flight_leave_nothing() {
-    const PORTS: usize = 10_000;
+/// Drops so many ports on each of some systems by turns. Between two of them the process has what it had before.
+fn many_fly_and_are_dropped(ports: usize, systems: &[System]) {
     let _alone = alone();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let before = (held(), threads());
-    for number in 0..PORTS {
-        fly_and_drop(number, &listener);
+    let listeners: Vec<_> = systems.iter().map(Listeners::on).collect();
+    let sockets = || systems.iter().map(System::open_sockets).sum::<usize>();
+    let (before, sockets_before) = ((held(), threads()), sockets());
+    for number in 0..ports {
+        let which = number % systems.len();
+        fly_and_drop(number, &systems[which], &listeners[which]);
         if number % 1000 == 0 {
             assert_eq!(held(), before.0, "port {number}");
+            // A thread of the harness may have ended meanwhile.
+            assert!(threads() <= before.1, "{} threads after {}", threads(), before.1);
         }
     }
-    assert_eq!(held(), before.0);
-    // A thread of the harness may have ended meanwhile.
+    assert_eq!((held(), sockets()), (before.0, sockets_before));
     assert!(threads() <= before.1, "{} threads after {}", threads(), before.1);
+    drop(listeners);
+    systems.iter().for_each(System::assert_nothing_left);
+}
+
+#[test]
+fn ports_that_are_dropped_with_all_in_flight_leave_nothing() {
+    many_fly_and_are_dropped(10_000, &[System::native(), System::native().one_shot()]);
+}
+
+#[test]
+fn simulated_ports_that_are_dropped_with_all_in_flight_leave_nothing() {
+    many_fly_and_are_dropped(2_000, &[System::simulated(), System::simulated().one_shot()]);
 }
