@@ -300,3 +300,42 @@ fn what_is_removed_as_the_port_is_closed_is_handed_out() {
         assert_eq!(depot.packets.load(SeqCst), 1, "the operation has no packet");
     });
 }
+
+/// The port is dropped while its task comes back, or before that: the operation is left with the port, once, and what
+/// the back end had of it is dropped.
+#[test]
+fn a_port_is_dropped_while_a_task_comes_back() {
+    everywhere(2, |depot| {
+        depot.start().unwrap();
+        let worker = spawn(&depot.fake, |fake| {
+            let task = fake.begin_task()?;
+            let file = Arc::downgrade(&task.file);
+            task.give_back();
+            Some(file)
+        });
+        let remains = depot.engine.dismantle();
+        assert_eq!((remains.operations.len(), remains.keys.len()), (1, 1));
+        drop(depot.engine.take_task(remains.operations[0]));
+        let file = worker.join().unwrap().expect("it had been put");
+        drop(depot);
+        assert!(file.upgrade().is_none(), "the file is open still");
+    });
+}
+
+/// The back end has it longer than the port lives.
+#[test]
+fn a_task_that_comes_back_behind_its_port_is_dropped() {
+    everywhere(2, |depot| {
+        depot.start().unwrap();
+        let fake = Arc::clone(&depot.fake);
+        let remains = depot.engine.dismantle();
+        assert_eq!(remains.operations.len(), 1);
+        let task = fake.begin_task().expect("it had been put");
+        let file = Arc::downgrade(&task.file);
+        let worker = spawn(&Arc::new(()), move |()| task.give_back());
+        assert!(depot.engine.take_task(remains.operations[0]).is_none_or(|task| task.name == 0));
+        drop(depot);
+        worker.join().unwrap();
+        assert!(file.upgrade().is_none(), "the file is open still");
+    });
+}

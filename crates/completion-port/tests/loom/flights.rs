@@ -160,7 +160,7 @@ impl Board {
             Next::Collect => {
                 self.told.fetch_add(1, SeqCst);
             }
-            Next::Gone => unreachable!("no descriptor was closed"),
+            Next::Gone => unreachable!("only a token's return finds this, and sees to it"),
         }
     }
 
@@ -398,6 +398,17 @@ impl Board {
             Removal::Owned if !collects => self.note(Next::Queue),
             Removal::Marked if self.slot.word().is_lent() => self.call_all_off(Verdict::Cancelled),
             _ => {}
+        }
+        removal
+    }
+
+    /// The descriptor was found closed, or its number was given out again.
+    fn retire(&self) -> Removal {
+        let removal = self.slot.retire(0);
+        match removal {
+            Removal::Owned => self.note(Next::Queue),
+            Removal::Marked => self.call_all_off(Verdict::Gone),
+            Removal::Already => {}
         }
         removal
     }
@@ -715,6 +726,71 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
             board.take_key();
         });
     }
+}
+
+/// The flights have their packets, whatever each has come to, and the registration ends behind them: at the turn of its
+/// node, or where its token comes back.
+#[test]
+fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let board = Board::waiting(is_shared);
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
+            let closer = spawn(&board, Board::retire);
+            let is_started = is_shared && board.start(SECOND, OUT).is_ok();
+            let first = board.serve();
+            kernel.join().unwrap();
+            assert_ne!(closer.join().unwrap(), Removal::Already);
+            board.settle();
+            assert_eq!(board.packets(FIRST), 1);
+            assert_eq!(board.packets(SECOND), usize::from(is_started));
+            if let Some((FIRST, verdict)) = first {
+                let taken = board.with_cargo(FIRST, |cargo| cargo.taken);
+                assert_eq!(
+                    (verdict == Verdict::Done, verdict != Verdict::Gone),
+                    (taken > 0, taken > 0)
+                );
+            }
+            assert!(!board.slot.word().is_lent(), "each flight has landed");
+            if is_shared {
+                assert_eq!(board.start(SECOND, IN), Err(Refusal::NotRegistered));
+                assert_eq!(board.turn_of_slot(), Turn::Gone);
+            } else {
+                assert_eq!(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL), Next::Gone);
+                assert_eq!(board.won.load(SeqCst), 0);
+            }
+            board.take_key();
+        });
+    }
+}
+
+/// Readiness is queued as well, which is not reported any more: the registration ends once.
+#[test]
+fn a_closed_descriptor_with_flights_and_a_queued_packet_ends_once() {
+    explore(|| {
+        let board = Board::shared(0);
+        assert_eq!(board.start(FIRST, OUT), Ok(Course::Waits));
+        board.note(board.slot.enable(0, PERSISTENT, || Drained::READ, POLL - 1).unwrap());
+        board.arrive(IN, 1);
+        let closer = spawn(&board, Board::retire);
+        let slot = spawn(&board, |board| match board.turn_of_slot() {
+            Turn::Cloned(events) => {
+                assert_eq!(events, Events::IN);
+                board.clone_key();
+                board.note(board.slot.cloned(Events::NONE));
+            }
+            // Its turn is still to come.
+            Turn::Gone => board.won.store(1, SeqCst),
+            turn => assert_eq!(turn, Turn::Nothing),
+        });
+        board.serve();
+        assert_eq!(closer.join().unwrap(), Removal::Marked);
+        slot.join().unwrap();
+        board.settle();
+        assert_eq!(board.packets(FIRST), 1);
+        assert_eq!(board.turn_of_slot(), Turn::Gone);
+        board.take_key();
+    });
 }
 
 /// Readiness is queued as well: whichever turn comes last, the registration ends once, and a remover that waits is

@@ -23,6 +23,7 @@ use crate::state::facts::Facts;
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Mode};
+use crate::state::table::Holder;
 
 /// The token parks its registration.
 const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
@@ -64,6 +65,8 @@ enum Seen {
     Done(Verdict),
     Ready(Events),
     Removed,
+    /// It is no packet: the registration of a descriptor that was closed has ended.
+    Ended,
 }
 
 /// The number of the descriptor of a connection that the first operation gets; the second one gets the next.
@@ -314,6 +317,12 @@ impl Harbour {
                     assert_eq!(name, self.name);
                     self.end();
                     return Some(Seen::Removed);
+                }
+                Taken::Gone(name) => {
+                    assert_eq!(name, self.name);
+                    self.engine.release_number(name);
+                    self.end();
+                    return Some(Seen::Ended);
                 }
                 other => panic!("{other:?}"),
             }
@@ -613,6 +622,151 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
         assert!(harbour.engine.cancel_operation(operation).unwrap(), "it is still in flight");
         assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Cancelled)));
     });
+}
+
+/// A registration whose descriptor is closed ends behind the packet of its operation, which this thread takes.
+fn ends_behind_its_operation(harbour: &Harbour) {
+    let seat = harbour.engine.join();
+    let seen = harbour.wait(&seat);
+    assert!(matches!(seen, Some(Seen::Done(Verdict::Done | Verdict::Gone))), "{seen:?}");
+    if harbour.is_shared {
+        // The thread that closes it may not have come to that yet.
+        assert_eq!(harbour.wait(&seat), Some(Seen::Ended));
+    }
+    harbour.engine.leave(&seat);
+}
+
+/// The token that its operation has brought finds out that the descriptor was closed.
+fn token_finds_it_closed(harbour: &Harbour) {
+    if !harbour.is_shared {
+        let slot = harbour.engine.slot(name_parts(harbour.name).0);
+        let back = harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, || None);
+        assert_eq!(back.map_err(|error| error.kind()), Err(ErrorKind::NotRegistered));
+        harbour.engine.release_number(harbour.name);
+        harbour.end();
+    }
+}
+
+/// Each registration that is there has packets for all its operations, and ends.
+#[test]
+fn what_is_in_flight_ends_when_its_descriptor_is_found_closed() {
+    for accepts in [false, true] {
+        for is_shared in [false, true] {
+            explore_within(2, move || {
+                let harbour = Harbour::made(engine(1), is_shared);
+                let harbour = Arc::new(Harbour { accepts, ..harbour });
+                harbour.start(Moment::NEVER, None).unwrap();
+                let kernel = spawn(&harbour.fake, Fake::arrive);
+                let closer =
+                    spawn(&harbour, |harbour| Holder::retire(&*harbour.engine, harbour.name));
+                ends_behind_its_operation(&harbour);
+                closer.join().unwrap();
+                kernel.join().unwrap();
+                token_finds_it_closed(&harbour);
+                assert_eq!(harbour.packets().0, 1);
+                assert_eq!(harbour.engine.snapshot().registered, 0);
+                harbour.assert_home();
+            });
+        }
+    }
+}
+
+/// Its number is registered anew, and operations are started there, while those of the former registration fly: they
+/// end, and nothing of the new one does.
+#[test]
+fn a_number_that_is_given_out_again_ends_what_was_in_flight_on_it() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let (engine, fake) = engine(2);
+            let former = Harbour::of((Arc::clone(&engine), Arc::clone(&fake)), is_shared);
+            let operation = former.start(Moment::NEVER, None).unwrap();
+            let opener = spawn(&former, move |former| {
+                let port = (Arc::clone(&former.engine), Arc::clone(&former.fake));
+                let next = Harbour::of(port, is_shared);
+                let operation = next.start(Moment::NEVER, None).unwrap();
+                (next, operation)
+            });
+            let seat = engine.join();
+            assert_eq!(former.wait(&seat), Some(Seen::Done(Verdict::Gone)));
+            if is_shared {
+                assert_eq!(former.wait(&seat), Some(Seen::Ended));
+            }
+            let (next, started) = opener.join().unwrap();
+            assert!(!engine.cancel_operation(operation).unwrap(), "it has ended");
+            token_finds_it_closed(&former);
+            fake.arrive();
+            assert_eq!(next.wait(&seat), Some(Seen::Done(Verdict::Done)));
+            assert!(!engine.cancel_operation(started).unwrap(), "it was done");
+        });
+    }
+}
+
+/// The port is dropped: what is left of it are the key, and each operation whose packet was not taken, once.
+fn dropped_with_the_rest(harbour: &Harbour, started: usize) {
+    let remains = harbour.engine.dismantle();
+    assert!(remains.messages.is_empty());
+    let packets = harbour.packets().0;
+    assert_eq!(remains.operations.len(), started - packets, "{:?}", remains.operations);
+    for record in remains.operations {
+        // It is there, and is taken once.
+        harbour.unload(record);
+    }
+    for index in &remains.keys {
+        assert_eq!(*index, name_parts(harbour.name).0, "the key is that of the registration");
+        harbour.use_key();
+    }
+    let is_out = !harbour.is_shared && packets > 0;
+    assert_eq!(remains.keys.len(), usize::from(!is_out), "the key is there, or with its token");
+    assert!((0..3).all(|index| !harbour.engine.slot(index).word().is_live()));
+}
+
+/// A thread has found operations, or ended some, and has gone without looking at them, when the port is dropped.
+#[test]
+fn a_port_is_dropped_with_operations_wherever_they_are() {
+    for (is_shared, accepts) in [(false, false), (false, true), (true, false), (true, true)] {
+        for is_one_shot in [false, true] {
+            explore_within(2, move || {
+                let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+                let harbour = Arc::new(Harbour { accepts, ..Harbour::made(port, is_shared) });
+                let operation = harbour.start(Moment::NEVER, None).unwrap();
+                let mut started = 1;
+                let kernel = spawn(&harbour.fake, Fake::arrive);
+                let waiter = spawn(&harbour, |harbour| {
+                    visit(&harbour.engine, |seat| {
+                        let waited = harbour.engine.wait(seat, &mut scratch(), 4, None, &NoTasks);
+                        assert_eq!(waited, Waited::Packets);
+                    });
+                });
+                if harbour.is_shared {
+                    harbour.start(Moment::NEVER, None).unwrap();
+                    started = 2;
+                }
+                harbour.engine.cancel_operation(operation).unwrap();
+                // No thread is at a port that is dropped.
+                kernel.join().unwrap();
+                waiter.join().unwrap();
+                dropped_with_the_rest(&harbour, started);
+            });
+        }
+    }
+}
+
+/// Another port registers the number meanwhile: what it calls off is dropped with the port all the same.
+#[test]
+fn a_port_is_dropped_while_another_one_claims_a_descriptor_with_operations() {
+    for (is_shared, accepts) in [(false, false), (false, true), (true, false), (true, true)] {
+        explore_within(2, move || {
+            let harbour = Harbour::made(engine(1), is_shared);
+            let harbour = Arc::new(Harbour { accepts, ..harbour });
+            harbour.start(Moment::NEVER, None).unwrap();
+            let other = spawn(&harbour, |harbour| {
+                Holder::retire(&*harbour.engine, harbour.name);
+                Holder::is_live(&*harbour.engine, harbour.name)
+            });
+            dropped_with_the_rest(&harbour, 1);
+            assert!(!other.join().unwrap());
+        });
+    }
 }
 
 /// The first operation is cancelled while it is tried in vain: then the kernel has to be asked for the one behind it.
