@@ -3,12 +3,16 @@
 //! An association owns the near end of a pair. The peer sends bytes that count up, so that a receive shows which
 //! bytes it has; each send is of bytes that name it.
 //!
-//! Or it owns a listener, and its operations are accepts with first data. Each client sends bytes that name
-//! it, or is silent.
+//! Or it owns a listener, and its operations are accepts, with first data and without. Each client sends bytes that
+//! name it, or is silent, or resets its connection.
+//!
+//! Or it owns a datagram socket, or a socket that is to be connected first: to a listener which answers, to one whose
+//! queue is full, or to nothing.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,9 +20,9 @@ use std::time::Duration;
 use crate::address::Address;
 use crate::interest::Interest;
 use crate::ledger::{Key, Ledger};
-use crate::program::{Start, Step};
+use crate::program::{Dial, Start, Step};
 use crate::raw::AnyTrigger;
-use crate::sim::{Conditions, Kernel, Socket};
+use crate::sim::{self, Conditions, Kernel, Socket};
 use crate::turns::{self, fail, point};
 use crate::world::{REFUSALS, World, expect};
 use crate::{
@@ -40,11 +44,69 @@ pub(crate) struct Link {
     /// What its operations are started by, if it is shared.
     pub(crate) shared: Option<SharedId>,
     pub(crate) id: Id,
-    /// `None`: it is a listener.
-    far: Option<Arc<Socket>>,
+    kind: Kind,
+    /// Its peer, if that is there; a thread that resets the connection takes it out.
+    far: Mutex<Option<Arc<Socket>>>,
+    /// Where it is connected to. A peer that is not there yet comes out of it.
+    door: Option<Door>,
+    is_connected: AtomicBool,
     /// How many bytes the peer has sent; and what it has received. A thread that is at it has taken it out.
     sent: Mutex<Option<usize>>,
     received: Mutex<Option<Vec<u8>>>,
+}
+
+/// What the socket of an association is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Stream,
+    Listener,
+    Datagrams,
+}
+
+/// What a socket is to be connected to.
+#[derive(Debug)]
+struct Door {
+    address: sim::Address,
+    /// `None`: nothing is there.
+    listener: Option<Arc<Socket>>,
+    /// What the queue of the listener is full of.
+    filler: Option<Socket>,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Accept,
+    AcceptAndReceive,
+    Connect,
+    Receive,
+    ReceiveFrom,
+    Send,
+    /// As on a file.
+    Write,
+}
+
+impl Sort {
+    fn is_send(self) -> bool {
+        matches!(self, Self::Send | Self::Write)
+    }
+
+    fn has_buffer(self) -> bool {
+        !matches!(self, Self::Accept | Self::Connect)
+    }
+
+    fn of(outcome: &Outcome<Tray>) -> Self {
+        match outcome {
+            Outcome::Accepted(_) => Self::Accept,
+            Outcome::AcceptedAndReceived(..) => Self::AcceptAndReceive,
+            Outcome::Connected(_) => Self::Connect,
+            Outcome::Received(..) => Self::Receive,
+            Outcome::ReceivedFrom(..) => Self::ReceiveFrom,
+            Outcome::Sent(..) => Self::Send,
+            Outcome::Written(..) => Self::Write,
+            other => fail(&format!("it was no such operation: {other:?}")),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +121,7 @@ enum Fate {
 #[derive(Debug)]
 struct Flight {
     key: u32,
-    is_send: bool,
-    on_file: bool,
+    sort: Sort,
     fate: Fate,
     /// When its start was called, and had returned.
     began: u64,
@@ -78,7 +139,9 @@ struct Flight {
 struct Client {
     /// The listener's key.
     key: u32,
-    socket: Arc<Socket>,
+    /// `None`: it has reset its connection.
+    socket: Option<Arc<Socket>>,
+    address: sim::Address,
     /// It has sent something, or ended its stream.
     has_spoken: bool,
     /// An operation has brought its connection.
@@ -91,8 +154,11 @@ pub(crate) struct Log {
     /// Of a client the number is what it sends.
     clients: Vec<Client>,
     flights: Vec<Flight>,
-    /// By keys: operations of each direction that were started.
+    /// By keys: operations of each direction that were started, and the number of the last one.
     counts: BTreeMap<u32, usize>,
+    last: BTreeMap<u32, usize>,
+    /// By the names of operations, once their starts have returned.
+    names: BTreeMap<OpId, usize>,
 }
 
 /// A buffer that is given back, whatever happens.
@@ -142,8 +208,7 @@ impl Log {
             .map(|(number, flight)| Aloft {
                 number,
                 key: flight.key,
-                is_send: flight.is_send,
-                on_file: flight.on_file,
+                sort: flight.sort,
                 latest: flight.latest,
             });
         aloft.collect()
@@ -167,7 +232,7 @@ impl Log {
         let mut lanes: BTreeMap<(u32, bool), Vec<&Flight>> = BTreeMap::new();
         for flight in &self.flights {
             if flight.bytes.is_some_and(|(_, count)| count > 0) {
-                lanes.entry((flight.key, flight.is_send)).or_default().push(flight);
+                lanes.entry((flight.key, flight.sort.is_send())).or_default().push(flight);
             }
         }
         for ((key, is_send), mut flights) in lanes {
@@ -176,7 +241,9 @@ impl Log {
             let mut latest_start = 0;
             for flight in flights {
                 let (first, count) = flight.bytes.expect("filtered above");
-                if first != next && !may_leave {
+                // A datagram may have been cut, or lost for want of room.
+                let is_whole = first == next || flight.sort == Sort::ReceiveFrom && first > next;
+                if !is_whole && !may_leave {
                     left.push(format!(
                         "key {key}, send {is_send}: byte {next} was lost or swapped"
                     ));
@@ -195,8 +262,7 @@ impl Log {
 struct Aloft {
     number: usize,
     key: u32,
-    is_send: bool,
-    on_file: bool,
+    sort: Sort,
     latest: Option<Duration>,
 }
 
@@ -204,51 +270,70 @@ impl Ledger {
     /// What is due of operations: they have not ended though they could.
     pub(crate) fn due_operations(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let aloft = self.log().aloft();
-        for Aloft { number, key, is_send, on_file, latest } in aloft {
-            if on_file && kernel.held_files() > 0 {
+        for Aloft { number, key, sort, latest } in aloft {
+            if sort == Sort::Write && kernel.held_files() > 0 {
                 // Perhaps this one. What was not begun is given back when it is called off, which
                 // `FileScript::Queued` is about; the claims look at that.
                 continue;
             }
             let (socket, is_removed) =
                 self.with(key, |facts| (facts.socket.upgrade(), facts.removing));
-            let is_unread = || {
-                let unread = socket.and_then(|socket| kernel.unread(&socket));
-                unread.is_some_and(|unread| unread > 0)
+            let shows = |wanted: &[Conditions]| {
+                let facts = socket.as_ref().map_or(Conditions::NONE, |it| kernel.facts(it));
+                wanted.iter().any(|wanted| facts.contains(*wanted))
             };
             if latest.is_some_and(|latest| latest + LATE < kernel.now()) {
                 due.push(format!("the deadline of operation {number} is over"));
             } else if is_removed {
                 due.push(format!("the association of operation {number} was removed"));
-            } else if on_file {
-                due.push(format!("operation {number} on a file has come back"));
-            } else if is_send {
-                due.push(format!("operation {number} has room"));
-            } else if is_unread() {
-                due.push(format!("operation {number} has something to receive"));
+            } else {
+                use Conditions as C;
+                let what = match sort {
+                    Sort::Write => Some("on a file has come back"),
+                    Sort::Send => Some("has room"),
+                    Sort::Receive if shows(&[C::IN, C::RDHUP, C::HUP, C::ERR]) => {
+                        Some("has something to receive")
+                    }
+                    Sort::ReceiveFrom if shows(&[C::IN, C::ERR]) => {
+                        Some("has a datagram to receive")
+                    }
+                    Sort::Connect if shows(&[C::OUT, C::HUP, C::ERR]) => Some("has its connection"),
+                    _ => None,
+                };
+                due.extend(what.map(|what| format!("operation {number} {what}")));
             }
         }
         self.due_accepts(kernel, due);
     }
 
-    /// Each accept in flight has one of the connections, as far as there are so many. One whose client has
-    /// spoken could end.
+    /// Each accept with first data that is in flight has one of the connections, as far as there are so many. One whose
+    /// client has spoken could end, and so could any other accept if a connection is left for it.
     fn due_accepts(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let log = self.log();
-        let mut accepts: BTreeMap<u32, usize> = BTreeMap::new();
-        log.aloft().iter().for_each(|aloft| *accepts.entry(aloft.key).or_default() += 1);
-        for (key, accepts) in accepts {
+        let mut accepts: BTreeMap<u32, (usize, bool)> = BTreeMap::new();
+        for aloft in log.aloft() {
+            match aloft.sort {
+                Sort::AcceptAndReceive => accepts.entry(aloft.key).or_default().0 += 1,
+                Sort::Accept => accepts.entry(aloft.key).or_default().1 = true,
+                _ => {}
+            }
+        }
+        for (key, (with_data, is_plain)) in accepts {
             // One that is not connected yet, or not any more, shows a hang-up.
             let ends = [Conditions::HUP, Conditions::RDHUP, Conditions::ERR];
             let waits = |client: &&Client| {
-                let facts = kernel.facts(&client.socket);
+                let Some(socket) = &client.socket else { return false };
+                let facts = kernel.facts(socket);
                 let is_connected = !ends.iter().any(|end| facts.contains(*end));
                 client.key == key && !client.is_accepted && is_connected
             };
             let waiting: Vec<_> = log.clients.iter().filter(waits).collect();
             let spoken = waiting.iter().filter(|client| client.has_spoken).count();
-            if spoken > waiting.len().saturating_sub(accepts) {
+            if spoken > waiting.len().saturating_sub(with_data) {
                 due.push(format!("a client of key {key} has spoken, and its accept goes on"));
+            }
+            if is_plain && waiting.len() > with_data {
+                due.push(format!("a client of key {key} waits, and so does an accept"));
             }
         }
     }
@@ -258,13 +343,43 @@ impl World {
     /// An association, and its first operation, or its first arming.
     pub(crate) fn associate(&self, is_shared: bool, start: Start) {
         let (near, far) = self.pair();
-        self.associate_one(near, Some(far), is_shared, start);
+        self.associate_one(near, (Kind::Stream, Some(far), None), is_shared, start);
+    }
+
+    /// The same of a datagram socket.
+    fn associate_datagrams(&self, is_shared: bool, start: Start) {
+        let near = Arc::new(self.kernel.udp_bound().unwrap());
+        let far = Some(Arc::new(self.kernel.udp_bound().unwrap()));
+        self.associate_one(near, (Kind::Datagrams, far, None), is_shared, start);
+    }
+
+    /// The same of a socket whose operations are connects, until one of them has succeeded.
+    fn dial(&self, is_shared: bool, way: Dial, start: Start) {
+        let near = Arc::new(self.kernel.tcp_fresh().unwrap());
+        let door = match way {
+            Dial::Answered => {
+                let listener = Arc::new(self.kernel.tcp_listener(4).unwrap());
+                Door { address: listener.address(), listener: Some(listener), filler: None }
+            }
+            Dial::Refused => {
+                Door { address: self.kernel.unused_address(), listener: None, filler: None }
+            }
+            Dial::Silent => {
+                let listener = self.kernel.tcp_listener(0).unwrap();
+                let filler = self.kernel.tcp_fresh().unwrap();
+                // It is in progress, as far as it can be.
+                let _ = filler.connect(listener.address());
+                let listener = Arc::new(listener);
+                Door { address: listener.address(), listener: Some(listener), filler: Some(filler) }
+            }
+        };
+        self.associate_one(near, (Kind::Stream, None, Some(door)), is_shared, start);
     }
 
     fn associate_one(
         &self,
         near: Arc<Socket>,
-        far: Option<Arc<Socket>>,
+        (kind, far, door): (Kind, Option<Arc<Socket>>, Option<Door>),
         is_shared: bool,
         start: Start,
     ) {
@@ -280,7 +395,10 @@ impl World {
                 key: number,
                 shared,
                 id,
-                far,
+                kind,
+                far: Mutex::new(far),
+                is_connected: AtomicBool::new(door.is_none()),
+                door,
                 sent: Mutex::new(Some(0)),
                 received: Mutex::new(Some(Vec::new())),
             });
@@ -326,7 +444,7 @@ impl World {
 
     fn any_listener(&self, which: usize) -> Option<Arc<Link>> {
         let links = self.links.lock().unwrap();
-        let listeners: Vec<_> = links.iter().filter(|link| link.far.is_none()).collect();
+        let listeners: Vec<_> = links.iter().filter(|link| link.kind == Kind::Listener).collect();
         Some(Arc::clone(listeners[which.checked_rem(listeners.len())?]))
     }
 
@@ -337,9 +455,13 @@ impl World {
         let Some(listener) = listener else { return };
         let socket = Arc::new(self.kernel.tcp_fresh().unwrap());
         // It is known before it is accepted.
-        let client = Arc::clone(&socket);
-        let client =
-            Client { key: link.key, socket: client, has_spoken: false, is_accepted: false };
+        let client = Client {
+            key: link.key,
+            socket: Some(Arc::clone(&socket)),
+            address: socket.address(),
+            has_spoken: false,
+            is_accepted: false,
+        };
         let mut log = self.ledger.log();
         let number = log.clients.len();
         if number == MOST_BYTES {
@@ -359,7 +481,8 @@ impl World {
     }
 
     fn speak(&self, number: usize, bytes: usize) {
-        let socket = Arc::clone(&self.ledger.log().clients[number].socket);
+        let socket = self.ledger.log().clients[number].socket.clone();
+        let Some(socket) = socket else { return };
         #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
         let has_spoken = if bytes == 0 {
             socket.shutdown(Shutdown::Write).is_ok()
@@ -369,11 +492,39 @@ impl World {
         self.ledger.log().clients[number].has_spoken |= has_spoken;
     }
 
+    /// A client resets its connection, or the peer of an association does.
+    fn reset(&self, which: usize) {
+        let Some(link) = self.any_link(which) else { return };
+        if link.kind == Kind::Listener {
+            let mut log = self.ledger.log();
+            let clients = log.clients.len();
+            let Some(which) = which.checked_rem(clients) else { return };
+            let socket = log.clients[clients - 1 - which].socket.take();
+            drop(log);
+            reset_when_closed(socket);
+        } else if link.kind == Kind::Stream {
+            let Some(_) = link.sent.lock().unwrap().take() else { return };
+            link.hear();
+            let far = link.far.lock().unwrap().take();
+            reset_when_closed(far);
+            *link.sent.lock().unwrap() = Some(MOST_BYTES);
+        }
+    }
+
     /// An operation has brought a connection, and its first data.
     fn accepted(&self, key: u32, peer: Option<&Address>, data: &[u8]) {
         let mut log = self.ledger.log();
         let mut clients = log.clients.iter_mut().enumerate();
-        let client = clients.find(|(_, client)| peer == Some(&client.socket.address().into()));
+        let was_reset = |client: &Client| client.key == key && client.socket.is_none();
+        let client = match (peer, data.first()) {
+            (Some(peer), _) => clients.find(|(_, client)| *peer == client.address.into()),
+            // Of one that has reset its connection no more is known than what it has sent.
+            (None, Some(byte)) => {
+                clients.nth(usize::from(*byte)).filter(|(_, client)| was_reset(client))
+            }
+            (None, None) if clients.any(|(_, client)| was_reset(client)) => return,
+            (None, None) => None,
+        };
         let Some((number, client)) = client else { fail("a connection of no client was accepted") };
         if client.key != key || std::mem::replace(&mut client.is_accepted, true) {
             fail(&format!("client {number} of key {} was accepted for {key}", client.key));
@@ -395,8 +546,11 @@ impl World {
             }
             Step::Listen { shared, start } => {
                 let listener = Arc::new(self.kernel.tcp_listener(64).unwrap());
-                self.associate_one(listener, None, shared, start);
+                self.associate_one(listener, (Kind::Listener, None, None), shared, start);
             }
+            Step::AssociateDatagrams { shared, start } => self.associate_datagrams(shared, start),
+            Step::Dial { shared, way, start } => self.dial(shared, way, start),
+            Step::Reset { which } => self.reset(which),
             Step::Connect { which, bytes } => self.connect(which, bytes),
             Step::Speak { which, bytes } => {
                 let clients = self.ledger.log().clients.len();
@@ -405,18 +559,29 @@ impl World {
             }
             Step::Feed { which, bytes } => {
                 let Some(link) = self.any_link(which) else { return };
-                let Some(far) = &link.far else { return };
+                let Some(far) = link.peer() else { return };
+                let near = self.ledger.with(link.key, |facts| facts.socket.upgrade());
+                let Some(near) = near.map(|near| near.address()) else { return };
                 let Some(first) = link.sent.lock().unwrap().take() else { return };
                 let last = first + bytes.min(MOST_BYTES - first);
                 #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
                 let bytes: Vec<u8> = (first..last).map(|byte| byte as u8).collect();
-                let is_sent = bytes.is_empty() || far.write(&bytes).is_ok();
+                let is_sent = if bytes.is_empty() {
+                    true
+                } else if link.kind == Kind::Datagrams {
+                    far.send_to(&bytes, near).is_ok()
+                } else {
+                    far.write(&bytes).is_ok()
+                };
                 *link.sent.lock().unwrap() = Some(if is_sent { last } else { first });
                 link.hear();
             }
             Step::Hush { which } => {
                 let Some(link) = self.any_link(which) else { return };
-                let Some(far) = &link.far else { return };
+                if link.kind == Kind::Datagrams {
+                    return;
+                }
+                let Some(far) = link.peer() else { return };
                 let Some(_) = link.sent.lock().unwrap().take() else { return };
                 let _ = far.shutdown(Shutdown::Write);
                 *link.sent.lock().unwrap() = Some(MOST_BYTES);
@@ -450,36 +615,46 @@ impl World {
         *count += 1;
         let in_link = *count;
         let number = log.flights.len();
-        let on_file = start.on_file && link.far.is_some();
-        let is_send = (start.send.is_some() || on_file) && link.far.is_some();
+        let sort = link.sort_of(start);
+        log.last.insert(link.key, number);
         log.flights.push(Flight {
             key: link.key,
-            is_send,
-            on_file,
+            sort,
             fate: Fate::Started,
             began: 0,
             started: None,
             earliest,
             latest: None,
             bytes: None,
-            has_buffer: true,
+            has_buffer: sort.has_buffer(),
         });
         drop(log);
         let began = self.ledger.now();
         self.ledger.log().flights[number].began = began;
         #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
-        let bytes = if is_send {
-            vec![in_link as u8; start.bytes]
-        } else {
-            Vec::with_capacity(start.bytes)
+        let tray = || {
+            let bytes = if sort.is_send() {
+                vec![in_link as u8; start.bytes]
+            } else {
+                Vec::with_capacity(start.bytes)
+            };
+            Tray { number, bytes, ledger: Arc::clone(&self.ledger) }
         };
-        let tray = Tray { number, bytes, ledger: Arc::clone(&self.ledger) };
-        let operation = match start.send {
-            _ if on_file => Operation::write_at(tray, 0),
-            _ if link.far.is_none() => Operation::accept_and_recv(tray),
-            None => Operation::recv(tray),
-            Some(false) => Operation::send(tray),
-            Some(true) => Operation::send_all(tray),
+        let operation = match (sort, link.kind) {
+            (Sort::Accept, _) => Operation::accept(),
+            (Sort::AcceptAndReceive, _) => Operation::accept_and_recv(tray()),
+            (Sort::Connect, _) => {
+                Operation::connect(link.door.as_ref().expect("it is to be connected").address)
+            }
+            (Sort::Receive, _) => Operation::recv(tray()),
+            (Sort::ReceiveFrom, _) => Operation::recv_from(tray()),
+            (Sort::Write, _) => Operation::write_at(tray(), 0),
+            (Sort::Send, Kind::Datagrams) => {
+                let far = link.peer().expect("it is never reset");
+                Operation::send_to(tray(), far.address())
+            }
+            (Sort::Send, _) if start.send == Some(true) => Operation::send_all(tray()),
+            (Sort::Send, _) => Operation::send(tray()),
         };
         self.ledger.note(|| format!("  starts {number}: {start:?} of key {}", link.key));
         let operation = match deadline {
@@ -497,6 +672,7 @@ impl World {
         flight.started = Some(moment);
         // It counts from some time during the call.
         flight.latest = start.microseconds.map(|after| now + Duration::from_micros(after));
+        log.names.extend(operation.map(|name| (name, number)));
         drop(log);
         if let Some(operation) = operation {
             self.operations.lock().unwrap().push(operation);
@@ -511,10 +687,15 @@ impl World {
             ErrorKind::BadDescriptor,
         ];
         expect(kind, &among, "the start of an operation");
-        let tray = operation.into_buffer().expect("the buffer comes back");
-        if tray.number != number {
+        let tray = operation.into_buffer();
+        if tray.as_ref().is_some_and(|tray| tray.number != number) {
             fail("another buffer came back");
         }
+        let sort = self.ledger.log().flights[number].sort;
+        if tray.is_some() != sort.has_buffer() {
+            fail("the buffer did not come back");
+        }
+        drop(tray);
         let mut log = self.ledger.log();
         let flight = &mut log.flights[number];
         if flight.fate != Fate::Started {
@@ -531,7 +712,8 @@ impl World {
                 Ok(Started::InFlight(operation)) => self.started(number, start, Some(operation)),
                 Ok(Started::Finished(outcome)) => {
                     self.started(number, start, None);
-                    self.ended(link, outcome, Some(number));
+                    self.taken(number, &outcome);
+                    self.ended(link, number, outcome);
                 }
                 Err(refused) => {
                     let kind = refused.kind();
@@ -577,7 +759,8 @@ impl World {
                 Ok(Started::Finished((token, outcome))) => {
                     self.ledger.lent_back(key);
                     self.started(number, start, None);
-                    let ends = self.ended(link, outcome, Some(number));
+                    self.taken(number, &outcome);
+                    let ends = self.ended(link, number, outcome);
                     self.after(link, token, ends);
                 }
                 Err(refused) => {
@@ -603,77 +786,118 @@ impl World {
     }
 
     /// An operation has ended, and a thread has its outcome.
-    fn taken(&self, outcome: &Outcome<Tray>) {
-        let (Outcome::Received(_, Tray { number, .. })
-        | Outcome::AcceptedAndReceived(_, Tray { number, .. })
-        | Outcome::Sent(_, Tray { number, .. })
-        | Outcome::Written(_, Tray { number, .. })) = outcome
+    fn taken(&self, number: usize, outcome: &Outcome<Tray>) {
+        let (Outcome::Received(_, Tray { number: named, .. })
+        | Outcome::ReceivedFrom(_, Tray { number: named, .. })
+        | Outcome::AcceptedAndReceived(_, Tray { number: named, .. })
+        | Outcome::Sent(_, Tray { number: named, .. })
+        | Outcome::Written(_, Tray { number: named, .. })) = outcome
         else {
-            fail(&format!("it was no such operation: {outcome:?}"))
+            return self.count_taken(number);
         };
-        let fate = &mut self.ledger.log().flights[*number].fate;
+        if *named != number {
+            fail(&format!("operation {number} has brought the buffer of {named}"));
+        }
+        self.count_taken(number);
+    }
+
+    fn count_taken(&self, number: usize) {
+        let fate = &mut self.ledger.log().flights[number].fate;
         let former = std::mem::replace(fate, Fate::Ended);
         if former != Fate::Started {
             fail(&format!("operation {number} has ended, though it was {former:?}"));
         }
     }
 
+    /// The number of an operation by its name. Its packet may come before the start has returned.
+    fn number_of(&self, operation: OpId) -> usize {
+        loop {
+            let number = self.ledger.log().names.get(&operation).copied();
+            if let Some(number) = number {
+                return number;
+            }
+            point();
+            turns::yield_now();
+        }
+    }
+
     /// An operation has ended. True if its association is to end as well.
-    fn ended(&self, link: &Link, outcome: Outcome<Tray>, expected: Option<usize>) -> bool {
+    fn ended(&self, link: &Link, number: usize, outcome: Outcome<Tray>) -> bool {
         let now = self.kernel.now();
         let error = outcome.error();
-        let (is_send, count) = match &outcome {
-            Outcome::Received(result, _) => (false, result.as_ref().map_or(0, |count| *count)),
-            Outcome::Sent(result, _) => {
-                (true, result.as_ref().map_or_else(|error| error.transferred(), |count| *count))
+        let sort = Sort::of(&outcome);
+        let transferred = |result: &crate::Result<usize>| {
+            result.as_ref().map_or_else(|error| error.transferred(), |count| *count)
+        };
+        let count = match &outcome {
+            Outcome::Received(result, _) => result.as_ref().map_or(0, |count| *count),
+            Outcome::ReceivedFrom(result, tray) => {
+                let far = link.peer().map(|far| far.address().into());
+                match result {
+                    Ok((_, from)) if *from != far => fail("a datagram came from elsewhere"),
+                    Ok((count, _)) => *count,
+                    Err(error) if error.kind() == ErrorKind::Truncated => tray.bytes.len(),
+                    Err(_) => 0,
+                }
             }
+            Outcome::Sent(result, _) => transferred(result),
             Outcome::AcceptedAndReceived(result, tray) => {
                 if let Ok((_, peer, count)) = result {
                     self.accepted(link.key, peer.as_ref(), &tray.bytes[..*count]);
                 }
-                (false, 0)
+                0
             }
-            Outcome::Written(Err(error), _) => (true, error.transferred()),
+            Outcome::Accepted(result) => {
+                if let Ok((_, peer)) = result {
+                    self.accepted(link.key, peer.as_ref(), &[]);
+                }
+                0
+            }
+            Outcome::Connected(result) => {
+                if result.is_ok() && !link.door.as_ref().is_some_and(|door| door.answers()) {
+                    fail(&format!("operation {number} is connected to nothing"));
+                }
+                link.is_connected.fetch_or(result.is_ok(), SeqCst);
+                0
+            }
+            Outcome::Written(result, _) => transferred(result),
             other => fail(&format!("it was no such operation: {other:?}")),
         };
-        let on_file = matches!(&outcome, Outcome::Written(..));
         let is_over = matches!(&outcome, Outcome::Received(Ok(0), _));
-        if expected.is_some() {
-            self.taken(&outcome);
+        let tray = outcome.into_buffer();
+        if tray.is_some() != sort.has_buffer() {
+            fail(&format!("the buffer of operation {number} did not come back"));
         }
-        let tray = outcome.into_buffer().expect("the buffer comes back");
-        let number = tray.number;
         self.ledger.note(|| format!("  operation {number} has ended: {count} bytes, {error:?}"));
-        let first = if is_send || count == 0 { None } else { Some(usize::from(tray.bytes[0])) };
-        for (place, byte) in tray.bytes.iter().take(count).enumerate() {
+        let bytes = tray.as_ref().map_or(&[][..], |tray| &tray.bytes);
+        let first = if sort.is_send() || count == 0 { None } else { Some(usize::from(bytes[0])) };
+        for (place, byte) in bytes.iter().take(count).enumerate() {
             if let Some(first) = first
                 && usize::from(*byte) != first + place
             {
-                fail(&format!("operation {number} has received {:?}", tray.bytes));
+                fail(&format!("operation {number} has received {bytes:?}"));
             }
         }
         drop(tray);
         let mut log = self.ledger.log();
         let flight = &mut log.flights[number];
         flight.bytes = first.map(|first| (first, count));
-        let (key, was_send, earliest) = (flight.key, flight.is_send, flight.earliest);
-        let was_on_file = flight.on_file;
+        let (key, was, earliest) = (flight.key, flight.sort, flight.earliest);
         drop(log);
-        if on_file != was_on_file {
-            fail(&format!("operation {number} came as one of another kind"));
-        }
-        if key != link.key || is_send != was_send || expected.is_some_and(|it| it != number) {
-            fail(&format!("operation {number} of key {key} came as another one"));
+        if key != link.key || sort != was {
+            fail(&format!("operation {number} of key {key}, {was:?}, came as {sort:?}"));
         }
         match error.map(|error| error.kind()) {
-            None | Some(ErrorKind::Cancelled) => {}
+            None | Some(ErrorKind::Cancelled | ErrorKind::Truncated) => {}
             Some(ErrorKind::TimedOut) => {
                 if earliest.is_none_or(|earliest| now < earliest) {
                     fail(&format!("operation {number} timed out at {now:?}, for {earliest:?}"));
                 }
             }
             // As it must: a socket is no file.
-            Some(ErrorKind::Other) if on_file => {}
+            Some(ErrorKind::Other) if sort == Sort::Write => {}
+            // A client has reset its connection; or nothing is there to be connected to.
+            Some(ErrorKind::Other) if link.kind == Kind::Listener || sort == Sort::Connect => {}
             // It was forgotten; or the peer is gone.
             Some(_) => return true,
         }
@@ -700,10 +924,12 @@ impl World {
         let link = self.wait_for_link(key);
         self.ledger.note(|| format!("takes the operation of key {key}"));
         self.ledger.packet(key, crate::Events::NONE, began, true);
+        // A token has one operation at a time.
+        let number = self.ledger.log().last[&key];
         let (token, outcome) = done.into_parts();
-        self.taken(&outcome);
+        self.taken(number, &outcome);
         before();
-        let ends = self.ended(&link, outcome, None);
+        let ends = self.ended(&link, number, outcome);
         self.after(&link, token, ends);
     }
 
@@ -717,10 +943,11 @@ impl World {
         let link = self.wait_for_link(key);
         self.ledger.note(|| format!("takes an operation of key {key}"));
         self.ledger.packet(key, crate::Events::NONE, began, false);
+        let number = self.number_of(finished.operation());
         let (key, outcome) = finished.into_parts();
-        self.taken(&outcome);
+        self.taken(number, &outcome);
         before();
-        let ends = self.ended(&link, outcome, None);
+        let ends = self.ended(&link, number, outcome);
         drop(key);
         turns::linger();
         if ends {
@@ -771,15 +998,63 @@ impl World {
     }
 }
 
+impl Door {
+    /// A connect can succeed.
+    fn answers(&self) -> bool {
+        self.listener.is_some() && self.filler.is_none()
+    }
+}
+
 impl Link {
+    /// What the next operation is.
+    fn sort_of(&self, start: Start) -> Sort {
+        match (self.kind, start.send) {
+            (Kind::Listener, None) => Sort::AcceptAndReceive,
+            (Kind::Listener, Some(_)) => Sort::Accept,
+            (Kind::Stream, _) if !self.is_connected.load(SeqCst) => Sort::Connect,
+            (Kind::Stream, _) if start.on_file => Sort::Write,
+            (Kind::Datagrams, None) => Sort::ReceiveFrom,
+            (Kind::Stream, None) => Sort::Receive,
+            (Kind::Stream | Kind::Datagrams, Some(_)) => Sort::Send,
+        }
+    }
+
+    /// The peer, unless it is not there yet, or not any more.
+    fn peer(&self) -> Option<Arc<Socket>> {
+        let far = self.far.lock().unwrap().clone();
+        let Some(Door { listener: Some(listener), filler: None, .. }) = &self.door else {
+            return far;
+        };
+        if far.is_some() {
+            return far;
+        }
+        // No point while the lock is held: another thread may want it.
+        let accepted = Arc::new(listener.accept().ok()?);
+        let peer =
+            Arc::clone(self.far.lock().unwrap().get_or_insert_with(|| Arc::clone(&accepted)));
+        drop(accepted);
+        Some(peer)
+    }
+
     /// The peer reads what there is.
     fn hear(&self) {
-        let Some(far) = &self.far else { return };
+        let Some(far) = self.peer() else { return };
         let Some(mut received) = self.received.lock().unwrap().take() else { return };
         let mut bytes = [0; 64];
         while let Ok(read @ 1..) = far.read(&mut bytes) {
-            received.extend_from_slice(&bytes[..read]);
+            let read = &bytes[..read];
+            if self.kind == Kind::Datagrams && read.iter().any(|byte| *byte != read[0]) {
+                fail(&format!("a datagram of key {} has {read:?}", self.key));
+            }
+            received.extend_from_slice(read);
         }
         *self.received.lock().unwrap() = Some(received);
+    }
+}
+
+/// The connection is reset as soon as no thread is at its socket.
+fn reset_when_closed(socket: Option<Arc<Socket>>) {
+    if let Some(socket) = socket {
+        socket.dup().unwrap().reset();
     }
 }

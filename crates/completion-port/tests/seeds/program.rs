@@ -119,6 +119,21 @@ pub(crate) enum Step {
         which: usize,
         bytes: usize,
     },
+    /// Associates a datagram socket, and starts something on it.
+    AssociateDatagrams {
+        shared: bool,
+        start: Start,
+    },
+    /// Associates a socket that is to be connected, and starts that.
+    Dial {
+        shared: bool,
+        way: Dial,
+        start: Start,
+    },
+    /// The peer of an association, or a client of a listener, resets its connection.
+    Reset {
+        which: usize,
+    },
     /// The kernel ends the operations on files that it has.
     ReleaseFiles,
     HasPackets,
@@ -128,6 +143,15 @@ pub(crate) enum Step {
     Sleep {
         microseconds: u64,
     },
+}
+
+/// What becomes of a connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dial {
+    Answered,
+    Refused,
+    /// Nothing answers.
+    Silent,
 }
 
 /// An operation, or an arming.
@@ -343,6 +367,36 @@ fn add_listeners(lot: &mut Lot, steps: &mut Vec<Step>) {
     steps.insert(0, Step::Listen { shared: !lot.once_in(3), start });
 }
 
+/// Steps with connects, datagrams and resets, among those that an actor has.
+fn add_connections(lot: &mut Lot, steps: &mut Vec<Step>) {
+    for _ in 0..4 + lot.below(20) {
+        let which = lot.below(5);
+        let start = Start::drawn(|bound| lot.below(bound));
+        let way = lot.pick(&[Dial::Answered, Dial::Answered, Dial::Refused, Dial::Silent]);
+        let step = match lot.below(14) {
+            0 => Step::AssociateDatagrams { shared: lot.once_in(2), start },
+            1 | 2 => Step::Dial { shared: lot.once_in(2), way, start },
+            3..6 => Step::Start { which, start },
+            6..11 => Step::Feed { which, bytes: 1 + lot.below(6) },
+            11 => Step::Reset { which: lot.below(12) },
+            12 if lot.once_in(4) => Step::Remove { which },
+            _ => Step::CancelOperation { which: lot.below(6) },
+        };
+        steps.insert(lot.below(steps.len() + 1), step);
+    }
+    for _ in 0..1 + lot.below(2) {
+        let start = Start::drawn(|bound| lot.below(bound));
+        let shared = lot.once_in(2);
+        let step = if lot.once_in(3) {
+            Step::AssociateDatagrams { shared, start }
+        } else {
+            let way = lot.pick(&[Dial::Answered, Dial::Answered, Dial::Refused, Dial::Silent]);
+            Step::Dial { shared, way, start }
+        };
+        steps.insert(0, step);
+    }
+}
+
 fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
     if reads && !lot.once_in(6) {
         return lot.pick(&[
@@ -472,6 +526,15 @@ impl Program {
                     steps.clear();
                 }
                 add_listeners(more, steps);
+            }
+        }
+        let connections = &mut Lot::new(seed, 11);
+        if connections.once_in(4) {
+            for steps in &mut actors {
+                if connections.once_in(3) {
+                    steps.clear();
+                }
+                add_connections(connections, steps);
             }
         }
         Self {

@@ -246,7 +246,10 @@ impl World {
             | Step::CancelOperation { .. }
             | Step::Listen { .. }
             | Step::Connect { .. }
-            | Step::Speak { .. } => self.operate(step),
+            | Step::Speak { .. }
+            | Step::AssociateDatagrams { .. }
+            | Step::Dial { .. }
+            | Step::Reset { .. } => self.operate(step),
         }
     }
 
