@@ -720,9 +720,7 @@ pub unsafe extern "C" fn cp_disconnect_ex(
             check()?;
             let mut outcome = Outcome::default();
             work.attempt(descriptor, &mut outcome);
-            let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
-            let epoch = number.epoch();
-            let outcome = work.finish(Target { descriptor, number, epoch }, outcome);
+            let outcome = work.finish(Target::of(descriptor)?, outcome);
             match outcome.errno {
                 0 => Ok(()),
                 errno => Err(code_of_errno(errno)),

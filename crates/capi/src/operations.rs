@@ -81,6 +81,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// What the descriptor stands for now.
+    pub(crate) fn of(descriptor: RawFd) -> Result<Self, u32> {
+        let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+        Ok(Self { descriptor, number, epoch: number.epoch() })
+    }
+
     /// Calls `f` with the number locked, if it still stands for what it stood for when the operation was begun. What has
     /// followed under that number is a stranger's.
     pub(crate) fn if_current<R>(self, f: impl FnOnce(&mut State) -> R) -> Option<R> {

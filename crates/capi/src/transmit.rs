@@ -25,7 +25,6 @@ use crate::errors::{code, code_of_errno, guarded, set_last};
 use crate::file::{File, errno, seek, stat, without_signal};
 use crate::flights::tasks;
 use crate::handles;
-use crate::numbers;
 use crate::operations::{Start, Target, Work, answered, start};
 use crate::port::{Begun, Outcome, Told};
 use crate::status;
@@ -271,8 +270,7 @@ fn until_writable(descriptor: RawFd) -> Result<(), u32> {
 /// Sends all in the calling thread.
 #[allow(clippy::disallowed_methods, reason = "that the system has memory again is no event")]
 fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
-    let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
-    let target = Target { descriptor, number, epoch: number.epoch() };
+    let target = Target::of(descriptor)?;
     let mut outcome = Outcome::default();
     loop {
         match work.attempt(descriptor, &mut outcome) {

@@ -111,7 +111,6 @@ const LAYERS: [(&str, &[&str]); 32] = [
             "handles",
             "operations",
             "port",
-            "sockets",
             "status",
             "transfers",
         ],

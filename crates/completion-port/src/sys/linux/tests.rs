@@ -493,9 +493,11 @@ fn a_connect_that_a_signal_ends_goes_on_by_itself() {
 
 /// What a system call says that a signal has ended.
 fn interrupted() -> i32 {
-    // SAFETY: `__errno_location` returns a pointer to a value of the calling thread, which may be written.
-    // - it lives as long as the thread.
-    unsafe { *libc::__errno_location() = libc::EINTR };
+    // SAFETY: __errno_location(3) demands nothing.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: writing through a pointer demands that it is valid.
+    // - it is that of a value of the calling thread, which lives as long as that.
+    unsafe { *errno = libc::EINTR };
     -1
 }
 
