@@ -624,6 +624,28 @@ pub unsafe extern "C" fn cp_connect_ex(
     guarded(0, || is_done(answered(begin())))
 }
 
+/// Whether a stream is connected, or was until both sides had ended it, which to the reference is connected still. One
+/// that was reset is not.
+fn is_or_was_connected(descriptor: RawFd) -> bool {
+    /// Where the system tells how many segments have come, and how much it tells at least then.
+    const SEGMENTS: std::ops::Range<usize> = 140..144;
+    if is_connected(descriptor) {
+        return true;
+    }
+    if numbers::find(descriptor).is_some_and(|number| number.lock().past(descriptor).was_reset) {
+        return false;
+    }
+    let mut info = [0_u8; SEGMENTS.end];
+    let mut size = socklen_t::try_from(info.len()).unwrap_or(0);
+    let place = info.as_mut_ptr().cast::<c_void>();
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
+    // - valid: both are locals, and the first has so many bytes.
+    let done = unsafe {
+        libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut size)
+    };
+    done == 0 && size as usize == info.len() && info[SEGMENTS].iter().any(|byte| *byte != 0)
+}
+
 /// A disconnect.
 pub(crate) struct Disconnecting {
     is_reused: bool,
@@ -637,7 +659,8 @@ impl Work for Disconnecting {
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         // SAFETY: shutdown(2) demands nothing of memory.
         if unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) } < 0 {
-            outcome.errno = errno();
+            // It was connected, so both sides have ended it.
+            outcome.errno = Some(errno()).filter(|errno| *errno != libc::ENOTCONN).unwrap_or(0);
         }
         Attempt::Done
     }
@@ -712,7 +735,7 @@ pub unsafe extern "C" fn cp_disconnect_ex(
         if reserved != 0 || flags & !REUSE != 0 {
             return Err(code::WSAEINVAL);
         }
-        if is_connected(descriptor) { Ok(()) } else { Err(code_of_errno(libc::ENOTCONN)) }
+        if is_or_was_connected(descriptor) { Ok(()) } else { Err(code_of_errno(libc::ENOTCONN)) }
     };
     let mut work = Disconnecting::new(descriptor, flags & REUSE != 0, overlapped);
     if overlapped.is_null() {

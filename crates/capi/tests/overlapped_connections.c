@@ -504,6 +504,39 @@ static void nothing_is_sent_behind_a_disconnect(void)
     closesocket(near);
 }
 
+/* What servers do behind a dialogue that has ended on both sides, whichever was first. */
+static void what_has_ended_on_both_sides_is_disconnected(void)
+{
+    int is_first;
+    for (is_first = 0; is_first < 2; is_first++) {
+        SOCKET near, far;
+        OVERLAPPED overlapped = fresh(NULL);
+        char byte;
+        associated_pair(port, KEY, &near, &far);
+        CHECK_IS(shutdown(is_first ? near : far, SD_SEND), 0);
+        CHECK_IS(recv(is_first ? far : near, &byte, 1, 0), 0);
+        CHECK_IS(shutdown(is_first ? far : near, SD_SEND), 0);
+        CHECK_IS(recv(is_first ? near : far, &byte, 1, 0), 0);
+        until(near, POLLHUP);
+        CHECK_IS(DisconnectEx(near, &overlapped, is_first ? TF_REUSE_SOCKET : 0, 0), TRUE);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        close_both(near, far);
+    }
+}
+
+static void what_was_reset_is_not_disconnected(void)
+{
+    SOCKET near, far;
+    OVERLAPPED overlapped = fresh(NULL);
+    char byte;
+    associated_pair(port, KEY, &near, &far);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    abort_connection(far);
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
+    CHECK_FALSE(DisconnectEx(near, &overlapped, TF_REUSE_SOCKET, 0), WSAENOTCONN);
+    closesocket(near);
+}
+
 /* The system has no queue for connects of its own machine, and tells nobody when there is room. */
 static void a_connect_within_the_machine_waits_for_room(void)
 {
@@ -590,6 +623,8 @@ int main(void)
     a_socket_is_disconnected_and_used_again();
     what_was_set_stays_when_a_socket_is_used_again();
     nothing_is_sent_behind_a_disconnect();
+    what_has_ended_on_both_sides_is_disconnected();
+    what_was_reset_is_not_disconnected();
     a_connect_within_the_machine_waits_for_room();
     the_functions_are_looked_up_by_their_guids();
     CHECK(CloseHandle(port));
