@@ -188,6 +188,9 @@ void cp_wait_for_pool_io(void *io);
 /* Of what successes no packet tells. */
 cp_bool cp_set_completion_modes(cp_handle file, uint8_t modes);
 
+/* Another descriptor of a socket, whose operations complete on the same port. */
+int cp_duplicate_socket(int descriptor, cp_bool is_inherited);
+
 #ifdef __cplusplus
 }
 #endif

@@ -242,6 +242,33 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
     })
 }
 
+/// Another descriptor of a socket, which stands for the same port as that one: `WSADuplicateSocket` within the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) -> c_int {
+    called(|| {
+        if protocol(descriptor).is_err() {
+            return FAILED;
+        }
+        let how = if is_inherited == 0 { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+        // SAFETY: fcntl(2) with these commands demands nothing of memory.
+        let made = unsafe { libc::fcntl(descriptor, how, 0) };
+        if made < 0 {
+            return made;
+        }
+        registrations::give_out(made);
+        if let (Some(number), Some(other)) = (numbers::find(descriptor), numbers::entry(made)) {
+            let (associated, modes) = {
+                let state = number.lock();
+                (state.associated, state.modes)
+            };
+            // It has the same identity. If the association is of something else by now, that is found out as usual.
+            let mut state = other.lock();
+            (state.associated, state.modes) = (associated, modes);
+        }
+        made
+    })
+}
+
 /// `accept`. What is accepted on a non-blocking listener is non-blocking, as on the reference.
 ///
 /// # Safety
@@ -538,10 +565,23 @@ fn is_time(level: c_int, name: c_int, size: usize) -> bool {
         && size < size_of::<libc::timeval>()
 }
 
+/// `SO_LINGER` from the other side: whether a socket does not linger when it is closed.
+const DO_NOT_LINGER: c_int = !libc::SO_LINGER;
 /// Options that exist on the reference only and that change nothing here.
 const EXCLUSIVE_ADDRESS: c_int = !libc::SO_REUSEADDR;
 const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
 const UPDATE_CONNECT_CONTEXT: c_int = 0x7010;
+
+/// How a socket lingers when it is closed, and what the system call returns.
+fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
+    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_LINGER, (&raw mut linger).cast());
+    // SAFETY: getsockopt(2) writes at most `size` bytes at `linger`.
+    // - valid: both are locals of the right type.
+    let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
+    (done, linger)
+}
 
 /// `getsockopt`. The error of a socket is a code of the reference, a time is a number of milliseconds if
 /// there is room for no more.
@@ -583,6 +623,19 @@ pub unsafe extern "C" fn cp_getsockopt(
                 unsafe { value.cast::<u32>().write_unaligned(milliseconds) };
                 // SAFETY: as above.
                 unsafe { size.write(4) };
+            }
+            return done;
+        }
+        if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
+            let (done, linger) = lingers(descriptor);
+            if done == 0 && room >= size_of::<c_int>() && !value.is_null() {
+                // SAFETY: as above.
+                unsafe { value.cast::<c_int>().write_unaligned((linger.l_onoff == 0).into()) };
+                // SAFETY: as above.
+                unsafe { size.write(4) };
+            } else if done == 0 {
+                set_errno(libc::EFAULT);
+                return FAILED;
             }
             return done;
         }
@@ -634,6 +687,23 @@ pub unsafe extern "C" fn cp_setsockopt(
                     refused(code)
                 }
             };
+        }
+        if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
+            let (done, mut linger) = lingers(descriptor);
+            if done < 0 || value.is_null() || (size as usize) < size_of::<c_int>() {
+                if done == 0 {
+                    set_errno(libc::EFAULT);
+                }
+                return FAILED;
+            }
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says that there are four bytes.
+            linger.l_onoff = (unsafe { value.cast::<c_int>().read_unaligned() } == 0).into();
+            let size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+            let place = (&raw const linger).cast();
+            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+            // - valid: `linger` is a local of that size.
+            return unsafe { libc::setsockopt(descriptor, level, libc::SO_LINGER, place, size) };
         }
         if level == libc::IPPROTO_TCP
             && name == libc::TCP_ULP

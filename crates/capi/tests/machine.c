@@ -1,4 +1,6 @@
 /* The machine, times of the day, memory, the standard streams, and what stops a program. */
+/* As programs have it that count on no such function. */
+#define YieldProcessor() ((void)0)
 #include <winsock2.h>
 #include <conio.h>
 #include <io.h>
@@ -91,6 +93,33 @@ static BOOL writes(HANDLE file, LPCVOID bytes, DWORD count, LPDWORD done, LPOVER
 static BOOL reads(HANDLE file, LPVOID bytes, DWORD count, LPDWORD done, LPOVERLAPPED overlapped)
 {
     return ReadFile(file, bytes, count, done, overlapped);
+}
+
+static void text_is_that_of_one_code_page(void)
+{
+    CHECK(SetConsoleCP(949) && SetConsoleOutputCP(CP_UTF8));
+    CHECK_IS(GetConsoleCP(), CP_UTF8);
+    CHECK_IS(GetConsoleOutputCP(), CP_UTF8);
+}
+
+static void a_millisecond_is_as_fine_as_asked_for(void)
+{
+    DWORD began = timeGetTime();
+    CHECK_IS(timeBeginPeriod(1), TIMERR_NOERROR);
+    CHECK_IS(timeBeginPeriod(0), TIMERR_NOCANDO);
+    CHECK(timeGetTime() - began <= GetTickCount() - began);
+    Sleep(2);
+    YieldProcessor();
+    CHECK(timeGetTime() - began >= 2);
+    CHECK_IS(timeEndPeriod(1), TIMERR_NOERROR);
+    CHECK_IS(timeEndPeriod(0), TIMERR_NOCANDO);
+}
+
+static void what_is_secret_is_wiped(void)
+{
+    char secret[4] = {1, 2, 3, 4};
+    CHECK(SecureZeroMemory(secret + 1, 2) == secret + 1);
+    CHECK(secret[0] == 1 && secret[1] == 0 && secret[2] == 0 && secret[3] == 4);
 }
 
 static void streams_are_written_and_read(void)
@@ -290,6 +319,9 @@ int _tmain(int count, _TCHAR *words[])
     the_machine_is_described();
     times_of_the_day_have_parts();
     memory_is_the_heaps();
+    text_is_that_of_one_code_page();
+    a_millisecond_is_as_fine_as_asked_for();
+    what_is_secret_is_wiped();
     streams_are_written_and_read();
     other_signals_stay_the_programs();
     signals_are_control_events();

@@ -481,6 +481,29 @@ static void an_association_counts_for_what_begins_later(void)
     close_both(near, far);
 }
 
+/* A duplicate by the reference's call stands for the same port, with the same key. */
+static void a_duplicate_completes_on_the_port_of_its_socket(void)
+{
+    SOCKET near, far, again;
+    WSAPROTOCOL_INFOA info;
+    char byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    associated_pair(port, KEY, &near, &far);
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS));
+    CHECK_IS(WSADuplicateSocketA(near, GetCurrentProcessId(), &info), 0);
+    again = WSASocketA(info.iAddressFamily, info.iSocketType, info.iProtocol, &info, 0, 0);
+    CHECK(again != INVALID_SOCKET);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_PENDING(receive_into(again, &byte, 1, NULL, &overlapped));
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &overlapped);
+    CHECK_IS(send_from(again, "x", 1, NULL, &overlapped), 0);
+    CHECK(is_silent(port));
+    SetLastError(0);
+    CHECK(CreateIoCompletionPort((HANDLE)again, port, KEY, 0) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    close_both(again, far);
+}
+
 /* One that is idle is carried out by its port from then on: the thread that waits there is enough. */
 static void an_idle_socket_goes_over_to_its_port(void)
 {
@@ -522,6 +545,7 @@ int main(void)
     a_port_that_is_closed_ends_what_it_carries_out();
     what_succeeds_at_once_may_make_no_packet();
     an_association_counts_for_what_begins_later();
+    a_duplicate_completes_on_the_port_of_its_socket();
     an_idle_socket_goes_over_to_its_port();
     CHECK(CloseHandle(port));
     return finish();

@@ -6,6 +6,105 @@
 
 #include "check.h"
 
+/* ---- Protocols ---------------------------------------------------------------------------------------- */
+
+static void protocols_are_told_and_sockets_made_of_them(void)
+{
+    WSAPROTOCOL_INFOW infos[8];
+    WSAPROTOCOL_INFOA narrow[8];
+    INT wanted[] = {IPPROTO_UDP, 0};
+    DWORD room = 0;
+    SOCKET s;
+    int type = 0, size = (int)sizeof type, place;
+    CHECK_SOCKET_ERROR(WSAEnumProtocolsW(NULL, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAEnumProtocolsW(NULL, NULL, &room), WSAENOBUFS);
+    CHECK_IS(room, 4 * sizeof *infos);
+    CHECK_IS(WSAEnumProtocolsW(NULL, infos, &room), 4);
+    for (place = 0; place < 4; place++)
+        CHECK(infos[place].dwServiceFlags1 & XP1_IFS_HANDLES);
+    room = sizeof *narrow;
+    CHECK_SOCKET_ERROR(WSAEnumProtocolsA(wanted, narrow, &room), WSAENOBUFS);
+    CHECK_IS(room, 2 * sizeof *narrow);
+    CHECK_IS(WSAEnumProtocolsA(wanted, narrow, &room), 2);
+    CHECK_IS(narrow[0].iAddressFamily, AF_INET);
+    CHECK_IS(narrow[1].iAddressFamily, AF_INET6);
+    CHECK_IS(narrow[1].iProtocol, IPPROTO_UDP);
+    CHECK(strcmp(narrow[1].szProtocol, "UDP/IPv6") == 0);
+    s = WSASocketA(FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, &narrow[0], 0, WSA_FLAG_OVERLAPPED);
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_TYPE, (char *)&type, &size), 0);
+    CHECK_IS(type, SOCK_DGRAM);
+    closesocket(s);
+}
+
+/* A duplicate within the process. */
+static void a_socket_is_duplicated(void)
+{
+    SOCKET one, other, again;
+    WSAPROTOCOL_INFOA info;
+    WSAPROTOCOL_INFOW wide;
+    char byte = 0;
+    tcp_pair(&one, &other);
+    CHECK_SOCKET_ERROR(WSADuplicateSocketA(one, GetCurrentProcessId() + 1, &info), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSADuplicateSocketA(one, GetCurrentProcessId(), NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSADuplicateSocketA(INVALID_SOCKET, GetCurrentProcessId(), &info), WSAENOTSOCK);
+    CHECK_IS(WSADuplicateSocketA(one, GetCurrentProcessId(), &info), 0);
+    CHECK_IS(info.iSocketType, SOCK_STREAM);
+    again = WSASocketA(info.iAddressFamily, info.iSocketType, info.iProtocol, &info, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(again != INVALID_SOCKET && again != one);
+    CHECK_IS(closesocket(one), 0);
+    send_all(again, "x", 1);
+    receive_all(other, &byte, 1);
+    CHECK_IS(byte, 'x');
+    CHECK_IS(WSADuplicateSocketW(again, GetCurrentProcessId(), &wide), 0);
+    one = WSASocketW(FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, &wide, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(one != INVALID_SOCKET);
+    closesocket(again);
+    closesocket(one);
+    CHECK_IS(recv(other, &byte, 1, 0), 0);
+    closesocket(other);
+}
+
+static void lingering_is_turned_off_by_either_option(void)
+{
+    SOCKET s = tcp_socket();
+    struct linger linger;
+    int on = 1, off = 0, value = 7, size = (int)sizeof linger;
+    linger.l_onoff = 1;
+    linger.l_linger = 5;
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_LINGER, (char *)&linger, sizeof linger), 0);
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_DONTLINGER, (char *)&on, sizeof on), 0);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_LINGER, (char *)&linger, &size), 0);
+    CHECK_IS(linger.l_onoff, 0);
+    size = (int)sizeof value;
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_DONTLINGER, (char *)&value, &size), 0);
+    CHECK_IS(value, 1);
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_DONTLINGER, (char *)&off, sizeof off), 0);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_DONTLINGER, (char *)&value, &size), 0);
+    CHECK_IS(value, 0);
+    CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, SO_DONTLINGER, NULL, 0), WSAEFAULT);
+    CHECK_SOCKET_ERROR(setsockopt(99999, SOL_SOCKET, SO_DONTLINGER, (char *)&on, sizeof on), WSAENOTSOCK);
+    closesocket(s);
+}
+
+static void a_handle_is_inherited_or_not(void)
+{
+    SOCKET s = tcp_socket();
+    HANDLE event = CreateEventA(NULL, TRUE, FALSE, NULL);
+    CHECK(SetHandleInformation((HANDLE)s, HANDLE_FLAG_INHERIT, 0));
+    CHECK(fcntl((int)s, F_GETFD) & FD_CLOEXEC);
+    CHECK(SetHandleInformation((HANDLE)s, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT));
+    CHECK_IS(fcntl((int)s, F_GETFD) & FD_CLOEXEC, 0);
+    CHECK(SetHandleInformation((HANDLE)s, 0, HANDLE_FLAG_INHERIT));
+    CHECK_FALSE(SetHandleInformation((HANDLE)s, HANDLE_FLAG_PROTECT_FROM_CLOSE, HANDLE_FLAG_PROTECT_FROM_CLOSE),
+                ERROR_NOT_SUPPORTED);
+    CHECK(SetHandleInformation(event, HANDLE_FLAG_INHERIT, 0));
+    CHECK_FALSE(SetHandleInformation(event, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT), ERROR_NOT_SUPPORTED);
+    CHECK_FALSE(SetHandleInformation((HANDLE)(uintptr_t)99999, HANDLE_FLAG_INHERIT, 0), ERROR_INVALID_HANDLE);
+    closesocket(s);
+    CHECK(CloseHandle(event));
+}
+
 /* ---- WSAPoll ------------------------------------------------------------------------------------------ */
 
 static WSAPOLLFD asked(SOCKET s, SHORT events)
@@ -212,6 +311,10 @@ static void addresses_have_parts(void)
 int main(void)
 {
     start();
+    protocols_are_told_and_sockets_made_of_them();
+    a_socket_is_duplicated();
+    lingering_is_turned_off_by_either_option();
+    a_handle_is_inherited_or_not();
     sockets_are_polled();
     what_cannot_be_polled_is_refused();
     a_refused_connect_is_an_error_and_a_hang_up();

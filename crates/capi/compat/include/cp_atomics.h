@@ -63,7 +63,8 @@ CP_INLINE VOID WINAPI MemoryBarrier(void) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-CP_INLINE VOID WINAPI YieldProcessor(void) {
+/* In parentheses: some programs define a macro of that name. */
+CP_INLINE VOID WINAPI(YieldProcessor)(void) {
 #if defined __x86_64__
     __asm__ __volatile__("pause");
 #elif defined __aarch64__

@@ -299,9 +299,17 @@ typedef union _ULARGE_INTEGER {
 #define RtlCopyMemory(to, from, size) ((void)memcpy((to), (from), (size)))
 #define RtlMoveMemory(to, from, size) ((void)memmove((to), (from), (size)))
 #define ZeroMemory(to, size) ((void)memset((to), 0, (size)))
+#define SecureZeroMemory RtlSecureZeroMemory
 #define FillMemory(to, size, value) ((void)memset((to), (value), (size)))
 #define CopyMemory(to, from, size) ((void)memcpy((to), (from), (size)))
 #define MoveMemory(to, from, size) ((void)memmove((to), (from), (size)))
+
+/* Also if nothing reads it afterwards. */
+CP_INLINE PVOID RtlSecureZeroMemory(PVOID ptr, SIZE_T cnt) {
+    memset(ptr, 0, cnt);
+    __asm__ __volatile__("" : : "r"(ptr) : "memory");
+    return ptr;
+}
 
 #if defined UNICODE || defined _UNICODE
 typedef WCHAR TCHAR, *PTSTR, *LPTSTR;

@@ -27,6 +27,23 @@ CP_INLINE DWORD WINAPI GetTickCount(void) {
     return (DWORD)GetTickCount64();
 }
 
+typedef UINT MMRESULT;
+#define TIMERR_NOERROR 0
+#define TIMERR_NOCANDO 97
+
+CP_INLINE DWORD WINAPI timeGetTime(void) {
+    return (DWORD)GetTickCount64();
+}
+
+/* The clock is as fine in any case. */
+CP_INLINE MMRESULT WINAPI timeBeginPeriod(UINT uPeriod) {
+    return uPeriod ? TIMERR_NOERROR : TIMERR_NOCANDO;
+}
+
+CP_INLINE MMRESULT WINAPI timeEndPeriod(UINT uPeriod) {
+    return uPeriod ? TIMERR_NOERROR : TIMERR_NOCANDO;
+}
+
 /* ---- Times of the day -------------------------------------------------------------------------- */
 
 /* So many times 100 ns since 1601, in two halves. */

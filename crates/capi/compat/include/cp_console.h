@@ -30,6 +30,25 @@ CP_INLINE int cp_is_standard_stream(HANDLE handle) {
     return offset <= 8 && offset % 4 == 0;
 }
 
+/* Narrow text is UTF-8, whatever code page is named. */
+CP_INLINE BOOL WINAPI SetConsoleCP(UINT wCodePageID) {
+    (void)wCodePageID;
+    return TRUE;
+}
+
+CP_INLINE BOOL WINAPI SetConsoleOutputCP(UINT wCodePageID) {
+    (void)wCodePageID;
+    return TRUE;
+}
+
+CP_INLINE UINT WINAPI GetConsoleCP(void) {
+    return CP_UTF8;
+}
+
+CP_INLINE UINT WINAPI GetConsoleOutputCP(void) {
+    return CP_UTF8;
+}
+
 /* The stream's descriptor, or -1. */
 CP_INLINE int cp_standard_stream(HANDLE handle) {
     if (cp_is_standard_stream(handle))

@@ -2,9 +2,35 @@
 #ifndef CP_MACHINE_H
 #define CP_MACHINE_H
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <cp_base.h>
+#include <cp_ports.h>
+
+/* ---- Handles ----------------------------------------------------------------------------------- */
+
+#define HANDLE_FLAG_INHERIT 0x1
+#define HANDLE_FLAG_PROTECT_FROM_CLOSE 0x2
+
+/* Whether programs that the process starts have a descriptor too. No other handle goes over to them. */
+CP_INLINE BOOL WINAPI SetHandleInformation(HANDLE hObject, DWORD dwMask, DWORD dwFlags) {
+    DWORD set = dwMask & dwFlags;
+    BOOL is_descriptor = (uintptr_t)hObject <= 0x7FFFFFFF;
+    int flags = is_descriptor ? fcntl((int)(uintptr_t)hObject, F_GETFD) : 0;
+    if (flags < 0) {
+        SetLastError(ERROR_INVALID_HANDLE);
+        return FALSE;
+    }
+    if (set & (is_descriptor ? ~(DWORD)HANDLE_FLAG_INHERIT : ~(DWORD)0)) {
+        SetLastError(ERROR_NOT_SUPPORTED);
+        return FALSE;
+    }
+    if (is_descriptor && dwMask & HANDLE_FLAG_INHERIT)
+        fcntl((int)(uintptr_t)hObject, F_SETFD, set ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC);
+    return TRUE;
+}
+
+/* ---- The machine ------------------------------------------------------------------------------- */
 
 #define PROCESSOR_ARCHITECTURE_AMD64 9
 #define PROCESSOR_ARCHITECTURE_ARM64 12

@@ -35,10 +35,6 @@ CP_ABSENT("events of sockets: register the socket with a port")
 extern int WSAAPI WSAEnumNetworkEvents(SOCKET s, WSAEVENT hEventObject, LPWSANETWORKEVENTS lpNetworkEvents);
 CP_ABSENT("windows and their messages: register the socket with a port")
 extern int WSAAPI WSAAsyncSelect(SOCKET s, HANDLE hWnd, u_int wMsg, long lEvent);
-CP_ABSENT("sockets of other processes: SCM_RIGHTS of unix(7)")
-extern int WSAAPI WSADuplicateSocketA(SOCKET s, DWORD dwProcessId, LPWSAPROTOCOL_INFOA lpProtocolInfo);
-CP_ABSENT("sockets of other processes: SCM_RIGHTS of unix(7)")
-extern int WSAAPI WSADuplicateSocketW(SOCKET s, DWORD dwProcessId, LPWSAPROTOCOL_INFOW lpProtocolInfo);
 CP_ABSENT("getaddrinfo, then connect")
 extern BOOL WSAAPI WSAConnectByNameA(SOCKET s, LPCSTR nodename, LPCSTR servicename, LPDWORD LocalAddressLength,
                                      LPSOCKADDR LocalAddress, LPDWORD RemoteAddressLength,

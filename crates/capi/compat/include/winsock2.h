@@ -97,6 +97,7 @@ typedef struct ip_mreq IP_MREQ, *PIP_MREQ;
 typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
 
 /* Names that only the reference has; setsockopt accepts the last three and does nothing. */
+#define SO_DONTLINGER ((int)(~SO_LINGER))
 #define SO_EXCLUSIVEADDRUSE ((int)(~SO_REUSEADDR))
 #define SO_UPDATE_ACCEPT_CONTEXT 0x700B
 #define SO_UPDATE_CONNECT_CONTEXT 0x7010
@@ -285,30 +286,6 @@ inline typename cp_winsock_number<Number>::result ioctlsocket(SOCKET s, long cmd
                 _Generic((argp), DWORD *: (void *)(uintptr_t)(argp), default: (argp)))
 #endif
 
-/* Sockets are made overlapped or not, it makes no difference: operations may be begun on each. */
-CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL_INFOA lpProtocolInfo,
-                                   GROUP g, DWORD dwFlags) {
-    (void)g;
-    if (lpProtocolInfo) {
-        WSASetLastError(WSAEINVAL);
-        return INVALID_SOCKET;
-    }
-    if (dwFlags & WSA_FLAG_NO_HANDLE_INHERIT)
-        type |= 02000000; /* SOCK_CLOEXEC */
-    return (SOCKET)(INT_PTR)cp_socket(af, type, protocol);
-}
-
-CP_INLINE SOCKET WSAAPI WSASocketW(int af, int type, int protocol, LPWSAPROTOCOL_INFOW lpProtocolInfo,
-                                   GROUP g, DWORD dwFlags) {
-    return WSASocketA(af, type, protocol, (LPWSAPROTOCOL_INFOA)(void *)lpProtocolInfo, g, dwFlags);
-}
-
-#if defined UNICODE || defined _UNICODE
-#define WSASocket WSASocketW
-#else
-#define WSASocket WSASocketA
-#endif
-
 /* ---- Socket calls that the system has too ----------------------------------------------------- */
 
 #ifndef CP_NO_SOCKET_CALLS
@@ -425,5 +402,6 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #include <cp_socket_buffers.h>
 #include <cp_socket_ioctl.h>
 #include <cp_socket_poll.h>
+#include <cp_socket_protocols.h>
 
 #endif
