@@ -115,6 +115,62 @@ static void a_millisecond_is_as_fine_as_asked_for(void)
     CHECK_IS(timeEndPeriod(0), TIMERR_NOCANDO);
 }
 
+static void pages_are_reserved_and_committed(void)
+{
+    enum { SIZE = 100000 };
+    char *pages = (char *)VirtualAlloc(NULL, SIZE, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE), *reserved;
+    CHECK(pages && (uintptr_t)pages % 0x10000 == 0);
+    CHECK(pages[0] == 0 && pages[SIZE - 1] == 0);
+    memset(pages, 'x', SIZE);
+    CHECK_FALSE(VirtualFree(pages, SIZE, MEM_RELEASE), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(VirtualFree(pages + 4096, 0, MEM_RELEASE), ERROR_INVALID_PARAMETER);
+    CHECK(VirtualFree(pages, SIZE, MEM_DECOMMIT));
+    CHECK(VirtualAlloc(pages, SIZE, MEM_COMMIT, PAGE_READWRITE) == pages);
+    CHECK_IS(pages[SIZE / 2], 0);
+    CHECK(VirtualFree(pages, 0, MEM_RELEASE));
+    reserved = (char *)VirtualAlloc(NULL, SIZE, MEM_RESERVE, PAGE_NOACCESS);
+    CHECK(reserved != NULL);
+    CHECK(VirtualAlloc(reserved + 5000, 1, MEM_COMMIT, PAGE_READWRITE) == reserved + 4096);
+    reserved[4096] = 'x';
+    CHECK(VirtualFree(reserved, 0, MEM_RELEASE));
+    SetLastError(0);
+    CHECK(VirtualAlloc(NULL, 0, MEM_COMMIT, PAGE_READWRITE) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK(VirtualAlloc(NULL, SIZE, MEM_COMMIT, 77) == NULL);
+    SetLastError(0);
+    CHECK(VirtualAlloc(NULL, (SIZE_T)1 << 62, MEM_RESERVE, PAGE_NOACCESS) == NULL);
+    CHECK_IS(GetLastError(), ERROR_NOT_ENOUGH_MEMORY);
+}
+
+static void a_message_goes_to_standard_error(void)
+{
+    int pipes[2], kept = dup(2), count;
+    char text[64];
+    CHECK_IS(pipe(pipes), 0);
+    CHECK_IS(dup2(pipes[1], 2), 2);
+    CHECK_IS(MessageBoxA(NULL, "bad", "bind()", MB_ICONERROR), IDOK);
+    CHECK_IS(MessageBoxW(NULL, L"\x20AC", NULL, MB_OK), IDOK);
+    SetLastError(0);
+    CHECK_IS(MessageBoxA(NULL, "so?", "ask", MB_YESNO), 0);
+    CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
+    CHECK_IS(dup2(kept, 2), 2);
+    count = (int)read(pipes[0], text, sizeof text);
+    CHECK(count == 32 && memcmp(text, "bind(): bad\nError: \xE2\x82\xAC\nask: so?\n", (size_t)count) == 0);
+    close(kept);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+static void the_version_is_a_recent_one(void)
+{
+    OSVERSIONINFO version;
+    version.dwOSVersionInfoSize = sizeof version;
+    CHECK(GetVersionEx(&version));
+    CHECK(version.dwMajorVersion >= 10 && version.dwPlatformId == VER_PLATFORM_WIN32_NT);
+    version.dwOSVersionInfoSize = 4;
+    CHECK_FALSE(GetVersionEx(&version), ERROR_INSUFFICIENT_BUFFER);
+}
+
 static void what_is_secret_is_wiped(void)
 {
     char secret[4] = {1, 2, 3, 4};
@@ -322,6 +378,9 @@ int _tmain(int count, _TCHAR *words[])
     text_is_that_of_one_code_page();
     a_millisecond_is_as_fine_as_asked_for();
     what_is_secret_is_wiped();
+    pages_are_reserved_and_committed();
+    a_message_goes_to_standard_error();
+    the_version_is_a_recent_one();
     streams_are_written_and_read();
     other_signals_stay_the_programs();
     signals_are_control_events();

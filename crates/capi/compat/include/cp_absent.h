@@ -128,14 +128,6 @@ CP_ABSENT("timer queues: a waitable timer") extern BOOL DeleteTimerQueue(HANDLE 
 
 /* ---- Memory ---------------------------------------------------------------------------------------------- */
 
-#define MEM_COMMIT 0x1000
-#define MEM_RESERVE 0x2000
-#define MEM_RELEASE 0x8000
-#define PAGE_READWRITE 0x04
-
-CP_ABSENT("pages: mmap(2)")
-extern LPVOID VirtualAlloc(LPVOID lpAddress, SIZE_T dwSize, DWORD flAllocationType, DWORD flProtect);
-CP_ABSENT("pages: munmap(2)") extern BOOL VirtualFree(LPVOID lpAddress, SIZE_T dwSize, DWORD dwFreeType);
 CP_ABSENT("heaps beside the process's own")
 extern HANDLE HeapCreate(DWORD flOptions, SIZE_T dwInitialSize, SIZE_T dwMaximumSize);
 CP_ABSENT("heaps beside the process's own") extern BOOL HeapDestroy(HANDLE hHeap);
@@ -177,14 +169,8 @@ CP_ABSENT("console modes: termios(3)") extern BOOL SetConsoleMode(HANDLE hConsol
 
 /* ---- Windows and their messages --------------------------------------------------------------------------- */
 
-typedef struct HWND__ *HWND;
-#define MB_OK 0x00
-#define MB_ICONERROR 0x10
-#define MB_ICONWARNING 0x30
-#define MB_ICONINFORMATION 0x40
 
-CP_ABSENT("windows") extern int MessageBoxA(HWND hWnd, LPCSTR lpText, LPCSTR lpCaption, UINT uType);
-CP_ABSENT("windows") extern int MessageBoxW(HWND hWnd, LPCWSTR lpText, LPCWSTR lpCaption, UINT uType);
+CP_ABSENT("windows") extern BOOL ShowWindow(HWND hWnd, int nCmdShow);
 
 #ifdef __cplusplus
 }
@@ -192,13 +178,11 @@ CP_ABSENT("windows") extern int MessageBoxW(HWND hWnd, LPCWSTR lpText, LPCWSTR l
 
 #if defined UNICODE || defined _UNICODE
 #define CreateMutex CreateMutexW
-#define MessageBox MessageBoxW
 #define OpenEvent OpenEventW
 #define CreateNamedPipe CreateNamedPipeW
 #define GetModuleFileName GetModuleFileNameW
 #else
 #define CreateMutex CreateMutexA
-#define MessageBox MessageBoxA
 #define OpenEvent OpenEventA
 #define CreateNamedPipe CreateNamedPipeA
 #define GetModuleFileName GetModuleFileNameA

@@ -294,6 +294,8 @@ typedef union _ULARGE_INTEGER {
 #ifndef FIELD_OFFSET
 #define FIELD_OFFSET(type, field) ((LONG)offsetof(type, field))
 #endif
+typedef struct HWND__ *HWND;
+
 #define RtlZeroMemory(to, size) ((void)memset((to), 0, (size)))
 #define RtlFillMemory(to, size, value) ((void)memset((to), (value), (size)))
 #define RtlCopyMemory(to, from, size) ((void)memcpy((to), (from), (size)))

@@ -30,6 +30,59 @@ CP_INLINE int cp_is_standard_stream(HANDLE handle) {
     return offset <= 8 && offset % 4 == 0;
 }
 
+/* ---- Messages ---------------------------------------------------------------------------------------- */
+
+#define MB_OK 0x00
+#define MB_OKCANCEL 0x01
+#define MB_YESNO 0x04
+#define MB_ICONSTOP 0x10
+#define MB_ICONERROR 0x10
+#define MB_ICONQUESTION 0x20
+#define MB_ICONWARNING 0x30
+#define MB_ICONEXCLAMATION 0x30
+#define MB_ICONINFORMATION 0x40
+#define MB_SYSTEMMODAL 0x1000
+#define MB_TASKMODAL 0x2000
+#define MB_SETFOREGROUND 0x10000
+#define MB_TOPMOST 0x40000
+#define MB_SERVICE_NOTIFICATION 0x200000
+#define IDOK 1
+#define IDCANCEL 2
+#define IDYES 6
+#define IDNO 7
+
+/* A message goes to standard error. One that leaves a choice nobody can answer: the call fails. */
+CP_INLINE int cp_message_box(const char *text, const char *caption, UINT type) {
+    fprintf(stderr, "%s: %s\n", caption ? caption : "Error", text ? text : "");
+    if ((type & 0xF) == MB_OK)
+        return IDOK;
+    SetLastError(ERROR_NOT_SUPPORTED);
+    return 0;
+}
+
+CP_INLINE int WINAPI MessageBoxA(HWND hWnd, LPCSTR lpText, LPCSTR lpCaption, UINT uType) {
+    (void)hWnd;
+    return cp_message_box(lpText, lpCaption, uType);
+}
+
+CP_INLINE int WINAPI MessageBoxW(HWND hWnd, LPCWSTR lpText, LPCWSTR lpCaption, UINT uType) {
+    char text[1024], caption[256];
+    (void)hWnd;
+    if (!lpText || WideCharToMultiByte(CP_UTF8, 0, lpText, -1, text, sizeof text, NULL, NULL) == 0)
+        text[0] = '\0';
+    if (!lpCaption || WideCharToMultiByte(CP_UTF8, 0, lpCaption, -1, caption, sizeof caption, NULL, NULL) == 0)
+        return cp_message_box(text, NULL, uType);
+    return cp_message_box(text, caption, uType);
+}
+
+#if defined UNICODE || defined _UNICODE
+#define MessageBox MessageBoxW
+#else
+#define MessageBox MessageBoxA
+#endif
+
+/* ---- Code pages -------------------------------------------------------------------------------------- */
+
 /* Narrow text is UTF-8, whatever code page is named. */
 CP_INLINE BOOL WINAPI SetConsoleCP(UINT wCodePageID) {
     (void)wCodePageID;

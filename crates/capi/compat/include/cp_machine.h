@@ -7,6 +7,46 @@
 
 #include <cp_ports.h>
 
+/* ---- The version, as programs ask for it that want a recent one -------------------------------- */
+
+#define VER_PLATFORM_WIN32_WINDOWS 1
+#define VER_PLATFORM_WIN32_NT 2
+
+#define CP_OS_VERSION(character) \
+    { \
+        DWORD dwOSVersionInfoSize; \
+        DWORD dwMajorVersion; \
+        DWORD dwMinorVersion; \
+        DWORD dwBuildNumber; \
+        DWORD dwPlatformId; \
+        character szCSDVersion[128]; \
+    }
+typedef struct _OSVERSIONINFOA CP_OS_VERSION(CHAR) OSVERSIONINFOA, *POSVERSIONINFOA, *LPOSVERSIONINFOA;
+typedef struct _OSVERSIONINFOW CP_OS_VERSION(WCHAR) OSVERSIONINFOW, *POSVERSIONINFOW, *LPOSVERSIONINFOW;
+
+/* That of the reference whose functions are here. */
+#define CP_TELL_VERSION(info) \
+    ((info)->dwOSVersionInfoSize < sizeof *(info) \
+         ? (SetLastError(ERROR_INSUFFICIENT_BUFFER), FALSE) \
+         : ((info)->dwMajorVersion = 10, (info)->dwMinorVersion = 0, (info)->dwBuildNumber = 22000, \
+            (info)->dwPlatformId = VER_PLATFORM_WIN32_NT, (info)->szCSDVersion[0] = 0, TRUE))
+
+CP_INLINE BOOL WINAPI GetVersionExA(LPOSVERSIONINFOA lpVersionInformation) {
+    return CP_TELL_VERSION(lpVersionInformation);
+}
+
+CP_INLINE BOOL WINAPI GetVersionExW(LPOSVERSIONINFOW lpVersionInformation) {
+    return CP_TELL_VERSION(lpVersionInformation);
+}
+
+#if defined UNICODE || defined _UNICODE
+typedef OSVERSIONINFOW OSVERSIONINFO, *LPOSVERSIONINFO;
+#define GetVersionEx GetVersionExW
+#else
+typedef OSVERSIONINFOA OSVERSIONINFO, *LPOSVERSIONINFO;
+#define GetVersionEx GetVersionExA
+#endif
+
 /* ---- Handles ----------------------------------------------------------------------------------- */
 
 #define HANDLE_FLAG_INHERIT 0x1

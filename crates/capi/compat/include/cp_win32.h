@@ -18,6 +18,7 @@
 #include <cp_locks.h>
 #include <cp_machine.h>
 #include <cp_memory.h>
+#include <cp_pages.h>
 #include <cp_pool.h>
 #include <cp_text.h>
 #include <cp_threads.h>
