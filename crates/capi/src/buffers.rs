@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
+use crate::descriptors;
 use crate::errors::code;
 use crate::sockets::{
     attempt, called, note_datagram, note_read, note_time, note_write, refused, with_reset,
@@ -24,6 +25,11 @@ pub struct Buffer {
 
 /// `MSG_PARTIAL`: set where a datagram was cut. What the system understands by this bit is another thing.
 pub(crate) const PARTIAL: u32 = 0x8000;
+
+/// Whether what is sent may be said to be a part of a message: to a stream that means nothing.
+pub(crate) fn takes_parts(descriptor: c_int) -> bool {
+    descriptors::kind(descriptor) == Some(libc::SOCK_STREAM)
+}
 
 /// More buffers than this the system takes in no call.
 const MOST: usize = 1024;
@@ -178,8 +184,10 @@ pub unsafe extern "C" fn cp_send_buffers(
         Ok(_) => return refused(code::WSAEFAULT),
         Err(code) => return refused(code),
     };
-    let Ok(asked) = c_int::try_from(flags) else { return refused(code::WSAEOPNOTSUPP) };
-    if flags & PARTIAL != 0 {
+    let Ok(asked) = c_int::try_from(flags & !PARTIAL) else {
+        return refused(code::WSAEOPNOTSUPP);
+    };
+    if flags & PARTIAL != 0 && !takes_parts(descriptor) {
         return refused(code::WSAEOPNOTSUPP);
     }
     let done = called(|| {

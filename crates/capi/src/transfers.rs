@@ -7,7 +7,7 @@ use completion_port::raw::{Attempt, Side};
 use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
-use crate::buffers::{Buffer, PARTIAL, checked, message};
+use crate::buffers::{Buffer, PARTIAL, checked, message, takes_parts};
 use crate::descriptors;
 use crate::errors::{code, guarded};
 use crate::operations::{CUT, Start, Target, Work, answered, start};
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn cp_start_send(
 ) -> c_int {
     let begin = || {
         let count = checked(buffers, count)?;
-        if flags_asked & PARTIAL != 0 {
+        if flags_asked & PARTIAL != 0 && !takes_parts(descriptor) {
             return Err(code::WSAEOPNOTSUPP);
         }
         let flags = flags(flags_asked, OF_SEND)?;

@@ -49,7 +49,7 @@ const LAYERS: [(&str, &[&str]); 32] = [
         &["abi", "descriptors", "driver", "errors", "handles", "numbers", "port", "registrations"],
     ),
     ("sockets", &["descriptors", "errors", "numbers", "registrations", "status"]),
-    ("buffers", &["errors", "sockets"]),
+    ("buffers", &["descriptors", "errors", "sockets"]),
     (
         "operations",
         &[

@@ -130,6 +130,26 @@ static void several_buffers_are_filled_and_sent_in_order(void)
     close_both(near, far);
 }
 
+/* What a stream sends may be said to be a part of something: servers do so. */
+static void a_part_of_a_message_is_sent_over_a_stream(void)
+{
+    SOCKET near, far, datagrams = udp_socket();
+    char byte = 'x';
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD sent = UNTOUCHED;
+    OVERLAPPED overlapped = fresh(NULL);
+    associated_pair(port, KEY, &near, &far);
+    CHECK_IS(WSASend(near, &buffer, 1, &sent, MSG_PARTIAL, &overlapped, NULL), 0);
+    CHECK_IS(sent, 1);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK_IS(WSASend(near, &buffer, 1, &sent, MSG_PARTIAL, NULL, NULL), 0);
+    receive_all(far, &byte, 1);
+    receive_all(far, &byte, 1);
+    CHECK_SOCKET_ERROR(WSASend(datagrams, &buffer, 1, NULL, MSG_PARTIAL, &overlapped, NULL), WSAEOPNOTSUPP);
+    closesocket(datagrams);
+    close_both(near, far);
+}
+
 static void the_end_of_a_stream_is_no_bytes(void)
 {
     SOCKET near, far;
@@ -363,7 +383,6 @@ static void bad_arguments_are_refused(void)
                        WSAENOTSOCK);
     CHECK_SOCKET_ERROR(WSASend(near, NULL, 1, NULL, 0, &overlapped, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSASend(near, &buffer, 0, NULL, 0, &overlapped, NULL), WSAEINVAL);
-    CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, MSG_PARTIAL, &overlapped, NULL), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, 0, &overlapped, routine), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSASend(INVALID_SOCKET, &buffer, 1, NULL, 0, &overlapped, NULL), WSAENOTSOCK);
     CHECK_SOCKET_ERROR(WSASendTo(near, &buffer, 1, NULL, 0, (struct sockaddr *)&address, size, &overlapped, NULL),
@@ -446,6 +465,7 @@ int main(void)
     a_send_goes_out_at_once_and_waits_for_room();
     receives_are_done_in_the_order_of_their_starts();
     several_buffers_are_filled_and_sent_in_order();
+    a_part_of_a_message_is_sent_over_a_stream();
     the_end_of_a_stream_is_no_bytes();
     a_receive_without_room_waits_and_takes_nothing();
     a_receive_may_wait_for_all_or_only_look();
