@@ -1,8 +1,10 @@
 //! The C library as a C program has it: linked dynamically, called by its exported names.
 
-use std::ffi::c_void;
+use std::ffi::{CString, c_char, c_void};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// `struct cp_registration`.
 #[repr(C)]
@@ -23,6 +25,7 @@ pub(crate) struct Packet {
     pub(crate) key: usize,
     overlapped: *mut c_void,
     internal: usize,
+    /// What is reported of a socket; or how many bytes an operation has transferred.
     pub(crate) events: u32,
 }
 
@@ -77,6 +80,30 @@ unsafe extern "C" {
         address: *const c_void,
         address_size: u32,
     ) -> isize;
+    fn cp_open_file(
+        name: *const c_char,
+        access: u32,
+        share: u32,
+        inherited: i32,
+        disposition: u32,
+        flags: u32,
+    ) -> *mut c_void;
+    fn cp_read_file(
+        file: *mut c_void,
+        place: *mut c_void,
+        count: u32,
+        read: *mut u32,
+        overlapped: *mut c_void,
+    ) -> i32;
+    safe fn cp_set_completion_modes(file: *mut c_void, modes: u8) -> i32;
+    fn cp_dequeue_many(
+        port: *mut c_void,
+        packets: *mut Packet,
+        room: u32,
+        removed: *mut u32,
+        milliseconds: u32,
+        alertable: i32,
+    ) -> i32;
     fn cp_recv(descriptor: i32, buffer: *mut c_void, size: usize, flags: i32) -> isize;
     fn cp_send(descriptor: i32, buffer: *const c_void, size: usize, flags: i32) -> isize;
 }
@@ -162,6 +189,107 @@ impl Port {
             Some(change) => Err(failed("a registration", change.result)),
             None => Ok(received as usize),
         }
+    }
+}
+
+impl Port {
+    /// Waits for packets; how many.
+    pub(crate) fn dequeue(&self, packets: &mut [Packet]) -> io::Result<usize> {
+        let (room, mut removed) = (u32::try_from(packets.len()).unwrap_or(u32::MAX), 0);
+        // SAFETY: the call demands room for so many packets, and for their number.
+        // - valid: these are a slice and a local, borrowed over the call.
+        let done = unsafe {
+            cp_dequeue_many(self.0, packets.as_mut_ptr(), room, &raw mut removed, u32::MAX, 0)
+        };
+        match done {
+            0 => Err(failed("cp_dequeue_many", cp_last_error())),
+            _ => Ok(removed as usize),
+        }
+    }
+}
+
+impl Packet {
+    /// The address of the OVERLAPPED of the operation that it tells of.
+    pub(crate) fn operation(&self) -> usize {
+        self.overlapped.addr()
+    }
+}
+
+/// An `OVERLAPPED`, which nothing here looks into.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Overlapped {
+    status: usize,
+    bytes: usize,
+    offset: u64,
+    event: usize,
+}
+
+/// A file of which operations go on, closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct File(*mut c_void);
+
+impl File {
+    /// Opens it for reading, past the system's memory or not, with its packets on `port`: also those of what is done
+    /// at once, or not.
+    pub(crate) fn open(
+        path: &Path,
+        is_direct: bool,
+        port: &Port,
+        tells_all: bool,
+    ) -> io::Result<Self> {
+        const READ: u32 = 0x8000_0000;
+        const SHARED: u32 = 7;
+        const OPEN_EXISTING: u32 = 3;
+        const OVERLAPPED: u32 = 0x4000_0000;
+        const NO_BUFFERING: u32 = 0x2000_0000;
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        let flags = OVERLAPPED | if is_direct { NO_BUFFERING } else { 0 };
+        // SAFETY: the call demands text that ends with a zero.
+        // - it is such, borrowed over the call.
+        let file = unsafe { cp_open_file(name.as_ptr(), READ, SHARED, 0, OPEN_EXISTING, flags) };
+        if file.addr() == usize::MAX {
+            return Err(failed("cp_open_file", cp_last_error()));
+        }
+        let file = Self(file);
+        // SAFETY: the call demands nothing of memory.
+        let associated = unsafe { cp_create_io_completion_port(file.0, port.0, 0, 0) };
+        if associated.is_null() || (!tells_all && cp_set_completion_modes(file.0, 1) == 0) {
+            return Err(failed("associating a file", cp_last_error()));
+        }
+        Ok(file)
+    }
+
+    /// Begins to read at `offset`: how many bytes, if it is done at once, and `None` if it goes on.
+    ///
+    /// # Safety
+    ///
+    /// The memory and the OVERLAPPED stay where they are, and nothing else uses them, until the packet of the read has
+    /// been taken, or this returns a number and no packet tells of what is done at once.
+    pub(crate) unsafe fn read(
+        &self,
+        memory: &mut [u8],
+        offset: u64,
+        overlapped: &mut Overlapped,
+    ) -> io::Result<Option<usize>> {
+        const GOES_ON: u32 = 997;
+        *overlapped = Overlapped { offset, ..Overlapped::default() };
+        let (count, mut read) = (u32::try_from(memory.len()).unwrap_or(u32::MAX), 0);
+        let (place, overlapped) = (memory.as_mut_ptr().cast(), (&raw mut *overlapped).cast());
+        // SAFETY: the call demands memory and an OVERLAPPED until the end of the operation, and a place for the count.
+        // - the caller says so of the former, and the place is a local.
+        let done = unsafe { cp_read_file(self.0, place, count, &raw mut read, overlapped) };
+        match done {
+            0 if cp_last_error() == GOES_ON => Ok(None),
+            0 => Err(failed("cp_read_file", cp_last_error())),
+            _ => Ok(Some(read as usize)),
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        cp_close_handle(self.0);
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod bare;
 mod beside;
+mod in_c;
 mod ours;
 mod pace;
 mod plan;
@@ -97,20 +98,23 @@ pub(crate) const BY_RING: &str = "ours, ring";
 pub(crate) const URING: &str = "uring";
 
 /// The first is the one to which the others are compared.
-const CACHED: [Entry; 7] = [
+const CACHED: [Entry; 9] = [
     Entry { name: AT_ONCE, build: ours::at_once },
     Entry { name: "ours, at once, shared", build: ours::shared_at_once },
     Entry { name: BY_PACKET, build: ours::by_packet },
     Entry { name: "ours, by packet, 32 tokens", build: ours::by_tokens },
+    Entry { name: "ours in C, at once", build: in_c::at_once },
+    Entry { name: "ours in C, by packet", build: in_c::by_packet },
     Entry { name: PREAD, build: bare::pread },
     Entry { name: "preadv2, RWF_NOWAIT", build: bare::no_wait },
     Entry { name: URING, build: uring::build },
 ];
 
 /// The first is the one to which the others are compared.
-const DIRECT: [Entry; 5] = [
+const DIRECT: [Entry; 6] = [
     Entry { name: BY_RING, build: ours::by_ring },
     Entry { name: "ours, pool", build: ours::by_threads },
+    Entry { name: "ours in C", build: in_c::by_packet },
     Entry { name: URING, build: uring::build },
     Entry { name: "32 threads, pread", build: threads::pool },
     Entry { name: "tokio, spawn_blocking", build: threads::tokio },
