@@ -174,6 +174,21 @@ fn messages_allocate_nothing() {
 }
 
 #[test]
+fn messages_for_later_allocate_nothing() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let port: Port<(), u64> = Port::builder().concurrency(1).build().unwrap();
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        let timers = [HOUR, 2 * HOUR, HOUR / 2].map(|time| port.post_at(time, 7).unwrap());
+        port.post_at(Duration::ZERO, 1).unwrap();
+        assert_eq!(timers.map(|timer| port.cancel_post(timer)), [Some(7); 3]);
+        for packet in port.wait(&mut batch, None).unwrap() {
+            assert!(matches!(packet, Packet::Posted(1)));
+        }
+    });
+}
+
+#[test]
 fn changes_that_are_used_again_allocate_nothing() {
     let port = Port::builder().concurrency(1).build::<UnixStream, ()>().unwrap();
     let (ours, theirs) = pairs(16);

@@ -205,11 +205,13 @@ fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     drop(port.cancel_post(taken_back).unwrap());
     port.post(Counted::new(Vec::new())).unwrap();
     let mut batch = Batch::new();
-    match number % 3 {
+    match number % 4 {
         // Nobody has looked.
         0 => {}
         // Found, and not looked at.
         1 => drop(port.wait(&mut batch, Duration::ZERO).unwrap()),
+        // The same, and the thread has it still.
+        2 => std::mem::forget(port.wait(&mut batch, Duration::ZERO).unwrap()),
         // One packet is taken, the rest is in the batch.
         _ => {
             let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();

@@ -469,14 +469,14 @@ on_every_system! {
                             inside.fetch_sub(1, SeqCst);
                         });
                     });
-                    settle(system, &port, started);
+                    settle(system, port, started);
                 }
                 for key in &near {
                     let id = port.associate_shared(key.clone()).unwrap();
                     port.start(id, Operation::recv(room(1))).unwrap();
                 }
-                for which in 0..limit {
-                    far[which].write(&[u8::try_from(which).unwrap()]).unwrap();
+                for (which, far) in far.iter().enumerate().take(limit) {
+                    far.write(&[u8::try_from(which).unwrap()]).unwrap();
                     assert_eq!(hear(system, &heard, "it is taken"), which);
                 }
                 far[limit].write(&[u8::try_from(limit).unwrap()]).unwrap();

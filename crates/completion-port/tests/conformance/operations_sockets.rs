@@ -783,10 +783,11 @@ fn accepts_wait_for_descriptors_epoll() {
     let listener = Shared::new(system.tcp_listener(16));
     let clients: Vec<_> = (0..ACCEPTS).map(|_| system.tcp_connect(&listener)).collect();
     assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
-    let mut spare: Vec<_> = (0..ACCEPTS).map(|_| File::open("/dev/null").unwrap()).collect();
+    let mut spare: Vec<_> = (0..=ACCEPTS).map(|_| File::open("/dev/null").unwrap()).collect();
     leave_no_descriptor();
     let id = port.associate_shared(listener).unwrap();
-    let accepts = [(); ACCEPTS].map(|()| port.start(id, Operation::accept()).unwrap());
+    // The last one finds no connection.
+    let accepts = [(); ACCEPTS + 1].map(|()| port.start(id, Operation::accept()).unwrap());
     waits_without_a_spin(&port);
     let mut servers = Vec::new();
     for part in [1, 3, 4] {
@@ -801,6 +802,14 @@ fn accepts_wait_for_descriptors_epoll() {
         silent(&port, &system);
     }
     assert_eq!(servers.len(), ACCEPTS);
+    // Once there is a descriptor for it, too, what waits for a connection is not tried again and again.
+    drop(spare);
+    silent(&port, &system);
+    let before = port.stats().polls;
+    assert_eq!(port.wait(&mut Batch::new(), Duration::from_millis(50)).unwrap().count(), 0);
+    assert!(port.stats().polls - before < 5, "{} polls", port.stats().polls - before);
+    assert!(port.cancel(accepts[ACCEPTS]).unwrap());
+    assert_eq!(why(finished(&port, &system).error()), ErrorKind::Cancelled);
 }
 
 /// Rule 58: the same if it is the system that has no descriptor left. No test may use up those of the system: the call
@@ -977,7 +986,7 @@ fn signals_end_no_operation_epoll() {
         scope.spawn(move || {
             while say.send(()).is_ok() {
                 interrupt(waiter);
-                thread::sleep(Duration::from_micros(50));
+                thread::park_timeout(Duration::from_micros(50));
             }
         });
         heard.recv().unwrap();

@@ -235,6 +235,21 @@ on_every_system! {
         assert_eq!(ports[1].cancel_post(timers[1]), Some(7));
     }
 
+    /// Rule 49: a thread that goes to sleep sleeps through the time of a message that was taken back.
+    fn a_message_that_was_taken_back_ends_no_sleep(system: &System) {
+        let port = system.port::<(), u8>(1);
+        let mut batch = Batch::new();
+        let mut polls = || {
+            let before = port.stats().polls;
+            assert_eq!(port.wait(&mut batch, 20 * MILLISECOND).unwrap().count(), 0);
+            port.stats().polls - before
+        };
+        let usually = polls();
+        let timer = port.post_at(5 * MILLISECOND, 1).unwrap();
+        assert_eq!(port.cancel_post(timer), Some(1));
+        assert_eq!(polls(), usually);
+    }
+
     /// Rule 49: a hundred thousand of them, half of which are taken back.
     fn many_messages_for_later_come_each_once(system: &System) {
         const MANY: usize = 100_000;

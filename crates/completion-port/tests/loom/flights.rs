@@ -426,7 +426,11 @@ impl Board {
                         return Turn::Nothing;
                     }
                 }
-                turn => return turn,
+                turn => {
+                    let is_last = matches!(turn, Turn::Removed | Turn::Gone);
+                    assert!(!is_last || !self.slot.word().is_lent(), "operations have the key");
+                    return turn;
+                }
             }
         }
     }
@@ -642,6 +646,34 @@ fn what_stands_behind_a_cancelled_operation_goes_on() {
         assert_eq!([first.packets, second.packets], [1, 1]);
         assert_eq!(first.taken + second.taken, 1, "the byte is taken by one of the two");
     });
+}
+
+/// The first operation is called off while it is tried, and an edge comes behind the answer of the kernel: it is for the
+/// next one, or for an operation to come.
+#[test]
+fn an_edge_behind_the_attempt_of_what_is_called_off_is_kept() {
+    for is_followed in [false, true] {
+        explore(move || {
+            let board = Board::waiting(true);
+            if is_followed {
+                assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+            }
+            // There is nothing behind that edge.
+            board.edge(Facts::IN);
+            let worker = spawn(&board, |board| board.serve());
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
+            board.call_off(FIRST, Verdict::Cancelled);
+            worker.join().unwrap();
+            kernel.join().unwrap();
+            if !is_followed {
+                board.start(SECOND, IN).unwrap();
+            }
+            board.settle();
+            let [first, second] = board.finish();
+            assert_eq!([first.packets, second.packets], [1, 1]);
+            assert_eq!(first.taken + second.taken, 1, "the byte is taken by one of the two");
+        });
+    }
 }
 
 #[test]
@@ -891,6 +923,27 @@ fn a_registration_whose_key_an_operation_has_is_not_enabled() {
             assert_eq!(board.won.load(SeqCst), 0, "there is a second owner of the key");
         });
     }
+}
+
+/// The key is in its cell when a thread begins to enable the registration, and with an operation when it does so.
+#[test]
+fn a_registration_is_not_enabled_behind_the_start_of_an_operation() {
+    explore(|| {
+        let board = Board::held(1);
+        let mode = Mode { interest: Interest::IN | Interest::OUT, ..LEVEL };
+        board.note(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL - 1));
+        let user =
+            spawn(&board, move |board| match board.slot.enable(0, mode, || NO_HINT, POLL - 1) {
+                Ok(next) => board.note(next),
+                Err(refusal) => assert_eq!(refusal, Refusal::Held),
+            });
+        assert_eq!(board.turn_of_slot(), Turn::Held(Events::IN));
+        assert_eq!(board.start(FIRST, OUT), Ok(Course::Waits));
+        user.join().unwrap();
+        board.edge(Facts::IN);
+        board.use_key();
+        assert_eq!(board.won.load(SeqCst), 0, "there is a second owner of the key");
+    });
 }
 
 /// Readiness of a direction in which operations are in flight is theirs. When the last of them has ended, what is
