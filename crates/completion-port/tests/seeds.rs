@@ -27,6 +27,8 @@ mod engine;
 mod error;
 #[path = "../src/file_engine.rs"]
 mod file_engine;
+#[path = "../src/file_task.rs"]
+mod file_task;
 #[path = "../src/interest.rs"]
 mod interest;
 #[path = "../src/loan.rs"]
