@@ -16,6 +16,9 @@
 /// kernel 5.6 or later, unless the administrator has forbidden it
 /// (`/proc/sys/kernel/io_uring_disabled`) or the sandbox does, as those of containers often do.
 ///
+/// On Windows `Ring` is the same as [`Automatic`](Self::Automatic): overlapped reads and writes, of the file opened once more for them. Where that is
+/// refused, and with [`Threads`](Self::Threads), a thread waits for each operation. Nothing is done at once there.
+///
 /// # Examples
 ///
 /// ```

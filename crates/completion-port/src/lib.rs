@@ -262,7 +262,7 @@ pub use operation::{OpId, Operation, Outcome, SharedId, Started};
 pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
+pub use source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 #[cfg(feature = "sim")]
 pub use sys::sim;

@@ -26,7 +26,8 @@ use crate::sys::sim;
 ///
 /// # Platform notes
 ///
-/// Which types are sources without more ado depends on the system. On Unix it is those that are `AsFd`.
+/// Which types are sources without more ado depends on the system. On Unix it is those that are `AsFd`, on Windows
+/// those that are `AsSocket`; a file is one as a [`FileSource`].
 ///
 /// # Examples
 ///
@@ -241,6 +242,50 @@ impl fmt::Debug for BorrowedSource<'_> {
             .field("number", &self.name.number)
             .field("simulated", &simulated)
             .finish()
+    }
+}
+
+/// A file as a [`Source`], in the same way on every system.
+///
+/// On Unix a file is a source itself, and needs none of this. On Windows sockets are, and files are not: they are named in
+/// another way. So a program that is for both puts its files into this.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, FileSource, Outcome, Packet, Port};
+/// use std::fs::File;
+///
+/// # let path = std::env::current_exe()?;
+/// let port: Port<FileSource<File>> = Port::builder().build()?;
+/// port.associate(FileSource::new(File::open(path)?))?.read_at(vec![0; 16], 0)?;
+/// let Some(Packet::Done(done)) = port.wait(&mut Batch::new(), None)?.next() else { panic!() };
+/// let (token, Outcome::Read(read, _)) = done.into_parts() else { panic!() };
+/// assert_eq!(read?, 16);
+/// let length = token.key().metadata()?.len();
+/// # assert!(length > 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FileSource<F>(F);
+
+impl<F> FileSource<F> {
+    /// A source of what is a file.
+    pub fn new(file: F) -> Self {
+        Self(file)
+    }
+
+    /// The file itself.
+    #[must_use]
+    pub fn into_inner(this: Self) -> F {
+        this.0
+    }
+}
+
+impl<F> Deref for FileSource<F> {
+    type Target = F;
+    fn deref(&self) -> &F {
+        &self.0
     }
 }
 

@@ -11,7 +11,7 @@ use crate::detection::BlockDetection;
 pub struct Stats {
     /// The mechanism that watches descriptors: `"epoll"`, or `"sim"` for the simulated kernel.
     pub backend: &'static str,
-    /// What does operations on files that cannot be done at once: `"io_uring"`, `"threads"`, `"sim"`; or `"none"`, as
+    /// What does operations on files that cannot be done at once: `"io_uring"`, `"overlapped"`, `"threads"`, `"sim"`; or `"none"`, as
     /// long as no operation has needed it.
     pub file_engine: &'static str,
     /// How a thread that blocks without saying so is found out: what was chosen, never

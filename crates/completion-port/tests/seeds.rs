@@ -115,7 +115,7 @@ pub use operation::{OpId, Operation, Outcome, SharedId, Started};
 pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
 pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, OwnedSource, SharedSource, Source};
+pub use source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, Stats};
 pub use sys::sim;
 pub use trigger::Trigger;

@@ -45,6 +45,8 @@ mod socket;
 #[cfg(unix)]
 pub mod syscalls;
 mod system;
+#[cfg(windows)]
+mod windows_files;
 
 pub use child::{in_a_process_of_its_own, spawn};
 pub use dice::Dice;
@@ -56,3 +58,5 @@ pub use obstacle::Obstacle;
 pub use run::{Outcome, lacking, late, run};
 pub use socket::{Address, Socket};
 pub use system::System;
+#[cfg(windows)]
+pub use windows_files::Hanging;

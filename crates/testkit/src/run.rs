@@ -107,7 +107,6 @@ fn attempt<R: Outcome + 'static>(
     let test = thread::spawn(move || {
         let _done = done;
         let system = make();
-        #[cfg(unix)]
         if !system.has_its_file_engine() {
             eprintln!("skipped: this process may have no io_uring");
             return;
@@ -165,6 +164,8 @@ macro_rules! on_every_file_system {
                 #[cfg(target_os = "linux")] ring: $crate::System::native_with_ring;
                 #[cfg(target_os = "linux")] threads: $crate::System::native_with_threads;
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(windows)] afd: || $crate::System::native().one_shot();
+                #[cfg(windows)] afd_threads: $crate::System::native_with_threads;
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
             }

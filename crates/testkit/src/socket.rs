@@ -119,6 +119,16 @@ impl Socket {
         }
     }
 
+    /// The file, if it is a real one.
+    #[cfg(windows)]
+    #[track_caller]
+    pub(crate) fn file(&self) -> &std::fs::File {
+        match &self.end {
+            End::Native(descriptor) => descriptor.file(),
+            End::Simulated(_) => panic!("it is simulated"),
+        }
+    }
+
     /// The simulated socket, if it is one: to ask its kernel about it.
     #[must_use]
     pub fn as_simulated(&self) -> Option<&sim::Socket> {

@@ -46,6 +46,12 @@ pub(crate) trait Hold: Send + Sync {
     /// Whether bytes of the file have positions. Of one that has none, a pipe or a terminal, is read what
     /// there is, at most once.
     fn has_positions(&self) -> bool;
+
+    /// Whether a thread has to wait for each operation, though the system completes those of other files by itself.
+    #[allow(dead_code, reason = "for systems that do")]
+    fn waits(&self) -> bool {
+        true
+    }
 }
 
 /// Where tasks come from.

@@ -6,10 +6,6 @@
 pub(crate) mod backend;
 #[cfg(all(test, feature = "sim", target_os = "linux"))]
 mod cases;
-#[cfg_attr(
-    target_os = "windows",
-    allow(dead_code, reason = "the back end there has no operations on files")
-)]
 pub(crate) mod files;
 pub(crate) mod host;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

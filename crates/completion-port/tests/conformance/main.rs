@@ -29,9 +29,7 @@ mod detection;
 mod edge;
 mod enabling;
 mod errors;
-#[cfg(unix)]
 mod files;
-#[cfg(unix)]
 mod files_ending;
 #[cfg(unix)]
 mod forks;

@@ -3,8 +3,9 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
+pub(crate) use std::os::windows::io::BorrowedSocket as Borrowed;
+use std::os::windows::io::{AsRawHandle, OwnedSocket};
 use std::os::windows::io::{AsRawSocket, AsSocket, FromRawSocket};
-pub(crate) use std::os::windows::io::{BorrowedSocket as Borrowed, OwnedSocket as Owned};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -13,7 +14,61 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
 
+use completion_port::{BorrowedSource, FileSource, OwnedSource, Source};
+
 use crate::lacking;
+
+/// A socket or a file.
+#[derive(Debug)]
+pub(crate) enum Owned {
+    Socket(OwnedSocket),
+    File(FileSource<std::fs::File>),
+}
+
+impl Owned {
+    #[track_caller]
+    fn socket(&self) -> &OwnedSocket {
+        match self {
+            Self::Socket(socket) => socket,
+            Self::File(_) => panic!("it is a file"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn file(&self) -> &std::fs::File {
+        match self {
+            Self::File(file) => file,
+            Self::Socket(_) => panic!("it is a socket"),
+        }
+    }
+}
+
+impl Source for Owned {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        match self {
+            Self::Socket(socket) => socket.as_source(),
+            Self::File(file) => file.as_source(),
+        }
+    }
+}
+
+impl From<Socket> for Owned {
+    fn from(socket: Socket) -> Self {
+        Self::Socket(socket.into())
+    }
+}
+
+impl From<std::fs::File> for Owned {
+    fn from(file: std::fs::File) -> Self {
+        Self::File(FileSource::new(file))
+    }
+}
+
+impl From<OwnedSource> for Owned {
+    fn from(source: OwnedSource) -> Self {
+        Self::Socket(source.into())
+    }
+}
 
 pub(crate) type Address = SocketAddr;
 
@@ -24,7 +79,9 @@ pub(crate) const IN_PROGRESS: &[i32] = &[10035, 10036];
 fn stream(descriptor: &Owned) -> ManuallyDrop<std::net::TcpStream> {
     // SAFETY: `from_raw_socket` demands an open socket, and owns it.
     // - it is borrowed, and the stream, which does not outlive the borrow in any function here, is never dropped.
-    ManuallyDrop::new(unsafe { std::net::TcpStream::from_raw_socket(descriptor.as_raw_socket()) })
+    ManuallyDrop::new(unsafe {
+        std::net::TcpStream::from_raw_socket(descriptor.socket().as_raw_socket())
+    })
 }
 
 /// Whether this is not Windows, but Wine.
@@ -47,11 +104,14 @@ fn new(kind: Type) -> Socket {
 }
 
 pub(crate) fn borrow(descriptor: &Owned) -> Borrowed<'_> {
-    descriptor.as_socket()
+    descriptor.socket().as_socket()
 }
 
 pub(crate) fn number(descriptor: &Owned) -> i32 {
-    i32::try_from(descriptor.as_raw_socket()).unwrap()
+    match descriptor {
+        Owned::Socket(socket) => i32::try_from(socket.as_raw_socket()).unwrap(),
+        Owned::File(file) => i32::try_from(file.as_raw_handle().addr()).unwrap(),
+    }
 }
 
 pub(crate) fn address(address: &SocketAddr) -> Address {
@@ -81,7 +141,7 @@ pub(crate) fn write(descriptor: &Owned, bytes: &[u8]) -> io::Result<usize> {
 
 /// One WSAPoll.
 fn poll(descriptor: &Owned, events: i16, milliseconds: i32) -> i16 {
-    let fd = usize::try_from(descriptor.as_raw_socket()).unwrap();
+    let fd = usize::try_from(descriptor.socket().as_raw_socket()).unwrap();
     let mut question = WSAPOLLFD { fd, events, revents: 0 };
     // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
     // - valid: `question`, one, is a local.
@@ -109,48 +169,48 @@ pub(crate) fn recv_from(
 ) -> io::Result<(usize, Option<Address>)> {
     // SAFETY: as for `stream`.
     let socket = ManuallyDrop::new(unsafe {
-        std::net::UdpSocket::from_raw_socket(descriptor.as_raw_socket())
+        std::net::UdpSocket::from_raw_socket(descriptor.socket().as_raw_socket())
     });
     socket.recv_from(buf).map(|(taken, from)| (taken, Some(from)))
 }
 
 pub(crate) fn send_to(descriptor: &Owned, bytes: &[u8], to: &Address) -> io::Result<usize> {
-    SockRef::from(descriptor).send_to(bytes, &(*to).into())
+    SockRef::from(descriptor.socket()).send_to(bytes, &(*to).into())
 }
 
 pub(crate) fn accept(descriptor: &Owned) -> io::Result<Owned> {
-    let (accepted, _) = SockRef::from(descriptor).accept()?;
+    let (accepted, _) = SockRef::from(descriptor.socket()).accept()?;
     accepted.set_nonblocking(true)?;
     Ok(accepted.into())
 }
 
 pub(crate) fn connect(descriptor: &Owned, to: &Address) -> io::Result<()> {
-    SockRef::from(descriptor).connect(&(*to).into())
+    SockRef::from(descriptor.socket()).connect(&(*to).into())
 }
 
 pub(crate) fn shutdown(descriptor: &Owned, how: Shutdown) -> io::Result<()> {
-    SockRef::from(descriptor).shutdown(how)
+    SockRef::from(descriptor.socket()).shutdown(how)
 }
 
 /// From now on closing the last descriptor of a TCP connection resets it.
 pub(crate) fn reset_on_close(descriptor: &Owned) {
-    SockRef::from(descriptor).set_linger(Some(Duration::ZERO)).unwrap();
+    SockRef::from(descriptor.socket()).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
 pub(crate) fn take_error(descriptor: &Owned) -> io::Result<Option<io::Error>> {
-    SockRef::from(descriptor).take_error()
+    SockRef::from(descriptor.socket()).take_error()
 }
 
 pub(crate) fn own_address(descriptor: &Owned) -> Address {
-    internet(&SockRef::from(descriptor).local_addr().unwrap()).unwrap()
+    internet(&SockRef::from(descriptor.socket()).local_addr().unwrap()).unwrap()
 }
 
 pub(crate) fn set_nonblocking(descriptor: &Owned, nonblocking: bool) -> io::Result<()> {
-    SockRef::from(descriptor).set_nonblocking(nonblocking)
+    SockRef::from(descriptor.socket()).set_nonblocking(nonblocking)
 }
 
 pub(crate) fn set_nodelay(descriptor: &Owned) {
-    SockRef::from(descriptor).set_tcp_nodelay(true).unwrap();
+    SockRef::from(descriptor.socket()).set_tcp_nodelay(true).unwrap();
 }
 
 pub(crate) fn tcp_fresh() -> Owned {
@@ -206,10 +266,13 @@ pub(crate) fn event() -> Owned {
 }
 
 pub(crate) fn regular_file() -> Owned {
-    lacking("files that are named as sockets are")
+    std::fs::File::open(std::env::current_exe().unwrap()).unwrap().into()
 }
 
 /// Another descriptor of the same object.
 pub(crate) fn dup(descriptor: &Owned) -> io::Result<Owned> {
-    descriptor.try_clone()
+    match descriptor {
+        Owned::Socket(socket) => socket.try_clone().map(Owned::Socket),
+        Owned::File(file) => file.try_clone().map(Owned::from),
+    }
 }

@@ -22,15 +22,16 @@ use windows_sys::Win32::Networking::WinSock::{
     SOL_SOCKET, WSADATA, WSAENOTSOCK, WSAIoctl, WSAPOLLFD, WSAPoll, WSAStartup, ioctlsocket,
 };
 
+use super::files::FileService;
 use super::host::now;
 use super::options::{Code, fault, fault_of, is_open, last_code, number, socket};
 use super::port::{Packet, Port, ROOM};
 use super::request::{Device, End, Ended, Flying, Owner, Request, event};
 use super::timeout;
 use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
-use crate::sys::files::Task;
 use crate::sys::reactor::{Reactor, Until, Watch};
 
 /// Of what is posted: a wake.
@@ -141,8 +142,7 @@ pub(super) struct Afd {
     late: Mutex<Late>,
     /// Threads that may sleep at the completion port.
     sleepers: AtomicUsize,
-    /// Operations on files that are to be given back.
-    pub(super) refused: Mutex<Vec<Task>>,
+    pub(super) files: FileService,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -212,7 +212,7 @@ fn refusal(descriptor: Descriptor, code: Code) -> Fault {
 }
 
 impl Afd {
-    pub(super) fn new() -> Result<Self, Fault> {
+    pub(super) fn new(files: FileEngine) -> Result<Self, Fault> {
         started()?;
         let port = Port::new()?;
         let device = Device::open(&port, POLLED)?;
@@ -222,7 +222,7 @@ impl Afd {
             sockets: Mutex::default(),
             late: Mutex::default(),
             sleepers: AtomicUsize::new(0),
-            refused: Mutex::default(),
+            files: FileService::new(files),
         })
     }
 

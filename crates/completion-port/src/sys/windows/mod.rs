@@ -1,7 +1,6 @@
 //! Windows.
 
 use self::afd::Afd;
-use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
@@ -31,16 +30,11 @@ pub(crate) mod fd {
 }
 
 /// The back end of this system. A kernel's completion port is one set, which any number of threads can wait on,
-/// and it is one-shot whatever was asked for. There is nothing that does operations on files.
+/// and it is one-shot whatever was asked for.
 pub(crate) fn native(
     _sets: usize,
     _is_one_shot: bool,
     files: FileEngine,
 ) -> Result<Box<dyn Backend>, Fault> {
-    match files {
-        FileEngine::Automatic => Ok(Box::new(Afd::new()?)),
-        FileEngine::Ring | FileEngine::Threads => {
-            Err(Fault { kind: ErrorKind::Unsupported, code: None })
-        }
-    }
+    Ok(Box::new(Afd::new(files)?))
 }

@@ -124,7 +124,7 @@ impl Flying {
 }
 
 /// Whether a status says that a call has failed, and that no packet tells of it. The two highest bits are set then.
-fn is_error(status: i32) -> bool {
+pub(super) fn is_error(status: i32) -> bool {
     status.cast_unsigned() >> 30 == 3
 }
 

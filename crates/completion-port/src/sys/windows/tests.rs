@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::afd::Afd;
 use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
 use crate::source::Source as _;
 use crate::state::facts::{Descriptor, Facts};
 use crate::sys::reactor::{Reactor as _, Until, Watch};
@@ -58,7 +59,7 @@ fn assert_quiet(afd: &Afd) {
 
 #[test]
 fn what_is_asked_for_is_told_once() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, mut theirs) = pair();
     afd.attach(number(&ours), 7, BOTH).unwrap();
     assert_quiet(&afd);
@@ -75,7 +76,7 @@ fn what_is_asked_for_is_told_once() {
 
 #[test]
 fn what_is_wanted_besides_is_told_while_a_request_is_in_flight() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, mut theirs) = pair();
     afd.attach(number(&ours), 7, BOTH).unwrap();
     for _ in 0..50 {
@@ -92,7 +93,7 @@ fn what_is_wanted_besides_is_told_while_a_request_is_in_flight() {
 
 #[test]
 fn an_answer_from_before_the_question_does_not_count() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (mut ours, mut theirs) = pair();
     afd.attach(number(&ours), 7, BOTH).unwrap();
     for _ in 0..20 {
@@ -110,7 +111,7 @@ fn an_answer_from_before_the_question_does_not_count() {
 
 #[test]
 fn a_question_outlives_the_thread_that_has_asked() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, mut theirs) = pair();
     thread::scope(|scope| {
         let asks = || {
@@ -127,7 +128,7 @@ fn a_question_outlives_the_thread_that_has_asked() {
 
 #[test]
 fn a_closed_socket_is_not_watched_whoever_has_its_number() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let mut found = 0;
     // Of thousands of sockets that are closed while they are polled Wine's server does not survive one now and then.
     for _ in 0..200 {
@@ -162,7 +163,7 @@ fn a_closed_socket_is_not_watched_whoever_has_its_number() {
 
 #[test]
 fn a_socket_is_attached_once() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, _theirs) = pair();
     let kind = |outcome: Result<(), crate::state::facts::Fault>| outcome.unwrap_err().kind;
     afd.attach(number(&ours), 7, BOTH).unwrap();
@@ -184,7 +185,7 @@ fn a_socket_is_attached_once() {
 #[test]
 fn what_is_no_socket_cannot_be_watched() {
     use std::os::windows::io::AsRawHandle as _;
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let number = Descriptor::try_from(file.as_raw_handle().addr()).unwrap();
     let refused = afd.attach(number, 1, BOTH).map_err(|fault| fault.kind);
@@ -193,7 +194,7 @@ fn what_is_no_socket_cannot_be_watched() {
 
 #[test]
 fn a_lasting_watch_tells_of_each_arrival_and_once_of_the_end() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (mut ours, mut theirs) = pair();
     afd.attach(number(&ours), 7, BOTH).unwrap();
     afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
@@ -210,7 +211,7 @@ fn a_lasting_watch_tells_of_each_arrival_and_once_of_the_end() {
 
 #[test]
 fn a_lasting_watch_repeats_what_is_left_now_and_then() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, mut theirs) = pair();
     afd.attach(number(&ours), 7, BOTH).unwrap();
     afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
@@ -225,7 +226,7 @@ fn a_lasting_watch_repeats_what_is_left_now_and_then() {
 
 #[test]
 fn another_thread_that_sleeps_asks_again_for_the_one_that_was_told() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (mut ours, mut theirs) = pair();
     afd.attach(number(&ours), 7, BOTH).unwrap();
     afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
@@ -250,7 +251,7 @@ fn another_thread_that_sleeps_asks_again_for_the_one_that_was_told() {
 
 #[test]
 fn a_wake_ends_a_poll_now_or_later() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let mut edges = Vec::with_capacity(4);
     assert!(!afd.poll(0, &mut edges, Some(Duration::ZERO)));
     afd.wake();
@@ -264,7 +265,7 @@ fn a_wake_ends_a_poll_now_or_later() {
 
 #[test]
 fn a_poll_is_not_shorter_than_its_limit() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     for limit in [1, 3, 20].map(Duration::from_millis) {
         let begun = Instant::now();
         afd.poll(0, &mut Vec::with_capacity(4), Some(limit));
@@ -274,7 +275,7 @@ fn a_poll_is_not_shorter_than_its_limit() {
 
 #[test]
 fn more_answers_than_there_is_room_for_come_later() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let sockets: Vec<_> = (0..10).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for (name, socket) in sockets.iter().enumerate() {
         afd.attach(number(socket), name as u64, BOTH).unwrap();
@@ -293,7 +294,7 @@ fn more_answers_than_there_is_room_for_come_later() {
 
 #[test]
 fn what_is_left_by_a_rebuild_is_told_again() {
-    let afd = Afd::new().unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, mut theirs) = pair();
     let (other, mut others) = pair();
     for (name, socket) in [(1, &ours), (2, &other)] {
@@ -313,7 +314,7 @@ fn what_is_left_by_a_rebuild_is_told_again() {
 fn a_reactor_is_dropped_with_its_requests_in_flight() {
     let pairs: Vec<_> = (0..100).map(|_| pair()).collect();
     for round in 0..5 {
-        let afd = Afd::new().unwrap();
+        let afd = Afd::new(FileEngine::Automatic).unwrap();
         for (ours, _) in &pairs {
             afd.attach(number(ours), 7, BOTH).unwrap();
             let wanted = if round % 2 == 0 { Facts::IN } else { BOTH };

@@ -1,0 +1,242 @@
+//! Operations on files, by the kernel's own overlapped reads and writes, or by threads that wait for them.
+//!
+//! No call tells what is in the system's cache, so that each operation is a task. See [`Service`] for what does them.
+
+mod service;
+#[cfg(test)]
+mod tests;
+
+use std::mem::MaybeUninit;
+use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use windows_sys::Wdk::Storage::FileSystem::{
+    FILE_INFORMATION_CLASS, FILE_NO_INTERMEDIATE_BUFFERING, FILE_WRITE_THROUGH,
+    FileAccessInformation, FileModeInformation, NtQueryInformationFile,
+};
+use windows_sys::Win32::Foundation::{
+    DUPLICATE_SAME_ACCESS, DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE,
+};
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_FLAG_NO_BUFFERING, FILE_FLAG_OVERLAPPED, FILE_FLAG_WRITE_THROUGH, FILE_GENERIC_READ,
+    FILE_GENERIC_WRITE, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_TYPE_CHAR,
+    FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType, ReOpenFile,
+};
+use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, IO_STATUS_BLOCK_0};
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+use self::service::Service;
+use super::afd::Afd;
+use super::options::{is_open, last_error, socket, system_fault};
+use super::port::Port;
+use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
+use crate::state::facts::{Descriptor, Fault};
+use crate::sys::files::{Files, Hold, Now, Task};
+
+/// Of what the kernel completes, and of what is posted to the port of the operations on files.
+const DONE: usize = 1;
+
+fn handle_of(descriptor: Descriptor) -> HANDLE {
+    ptr::without_provenance_mut(socket(descriptor))
+}
+
+/// What kind of thing a handle names; 0 if nothing that is known.
+fn kind(descriptor: Descriptor) -> u32 {
+    if !is_open(descriptor) {
+        return 0;
+    }
+    // SAFETY: GetFileType demands nothing of memory, and fails if the handle names no file.
+    unsafe { GetFileType(handle_of(descriptor)) }
+}
+
+/// What the kernel says of a file by a question with an answer of 32 bits.
+fn asked(descriptor: Descriptor, question: FILE_INFORMATION_CLASS) -> Option<u32> {
+    let mut status = IO_STATUS_BLOCK { Anonymous: IO_STATUS_BLOCK_0 { Status: 0 }, Information: 0 };
+    let mut answer = 0_u32;
+    // SAFETY: NtQueryInformationFile writes a status at the second argument, and at most as many bytes as it is told at
+    // the third.
+    // - valid for writes: both are locals, and the second has four bytes.
+    let code = unsafe {
+        NtQueryInformationFile(
+            handle_of(descriptor),
+            &raw mut status,
+            (&raw mut answer).cast(),
+            4,
+            question,
+        )
+    };
+    (code == 0).then_some(answer)
+}
+
+/// An open file that tasks go by: never the program's own, whose number may be closed and given out again.
+struct Held {
+    file: OwnedHandle,
+    has_positions: bool,
+    /// It was opened for this back end, and what the kernel completes of it comes out of the service's port. Otherwise a
+    /// thread waits for each operation.
+    is_overlapped: bool,
+}
+
+impl Held {
+    fn handle(&self) -> HANDLE {
+        self.file.as_raw_handle()
+    }
+}
+
+impl Hold for Held {
+    fn descriptor(&self) -> Descriptor {
+        // Of a handle the lower 32 bits count.
+        Descriptor::try_from(self.handle().addr()).unwrap_or(-1)
+    }
+
+    fn has_positions(&self) -> bool {
+        self.has_positions
+    }
+
+    fn waits(&self) -> bool {
+        !self.is_overlapped
+    }
+}
+
+/// Takes over what a call has opened.
+fn owned(handle: HANDLE) -> Option<OwnedHandle> {
+    if handle.is_null() || handle == INVALID_HANDLE_VALUE {
+        return None;
+    }
+    // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
+    // - each caller passes what ReOpenFile or DuplicateHandle has given it just now; what stands for a failure was
+    //   sorted out above.
+    Some(unsafe { OwnedHandle::from_raw_handle(handle) })
+}
+
+/// The same file, opened once more, for overlapped operations. `None` if the file or whoever has it open does not allow it.
+fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
+    let access = asked(descriptor, FileAccessInformation)?;
+    let mode = asked(descriptor, FileModeInformation)?;
+    let mut flags = FILE_FLAG_OVERLAPPED;
+    if mode & FILE_WRITE_THROUGH != 0 {
+        flags |= FILE_FLAG_WRITE_THROUGH;
+    }
+    if mode & FILE_NO_INTERMEDIATE_BUFFERING != 0 {
+        flags |= FILE_FLAG_NO_BUFFERING;
+    }
+    let access = access & (FILE_GENERIC_READ | FILE_GENERIC_WRITE);
+    let sharing = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    // SAFETY: ReOpenFile demands nothing of memory.
+    owned(unsafe { ReOpenFile(handle_of(descriptor), access, sharing, flags) })
+}
+
+/// Another handle of the same open file.
+fn duplicate(descriptor: Descriptor) -> Result<OwnedHandle, Fault> {
+    let mut handle: HANDLE = ptr::null_mut();
+    // SAFETY: GetCurrentProcess demands nothing.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: DuplicateHandle writes a handle at the pointer.
+    // - valid for writes: `handle` is a local.
+    let done = unsafe {
+        DuplicateHandle(
+            process,
+            handle_of(descriptor),
+            process,
+            &raw mut handle,
+            0,
+            0,
+            DUPLICATE_SAME_ACCESS,
+        )
+    };
+    if done == 0 {
+        return Err(system_fault(last_error()));
+    }
+    owned(handle).ok_or(Fault { kind: ErrorKind::Other, code: None })
+}
+
+/// What does the tasks of a port, once there are any.
+pub(super) struct FileService {
+    wanted: FileEngine,
+    /// Made with the first hold.
+    service: OnceLock<Service>,
+    starting: Mutex<()>,
+}
+
+impl FileService {
+    pub(super) fn new(wanted: FileEngine) -> Self {
+        Self { wanted, service: OnceLock::new(), starting: Mutex::new(()) }
+    }
+
+    fn service(&self) -> Result<&Service, Fault> {
+        if self.service.get().is_none() {
+            let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.service.get().is_none() {
+                let made = Service::new(Port::new()?);
+                // No other thread sets it meanwhile.
+                let _ = self.service.set(made);
+            }
+        }
+        self.service.get().ok_or(Fault { kind: ErrorKind::Other, code: None })
+    }
+}
+
+impl Files for Afd {
+    fn is_file(&self, descriptor: Descriptor) -> bool {
+        // A socket is one that the reactor watches.
+        matches!(kind(descriptor), FILE_TYPE_DISK | FILE_TYPE_CHAR | FILE_TYPE_PIPE)
+    }
+
+    fn reads_now(&self, _descriptor: Descriptor) -> bool {
+        false
+    }
+
+    fn read_now(
+        &self,
+        _descriptor: Descriptor,
+        _position: u64,
+        _room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Now {
+        Now::Never
+    }
+
+    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+        let service = self.files.service()?;
+        let is_disk = kind(descriptor) == FILE_TYPE_DISK;
+        // Opened for threads as well: an open file that is not overlapped does one operation after the other.
+        let again = if is_disk { opened_again(descriptor) } else { None };
+        if let Some(file) = again {
+            let is_overlapped = self.files.wanted != FileEngine::Threads;
+            if is_overlapped {
+                service.port().associate(&file, DONE)?;
+            }
+            return Ok(Arc::new(Held { file, has_positions: true, is_overlapped }));
+        }
+        let file = duplicate(descriptor)?;
+        Ok(Arc::new(Held { file, has_positions: is_disk, is_overlapped: false }))
+    }
+
+    fn prepare(&self) -> Result<(), Fault> {
+        self.files.service()?.prepare()
+    }
+
+    fn put(&self, task: Task) {
+        match self.files.service.get() {
+            Some(service) => service.put(task),
+            None => unreachable!("the caller has prepared for it"),
+        }
+    }
+
+    fn go(&self) {
+        if let Some(service) = self.files.service.get() {
+            service.go();
+        }
+    }
+
+    fn take_back(&self, name: u64) -> Option<Task> {
+        self.files.service.get()?.take_back(name)
+    }
+
+    fn files_name(&self) -> Option<&'static str> {
+        let service = self.files.service.get()?;
+        let name = if self.files.wanted == FileEngine::Threads { "threads" } else { "overlapped" };
+        service.is_prepared().then_some(name)
+    }
+}

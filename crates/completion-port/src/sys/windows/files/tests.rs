@@ -1,0 +1,186 @@
+//! Tasks, from their start to their return.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::{File, OpenOptions};
+use std::mem::MaybeUninit;
+use std::os::windows::fs::OpenOptionsExt as _;
+use std::os::windows::io::AsRawHandle as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER};
+use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FLAG_OVERLAPPED};
+
+use super::super::afd::Afd;
+use crate::file_engine::FileEngine;
+use crate::loan::Loan;
+use crate::state::facts::Descriptor;
+use crate::sys::files::{Files as _, Hold, Issuer, Task, What};
+
+const SOON: Duration = Duration::from_secs(10);
+
+struct Desk(Mutex<Sender<Task>>);
+
+impl Issuer for Desk {
+    fn returned(&self, task: Task) {
+        let _ = self.0.lock().unwrap().send(task);
+    }
+}
+
+fn desk() -> (Arc<Desk>, Receiver<Task>) {
+    let (say, heard) = mpsc::channel();
+    (Arc::new(Desk(Mutex::new(say))), heard)
+}
+
+fn path() -> PathBuf {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let name = format!("port-files.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
+    std::env::temp_dir().join(name)
+}
+
+/// A file that others may open in these ways, by these flags.
+fn file(sharing: u32, flags: u32) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).share_mode(sharing);
+    options.custom_flags(flags | FILE_FLAG_DELETE_ON_CLOSE).open(path()).unwrap()
+}
+
+fn number(file: &File) -> Descriptor {
+    Descriptor::try_from(file.as_raw_handle().addr()).unwrap()
+}
+
+fn task(desk: &Arc<Desk>, file: &Arc<dyn Hold>, name: u64, what: What, loan: Option<Loan>) -> Task {
+    let issuer = Arc::downgrade(desk);
+    let (file, offset) = (Arc::clone(file), 3);
+    Task { name, issuer, file, what, offset, loan, done: 0, fault: None, is_called_off: false }
+}
+
+fn bytes(bytes: &'static [u8]) -> Option<Loan> {
+    let mut loan = Loan::new(bytes.chunks(4).collect::<Vec<_>>());
+    loan.lend_bytes(|buffer: &Vec<&'static [u8]>, part| {
+        buffer.iter().for_each(|bytes| part(bytes))
+    });
+    Some(loan)
+}
+
+/// What is to be filled, and a share of something by which its end is seen.
+struct Room(Vec<Vec<u8>>, #[allow(dead_code, reason = "its drop is what counts")] Arc<()>);
+
+fn shared_room(parts: usize, len: usize, share: &Arc<()>) -> Option<Loan> {
+    let mut loan = Loan::new(Room(vec![vec![0; len]; parts], Arc::clone(share)));
+    loan.lend_room(|buffer: &mut Room, part| {
+        for bytes in &mut buffer.0 {
+            let (start, len) = (bytes.as_mut_ptr().cast::<MaybeUninit<u8>>(), bytes.len());
+            // SAFETY: a slice from a pointer demands that nothing else uses the place as long as it lives.
+            // - it is that of the vector's elements, which is borrowed mutably.
+            part(unsafe { std::slice::from_raw_parts_mut(start, len) });
+        }
+    });
+    Some(loan)
+}
+
+fn room(parts: usize, len: usize) -> Option<Loan> {
+    shared_room(parts, len, &Arc::default())
+}
+
+fn perform(afd: &Afd, heard: &Receiver<Task>, task: Task) -> Task {
+    afd.prepare().unwrap();
+    afd.put(task);
+    afd.go();
+    heard.recv_timeout(SOON).unwrap()
+}
+
+/// Writes, flushes and reads by whatever way there is for that file.
+#[track_caller]
+fn assert_served(engine: FileEngine, file: &File, waits: bool) {
+    let afd = Afd::new(engine).unwrap();
+    let (desk, heard) = desk();
+    let held = afd.hold(number(file)).unwrap();
+    assert_eq!(held.waits(), waits);
+    assert!(held.has_positions() && held.descriptor() != number(file));
+    let done = perform(&afd, &heard, task(&desk, &held, 1, What::Write, bytes(b"some bytes")));
+    assert_eq!(
+        (done.name, done.done, done.fault.is_none(), done.is_called_off),
+        (1, 10, true, false)
+    );
+    let done = perform(&afd, &heard, task(&desk, &held, 2, What::SyncAll, None));
+    assert!(done.fault.is_none());
+    let done = perform(&afd, &heard, task(&desk, &held, 3, What::Read, room(2, 7)));
+    assert_eq!((done.done, done.fault.is_none()), (10, true));
+    let Room(read, _) = done.loan.unwrap().into_buffer();
+    assert_eq!(read.concat(), b"some bytes\0\0\0\0");
+    let done = perform(&afd, &heard, task(&desk, &held, 4, What::Append, bytes(b" and more")));
+    assert_eq!((done.done, done.fault.is_none()), (9, true));
+    let done = perform(&afd, &heard, task(&desk, &held, 6, What::Read, room(1, 100)));
+    let Room(read, _) = done.loan.unwrap().into_buffer();
+    assert_eq!(read[0][..done.done], *b"some bytes and more");
+    let mut far = task(&desk, &held, 5, What::Write, bytes(b"x"));
+    far.offset = u64::MAX;
+    let done = perform(&afd, &heard, far);
+    assert_eq!(done.fault.unwrap().code, Some(ERROR_INVALID_PARAMETER.cast_signed()));
+    assert_eq!(file.metadata().unwrap().len(), 3 + 10 + 9);
+}
+
+#[test]
+fn a_file_is_opened_again_if_it_allows_that() {
+    const ALL: u32 = 7;
+    for flags in [0, FILE_FLAG_OVERLAPPED] {
+        assert_served(FileEngine::Automatic, &file(ALL, flags), false);
+        assert_served(FileEngine::Threads, &file(ALL, flags), true);
+        // Nobody else may open it: a thread waits for each operation, by a duplicate of the handle.
+        assert_served(FileEngine::Automatic, &file(0, flags), true);
+    }
+}
+
+#[test]
+fn what_a_handle_does_not_allow_fails() {
+    let file = File::open(std::env::current_exe().unwrap()).unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (desk, heard) = desk();
+    let held = afd.hold(number(&file)).unwrap();
+    let done = perform(&afd, &heard, task(&desk, &held, 1, What::Write, bytes(b"x")));
+    assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
+    let done = perform(&afd, &heard, task(&desk, &held, 2, What::Read, room(1, 8)));
+    assert_eq!(done.done, 8);
+}
+
+#[test]
+fn only_files_and_pipes_are_files() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    assert!(afd.is_file(number(&file(7, 0))));
+    assert!(!afd.is_file(-1) && !afd.is_file(0x7f_f000));
+    assert_eq!(afd.files_name(), None);
+    afd.prepare().unwrap();
+    assert_eq!(afd.files_name(), Some("overlapped"));
+}
+
+#[test]
+fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
+    let file = file(7, 0);
+    file.set_len(1 << 20).unwrap();
+    for round in 0..50 {
+        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let (desk, heard) = desk();
+        let held = afd.hold(number(&file)).unwrap();
+        let share = Arc::new(());
+        afd.prepare().unwrap();
+        for name in 0..8 {
+            afd.put(task(&desk, &held, name, What::Read, shared_room(3, 4096, &share)));
+            afd.go();
+        }
+        drop(afd.take_back(round % 8));
+        drop(afd);
+        drop((desk, heard));
+        // The kernel lets go of what it has, and the threads drop it.
+        let end = Instant::now() + SOON;
+        while Arc::strong_count(&share) > 1 {
+            assert!(Instant::now() < end, "a buffer was lost");
+            thread::yield_now();
+        }
+    }
+}
