@@ -1,6 +1,6 @@
 //! Buffers of operations, on sockets: many parts, and fewer bytes than there is room for.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::net::{UnixDatagram, UnixStream};

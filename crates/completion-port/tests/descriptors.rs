@@ -1,6 +1,6 @@
 //! What a port opens and maps is given back with it, whatever its threads do then, and whatever is in flight.
 //! One test at a time: they look at what the process has.
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;

@@ -10,7 +10,7 @@
 //! fails it shows the lines that differ; with `FACTS_OUT` in the environment it also writes what it
 //! saw to the file of that name.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;
 use std::io;

@@ -849,6 +849,20 @@ proptest! {
     ) {
         run_program(&System::simulated(), &program);
     }
+
+    #[test]
+    fn a_program_on_one_thread_sees_what_the_model_says_sim_kqueue(
+        program in prop::collection::vec(steps(), 1..60)
+    ) {
+        run_program(&System::simulated_kqueue(), &program);
+    }
+
+    #[test]
+    fn a_program_on_one_thread_sees_what_the_model_says_sim_psn(
+        program in prop::collection::vec(steps(), 1..60)
+    ) {
+        run_program(&System::simulated_notifications(), &program);
+    }
 }
 
 /// What each thread does with a packet, by lot.
@@ -1069,5 +1083,15 @@ proptest! {
     #[test]
     fn threads_share_a_port_without_losing_or_doubling_anything_sim(scenario in scenarios()) {
         run_scenario(&System::simulated(), &scenario);
+    }
+
+    #[test]
+    fn threads_share_a_port_without_losing_or_doubling_anything_sim_kqueue(scenario in scenarios()) {
+        run_scenario(&System::simulated_kqueue(), &scenario);
+    }
+
+    #[test]
+    fn threads_share_a_port_without_losing_or_doubling_anything_sim_psn(scenario in scenarios()) {
+        run_scenario(&System::simulated_notifications(), &scenario);
     }
 }

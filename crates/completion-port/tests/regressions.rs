@@ -1,6 +1,6 @@
 //! Defects that were found, one claim each, with a line on the cause.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;

@@ -77,14 +77,16 @@ mod world;
 #[path = "../src/sys"]
 mod sys {
     pub(crate) mod backend;
-    #[path = "linux/codes.rs"]
+    #[path = "unix/codes.rs"]
     pub(crate) mod codes;
     pub(crate) mod files;
     pub(crate) mod host;
+    pub(crate) mod kqueue;
+    pub(crate) mod psn;
     pub(crate) mod reactor;
     pub mod sim;
     pub(crate) mod sockets;
-    #[path = "linux/source.rs"]
+    #[path = "unix/source.rs"]
     mod source;
     pub(crate) mod thread;
 

@@ -1,6 +1,6 @@
 //! Tasks: operations that the program carries out itself, and of which no packet tells.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{ErrorKind, Read, Write};

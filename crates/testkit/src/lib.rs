@@ -21,28 +21,28 @@
 
 pub mod alloc;
 mod child;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod descriptors;
 mod dice;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod files;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod fork;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod missing_page;
 mod native;
 mod obstacle;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod rights;
 mod run;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod sandbox;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod scheduler;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod slow_start;
 mod socket;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod syscalls;
 mod system;
 #[cfg(windows)]
@@ -50,9 +50,9 @@ mod windows_files;
 
 pub use child::{in_a_process_of_its_own, spawn};
 pub use dice::Dice;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use files::Hanging;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
 pub use obstacle::Obstacle;
 pub use run::{Outcome, lacking, late, run};

@@ -1,21 +1,21 @@
 //! What a thread sleeps at in the kernel, until the test clears it.
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use std::io::{self, ErrorKind};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use rustix::pipe::{PipeFlags, pipe_with};
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::missing_page::MissingPage;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::slow_start::SlowStart;
 
 /// Something that puts each thread which meets it to sleep, without a word to any port. Dropping
@@ -33,14 +33,14 @@ enum Kind {
         lock: Arc<Mutex<()>>,
         holder: Mutex<Option<Holder>>,
     },
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     Stream {
         empty: OwnedFd,
         other_end: Mutex<Option<OwnedFd>>,
     },
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     Page(MissingPage),
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     Start(SlowStart),
 }
 
@@ -83,7 +83,7 @@ impl Obstacle {
 
     /// A blocking read from a pipe that is empty.
     #[must_use]
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub fn pipe() -> Self {
         let (empty, other_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         Self(Kind::Stream { empty, other_end: Mutex::new(Some(other_end)) })
@@ -91,7 +91,7 @@ impl Obstacle {
 
     /// A blocking read from a socket to which nothing was sent.
     #[must_use]
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub fn socket() -> Self {
         let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
         let (empty, other_end) = socketpair(family, SocketType::STREAM, flags, None).unwrap();
@@ -101,7 +101,7 @@ impl Obstacle {
     /// The start of a process, which suspends the thread until the process runs its program. That has all
     /// descriptors of this process meanwhile: for a test in [a process of its own](crate::in_a_process_of_its_own).
     #[must_use]
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub fn slow_start() -> Self {
         Self(Kind::Start(SlowStart::new()))
     }
@@ -111,7 +111,7 @@ impl Obstacle {
     /// # Errors
     ///
     /// The system does not let us see to the pages of our own process.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub fn missing_page() -> io::Result<Self> {
         MissingPage::new().map(|page| Self(Kind::Page(page)))
     }
@@ -128,7 +128,7 @@ impl Obstacle {
                 }
             }
             Kind::Lock { lock, .. } => drop(locked(lock)),
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             Kind::Stream { empty, .. } => loop {
                 match rustix::io::read(empty, &mut [0; 1]).map_err(io::Error::from) {
                     // A thread that comes later finds the end of the stream as well.
@@ -137,9 +137,9 @@ impl Obstacle {
                     Err(error) => panic!("reading failed: {error}"),
                 }
             },
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             Kind::Page(page) => assert_eq!(page.read(), 0),
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             Kind::Start(process) => process.start(),
         }
     }
@@ -157,13 +157,13 @@ impl Obstacle {
                     thread.join().unwrap();
                 }
             }
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             Kind::Stream { other_end, .. } => {
                 drop(locked(other_end).take());
             }
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             Kind::Page(page) => page.supply(),
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             Kind::Start(process) => process.clear(),
         }
     }

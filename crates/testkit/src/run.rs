@@ -70,9 +70,9 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     let _undisturbed = child::undisturbed();
     let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
     // Where the system lists what a process has open.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     let before = alone.then(crate::descriptors::open);
-    #[cfg(not(unix))]
+    #[cfg(not(target_os = "linux"))]
     let _ = alone;
     let mut failure = attempt(make, claim);
     for _ in 1..ATTEMPTS {
@@ -91,7 +91,7 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     } else if let Some(failure) = failure {
         panic::resume_unwind(failure);
     }
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     if let Some(before) = before {
         crate::descriptors::assert_same(&before, &crate::descriptors::open());
     }
@@ -122,7 +122,8 @@ fn attempt<R: Outcome + 'static>(
 
 /// Makes a module for each claim with one test for each back end: `name::epoll`, `name::spread`
 /// (several epoll sets), `name::sim`, and the first and the last of them once more with descriptors that are
-/// armed anew for each report: `name::once` and `name::sim_once`.
+/// armed anew for each report: `name::once` and `name::sim_once`. In `name::sim_kqueue` the ports of the simulated kernel
+/// watch their sockets by a kqueue, and in `name::sim_psn` by the notifications of Windows.
 ///
 /// ```
 /// testkit::on_every_system! {
@@ -145,8 +146,11 @@ macro_rules! on_every_system {
                 #[cfg(target_os = "linux")] spread: $crate::System::spread;
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
+                #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
+                #[cfg(all())] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -166,8 +170,11 @@ macro_rules! on_every_file_system {
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd_threads: $crate::System::native_with_threads;
+                #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
+                #[cfg(all())] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -183,7 +190,9 @@ macro_rules! on_edge_triggered_systems {
             {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
                 #[cfg(target_os = "linux")] spread: $crate::System::spread;
+                #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
+                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -200,6 +209,21 @@ macro_rules! on_one_shot_systems {
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
+                #[cfg(all())] sim_psn: $crate::System::simulated_notifications;
+            }
+            $($claims)+
+        }
+    };
+}
+
+/// As [`on_every_system!`](crate::on_every_system), for what only a port does that watches its sockets by a kqueue.
+#[macro_export]
+macro_rules! on_kqueue_systems {
+    ($($claims:tt)+) => {
+        $crate::claims_on! {
+            {
+                #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
+                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }

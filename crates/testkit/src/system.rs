@@ -21,6 +21,8 @@ pub struct System {
     sets: usize,
     /// Its ports arm each descriptor anew for each report.
     is_one_shot: bool,
+    /// By which calls its ports watch their sockets, if it is simulated.
+    mechanism: sim::Mechanism,
     /// How its ports do operations on files.
     file_engine: FileEngine,
     sockets: Arc<AtomicUsize>,
@@ -36,6 +38,10 @@ enum Kind {
 }
 
 fn host() -> Ipv4Addr {
+    if cfg!(all(unix, not(target_os = "linux"))) {
+        // There is no other one.
+        return Ipv4Addr::LOCALHOST;
+    }
     static LAST: AtomicU32 = AtomicU32::new(0);
     let [.., low] = std::process::id().to_be_bytes();
     let [.., middle, last] = LAST.fetch_add(1, SeqCst).to_be_bytes();
@@ -50,6 +56,7 @@ impl System {
             kind: Kind::Native,
             sets: 1,
             is_one_shot: false,
+            mechanism: sim::Mechanism::Epoll,
             file_engine: FileEngine::Automatic,
             sockets: Arc::default(),
             host: host(),
@@ -99,7 +106,53 @@ impl System {
         let kind = Kind::Simulated(sim::Kernel::new());
         let file_engine = FileEngine::Automatic;
         let sockets = Arc::default();
-        Self { kind, sets: 1, is_one_shot: false, file_engine, sockets, host: host() }
+        let mechanism = sim::Mechanism::Epoll;
+        Self { kind, sets: 1, is_one_shot: false, mechanism, file_engine, sockets, host: host() }
+    }
+
+    /// The same, with ports that watch their sockets by a kqueue, as on macOS and the BSDs.
+    #[must_use]
+    pub fn simulated_kqueue() -> Self {
+        Self::simulated().watching_by(sim::Mechanism::Kqueue)
+    }
+
+    /// The same, with ports that watch their sockets by notifications, as on Windows from build 20348 on. They arm
+    /// each descriptor anew for each report.
+    #[must_use]
+    pub fn simulated_notifications() -> Self {
+        Self::simulated().watching_by(sim::Mechanism::Notifications).one_shot()
+    }
+
+    /// For claims about what ports with notifications do not have, or do in another way: they are skipped there, by
+    /// their names. `what` says what it is.
+    pub fn not_by_notifications(&self, what: &'static str) {
+        if self.mechanism == sim::Mechanism::Notifications {
+            lacking(what);
+        }
+    }
+
+    fn watching_by(self, mechanism: sim::Mechanism) -> Self {
+        if let Kind::Simulated(kernel) = &self.kind {
+            kernel.watch_by(mechanism);
+        }
+        Self { mechanism, ..self }
+    }
+
+    /// Whether its ports watch their sockets by a kqueue.
+    #[must_use]
+    pub fn is_kqueue(&self) -> bool {
+        match self.kind {
+            Kind::Native => cfg!(all(unix, not(target_os = "linux"))),
+            Kind::Simulated(_) => self.mechanism == sim::Mechanism::Kqueue,
+        }
+    }
+
+    /// For claims about what ports with a kqueue do not have, or do in another way: they are skipped there, by
+    /// their names. `what` says what it is.
+    pub fn not_by_kqueue(&self, what: &'static str) {
+        if self.is_kqueue() {
+            lacking(what);
+        }
     }
 
     /// The simulated kernel, if it is one.
@@ -115,9 +168,15 @@ impl System {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.kind {
+            Kind::Native if native::has_notifications() => "notifications",
             Kind::Native if cfg!(windows) => "afd",
+            Kind::Native if self.is_kqueue() => "kqueue",
             Kind::Native if self.is_one_shot => "epoll, one-shot",
             Kind::Native => "epoll",
+            Kind::Simulated(_) if self.is_kqueue() => "sim, kqueue",
+            Kind::Simulated(_) if self.mechanism == sim::Mechanism::Notifications => {
+                "sim, notifications"
+            }
             Kind::Simulated(_) if self.is_one_shot => "sim, one-shot",
             Kind::Simulated(_) => "sim",
         }

@@ -35,6 +35,7 @@ pub(crate) enum Now {
     NotYet,
     /// This cannot be asked of the file.
     Never,
+    #[allow(dead_code, reason = "for systems that tell what is in memory")]
     Failed(Fault),
 }
 

@@ -11,6 +11,7 @@ pub(crate) struct Watch {
     pub(crate) descriptor: Descriptor,
     pub(crate) name: u64,
     pub(crate) wanted: Facts,
+    #[allow(dead_code, reason = "for one-shot reactors")]
     pub(crate) until: Until,
 }
 

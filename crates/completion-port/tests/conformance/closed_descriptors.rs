@@ -446,6 +446,7 @@ on_edge_triggered_systems! {
     /// Rule 30: the kernel reports what a duplicate keeps alive under the registration of the closed
     /// descriptor, until the port looks at that.
     fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         const WRITES: usize = 200;
         for trigger in TRIGGERS {
             let port = system.port::<Entry, usize>(1);
@@ -503,6 +504,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: the number names the same socket again, whose entry in the kernel is still there.
     fn a_number_that_names_the_same_socket_again_may_be_registered(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         for was in ["dropped", "removed", "armed"] {
             until_undisturbed(|| {
                 let port = system.port::<&str, usize>(1);
@@ -544,6 +546,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: nor does the new set take a number for what it named before.
     fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         until_undisturbed(|| {
             let port = system.port::<&str, usize>(1);
             let lives_on = leave_stale_entry(&port, system, "stale");
@@ -559,6 +562,7 @@ on_edge_triggered_systems! {
 
     /// Rules 23 and 30: the new set watches for what the old one did, and for nothing else.
     fn a_rebuilt_set_watches_for_what_was_asked_for(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.udp_pair();
@@ -570,6 +574,7 @@ on_edge_triggered_systems! {
 
     /// Rules 12, 23 and 30: and for what was asked for before that, and is asked for again.
     fn a_rebuilt_set_watches_for_what_was_asked_for_before(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.tcp_pair();
         fill(&ours);
@@ -585,6 +590,7 @@ on_edge_triggered_systems! {
 
     /// Rules 30 and 66: and what has a connection that waits for its first data.
     fn a_rebuilt_set_watches_what_waits_for_first_data(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<Shared, usize>(1);
         let listener = Shared::new(system.tcp_listener(4));
         let lives_on = leave_stale_entry(&port, system, listener.clone());
@@ -600,6 +606,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: but not for what is being removed, and comes to its end afterwards.
     fn a_rebuilt_set_does_not_watch_what_is_being_removed(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<Socket, usize>(1);
         let lives_on = leave_stale_entry(&port, system, system.event());
         let (ours, theirs) = system.unix_pair();
@@ -617,6 +624,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: a post wakes the thread that sleeps in the new set.
     fn a_post_wakes_a_thread_that_sleeps_in_a_rebuilt_set(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
         // By a thread that does not count any more when it has.
@@ -732,6 +740,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: nor does a thread go on sleeping in the set that was replaced, where it hears of nothing.
     fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(2);
         make_packets_long(system, &port);
@@ -784,6 +793,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.
     fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
+        system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<&str, usize>(1);
         let lives_on = leave_stale_entry(&port, system, "stale");
         let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();

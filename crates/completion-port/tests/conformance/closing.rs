@@ -258,7 +258,7 @@ on_every_system! {
 /// Rule 31: a dropped port leaves no descriptor behind, also if its threads live on and were looked
 /// at. Ports on a simulated kernel have none of their own. In a process of its own, in which no
 /// other test opens any.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
     if !in_a_process_of_its_own(

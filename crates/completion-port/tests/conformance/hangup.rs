@@ -50,6 +50,7 @@ on_every_system! {
 
     /// Rule 24: the reading half is over, and then the writing half as well.
     fn the_two_halves_of_a_stream_are_told_apart(system: &System) {
+        system.not_by_notifications("word for a stream whose halves are both shut");
         system.not_on_windows("word for a stream whose halves are both shut");
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -70,6 +71,7 @@ on_every_system! {
 
     /// Rule 24: what is over in both directions at once.
     fn a_stream_that_is_gone_is_write_closed(system: &System) {
+        system.not_by_notifications("word for a stream whose halves are both shut");
         system.not_on_windows("word for a stream whose halves are both shut");
         let gone = Events::HANGUP | Events::WRITE_CLOSED;
         for trigger in TRIGGERS {
@@ -294,6 +296,7 @@ on_every_system! {
 
     /// Rule 24.
     fn a_stream_whose_own_halves_are_both_shut_is_out_alone(system: &System) {
+        system.not_by_notifications("word for a stream whose halves are both shut");
         system.not_on_windows("word for a stream whose halves are both shut");
         for trigger in TRIGGERS {
             for interest in [Interest::NONE, Interest::IN | Interest::HANGUP, Interest::ALL] {
@@ -347,6 +350,8 @@ on_every_system! {
 
     /// Rule 24.
     fn a_listener_that_is_shut_is_hung_up(system: &System) {
+        system.not_by_notifications("word for a listener that is as new");
+        system.not_by_kqueue("word for a listener that is as new");
         system.not_on_windows("listeners that can be shut and not closed");
         let both = Interest::IN | Interest::HANGUP;
         for trigger in TRIGGERS {

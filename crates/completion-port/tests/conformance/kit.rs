@@ -7,7 +7,7 @@ pub(crate) mod files;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod packets;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod takers;

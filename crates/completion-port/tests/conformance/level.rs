@@ -298,7 +298,7 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
 }
 
 /// Sends a byte as urgent data.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn send_urgent(socket: &Socket) {
     // SAFETY: send(2) reads so many bytes at the pointer.
     // - valid: it is a constant of that length.
@@ -307,7 +307,7 @@ fn send_urgent(socket: &Socket) {
 }
 
 /// Rule 20: there is no urgent data in the simulated kernel.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn urgent_data_alone_is_no_condition_epoll() {
     testkit::run(System::native, |system| {
@@ -336,7 +336,7 @@ fn urgent_data_alone_is_no_condition_epoll() {
 }
 
 /// Rule 20: a read stops at the mark; what is behind it is reported.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn what_is_around_an_urgent_mark_is_reported_epoll() {
     testkit::run(System::native, |system| {
@@ -365,7 +365,7 @@ fn what_is_around_an_urgent_mark_is_reported_epoll() {
 }
 
 /// Rule 20: descriptors cannot be sent over simulated sockets.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn what_is_left_behind_a_sent_descriptor_is_reported_epoll() {
     testkit::run(System::native, |system| {

@@ -6,37 +6,38 @@
 //! The claims stand in files by rule; the first line of a file says which. What several of them need is in
 //! `kit`. A file of claims imports nothing from another one.
 //!
-//! Files and claims with `cfg(unix)` make calls that only such a system has.
+//! Files and claims with `cfg(target_os = "linux")` make calls that only such a system has.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![cfg_attr(
-    not(unix),
+    not(target_os = "linux"),
     allow(dead_code, unused_imports, reason = "what only claims for such a system use")
 )]
 
 mod besides;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod by_number;
 mod call;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod children;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod closed_descriptors;
 mod closing;
 mod conditions;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod detection;
 mod edge;
 mod enabling;
 mod errors;
 mod files;
 mod files_ending;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod forks;
 mod hangup;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod kinds;
 mod kit;
+mod kqueue;
 mod level;
 mod one_packet;
 mod one_shot_reactor;
@@ -46,7 +47,7 @@ mod operations_ending;
 mod operations_first_data;
 mod operations_order;
 mod operations_sharing;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod operations_sockets;
 mod operations_start;
 mod owned;
@@ -61,11 +62,11 @@ mod removal;
 mod seats;
 mod table;
 mod taking_back;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod time_limits;
 mod tokens;
 mod unannounced;
 mod waiting;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod watchdog;
 mod watched;

@@ -12,7 +12,7 @@ use completion_port::{
     Port, SharedSource, Source, Started,
 };
 use testkit::{Socket, System, on_every_system};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use testkit::{in_a_process_of_its_own, in_forked_child};
 
 use crate::kit::ledger::{Entry, Ledger, Owner};
@@ -556,7 +556,7 @@ on_every_system! {
 }
 
 /// Rule 64: every call is refused, with what it was given, and the parent's flights go on.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_starts_and_cancels_nothing_epoll() {
     if !in_a_process_of_its_own(
@@ -608,7 +608,7 @@ fn a_forked_child_starts_and_cancels_nothing_epoll() {
 }
 
 /// Rule 64: a child that drops what it has of the port ends none of the parent's operations.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
     if !in_a_process_of_its_own(

@@ -13,7 +13,7 @@ use completion_port::{
     Packet, Persistent, Port, Registration, SharedId, Started,
 };
 use testkit::{Socket, System, late, on_every_system};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use testkit::{in_a_process_of_its_own, in_forked_child};
 
 use crate::kit::codes;
@@ -801,7 +801,7 @@ fn a_connection_may_get_the_number_of_a_registration_sim() {
 }
 
 /// Rules 30 and 66: the same, where no other thread opens anything.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_connection_may_get_the_number_of_a_registration_epoll() {
     let name = "operations_first_data::a_connection_may_get_the_number_of_a_registration_epoll";
@@ -813,7 +813,7 @@ fn a_connection_may_get_the_number_of_a_registration_epoll() {
 }
 
 /// Rules 64 and 66: a child touches nothing of what waits for data, and ends nothing of it.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_leaves_what_waits_for_data_epoll() {
     let name = "operations_first_data::a_forked_child_leaves_what_waits_for_data_epoll";

@@ -6,11 +6,11 @@ use std::thread;
 
 use crate::kit::packets::each_packet;
 use completion_port::{Batch, Packet, Port};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use testkit::scheduler::ThreadNumber;
 use testkit::{System, on_every_system};
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::kit::signals::{catch_signals, interrupt_sleep};
 use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, Gate, eventually, hear, make_packets_long, settle, stays, take};
@@ -119,7 +119,7 @@ on_every_system! {
 
 /// Rule 37: of several threads in the kernel's wait the oldest is interrupted by a signal, which would
 /// make it the newest there.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
     testkit::run(System::native, |on| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
 use testkit::{System, in_a_process_of_its_own, on_every_system};
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::kit::descriptors::leave_no_descriptor;
 use crate::kit::takers::{Sockets, Takers, each_block_is_noticed};
 use crate::kit::threads::{
@@ -138,7 +138,7 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
 }
 
 /// Rule 39: also where there is no descriptor left, and no thread has slept before.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
     if !in_a_process_of_its_own(

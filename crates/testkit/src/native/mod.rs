@@ -1,11 +1,15 @@
 //! The calls that the kit makes on real sockets, with one signature on every system.
 
-#[cfg(unix)]
-mod unix;
+#[cfg(all(unix, not(target_os = "linux")))]
+mod bsd;
+#[cfg(target_os = "linux")]
+mod linux;
 #[cfg(windows)]
 mod windows;
 
-#[cfg(unix)]
-pub(crate) use unix::*;
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) use bsd::*;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
 #[cfg(windows)]
 pub(crate) use windows::*;

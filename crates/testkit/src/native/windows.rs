@@ -93,6 +93,14 @@ pub(crate) fn is_wine() -> bool {
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
+/// Whether the system has socket notifications.
+pub(crate) fn has_notifications() -> bool {
+    // SAFETY: as above; the library is a part of the process.
+    let library = unsafe { GetModuleHandleA(c"ws2_32.dll".as_ptr().cast()) };
+    // SAFETY: as above.
+    unsafe { GetProcAddress(library, c"ProcessSocketNotifications".as_ptr().cast()) }.is_some()
+}
+
 fn internet(address: &SockAddr) -> io::Result<Address> {
     address.as_socket().ok_or(io::ErrorKind::Unsupported.into())
 }

@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 use super::blocked;
 use super::clock;
 use super::files::FileService;
-use super::options::{number, option, read_option};
 use super::process::Process;
 use super::thread::Current;
-use super::timeout;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
@@ -23,6 +21,8 @@ use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::thread::Thread;
+use crate::sys::unix::options::{number, option, read_option};
+use crate::sys::unix::timeout;
 
 /// The name of the eventfd, which no slot has.
 const WAKE: u64 = u64::MAX;

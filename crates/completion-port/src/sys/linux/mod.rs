@@ -5,24 +5,21 @@ use crate::file_engine::FileEngine;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 
-mod address;
 mod blocked;
+pub(in crate::sys) mod calls;
 mod clock;
-#[cfg(feature = "sim")]
-pub(crate) mod codes;
 mod epoll;
 mod files;
-mod options;
 mod process;
-mod sockets;
-mod source;
 #[cfg(all(test, feature = "sim"))]
 mod tests;
 mod thread;
-mod timeout;
 
 #[cfg(all(test, feature = "sim"))]
 pub(in crate::sys) use tests::Native;
+
+/// The back end, for what it has in common with those of other systems.
+pub(in crate::sys) use epoll::Epoll as System;
 
 /// What owns a descriptor or names one.
 pub(crate) use std::os::fd;

@@ -11,9 +11,8 @@ use std::os::unix::net::{SocketAddr as LocalAddr, UnixDatagram, UnixListener, Un
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use super::address::RawAddress;
+use super::calls;
 use super::epoll::Epoll;
-use super::sockets::{accept_by, repeat};
 use crate::address::Address;
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
@@ -25,6 +24,9 @@ use crate::sys::cases::{
 };
 use crate::sys::reactor::Reactor as _;
 use crate::sys::sockets::{Attempt, Sockets as _, Transport};
+use crate::sys::unix::address::RawAddress;
+use crate::sys::unix::options;
+use crate::sys::unix::sockets::{accept_by, repeat};
 
 pub(in crate::sys) struct Native(Epoll);
 
@@ -65,7 +67,7 @@ fn abstract_name() -> LocalAddr {
 }
 
 fn option(socket: &OwnedSource, name: i32) -> i32 {
-    super::options::number(number(socket), libc::SOL_SOCKET, name).unwrap()
+    options::number(number(socket), libc::SOL_SOCKET, name).unwrap()
 }
 
 impl cases::World for Native {
@@ -511,13 +513,9 @@ fn an_accept_that_signals_end_is_made_again() {
     let attempt = accept_by(|raw| {
         signals += 1;
         if signals <= 3 {
-            return interrupted();
+            return Err(libc::EINTR);
         }
-        let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
-        // SAFETY: accept4(2) reads a length at the second pointer, writes at most so many bytes at the first and
-        // the full length at the second.
-        // - valid: both point into `raw`, which is borrowed mutably, and whose length is that of its room.
-        unsafe { libc::accept4(listener.as_raw_fd(), address, len, 0) }
+        calls::accept(listener.as_raw_fd(), raw)
     });
     let Attempt::Done((_, peer)) = attempt else { panic!("nothing was accepted") };
     assert_eq!(peer, Some(client.local_addr().unwrap().into()));

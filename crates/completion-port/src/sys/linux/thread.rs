@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::blocked::Switches;
@@ -13,16 +13,12 @@ use super::clock;
 use super::process::Process;
 use crate::state::facts::Presence;
 use crate::sys::thread::Thread;
+use crate::sys::unix::parking::Parking;
 
 /// The calling thread.
-///
-/// The standard library's `park` would not do: each thread has one token for it, which belongs to
-/// the user's code. An `unpark` of that code would be lost here.
 pub(super) struct Current {
     id: libc::c_long,
-    /// Whether the next `park` returns at once.
-    unparked: Mutex<bool>,
-    given: Condvar,
+    parking: Parking,
     /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor
     /// left when another thread queries it. If there was none, it is opened by that query.
     stat: OnceLock<Arc<File>>,
@@ -38,16 +34,11 @@ impl Current {
         let id = unsafe { libc::syscall(libc::SYS_gettid) };
         Self {
             id,
-            unparked: Mutex::default(),
-            given: Condvar::new(),
+            parking: Parking::default(),
             stat: OnceLock::new(),
             process,
             switches: OnceLock::new(),
         }
-    }
-
-    fn unparked(&self) -> MutexGuard<'_, bool> {
-        self.unparked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,23 +54,11 @@ fn stat_of(thread: libc::c_long) -> io::Result<Arc<File>> {
 
 impl Thread for Current {
     fn park(&self, timeout: Option<Duration>) {
-        let mut unparked = self.unparked();
-        if !*unparked {
-            // Waking for no reason is allowed: the caller looks again.
-            unparked = match timeout {
-                None => self.given.wait(unparked).unwrap_or_else(PoisonError::into_inner),
-                Some(timeout) => {
-                    let woken = self.given.wait_timeout(unparked, timeout);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-        *unparked = false;
+        self.parking.park(timeout);
     }
 
     fn unpark(&self) {
-        *self.unparked() = true;
-        self.given.notify_one();
+        self.parking.unpark();
     }
 
     fn number(&self) -> Option<u64> {
@@ -157,14 +136,6 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-
-    #[test]
-    fn an_unpark_ends_the_next_park() {
-        let current = Current::new(Process::current());
-        current.unpark();
-        current.park(None);
-        assert!(!*current.unparked());
-    }
 
     #[test]
     fn processor_time_grows_while_a_thread_runs_and_only_then() {

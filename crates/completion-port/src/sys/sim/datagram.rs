@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::kqueue::Ends;
 use super::objects::{Code, FileId, Object, Objects};
 use super::stream::Family;
 use super::{Conditions, SEND_BUFFER};
@@ -55,6 +56,17 @@ impl Datagrams {
 
     fn is_writable(&self) -> bool {
         self.family == Family::Tcp || self.outstanding * 4 <= SEND_BUFFER
+    }
+
+    /// What the filters of a kqueue look at, of which `plain` has what epoll says, too.
+    pub(super) fn ends(&self, plain: Ends) -> Ends {
+        Ends {
+            readable: !self.queue.is_empty(),
+            read_over: self.read_shut,
+            write_over: self.write_shut,
+            error: self.error,
+            ..plain
+        }
     }
 
     /// `datagram_poll` and `unix_dgram_poll` of the kernel.

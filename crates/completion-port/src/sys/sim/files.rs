@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::objects::{Code, FileId};
-use super::set::Simulated;
+use super::reach::OnKernel;
 use super::{Kernel, Object, Socket, State};
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Fault};
@@ -272,7 +272,7 @@ impl Hold for Held {
     }
 }
 
-impl Files for Simulated {
+impl<T: OnKernel> Files for T {
     fn is_file(&self, descriptor: Descriptor) -> bool {
         self.kernel().lock().contents(descriptor).is_ok()
     }
@@ -323,7 +323,7 @@ impl Files for Simulated {
     }
 
     fn put(&self, task: Task) {
-        self.kernel().lock().files.tasks.push_back((self.set(), task));
+        self.kernel().lock().files.tasks.push_back((self.port(), task));
     }
 
     fn go(&self) {
@@ -334,9 +334,9 @@ impl Files for Simulated {
     fn take_back(&self, name: u64) -> Option<Task> {
         let mut state = self.kernel().lock();
         let files = &mut state.files;
-        let mine = |(set, task): &(u64, Task)| (*set, task.name) == (self.set(), name);
+        let mine = |(set, task): &(u64, Task)| (*set, task.name) == (self.port(), name);
         if files.script != FileScript::Queued {
-            files.called_off.push((self.set(), name));
+            files.called_off.push((self.port(), name));
             return None;
         }
         let place = files.tasks.iter().position(mine)?;

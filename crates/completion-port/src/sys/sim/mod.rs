@@ -71,13 +71,19 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use crate::sys::codes;
 use crate::sys::fd::RawFd;
+use crate::sys::files::Task;
+use crate::sys::kqueue::Kqueue;
+use crate::sys::psn::Psn;
 
 mod calls;
 mod datagram;
 mod files;
+mod kqueue;
 mod numbers;
 mod objects;
 mod pipe;
+mod psn;
+mod reach;
 mod set;
 mod socket;
 mod sockets;
@@ -89,8 +95,10 @@ mod watcher;
 pub use calls::Calls;
 pub use files::FileScript;
 use files::FileState;
+use kqueue::{Queue, SimulatedCalls};
 use numbers::Numbers;
 use objects::{Code, FileId, Object, Objects};
+use psn::SimulatedPort;
 use set::{Cause, Set, Simulated, Sleeper};
 pub use socket::{Address, Socket};
 use stream::{Family, Stream};
@@ -183,6 +191,20 @@ pub enum ObjectKind {
     NoSocket,
 }
 
+/// By which calls ports watch the sockets of a simulated kernel: those of the systems that there are back ends for.
+/// The sockets themselves behave as on Linux in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mechanism {
+    /// As on Linux.
+    #[default]
+    Epoll,
+    /// As on macOS and the BSDs.
+    Kqueue,
+    /// As on Windows from build 20348 on.
+    Notifications,
+}
+
 /// A simulated kernel. A clone is the same kernel.
 ///
 /// Ports on different kernels know nothing of each other, so tests may run in parallel.
@@ -211,7 +233,11 @@ struct State {
     objects: Objects,
     numbers: Numbers,
     sets: BTreeMap<u64, Set>,
+    queues: BTreeMap<u64, Queue>,
+    notifiers: BTreeMap<u64, psn::Queue>,
+    /// The number that was last given to a set or a queue.
     last_set: u64,
+    mechanism: Mechanism,
     clock: Moment,
     manual: bool,
     calls: Calls,
@@ -244,6 +270,17 @@ impl State {
         self.last_set
     }
 
+    /// A port is gone. Its tasks are the caller's.
+    fn end_port(&mut self, port: u64) -> Vec<Task> {
+        self.sets.remove(&port);
+        self.abandon_tasks(port)
+    }
+
+    /// Why the next registration is to fail, if it is.
+    fn next_attach_failure(&mut self) -> Option<Code> {
+        self.attach_failures.pop_front().and_then(set::code_of)
+    }
+
     /// The end of a wait; `None` for one that lasts for ever, or beyond what the clock can show.
     fn deadline(&self, timeout: Option<Duration>) -> Option<Moment> {
         self.clock.checked_add(timeout?)
@@ -251,9 +288,23 @@ impl State {
 
     /// Hands what happened to the sets that watch it.
     fn deliver(&mut self) {
+        for file in self.objects.take_joined() {
+            for queue in self.queues.values_mut() {
+                queue.notice(file, Conditions::OUT, &mut self.objects);
+            }
+            for port in self.notifiers.values_mut() {
+                port.notice(file, Conditions::OUT, &mut self.objects);
+            }
+        }
         for (file, what) in self.objects.take_woken() {
             for set in self.sets.values_mut() {
                 set.notice(file, what);
+            }
+            for queue in self.queues.values_mut() {
+                queue.notice(file, what, &mut self.objects);
+            }
+            for port in self.notifiers.values_mut() {
+                port.notice(file, what, &mut self.objects);
             }
         }
     }
@@ -263,6 +314,8 @@ impl State {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
             Cause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
+            Cause::Queued(queue) => !self.queues.get(queue).is_some_and(Queue::is_idle),
+            Cause::Notified(port) => !self.notifiers.get(port).is_some_and(psn::Queue::is_idle),
             Cause::Park(unparked) => unparked.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
@@ -273,7 +326,7 @@ impl State {
     fn is_next(&self, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
-            Cause::Polled(set) => Some(set),
+            Cause::Polled(number) | Cause::Queued(number) | Cause::Notified(number) => Some(number),
             Cause::Park(_) => None,
         };
         let Some(set) = self.sleepers.get(&number).and_then(set_of) else { return true };
@@ -330,6 +383,12 @@ impl State {
 
     /// Closes a number of `file`, and the file with its last one.
     fn close(&mut self, number: Descriptor, file: FileId) {
+        for queue in self.queues.values_mut() {
+            queue.forget(number);
+        }
+        for port in self.notifiers.values_mut() {
+            port.forget(number);
+        }
         if self.numbers.remove(number, file) {
             for set in self.sets.values_mut() {
                 set.forget(file);
@@ -376,7 +435,18 @@ impl Kernel {
     /// The back end of one more port, whose descriptors are spread over `sets`: a power of two, and one if it
     /// is one-shot.
     pub(crate) fn backend_of(&self, sets: usize, is_one_shot: bool) -> Box<dyn Backend> {
-        Box::new(Simulated::new(self.clone(), sets, is_one_shot))
+        let mechanism = self.lock().mechanism;
+        match mechanism {
+            Mechanism::Epoll => Box::new(Simulated::new(self.clone(), sets, is_one_shot)),
+            Mechanism::Kqueue => Box::new(self.kqueue(false)),
+            Mechanism::Notifications => Box::new(Psn::new(SimulatedPort::new(self.clone()))),
+        }
+    }
+
+    /// The back end of a port that uses a kqueue, of a kernel that perhaps lacks one of its filters.
+    fn kqueue(&self, lacks_triggers: bool) -> Kqueue<SimulatedCalls> {
+        let calls = SimulatedCalls::new(self.clone(), lacks_triggers);
+        Kqueue::new(calls).expect("a simulated kernel has no limit of queues")
     }
 
     #[cfg(test)]
@@ -446,6 +516,11 @@ impl Kernel {
             // The next one's turn, if there is something left.
             self.shared.changed.notify_all();
         }
+    }
+
+    /// Has ports that are made from now on watch their sockets in another way.
+    pub fn watch_by(&self, mechanism: Mechanism) {
+        self.lock().mechanism = mechanism;
     }
 
     /// Makes a wait with a limit sleep until something comes or [`Kernel::advance`] reaches its

@@ -35,6 +35,8 @@ pub(super) struct Objects {
     /// Files that have changed, oldest first, and what has changed. The watchers of that get an
     /// edge; all watchers of the file if it is nothing in particular.
     woken: Vec<(FileId, Conditions)>,
+    /// Clients of AF_UNIX that have connected. A kqueue hears of that, and an epoll set does not.
+    joined: Vec<FileId>,
 }
 
 impl Objects {
@@ -80,6 +82,15 @@ impl Objects {
 
     fn wake_for(&mut self, id: FileId, what: Conditions) {
         self.woken.push((id, what));
+    }
+
+    /// A client of AF_UNIX has connected.
+    pub(super) fn note_joined(&mut self, id: FileId) {
+        self.joined.push(id);
+    }
+
+    pub(super) fn take_joined(&mut self) -> Vec<FileId> {
+        std::mem::take(&mut self.joined)
     }
 
     pub(super) fn take_woken(&mut self) -> Vec<(FileId, Conditions)> {

@@ -1,21 +1,20 @@
 //! One edge-triggered set of watched descriptors, the twin of an epoll set, and the back end on it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
-use std::thread::{self, ThreadId};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::ThreadId;
 use std::time::Duration;
 
-use super::objects::{FileId, Objects};
-use super::{Conditions, Kernel, ObjectKind, State, stream};
+use super::objects::{Code, FileId, Objects};
+use super::reach::OnKernel;
+use super::{Conditions, Kernel, State};
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
-use crate::state::table::Descriptors;
 use crate::sys::codes;
-use crate::sys::host::{Host, Origin};
+use crate::sys::host::Origin;
 use crate::sys::reactor::{Reactor, Until, Watch};
-use crate::sys::thread::Thread;
 
 /// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
 type Place = (FileId, Descriptor);
@@ -196,6 +195,19 @@ fn facts(conditions: Conditions) -> Facts {
     facts
 }
 
+/// The code by which a kernel refuses to watch something.
+pub(super) fn code_of(kind: ErrorKind) -> Option<Code> {
+    match kind {
+        ErrorKind::AlreadyRegistered => Some(codes::EEXIST),
+        ErrorKind::BadDescriptor => Some(codes::EBADF),
+        ErrorKind::DescriptorLimit => Some(codes::EMFILE),
+        ErrorKind::NotPollable => Some(codes::EPERM),
+        ErrorKind::OutOfMemory => Some(codes::ENOMEM),
+        ErrorKind::WatchLimit => Some(codes::ENOSPC),
+        _ => None,
+    }
+}
+
 /// A thread that sleeps in the simulated kernel, and what would end its sleep.
 #[derive(Debug)]
 pub(super) struct Sleeper {
@@ -208,6 +220,10 @@ pub(super) struct Sleeper {
 pub(super) enum Cause {
     /// An edge in this set, or its wake-up.
     Polled(u64),
+    /// An event of this kqueue.
+    Queued(u64),
+    /// A packet of this completion port.
+    Notified(u64),
     /// Whether this parked thread was unparked.
     Park(Arc<AtomicBool>),
 }
@@ -229,26 +245,8 @@ impl Simulated {
         Self { kernel, is_one_shot, set, sets, origin: Origin::by_number() }
     }
 
-    pub(super) fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
-    /// The number of its set, which no other port of the kernel has.
-    pub(super) fn set(&self) -> u64 {
-        self.set
-    }
-
     fn refused(kind: ErrorKind) -> Fault {
-        let code = match kind {
-            ErrorKind::AlreadyRegistered => Some(codes::EEXIST),
-            ErrorKind::BadDescriptor => Some(codes::EBADF),
-            ErrorKind::DescriptorLimit => Some(codes::EMFILE),
-            ErrorKind::NotPollable => Some(codes::EPERM),
-            ErrorKind::OutOfMemory => Some(codes::ENOMEM),
-            ErrorKind::WatchLimit => Some(codes::ENOSPC),
-            _ => None,
-        };
-        Fault { kind, code }
+        Fault { kind, code: code_of(kind) }
     }
 
     fn with_set<R>(&self, state: &mut State, act: impl FnOnce(&mut Set, &mut Objects) -> R) -> R {
@@ -285,8 +283,7 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
-        state.sets.remove(&self.set);
-        let tasks = state.abandon_tasks(self.set);
+        let tasks = state.end_port(self.set);
         drop(state);
         // Buffers, and numbers of the kernel.
         drop(tasks);
@@ -428,35 +425,19 @@ impl Reactor for Simulated {
     }
 
     fn unread(&self, descriptor: Descriptor) -> Option<usize> {
-        let mut state = self.kernel.lock();
-        state.calls.unread += 1;
-        let file = state.file(descriptor)?;
-        state.objects.unread(file)
+        self.kernel.ask_unread(descriptor)
     }
 
     fn is_own_end(&self, descriptor: Descriptor) -> bool {
-        let mut state = self.kernel.lock();
-        state.calls.own_end += 1;
-        let Some(file) = state.file(descriptor) else { return false };
-        state.objects.tcp_state(file).is_some_and(|state| !stream::PEER_ENDED.contains(&state))
+        self.kernel.ask_own_end(descriptor)
     }
 
     fn was_connected(&self, descriptor: Descriptor) -> bool {
-        let mut state = self.kernel.lock();
-        state.calls.was_connected += 1;
-        let Some(file) = state.file(descriptor) else { return false };
-        state.objects.was_connected(file)
+        self.kernel.ask_was_connected(descriptor)
     }
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
-        let mut state = self.kernel.lock();
-        state.calls.kind += 1;
-        let Some(file) = state.file(descriptor) else { return Kind::NoSocket };
-        match state.objects.kind(file) {
-            ObjectKind::Stream => Kind::Stream,
-            ObjectKind::Datagram => Kind::Datagram,
-            ObjectKind::NoSocket => Kind::NoSocket,
-        }
+        self.kernel.ask_kind(descriptor)
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
@@ -483,97 +464,16 @@ impl Reactor for Simulated {
     }
 }
 
-impl Host for Simulated {
-    fn now(&self) -> Moment {
-        let mut state = self.kernel.lock();
-        state.calls.now += 1;
-        state.clock
+impl OnKernel for Simulated {
+    fn kernel(&self) -> &Kernel {
+        &self.kernel
     }
 
-    fn this_thread(&self) -> Box<dyn Thread> {
-        Box::new(SimulatedThread {
-            kernel: self.kernel.clone(),
-            thread: thread::current().id(),
-            alive: ALIVE.try_with(Arc::downgrade).unwrap_or_default(),
-            unparked: Arc::new(AtomicBool::new(false)),
-            observed: AtomicBool::new(false),
-        })
+    fn port(&self) -> u64 {
+        self.set
     }
 
-    fn can_observe(&self) -> Result<(), Fault> {
-        if self.kernel.lock().hides_switches {
-            return Err(Self::refused(ErrorKind::Unsupported));
-        }
-        Ok(())
-    }
-
-    fn origin(&self) -> Origin {
+    fn origin_of(&self) -> Origin {
         self.origin
-    }
-
-    fn descriptors(&self) -> &Descriptors {
-        self.kernel.descriptors()
-    }
-}
-
-thread_local! {
-    /// Dropped when the thread ends.
-    static ALIVE: Arc<()> = Arc::new(());
-}
-
-#[derive(Debug)]
-struct SimulatedThread {
-    kernel: Kernel,
-    thread: ThreadId,
-    /// The thread's [`ALIVE`].
-    alive: Weak<()>,
-    /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
-    /// missed; atomic so that it can be shared.
-    unparked: Arc<AtomicBool>,
-    observed: AtomicBool,
-}
-
-impl Thread for SimulatedThread {
-    fn park(&self, timeout: Option<Duration>) {
-        let mut state = self.kernel.lock();
-        state.calls.park += 1;
-        let until = state.deadline(timeout);
-        self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.unparked)), |_| {
-            self.unparked.swap(false, Relaxed)
-        });
-    }
-
-    fn unpark(&self) {
-        let mut state = self.kernel.lock();
-        state.calls.unpark += 1;
-        self.unparked.store(true, Relaxed);
-        self.kernel.publish(state);
-    }
-
-    fn asleep(&self) -> Option<bool> {
-        let mut state = self.kernel.lock();
-        state.calls.asleep += 1;
-        match state.scripted_sleep.get(&self.thread) {
-            Some((scripted, _)) => *scripted,
-            None => Some(state.sleeps(self.thread) || self.alive.strong_count() == 0),
-        }
-    }
-
-    fn observe(&self) -> bool {
-        let allowed = !self.kernel.lock().hides_switches;
-        self.observed.fetch_or(allowed, Relaxed);
-        allowed
-    }
-
-    fn read_record(&self) -> Option<Presence> {
-        if !self.observed.load(Relaxed) {
-            return None;
-        }
-        let state = self.kernel.lock();
-        let (asleep, since) = match state.scripted_sleep.get(&self.thread) {
-            Some((scripted, since)) => (*scripted, *since),
-            None => (Some(state.sleeps(self.thread)), Moment::ZERO),
-        };
-        Some(if asleep? { Presence::Asleep { since } } else { Presence::Awake })
     }
 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::objects::{Code, FileId};
-use super::set::Simulated;
+use super::reach::OnKernel;
 use super::stream::{Family, Stream};
 use super::{Kernel, Object, ObjectKind, Socket, State};
 use crate::address::{Address, Kind};
@@ -175,21 +175,11 @@ impl State {
     }
 }
 
-impl Simulated {
-    /// Does something to the kernel, of which others are to hear.
-    fn act<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.kernel().lock();
-        let done = act(&mut state);
-        self.kernel().publish(state);
-        done
-    }
-}
-
 fn owned(kernel: &Kernel, file: FileId, number: Descriptor) -> OwnedSource {
     OwnedSource(OwnedKind::Simulated(Socket::new(kernel.clone(), file, number)))
 }
 
-impl Sockets for Simulated {
+impl<T: OnKernel> Sockets for T {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
         // All of them are.
         self.act(|state| {

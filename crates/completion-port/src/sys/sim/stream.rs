@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::kqueue::Ends;
 use super::objects::{Code, FileId, Object, Objects};
 use super::{Conditions, SEND_BUFFER};
 use crate::sys::codes;
@@ -142,6 +143,29 @@ impl Stream {
     /// Whether the system knows of a connection, now or before the stream failed.
     pub(super) fn was_connected(&self) -> bool {
         self.was_connected
+    }
+
+    /// What the filters of a kqueue look at, of which `plain` has what epoll says, too. A stream that is not
+    /// connected shows nothing there.
+    pub(super) fn ends(&self, plain: Ends) -> Ends {
+        let halves =
+            Ends { read_over: self.read_shut, write_over: self.write_shut, ..Ends::default() };
+        match &self.state {
+            State::Listening(listener) => {
+                let unread = listener.connections.len();
+                Ends { readable: unread > 0, unread, is_listener: true, ..halves }
+            }
+            State::Closed | State::Connecting if !self.read_shut && !self.write_shut => {
+                Ends { error: self.error, ..halves }
+            }
+            _ => Ends {
+                readable: !self.received.is_empty(),
+                unread: self.received.len(),
+                writable: plain.writable,
+                error: self.error,
+                ..halves
+            },
+        }
     }
 
     /// Facts of a socket that has `sent` bytes which its peer has not read: `tcp_poll` and
@@ -445,6 +469,7 @@ impl Objects {
             (Family::Unix, Some(_)) => {
                 // The client of an AF_UNIX stream gets no edge from its own connect.
                 self.join(id, to, Progress::Done);
+                self.note_joined(id);
                 Ok(())
             }
             (Family::Tcp, Some(listener)) if full => {

@@ -444,6 +444,24 @@ impl Afd {
     }
 }
 
+/// How many bytes can be read.
+pub(super) fn unread(descriptor: Descriptor) -> Option<usize> {
+    let mut count = 0;
+    // SAFETY: ioctlsocket with FIONREAD writes one number at the pointer, or fails.
+    // - valid for writes: `count` is a local.
+    let done = unsafe { ioctlsocket(socket(descriptor), FIONREAD, &raw mut count) };
+    if done == 0 { usize::try_from(count).ok() } else { None }
+}
+
+/// What kind of object the number names.
+pub(super) fn kind(descriptor: Descriptor) -> Kind {
+    match number(descriptor, SOL_SOCKET, SO_TYPE) {
+        Ok(SOCK_STREAM | SOCK_SEQPACKET) => Kind::Stream,
+        Ok(_) => Kind::Datagram,
+        Err(_) => Kind::NoSocket,
+    }
+}
+
 /// From now on nothing that is done on the socket waits, unless it is done with an OVERLAPPED.
 pub(super) fn make_nonblocking(descriptor: Descriptor) -> Result<(), Code> {
     let mut on = 1;
@@ -631,11 +649,7 @@ impl Reactor for Afd {
     }
 
     fn unread(&self, descriptor: Descriptor) -> Option<usize> {
-        let mut count = 0;
-        // SAFETY: ioctlsocket with FIONREAD writes one number at the pointer, or fails.
-        // - valid for writes: `count` is a local.
-        let done = unsafe { ioctlsocket(socket(descriptor), FIONREAD, &raw mut count) };
-        if done == 0 { usize::try_from(count).ok() } else { None }
+        unread(descriptor)
     }
 
     fn is_own_end(&self, _descriptor: Descriptor) -> bool {
@@ -653,11 +667,7 @@ impl Reactor for Afd {
     }
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
-        match number(descriptor, SOL_SOCKET, SO_TYPE) {
-            Ok(SOCK_STREAM | SOCK_SEQPACKET) => Kind::Stream,
-            Ok(_) => Kind::Datagram,
-            Err(_) => Kind::NoSocket,
-        }
+        kind(descriptor)
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {

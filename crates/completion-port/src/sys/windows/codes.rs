@@ -2,9 +2,9 @@
 //! [`std::io::Error`] knows on this system.
 
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS, ERROR_BROKEN_PIPE, ERROR_DISK_FULL,
-    ERROR_FILE_NOT_FOUND, ERROR_FILE_TOO_LARGE, ERROR_INVALID_HANDLE, ERROR_IO_DEVICE,
-    ERROR_NOT_ENOUGH_MEMORY, ERROR_SEEK_ON_DEVICE,
+    ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS, ERROR_BROKEN_PIPE, ERROR_DEV_NOT_EXIST,
+    ERROR_DISK_FULL, ERROR_FILE_NOT_FOUND, ERROR_FILE_TOO_LARGE, ERROR_INVALID_HANDLE,
+    ERROR_IO_DEVICE, ERROR_NOT_ENOUGH_MEMORY, ERROR_SEEK_ON_DEVICE, ERROR_TOO_MANY_OPEN_FILES,
 };
 use windows_sys::Win32::Networking::WinSock;
 
@@ -28,7 +28,9 @@ pub(crate) const EIO: i32 = code(ERROR_IO_DEVICE);
 pub(crate) const EISCONN: i32 = WinSock::WSAEISCONN;
 pub(crate) const EMFILE: i32 = WinSock::WSAEMFILE;
 pub(crate) const EMSGSIZE: i32 = WinSock::WSAEMSGSIZE;
+pub(crate) const ENFILE: i32 = code(ERROR_TOO_MANY_OPEN_FILES);
 pub(crate) const ENOBUFS: i32 = WinSock::WSAENOBUFS;
+pub(crate) const ENODEV: i32 = code(ERROR_DEV_NOT_EXIST);
 pub(crate) const ENOENT: i32 = code(ERROR_FILE_NOT_FOUND);
 pub(crate) const ENOMEM: i32 = code(ERROR_NOT_ENOUGH_MEMORY);
 pub(crate) const ENOSPC: i32 = code(ERROR_DISK_FULL);

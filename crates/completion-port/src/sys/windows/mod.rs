@@ -1,6 +1,7 @@
 //! Windows.
 
 use self::afd::Afd;
+use self::psn::Notified;
 use crate::file_engine::FileEngine;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
@@ -13,6 +14,7 @@ mod files;
 mod host;
 mod options;
 mod port;
+mod psn;
 mod request;
 mod sockets;
 mod source;
@@ -36,5 +38,8 @@ pub(crate) fn native(
     _is_one_shot: bool,
     files: FileEngine,
 ) -> Result<Box<dyn Backend>, Fault> {
-    Ok(Box::new(Afd::new(files)?))
+    match Notified::new(files) {
+        Some(notified) => Ok(Box::new(notified?)),
+        None => Ok(Box::new(Afd::new(files)?)),
+    }
 }

@@ -44,7 +44,7 @@ impl Port {
         Ok(Self(unsafe { OwnedHandle::from_raw_handle(port) }))
     }
 
-    fn handle(&self) -> HANDLE {
+    pub(super) fn handle(&self) -> HANDLE {
         self.0.as_raw_handle()
     }
 

@@ -15,7 +15,7 @@ use completion_port::{BorrowedSource, Source};
 use testkit::{Socket, System};
 
 /// From now on this process can open no descriptor.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn leave_no_descriptor() {
     let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
     let limit = libc::rlim_t::try_from(lowest_free).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn leave_no_descriptor() {
 
 /// Runs a scenario in which a descriptor's number must be given out again at once, until no other
 /// thread of the process was quicker.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
     for _ in 0..1000 {
         if scenario().is_some() {
@@ -49,7 +49,7 @@ pub(crate) fn with_many_descriptors() -> MutexGuard<'static, ()> {
 /// A pair whose numbers are beyond those that other threads of the process are given, so that they
 /// stay unused once they are closed. As long as the third value is kept: the next such pair might get the
 /// same numbers.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'static, ()>) {
     let alone = with_many_descriptors();
     let _below: Vec<_> = (0..200).map(|_| on.event()).collect();
@@ -58,7 +58,7 @@ pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'s
 }
 
 /// Closes `old` and opens a counter under its number.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
     let number = old.number();
     drop(old);
@@ -90,9 +90,9 @@ fn closed_descriptor(least: i32) -> Borrowed<'static> {
 
 #[cfg(unix)]
 fn closed_descriptor(least: i32) -> Borrowed<'static> {
-    let event = System::native().event();
+    let open = File::open("/dev/null").unwrap();
     // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
-    let number = unsafe { libc::fcntl(event.number(), libc::F_DUPFD_CLOEXEC, least) };
+    let number = unsafe { libc::fcntl(open.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
     assert!(number >= least, "{}", io::Error::last_os_error());
     // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - fcntl(2) has just returned it.

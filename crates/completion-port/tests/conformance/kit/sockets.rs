@@ -11,11 +11,11 @@ pub(crate) type Pair = fn(&System) -> (Socket, Socket);
 pub(crate) const STREAMS: [Pair; 2] = [System::tcp_pair, System::unix_pair];
 
 /// Something to read from and its other end, of every kind.
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 pub(crate) const READERS: [Pair; 2] = [System::tcp_pair, System::udp_pair];
 
 /// Something to read from and its other end, of every kind.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) const READERS: [Pair; 5] = [
     System::tcp_pair,
     System::unix_pair,

@@ -15,9 +15,9 @@ use std::thread;
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 
-use super::{Code, Request, block_signals, give_back, note};
 use crate::sys::files::{Task, What};
-use crate::sys::linux::options::last_code;
+use crate::sys::unix::files::{Request, block_signals, give_back, note};
+use crate::sys::unix::options::{Code, last_code};
 
 /// Entries that are handed to the kernel by one call.
 const ENTRIES: u32 = 64;

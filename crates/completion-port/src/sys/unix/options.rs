@@ -5,26 +5,30 @@ use std::io;
 use crate::state::facts::Descriptor;
 
 /// An `errno`.
-pub(super) type Code = i32;
+pub(in crate::sys) type Code = i32;
 
 /// The code of the system call that has just failed.
-pub(super) fn last_code() -> Code {
+pub(in crate::sys) fn last_code() -> Code {
     io::Error::last_os_error().raw_os_error().unwrap_or_default()
 }
 
 /// The first four bytes of a socket's option. Refused if it has no such option, or is no socket.
-pub(super) fn option(descriptor: Descriptor, level: i32, name: i32) -> Result<[u8; 4], Code> {
+pub(in crate::sys) fn option(
+    descriptor: Descriptor,
+    level: i32,
+    name: i32,
+) -> Result<[u8; 4], Code> {
     let mut value = [0; 4];
     read_option(descriptor, level, name, &mut value).map(|_| value)
 }
 
 /// The same, as a number.
-pub(super) fn number(descriptor: Descriptor, level: i32, name: i32) -> Result<i32, Code> {
+pub(in crate::sys) fn number(descriptor: Descriptor, level: i32, name: i32) -> Result<i32, Code> {
     option(descriptor, level, name).map(i32::from_ne_bytes)
 }
 
 /// Puts the first bytes of a socket's option into `value`, and returns how many there were.
-pub(super) fn read_option(
+pub(in crate::sys) fn read_option(
     descriptor: Descriptor,
     level: i32,
     name: i32,

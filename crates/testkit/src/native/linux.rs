@@ -28,6 +28,11 @@ pub(crate) fn is_wine() -> bool {
     false
 }
 
+/// Whether the system has socket notifications.
+pub(crate) fn has_notifications() -> bool {
+    false
+}
+
 pub(crate) fn borrow(descriptor: &Owned) -> Borrowed<'_> {
     descriptor.as_fd()
 }

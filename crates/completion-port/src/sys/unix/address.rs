@@ -3,7 +3,6 @@
 use std::io;
 use std::mem::offset_of;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net;
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::path::Path;
 use crate::address::{Address, Kind};
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
+use crate::sys::system::calls;
 
 impl Address {
     /// The address of a socket of `AF_UNIX` that has this path.
@@ -39,7 +39,7 @@ impl Address {
     pub fn as_unix(&self) -> Option<net::SocketAddr> {
         let Kind::Local(name) = &self.0 else { return None };
         match name.split_first() {
-            Some((0, name)) => net::SocketAddr::from_abstract_name(name).ok(),
+            Some((0, name)) => calls::of_abstract_name(name),
             // Without a name, too: that is an empty path to the standard library.
             _ => net::SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)).ok(),
         }
@@ -48,7 +48,7 @@ impl Address {
 
 impl From<net::SocketAddr> for Address {
     fn from(address: net::SocketAddr) -> Self {
-        let name = match (address.as_pathname(), address.as_abstract_name()) {
+        let name = match (address.as_pathname(), calls::abstract_name(&address)) {
             (Some(path), _) => path.as_os_str().as_bytes().to_vec(),
             (None, Some(name)) => [&[0], name].concat(),
             (None, None) => Vec::new(),
@@ -66,10 +66,13 @@ const NAME: usize = offset_of!(libc::sockaddr_un, sun_path);
 /// The most bytes of such a name.
 const NAME_SIZE: usize = size_of::<libc::sockaddr_un>() - NAME;
 
+/// Where the family stands. Some systems have the length of the address before it, in one byte.
+const FAMILY: usize = offset_of!(libc::sockaddr, sa_family);
+
 /// An address as it lies in memory for the system calls: `struct sockaddr_in`, `sockaddr_in6` or
 /// `sockaddr_un`. All its bytes have values.
 #[repr(C, align(8))]
-pub(super) struct RawAddress {
+pub(in crate::sys) struct RawAddress {
     bytes: [u8; SIZE],
     len: libc::socklen_t,
 }
@@ -77,7 +80,7 @@ pub(super) struct RawAddress {
 const _: () = {
     assert!(align_of::<RawAddress>() >= align_of::<libc::sockaddr_storage>());
     assert!(offset_of!(RawAddress, bytes) == 0);
-    assert!(offset_of!(libc::sockaddr, sa_family) == 0 && size_of::<libc::sa_family_t>() == 2);
+    assert!(FAMILY + size_of::<libc::sa_family_t>() == 2);
 };
 
 fn length(len: usize) -> libc::socklen_t {
@@ -86,12 +89,12 @@ fn length(len: usize) -> libc::socklen_t {
 
 impl RawAddress {
     /// Room for the system to write one to.
-    pub(super) fn room() -> Self {
+    pub(in crate::sys) fn room() -> Self {
         Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
     /// Refused if it is no address of the system.
-    pub(super) fn of(address: &Address) -> Result<Self, Fault> {
+    pub(in crate::sys) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {
             Kind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
             Kind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
@@ -109,7 +112,10 @@ impl RawAddress {
             return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENAMETOOLONG) });
         }
         raw.len = length(len);
-        raw.put(0, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
+        if FAMILY != 0 {
+            raw.put(0, &[u8::try_from(len).unwrap_or(u8::MAX)]);
+        }
+        raw.put(FAMILY, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
         match &address.0 {
             Kind::Ip(SocketAddr::V4(address)) => {
                 raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
@@ -135,30 +141,30 @@ impl RawAddress {
     }
 
     /// For a system call that reads the [`RawAddress::len`] bytes of the address.
-    pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
+    pub(in crate::sys) fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const self.bytes).cast()
     }
 
     /// For a system call that writes an address of at most [`RawAddress::len`] bytes.
-    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
+    pub(in crate::sys) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
         (&raw mut self.bytes).cast()
     }
 
     /// How many bytes the address has, or there are for one. There are never less.
-    pub(super) fn len(&self) -> libc::socklen_t {
+    pub(in crate::sys) fn len(&self) -> libc::socklen_t {
         self.len.min(length(SIZE))
     }
 
     /// Where a system call writes how long the address is. It may be longer than what there was room for.
-    pub(super) fn len_mut(&mut self) -> &mut libc::socklen_t {
+    pub(in crate::sys) fn len_mut(&mut self) -> &mut libc::socklen_t {
         &mut self.len
     }
 
     /// The address; `None` if there is none, or none that an [`Address`] can say.
-    pub(super) fn address(&self) -> Option<Address> {
+    pub(in crate::sys) fn address(&self) -> Option<Address> {
         let len = usize::try_from(self.len()).unwrap_or(SIZE);
         let known = Known(&self.bytes[..len]);
-        let family = libc::sa_family_t::from_ne_bytes(known.at(0)?);
+        let family = libc::sa_family_t::from_ne_bytes(known.at(FAMILY)?);
         match i32::from(family) {
             libc::AF_INET => {
                 let port = known.at(offset_of!(libc::sockaddr_in, sin_port))?;
@@ -182,6 +188,10 @@ impl RawAddress {
             libc::AF_UNIX => {
                 let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
                 let is_path = name[0] != 0;
+                if !is_path && !calls::HAS_ABSTRACT_NAMES {
+                    // Of a socket without a name.
+                    return None;
+                }
                 // The zero behind a path is counted.
                 let end = name.iter().position(|byte| is_path && *byte == 0);
                 Some(Address(Kind::Local(name[..end.unwrap_or(name.len())].to_vec())))
@@ -222,10 +232,12 @@ mod tests {
         let ip = Ipv6Addr::new(0xfe80, 1, 2, 3, 4, 5, 6, 7);
         assert_kept(&SocketAddr::from(SocketAddrV6::new(ip, 0x1234, 0x5678, 9)).into());
         assert_kept(&local(b"/run/server"));
-        assert_kept(&local(b"\0abstract\0name\0"));
         assert_kept(&local(&[b'p'; NAME_SIZE - 1]));
         assert_kept(&local(&[b'p'; NAME_SIZE]));
-        assert_kept(&local(&[0; NAME_SIZE]));
+        if calls::HAS_ABSTRACT_NAMES {
+            assert_kept(&local(b"\0abstract\0name\0"));
+            assert_kept(&local(&[0; NAME_SIZE]));
+        }
     }
 
     #[test]
@@ -239,7 +251,10 @@ mod tests {
         let name = RawAddress::of(&local(b"\0a")).unwrap();
         assert_eq!((name.len(), &name.bytes[2..5]), (4, b"\0a\0".as_slice()));
         assert_eq!(RawAddress::of(&local(b"")).unwrap().len(), 2);
-        assert_eq!(RawAddress::of(&local(&[b'p'; NAME_SIZE])).unwrap().len(), 110);
+        assert_eq!(
+            RawAddress::of(&local(&[b'p'; NAME_SIZE])).unwrap().len(),
+            length(NAME + NAME_SIZE)
+        );
     }
 
     #[test]
@@ -254,7 +269,7 @@ mod tests {
     fn what_no_address_can_say_is_none() {
         let none = |len: libc::socklen_t, family: i32| {
             let mut raw = RawAddress::room();
-            raw.put(0, &libc::sa_family_t::try_from(family).unwrap().to_ne_bytes());
+            raw.put(FAMILY, &libc::sa_family_t::try_from(family).unwrap().to_ne_bytes());
             *raw.len_mut() = len;
             raw.address()
         };
@@ -264,7 +279,7 @@ mod tests {
         assert_eq!(none(2, libc::AF_UNIX), None);
         assert_eq!(none(7, libc::AF_INET), None);
         assert_eq!(none(27, libc::AF_INET6), None);
-        assert_eq!(none(128, libc::AF_NETLINK), None);
+        assert_eq!(none(128, libc::AF_UNSPEC), None);
         // The system may say that there would have been more.
         assert!(none(libc::socklen_t::MAX, libc::AF_INET).is_some());
     }
@@ -272,10 +287,10 @@ mod tests {
     #[test]
     fn the_standard_library_has_the_same_addresses() {
         let path = net::SocketAddr::from_pathname("/run/server").unwrap();
-        let name = net::SocketAddr::from_abstract_name(b"name").unwrap();
         let nameless = net::SocketAddr::from_pathname("").unwrap();
         assert!(nameless.is_unnamed());
-        for address in [path, name, nameless] {
+        for address in [Some(path), calls::of_abstract_name(b"name"), Some(nameless)] {
+            let Some(address) = address else { continue };
             let again = Address::from(address.clone()).as_unix().unwrap();
             assert_eq!(format!("{again:?}"), format!("{address:?}"));
         }

@@ -1,4 +1,4 @@
-//! The one place where durations become what Linux takes.
+//! The one place where durations become what system calls take.
 //!
 //! Rounding is upwards: a wait may be late, never early. What is too long for the system's type is
 //! cut to the longest it has; the caller looks at the clock again.
@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 /// As a count of milliseconds for `epoll_wait(2)`: rounded up, and at most the longest there is.
-pub(super) fn whole_milliseconds(duration: Duration) -> i32 {
+#[allow(dead_code, reason = "not every system has a call that takes it")]
+pub(in crate::sys) fn whole_milliseconds(duration: Duration) -> i32 {
     let rounded = duration.as_nanos().div_ceil(1_000_000);
     i32::try_from(rounded).unwrap_or(i32::MAX)
 }
 
 /// As a `timespec`, cut to the longest there is.
-pub(super) fn timespec(duration: Duration) -> libc::timespec {
+pub(in crate::sys) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),

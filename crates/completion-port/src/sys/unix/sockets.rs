@@ -4,20 +4,17 @@ use std::io::IoSlice;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr;
 
 use super::address::RawAddress;
-use super::epoll::Epoll;
 use super::options::{Code, last_code, number};
 use crate::address::{Address, Kind};
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
 use crate::state::facts::{Descriptor, Fault};
 use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
-
-/// What every socket is that is made here.
-const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+use crate::sys::system::{System, calls};
 
 /// Parts for which there is room without much ado.
 const FEW: usize = 8;
@@ -52,8 +49,8 @@ fn not_done<T>(code: Code) -> Attempt<T> {
 /// Makes a system call until no signal ends it. A negative result is a failure.
 ///
 /// Linux ends no call on TCP, UDP or `AF_UNIX` so that must not wait: such a call looks at signals only before it
-/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do systems that stand in for Linux.
-pub(super) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
+/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do other systems.
+pub(in crate::sys) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
     loop {
         if let Ok(count) = usize::try_from(call()) {
             return Ok(count);
@@ -65,10 +62,8 @@ pub(super) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, C
     }
 }
 
-fn owned(descriptor: Descriptor) -> OwnedSource {
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
-    // - each caller passes what socket(2) or accept4(2) returned it just now.
-    OwnedSource(OwnedKind::System(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+fn owned(descriptor: OwnedFd) -> OwnedSource {
+    OwnedSource(OwnedKind::System(descriptor))
 }
 
 /// The address of the socket's peer, or its own.
@@ -116,7 +111,7 @@ fn holds(descriptor: Descriptor, events: i16) -> bool {
 
 /// A part of the room that a receive fills, as recvmsg(2) takes it.
 #[repr(transparent)]
-pub(super) struct Part<'r> {
+pub(in crate::sys) struct Part<'r> {
     raw: libc::iovec,
     room: PhantomData<&'r mut [MaybeUninit<u8>]>,
 }
@@ -133,7 +128,7 @@ impl<'r> Part<'r> {
 
 /// Calls `act` with the first `N` parts that have room.
 #[inline(never)]
-pub(super) fn with_room<const N: usize, R>(
+pub(in crate::sys) fn with_room<const N: usize, R>(
     room: &mut [&mut [MaybeUninit<u8>]],
     act: impl FnOnce(&mut [Part<'_>]) -> R,
 ) -> R {
@@ -247,7 +242,7 @@ fn receive_of_stream(
 }
 
 /// What sends to sockets raise no signal with, and do not wait with.
-const SENDING: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+const SENDING: i32 = libc::MSG_DONTWAIT | calls::NO_SIGNAL;
 
 /// A send of one part.
 fn send_part(descriptor: Descriptor, part: &[u8], to: Option<&RawAddress>) -> Result<usize, Code> {
@@ -286,38 +281,22 @@ fn send_parts(
     repeat(|| unsafe { libc::sendmsg(descriptor, &raw const message, SENDING) })
 }
 
-/// Whether an error of accept(2) is of one connection, and another one may stand behind it.
-fn is_of_connection(code: Code) -> bool {
-    // `EOPNOTSUPP` is among them by the manual page, but Linux says that of a socket that cannot listen.
-    matches!(
-        code,
-        libc::ECONNABORTED
-            | libc::EHOSTDOWN
-            | libc::EHOSTUNREACH
-            | libc::ENETDOWN
-            | libc::ENETUNREACH
-            | libc::ENONET
-            | libc::ENOPROTOOPT
-            | libc::EPROTO
-    )
-}
-
-/// The first connection that `call` brings: it returns what accept4(2) did, with the peer's address in the room.
-pub(super) fn accept_by(
-    mut call: impl FnMut(&mut RawAddress) -> Descriptor,
+/// The first connection that `call` brings, with the peer's address in the room.
+pub(in crate::sys) fn accept_by(
+    mut call: impl FnMut(&mut RawAddress) -> Result<OwnedFd, Code>,
 ) -> Attempt<(OwnedSource, Option<Address>)> {
     let mut passed_over = 0;
     loop {
         let mut raw = RawAddress::room();
-        let accepted = call(&mut raw);
-        if accepted >= 0 {
-            return Attempt::Done((owned(accepted), raw.address()));
-        }
-        match last_code() {
+        let code = match call(&mut raw) {
+            Ok(accepted) => return Attempt::Done((owned(accepted), raw.address())),
+            Err(code) => code,
+        };
+        match code {
             // As in `repeat`.
             libc::EINTR => {}
             libc::EMFILE | libc::ENFILE => return Attempt::Scarce,
-            code if is_of_connection(code) => {
+            code if calls::is_of_connection(code) => {
                 passed_over += 1;
                 if passed_over == PASSED_OVER {
                     return Attempt::Scarce;
@@ -328,7 +307,7 @@ pub(super) fn accept_by(
     }
 }
 
-impl Sockets for Epoll {
+impl Sockets for System {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
         let mut on: libc::c_int = 1;
         // SAFETY: ioctl(2) with FIONBIO reads one int at the pointer.
@@ -338,8 +317,7 @@ impl Sockets for Epoll {
     }
 
     fn transport(&self, descriptor: Descriptor) -> Transport {
-        // Multipath TCP has a number of its own: its bytes come by several ways.
-        if number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP) {
+        if calls::is_tcp(descriptor) {
             return Transport::DrainedStream;
         }
         if is_stream(descriptor) { Transport::Stream } else { Transport::Messages }
@@ -353,19 +331,11 @@ impl Sockets for Epoll {
             #[cfg(feature = "sim")]
             Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
         };
-        // SAFETY: socket(2) demands nothing of memory.
-        let descriptor = unsafe { libc::socket(family, libc::SOCK_STREAM | FLAGS, 0) };
-        if descriptor < 0 { Err(fault(last_code())) } else { Ok(owned(descriptor)) }
+        calls::new_stream(family).map(owned).map_err(fault)
     }
 
     fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
-        accept_by(|raw| {
-            let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
-            // SAFETY: accept4(2) reads a length at the second pointer, writes at most so many bytes at the
-            // first and the full length at the second.
-            // - valid: both point into `raw`, which is borrowed mutably, and whose length is that of its room.
-            unsafe { libc::accept4(descriptor, address, len, FLAGS) }
-        })
+        accept_by(|raw| calls::accept(descriptor, raw))
     }
 
     fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {

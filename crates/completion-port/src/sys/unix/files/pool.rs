@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::{Code, Request, block_signals, fault, give_back, note};
 use crate::sys::files::{Task, What};
-use crate::sys::linux::sockets::repeat;
+use crate::sys::system::calls;
+use crate::sys::unix::sockets::repeat;
 
 /// More than a disk does at once, and few enough to be no burden. A thread that hangs is one of them.
 const MOST: usize = 8;
@@ -17,7 +18,7 @@ const MOST: usize = 8;
 const REST: Duration = Duration::from_secs(10);
 
 /// A port's share of its pool. The threads have theirs, and so the pool lasts until the last operation has returned.
-pub(super) struct Pool(Arc<Shared>);
+pub(in crate::sys) struct Pool(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -71,16 +72,16 @@ impl Shared {
 
 impl Pool {
     /// A pool without a thread.
-    pub(super) fn new() -> Self {
+    pub(in crate::sys) fn new() -> Self {
         Self(Arc::default())
     }
 
-    pub(super) fn put(&self, task: Task) {
+    pub(in crate::sys) fn put(&self, task: Task) {
         self.0.lock().queue.push_back(task);
     }
 
     /// Has a thread begin with what was put: an idle one, or else one more.
-    pub(super) fn go(&self) {
+    pub(in crate::sys) fn go(&self) {
         let mut state = self.0.lock();
         if state.queue.len() <= state.idle || state.threads == MOST {
             drop(state);
@@ -109,7 +110,7 @@ impl Pool {
     }
 
     /// The task of this name, if no thread has begun with it.
-    pub(super) fn take_back(&self, name: u64) -> Option<Task> {
+    pub(in crate::sys) fn take_back(&self, name: u64) -> Option<Task> {
         let mut state = self.0.lock();
         let place = state.queue.iter().position(|task| task.name == name)?;
         state.queue.remove(place)
@@ -157,6 +158,11 @@ fn call(request: &Request<'_>) -> Result<usize, Code> {
     let Request { descriptor, what, parts, position } = *request;
     let count = request.count().cast_signed();
     let parts: *const libc::iovec = parts.as_ptr().cast();
+    if what == What::Append {
+        // SAFETY: `append` demands parts at the pointer whose bytes may be read.
+        // - as for pwritev(2) below.
+        return unsafe { calls::append(descriptor, parts, count) };
+    }
     repeat(|| match what {
         // SAFETY: preadv(2) reads `count` elements at the pointer, and writes at most as many bytes to each part as it
         // says.
@@ -174,21 +180,8 @@ fn call(request: &Request<'_>) -> Result<usize, Code> {
         },
         // SAFETY: as for pwritev(2).
         What::Write => unsafe { libc::writev(descriptor, parts, count) },
-        // SAFETY: as for pwritev(2). Its position is one word and a zero on 64-bit systems.
-        What::Append => unsafe {
-            libc::syscall(
-                libc::SYS_pwritev2,
-                descriptor,
-                parts,
-                request.count() as usize,
-                0_usize,
-                0_usize,
-                i64::from(libc::RWF_APPEND),
-            ) as libc::ssize_t
-        },
-        // SAFETY: fdatasync(2) demands nothing of memory.
-        What::SyncData => unsafe { libc::fdatasync(descriptor) as libc::ssize_t },
-        // SAFETY: fsync(2) demands nothing of memory.
-        What::SyncAll => unsafe { libc::fsync(descriptor) as libc::ssize_t },
+        What::Append => unreachable!("it has been done above"),
+        What::SyncData => calls::sync_data(descriptor) as libc::ssize_t,
+        What::SyncAll => calls::sync_all(descriptor) as libc::ssize_t,
     })
 }

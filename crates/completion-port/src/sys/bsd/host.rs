@@ -1,0 +1,43 @@
+//! The process and its clock.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use super::System;
+use super::thread::Current;
+use crate::error::ErrorKind;
+use crate::state::facts::Fault;
+use crate::state::moment::Moment;
+use crate::state::table::Descriptors;
+use crate::sys::host::{Host, Origin};
+use crate::sys::thread::Thread;
+
+impl Host for System {
+    fn now(&self) -> Moment {
+        self.moment_of(Instant::now())
+    }
+
+    fn moment_of(&self, instant: Instant) -> Moment {
+        // The clock begins when it is first looked at.
+        static BEGUN: OnceLock<Instant> = OnceLock::new();
+        let since = instant.saturating_duration_since(*BEGUN.get_or_init(Instant::now));
+        // Not at zero, which is the moment before all others.
+        Moment::from_nanoseconds(1).checked_add(since).unwrap_or(Moment::NEVER)
+    }
+
+    fn this_thread(&self) -> Box<dyn Thread> {
+        Box::new(Current::new())
+    }
+
+    fn can_observe(&self) -> Result<(), Fault> {
+        Err(Fault { kind: ErrorKind::Unsupported, code: None })
+    }
+
+    fn origin(&self) -> Origin {
+        self.calls.process.origin()
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.calls.process.descriptors()
+    }
+}

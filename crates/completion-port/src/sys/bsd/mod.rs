@@ -1,0 +1,34 @@
+//! macOS, FreeBSD, NetBSD and OpenBSD.
+
+use self::native::Native;
+use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
+use crate::state::facts::Fault;
+use crate::sys::backend::Backend;
+use crate::sys::kqueue::Kqueue;
+
+pub(in crate::sys) mod calls;
+mod files;
+mod host;
+mod native;
+mod process;
+mod thread;
+
+/// The back end, for what it has in common with those of other systems.
+pub(in crate::sys) type System = Kqueue<Native>;
+
+/// What owns a descriptor or names one.
+pub(crate) use std::os::fd;
+
+/// The back end of this system: one kqueue, which any number of threads can wait on. It is edge-triggered whatever was
+/// asked for. Threads do the operations on files.
+pub(crate) fn native(
+    _sets: usize,
+    _is_one_shot: bool,
+    files: FileEngine,
+) -> Result<Box<dyn Backend>, Fault> {
+    match files {
+        FileEngine::Automatic | FileEngine::Threads => Ok(Box::new(Kqueue::new(Native::new())?)),
+        FileEngine::Ring => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
+    }
+}

@@ -1,0 +1,150 @@
+//! A thread that can be parked, and on macOS looked at.
+
+use std::time::Duration;
+
+use crate::state::facts::Presence;
+use crate::sys::thread::Thread;
+use crate::sys::unix::parking::Parking;
+
+/// The calling thread.
+pub(super) struct Current {
+    parking: Parking,
+    looks: looks::Thread,
+}
+
+impl Current {
+    pub(super) fn new() -> Self {
+        Self { parking: Parking::default(), looks: looks::Thread::current() }
+    }
+}
+
+impl Thread for Current {
+    fn park(&self, timeout: Option<Duration>) {
+        self.parking.park(timeout);
+    }
+
+    fn unpark(&self) {
+        self.parking.unpark();
+    }
+
+    fn number(&self) -> Option<u64> {
+        self.looks.number()
+    }
+
+    fn asleep(&self) -> Option<bool> {
+        self.looks.asleep()
+    }
+
+    fn observe(&self) -> bool {
+        false
+    }
+
+    fn read_record(&self) -> Option<Presence> {
+        None
+    }
+}
+
+/// The kernel of macOS tells what a thread does.
+#[cfg(target_os = "macos")]
+mod looks {
+    use std::mem::MaybeUninit;
+
+    // The crate `libc` calls its own declarations of these deprecated.
+    unsafe extern "C" {
+        static mach_task_self_: libc::mach_port_t;
+        fn mach_thread_self() -> libc::mach_port_t;
+        fn mach_port_deallocate(
+            task: libc::mach_port_t,
+            name: libc::mach_port_t,
+        ) -> libc::kern_return_t;
+    }
+
+    /// A right to the thread's port. As long as it is held, no other thread has its name.
+    pub(super) struct Thread {
+        port: libc::mach_port_t,
+        number: u64,
+    }
+
+    impl Thread {
+        pub(super) fn current() -> Self {
+            let mut number = 0;
+            // SAFETY: pthread_threadid_np(3) writes a number at the pointer.
+            // - valid for writes: `number` is a local; zero stands for the calling thread.
+            unsafe { libc::pthread_threadid_np(0, &raw mut number) };
+            // SAFETY: mach_thread_self demands nothing. It gives a right, which `drop` gives back.
+            let port = unsafe { mach_thread_self() };
+            Self { port, number }
+        }
+
+        pub(super) fn number(&self) -> Option<u64> {
+            Some(self.number)
+        }
+
+        pub(super) fn asleep(&self) -> Option<bool> {
+            let mut info = MaybeUninit::<libc::thread_basic_info>::zeroed();
+            let mut count = libc::THREAD_BASIC_INFO_COUNT;
+            // SAFETY: thread_info reads a count at the last pointer, writes at most so many words at the one before
+            // and their number at the last.
+            // - valid: both are locals, and the count is that of `info`.
+            let done = unsafe {
+                libc::thread_info(
+                    self.port,
+                    // A small positive number.
+                    libc::THREAD_BASIC_INFO.cast_unsigned(),
+                    info.as_mut_ptr().cast(),
+                    &raw mut count,
+                )
+            };
+            if done != libc::KERN_SUCCESS {
+                // It has ended: the right that is held names nothing any more.
+                return Some(true);
+            }
+            // SAFETY: `assume_init` demands a value.
+            // - all bits zero are one, and whatever the call has written consists of numbers.
+            let state = unsafe { info.assume_init() }.run_state;
+            // One that was stopped does not go on by itself either.
+            Some(state != libc::TH_STATE_RUNNING)
+        }
+    }
+
+    impl Drop for Thread {
+        fn drop(&mut self) {
+            // SAFETY: mach_port_deallocate demands a right of this task that nothing uses afterwards.
+            // - `current` got it, and gave it to nothing else; the task's own name is set before any code runs.
+            // In a forked child the right is not there, and the call is refused.
+            unsafe { mach_port_deallocate(mach_task_self_, self.port) };
+        }
+    }
+}
+
+/// The BSDs tell of threads only by the table of processes, which costs more than a look may cost.
+#[cfg(not(target_os = "macos"))]
+mod looks {
+    pub(super) struct Thread {
+        number: u64,
+    }
+
+    impl Thread {
+        pub(super) fn current() -> Self {
+            // SAFETY: the call demands nothing.
+            #[cfg(target_os = "freebsd")]
+            let number = unsafe { libc::pthread_getthreadid_np() };
+            // SAFETY: the call demands nothing.
+            #[cfg(target_os = "netbsd")]
+            let number = unsafe { libc::_lwp_self() };
+            // SAFETY: the call demands nothing.
+            #[cfg(target_os = "openbsd")]
+            let number = unsafe { libc::getthrid() };
+            Self { number: u64::try_from(number).unwrap_or(0) }
+        }
+
+        pub(super) fn number(&self) -> Option<u64> {
+            Some(self.number)
+        }
+
+        #[allow(clippy::unused_self, reason = "as where it is told")]
+        pub(super) fn asleep(&self) -> Option<bool> {
+            None
+        }
+    }
+}

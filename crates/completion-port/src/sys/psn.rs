@@ -1,0 +1,691 @@
+//! The reactor of Windows from build 20348 on: *Winsock socket state notifications*, which its documentation calls
+//! ProcessSocketNotifications.
+//!
+//! A registration of the system is enabled by level and for one report, so that arming is the question and the report
+//! its answer. The call that takes reports makes changes, too: so what is asked for goes with the next poll's own call,
+//! unless a thread sleeps in one. What is watched until it is detached is enabled by edge instead; the system tells
+//! nothing then of what holds already, and so the reactor looks once.
+//!
+//! A registration keeps the key that it was made with until its removal was taken from the queue. So the key is the
+//! number of a record here, and each attachment has a record of its own. If a socket is attached again while its
+//! removal is on its way, the queue is looked through for that; if another thread has taken it already, the socket is
+//! registered when that thread has come to it.
+//!
+//! Nothing is ever disabled: the documentation forbids to enable again before a notification of that has come. Whether a
+//! number still names what was attached, a removal tells: it finds a registration or none. So where the engine wants to
+//! know it, which it does of borrowed sockets only, the socket is registered anew.
+//!
+//! The end of a stream is asked for together with data: the system tells of the end by itself then, and IN is data
+//! alone. Both are folded back into what epoll says.
+//!
+//! The reactor makes its calls by [`Calls`]: those of the system, or of the simulated kernel.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::ErrorKind;
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::sys::reactor::{Reactor, Until, Watch};
+
+/// What a program asks for, and what a report says.
+pub(crate) mod event {
+    pub(crate) const IN: u32 = 0x1;
+    pub(crate) const OUT: u32 = 0x2;
+    pub(crate) const HANGUP: u32 = 0x4;
+    pub(crate) const ERR: u32 = 0x40;
+    pub(crate) const REMOVE: u32 = 0x80;
+}
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Enable = 1,
+    Remove = 4,
+}
+
+/// How a registration reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// `LEVEL | ONESHOT`
+    LevelOnce = 0x5,
+    /// `EDGE | PERSISTENT`
+    EdgeAlways = 0xa,
+}
+
+/// A change of a registration, and what has become of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) key: u64,
+    /// Of the bits of [`event`], what is asked for.
+    pub(crate) filter: u32,
+    pub(crate) operation: Operation,
+    pub(crate) trigger: Trigger,
+    /// 0 if it was done.
+    pub(crate) result: u32,
+}
+
+/// It has one on another port, or its removal is on its way.
+pub(crate) const INVALID_PARAMETER: u32 = 87;
+pub(crate) const NOT_ENOUGH_MEMORY: u32 = 8;
+pub(crate) const NO_SYSTEM_RESOURCES: u32 = 1450;
+/// The number names no socket.
+pub(crate) const NOT_SOCKET: u32 = 10038;
+
+/// What a call has taken from the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packet {
+    pub(crate) key: u64,
+    pub(crate) events: u32,
+}
+
+/// How many packets are taken at once.
+const ROOM: usize = 64;
+
+/// The keys of what the reactor posts, which no record has: a wake, and a call to look at what is unseen.
+const WAKE: u64 = 0;
+const LOOK: u64 = 1;
+
+/// What a poll has taken beside edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    is_woken: bool,
+    /// There is something unseen.
+    looks: bool,
+}
+
+/// What is more than readiness.
+const RARE: u32 = event::HANGUP | event::ERR;
+
+/// The few calls of a kernel that the reactor makes. The kernel's queue is behind them.
+pub(crate) trait Calls: Send + Sync {
+    /// The name of the reactor.
+    fn name(&self) -> &'static str;
+
+    /// Makes the changes in their order, notes the result of each, and takes packets. It waits for them for at most
+    /// `timeout` (`None`: no limit), unless there is no room or a change was refused. Returns how many there are.
+    fn process(
+        &self,
+        changes: &mut [Change],
+        room: &mut [Packet],
+        timeout: Option<Duration>,
+    ) -> usize;
+
+    /// Puts a packet without events into the queue.
+    fn post(&self, key: u64);
+
+    /// What a registration with this filter would report of a socket now, if it told of all that holds.
+    fn look(&self, descriptor: Descriptor, filter: u32) -> u32;
+
+    /// Whether the number names anything at all.
+    fn is_open(&self, descriptor: Descriptor) -> bool;
+
+    /// The code by which programs know a refusal of this kind.
+    fn code(&self, kind: ErrorKind, result: u32) -> i32;
+
+    /// See [`Reactor::unread`].
+    fn unread(&self, descriptor: Descriptor) -> Option<usize>;
+
+    /// See [`Reactor::is_own_end`].
+    fn is_own_end(&self, descriptor: Descriptor) -> bool;
+
+    /// See [`Reactor::was_connected`].
+    fn was_connected(&self, descriptor: Descriptor) -> bool;
+
+    /// See [`Reactor::kind`].
+    fn kind(&self, descriptor: Descriptor) -> Kind;
+}
+
+/// See the module's documentation.
+pub(crate) struct Psn<C> {
+    pub(crate) calls: C,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    records: HashMap<u64, Record>,
+    /// The records of what is attached.
+    attached: HashMap<Descriptor, u64>,
+    /// The last key that was given to a record.
+    last: u64,
+    /// Records that are to be enabled by the next call.
+    waiting: Vec<u64>,
+    /// Polls that may sleep.
+    sleepers: usize,
+    /// How many polls have begun.
+    polls: u64,
+    /// Records of sockets that are watched until they are detached, and are to be looked at.
+    unseen: Vec<u64>,
+}
+
+struct Record {
+    descriptor: Descriptor,
+    name: u64,
+    stage: Stage,
+    /// What was asked for last, and has not been reported for certain.
+    asked: Option<Asked>,
+    /// What held when an earlier registration of the socket was taken back to see whether it is there.
+    before: Option<u32>,
+    /// The number was just found to name what was attached. It may be closed at any time, so that what is asked for now
+    /// does not wait.
+    is_checked: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Registered,
+    /// Detached; its removal has not been taken from the queue.
+    Leaving,
+    /// Attached while an earlier registration of the socket is leaving.
+    PutOff,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    wanted: Facts,
+    until: Until,
+    /// Since which poll it is enabled. What an earlier one brings may be older.
+    sent: u64,
+}
+
+impl Asked {
+    fn filter(&self) -> u32 {
+        let mut filter = if self.until == Until::Room { 0 } else { event::HANGUP };
+        if self.wanted.has(Facts::IN) {
+            filter |= event::IN;
+        }
+        if self.wanted.has(Facts::OUT) {
+            filter |= event::OUT;
+        }
+        filter
+    }
+
+    fn trigger(&self) -> Trigger {
+        match self.until {
+            Until::Detached => Trigger::EdgeAlways,
+            Until::Edge | Until::Room => Trigger::LevelOnce,
+        }
+    }
+}
+
+impl Record {
+    fn change(&self, key: u64, operation: Operation) -> Change {
+        let filter = self.asked.map_or(0, |asked| asked.filter());
+        let trigger = self.asked.map_or(Trigger::LevelOnce, |asked| asked.trigger());
+        Change { descriptor: self.descriptor, key, filter, operation, trigger, result: 0 }
+    }
+}
+
+/// What refuses a call about a socket that is not attached, or is no longer what was attached.
+const NOT_ATTACHED: Fault =
+    Fault { kind: ErrorKind::BadDescriptor, code: Some(NOT_SOCKET.cast_signed()) };
+
+impl<C: Calls> Psn<C> {
+    pub(crate) fn new(calls: C) -> Self {
+        let state = State { last: LOOK, ..State::default() };
+        Self { calls, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fault(&self, descriptor: Descriptor, result: u32) -> Fault {
+        let kind = match result {
+            NOT_SOCKET if self.calls.is_open(descriptor) => ErrorKind::NotPollable,
+            NOT_SOCKET => ErrorKind::BadDescriptor,
+            // The process's own table knows nothing of it: another part of the program has registered it.
+            INVALID_PARAMETER => ErrorKind::AlreadyRegistered,
+            NOT_ENOUGH_MEMORY => ErrorKind::OutOfMemory,
+            NO_SYSTEM_RESOURCES => ErrorKind::WatchLimit,
+            _ => ErrorKind::Other,
+        };
+        Fault { kind, code: Some(self.calls.code(kind, result)) }
+    }
+
+    /// Makes one change at once.
+    fn change(&self, mut change: Change) -> u32 {
+        self.calls.process(std::slice::from_mut(&mut change), &mut [], Some(Duration::ZERO));
+        change.result
+    }
+
+    /// Makes a registration that is asked for nothing. Whatever it reports is no answer to a question.
+    fn register(&self, record: &Record, key: u64) -> u32 {
+        let asked_for_nothing = Record { asked: None, ..*record };
+        self.change(asked_for_nothing.change(key, Operation::Enable))
+    }
+
+    /// Has a registration report what is asked of it: at once if a thread sleeps in a poll, or by the next poll.
+    fn ask(&self, state: &mut State, key: u64) -> Result<(), Fault> {
+        let Some(record) = state.records.get_mut(&key) else { return Err(NOT_ATTACHED) };
+        let descriptor = record.descriptor;
+        if record.stage == Stage::PutOff {
+            return Ok(());
+        }
+        let Some(asked) = record.asked else { return Ok(()) };
+        let is_lasting = asked.until == Until::Detached;
+        if is_lasting || std::mem::take(&mut record.is_checked) {
+            let before = record.before.take();
+            let enable = record.change(key, Operation::Enable);
+            state.waiting.retain(|waiting| *waiting != key);
+            let result = self.change(enable);
+            if result != 0 {
+                return Err(self.fault(descriptor, result));
+            }
+            if is_lasting {
+                // What has begun to hold before is told by no edge. The engine asks whether a number is still the same
+                // each time when it was told of an end or an error, and is to be told of that once.
+                let now = self.calls.look(descriptor, asked.filter());
+                if before != Some(now) || now & RARE == 0 {
+                    state.unseen.push(key);
+                    self.calls.post(LOOK);
+                }
+            }
+            return Ok(());
+        }
+        if !state.waiting.contains(&key) {
+            state.waiting.push(key);
+        }
+        if state.sleepers > 0 {
+            let mut changes = state.take_changes();
+            self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
+            Self::note_results(state, &changes);
+        }
+        Ok(())
+    }
+
+    /// What has become of changes that [`State::take_changes`] has made, with the lock.
+    fn note_results(state: &mut State, changes: &[Change]) {
+        for change in changes.iter().filter(|change| change.result != 0) {
+            // It was closed.
+            state.forget(change.key);
+        }
+    }
+
+    /// Whether the number names what was attached as `key`. If so it is registered anew, and asked what it was asked.
+    fn has(&self, state: &mut State, key: u64) -> bool {
+        let Some(record) = state.records.get(&key) else { return false };
+        if record.stage == Stage::PutOff {
+            return self.calls.is_open(record.descriptor);
+        }
+        let descriptor = record.descriptor;
+        let lasting = record.asked.filter(|asked| asked.until == Until::Detached);
+        let before = lasting.map(|asked| self.calls.look(descriptor, asked.filter()));
+        // What the queue has of it is lost by the removal.
+        self.drain(state);
+        let is_unseen = state.unseen.contains(&key);
+        let before = before.filter(|_| !is_unseen);
+        let Some(record) = state.records.get_mut(&key) else { return false };
+        let remove = record.change(key, Operation::Remove);
+        if self.change(remove) != 0 {
+            return false;
+        }
+        record.stage = Stage::Leaving;
+        let (name, asked) = (record.name, record.asked.take());
+        state.waiting.retain(|waiting| *waiting != key);
+        state.last += 1;
+        let key = state.last;
+        let stage = Stage::PutOff;
+        let record = Record { descriptor, name, stage, asked, before, is_checked: true };
+        state.records.insert(key, record);
+        state.attached.insert(descriptor, key);
+        self.drain(state);
+        state.find(descriptor) == Some(key)
+    }
+
+    /// Takes what is in the queue, so that removals come to their end. Reports are asked for anew: as answers they
+    /// would be older than the poll that hands them out.
+    fn drain(&self, state: &mut State) {
+        let (mut wakes, mut looks) = (false, false);
+        let mut again = Vec::new();
+        loop {
+            let mut room = [Packet::default(); ROOM];
+            let count = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
+            for packet in &room[..count] {
+                match packet.key {
+                    WAKE => wakes = true,
+                    LOOK => looks = true,
+                    key if packet.events & event::REMOVE != 0 => self.end(state, key),
+                    key => again.push(key),
+                }
+            }
+            if count < ROOM {
+                break;
+            }
+        }
+        for key in again {
+            let asked = state.records.get(&key).and_then(|record| record.asked);
+            if asked.is_some_and(|asked| asked.until == Until::Detached) {
+                state.unseen.push(key);
+                looks = true;
+            } else if asked.is_some() {
+                // At once, so that it stays before what is asked for later. It is registered, and so not refused.
+                if let Some(record) = state.records.get_mut(&key) {
+                    record.is_checked = true;
+                }
+                let _ = self.ask(state, key);
+            }
+        }
+        for (is_due, key) in [(wakes, WAKE), (looks, LOOK)] {
+            if is_due {
+                self.calls.post(key);
+            }
+        }
+    }
+
+    /// A registration is gone for good.
+    fn end(&self, state: &mut State, key: u64) {
+        let Some(ended) = state.records.get(&key).map(|record| record.descriptor) else { return };
+        state.forget(key);
+        let Some(next) = state.attached.get(&ended).copied() else { return };
+        let Some(record) = state.records.get_mut(&next) else { return };
+        if record.stage != Stage::PutOff {
+            return;
+        }
+        record.stage = Stage::Registered;
+        if self.register(record, next) != 0 || self.ask(state, next).is_err() {
+            state.forget(next);
+        }
+    }
+
+    /// What a report says, in the words of epoll.
+    fn facts(&self, descriptor: Descriptor, events: u32) -> Facts {
+        let mut facts = Facts::NONE;
+        for (event, fact) in [
+            (event::IN, Facts::IN),
+            (event::OUT, Facts::OUT),
+            (event::HANGUP, Facts::IN | Facts::RDHUP),
+        ] {
+            if events & event != 0 {
+                facts |= fact;
+            }
+        }
+        if events & event::ERR != 0 {
+            facts |= Facts::ERR;
+            if self.calls.kind(descriptor) == Kind::Stream {
+                // A read and a write return at once.
+                facts |= Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP;
+            }
+        }
+        facts
+    }
+
+    /// A report has come by the poll of this number.
+    fn edge(&self, state: &mut State, packet: &Packet, poll: u64) -> Option<Edge> {
+        let record = state.records.get_mut(&packet.key)?;
+        if record.stage != Stage::Registered {
+            // It was registered anew since this thread has taken the packet: by edge it would not be told again.
+            let heir = state.attached.get(&record.descriptor).copied()?;
+            state.unseen.push(heir);
+            self.calls.post(LOOK);
+            return None;
+        }
+        let asked = record.asked?;
+        if asked.until != Until::Detached && poll >= asked.sent {
+            record.asked = None;
+        }
+        let facts = self.facts(record.descriptor, packet.events);
+        Some(Edge { facts, name: record.name })
+    }
+
+    /// Makes changes, and takes what is in the queue, as far as there is room for edges.
+    ///
+    /// With the lock: what is registered anew meanwhile would otherwise be given a key, or a filter, of before.
+    fn take(
+        &self,
+        state: &mut State,
+        mut changes: Vec<Change>,
+        edges: &mut Vec<Edge>,
+        poll: u64,
+        taken: &mut Taken,
+    ) {
+        loop {
+            let mut room = [Packet::default(); ROOM];
+            let places = (edges.capacity() - edges.len()).min(ROOM);
+            let count = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
+            Self::note_results(state, &changes);
+            self.sort(state, &room[..count], edges, poll, taken);
+            if count < ROOM || edges.len() == edges.capacity() {
+                return;
+            }
+            changes.clear();
+        }
+    }
+
+    /// Does what packets say.
+    fn sort(
+        &self,
+        state: &mut State,
+        packets: &[Packet],
+        edges: &mut Vec<Edge>,
+        poll: u64,
+        taken: &mut Taken,
+    ) {
+        for packet in packets {
+            match packet.key {
+                WAKE => taken.is_woken = true,
+                LOOK => taken.looks = true,
+                key if packet.events & event::REMOVE != 0 => self.end(state, key),
+                _ => edges.extend(self.edge(state, packet, poll)),
+            }
+        }
+    }
+
+    /// Looks at what is unseen, as far as there is room for edges.
+    fn look(&self, state: &mut State, edges: &mut Vec<Edge>) {
+        while edges.len() < edges.capacity()
+            && let Some(key) = state.unseen.pop()
+        {
+            let Some(record) = state.records.get(&key) else { continue };
+            let Some(asked) = record.asked else { continue };
+            let events = self.calls.look(record.descriptor, asked.filter());
+            if events != 0 {
+                let facts = self.facts(record.descriptor, events);
+                edges.push(Edge { facts, name: record.name });
+            }
+        }
+        if !state.unseen.is_empty() {
+            self.calls.post(LOOK);
+        }
+    }
+}
+
+impl State {
+    /// The record of what has this number, if it is attached.
+    fn find(&self, descriptor: Descriptor) -> Option<u64> {
+        self.attached.get(&descriptor).copied()
+    }
+
+    /// Whether an earlier registration of this number is being removed.
+    fn is_leaving(&self, descriptor: Descriptor) -> bool {
+        let is_it = |record: &Record| record.descriptor == descriptor;
+        self.records.values().any(|record| is_it(record) && record.stage == Stage::Leaving)
+    }
+
+    fn forget(&mut self, key: u64) {
+        let Some(record) = self.records.remove(&key) else { return };
+        if self.find(record.descriptor) == Some(key) {
+            self.attached.remove(&record.descriptor);
+        }
+        self.waiting.retain(|waiting| *waiting != key);
+    }
+
+    /// The changes that enable what waits for it.
+    fn take_changes(&mut self) -> Vec<Change> {
+        self.polls += 1;
+        let mut changes = Vec::with_capacity(self.waiting.len());
+        for key in std::mem::take(&mut self.waiting) {
+            let Some(record) = self.records.get_mut(&key) else { continue };
+            if let Some(asked) = &mut record.asked {
+                asked.sent = self.polls;
+            }
+            changes.push(record.change(key, Operation::Enable));
+        }
+        changes
+    }
+}
+
+impl<C: Calls> Reactor for Psn<C> {
+    fn name(&self) -> &'static str {
+        self.calls.name()
+    }
+
+    fn is_one_shot(&self) -> bool {
+        true
+    }
+
+    fn attach(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
+        let mut state = self.state();
+        if let Some(key) = state.find(descriptor) {
+            if self.has(&mut state, key) {
+                return Err(self.fault(descriptor, INVALID_PARAMETER));
+            }
+            state.forget(key);
+        }
+        state.last += 1;
+        let key = state.last;
+        let stage = Stage::Registered;
+        let mut record =
+            Record { descriptor, name, stage, asked: None, before: None, is_checked: false };
+        let mut result = self.register(&record, key);
+        if result == INVALID_PARAMETER && state.is_leaving(descriptor) {
+            self.drain(&mut state);
+            result = self.register(&record, key);
+        }
+        match result {
+            0 => {}
+            // Another thread has taken the removal, and will come to it.
+            INVALID_PARAMETER if state.is_leaving(descriptor) => record.stage = Stage::PutOff,
+            result => return Err(self.fault(descriptor, result)),
+        }
+        state.records.insert(key, record);
+        state.attached.insert(descriptor, key);
+        Ok(())
+    }
+
+    fn adopt(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
+        let mut state = self.state();
+        let key = state.find(descriptor).ok_or(NOT_ATTACHED)?;
+        let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
+        // What it may report yet of what was asked before is no answer.
+        (record.name, record.asked) = (name, None);
+        state.waiting.retain(|waiting| *waiting != key);
+        Ok(())
+    }
+
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        name: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        let mut state = self.state();
+        let key = state.find(descriptor).ok_or(NOT_ATTACHED)?;
+        let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
+        record.name = name;
+        record.asked = Some(Asked { wanted, until, sent: u64::MAX });
+        self.ask(&mut state, key)
+    }
+
+    fn notices_reuse(&self) -> bool {
+        // The system is asked later.
+        false
+    }
+
+    fn detach(&self, descriptor: Descriptor) {
+        let mut state = self.state();
+        let Some(key) = state.attached.remove(&descriptor) else { return };
+        state.waiting.retain(|waiting| *waiting != key);
+        let Some(record) = state.records.get_mut(&key) else { return };
+        record.asked = None;
+        let is_registered = record.stage == Stage::Registered;
+        record.stage = Stage::Leaving;
+        if !is_registered || self.change(record.change(key, Operation::Remove)) != 0 {
+            state.forget(key);
+        }
+    }
+
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.state();
+        state.find(descriptor).is_some_and(|key| self.has(&mut state, key))
+    }
+
+    fn sets(&self) -> usize {
+        1
+    }
+
+    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+        edges.clear();
+        let mut taken = Taken::default();
+        let mut state = self.state();
+        let changes = state.take_changes();
+        let poll = state.polls;
+        let sleeps = timeout != Some(Duration::ZERO);
+        if !sleeps || !changes.is_empty() {
+            self.take(&mut state, changes, edges, poll, &mut taken);
+        }
+        if sleeps && edges.is_empty() && taken == Taken::default() {
+            state.sleepers += 1;
+            drop(state);
+            let mut room = [Packet::default(); ROOM];
+            let places = edges.capacity().min(ROOM);
+            let count = self.calls.process(&mut [], &mut room[..places], timeout);
+            state = self.state();
+            state.sleepers -= 1;
+            self.sort(&mut state, &room[..count], edges, poll, &mut taken);
+            if count == ROOM && edges.len() < edges.capacity() {
+                self.take(&mut state, Vec::new(), edges, poll, &mut taken);
+            }
+        }
+        if taken.looks {
+            self.look(&mut state, edges);
+        }
+        taken.is_woken
+    }
+
+    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+        // There is one set.
+        0
+    }
+
+    fn wake(&self) {
+        self.calls.post(WAKE);
+    }
+
+    fn probe(&self, probes: &mut [Probe]) {
+        // The engine does not ask a one-shot reactor.
+        let all = event::IN | event::OUT | event::HANGUP;
+        for probe in probes {
+            let events = self.calls.look(probe.descriptor, all);
+            probe.facts = self.facts(probe.descriptor, events);
+        }
+    }
+
+    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+        self.calls.unread(descriptor)
+    }
+
+    fn is_own_end(&self, descriptor: Descriptor) -> bool {
+        self.calls.is_own_end(descriptor)
+    }
+
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        self.calls.was_connected(descriptor)
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        self.calls.kind(descriptor)
+    }
+
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
+        // No registration outlives its socket. So there is nothing to get rid of, and those that are live report again
+        // what holds.
+        for Watch { descriptor, name, wanted, until } in live {
+            let _ = self.want(descriptor, name, wanted, until);
+        }
+        Ok(())
+    }
+}

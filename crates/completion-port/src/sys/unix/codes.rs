@@ -1,0 +1,8 @@
+//! The codes of errors by the names that the simulated kernel has for them.
+
+#[allow(unused_imports, reason = "the simulated kernel has more of them than a reactor")]
+pub(crate) use libc::{
+    EAGAIN, EALREADY, EBADF, ECONNABORTED, ECONNREFUSED, ECONNRESET, EDESTADDRREQ, EEXIST, EFBIG,
+    EINPROGRESS, EINVAL, EIO, EISCONN, EMFILE, EMSGSIZE, ENFILE, ENOBUFS, ENODEV, ENOENT, ENOMEM,
+    ENOSPC, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPERM, EPIPE, ESPIPE,
+};

@@ -1,0 +1,171 @@
+//! Operations on files: what each Unix does in the same way.
+
+mod pool;
+
+use std::mem::{MaybeUninit, offset_of};
+use std::ops::ControlFlow;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+
+pub(in crate::sys) use self::pool::Pool;
+use super::options::{Code, last_code};
+use crate::error::ErrorKind;
+use crate::loan::Part;
+use crate::state::facts::{Descriptor, Fault};
+use crate::sys::files::{Hold, Task, What};
+use crate::sys::sockets::PARTS;
+
+// A part of a loan lies as readv(2) wants it.
+const _: () = {
+    assert!(size_of::<Part>() == size_of::<libc::iovec>());
+    assert!(offset_of!(Part, start) == offset_of!(libc::iovec, iov_base));
+    assert!(offset_of!(Part, len) == offset_of!(libc::iovec, iov_len));
+};
+
+/// The smallest unit that a read past the cache is aligned to.
+const BLOCK: usize = 512;
+
+pub(in crate::sys) fn fault(code: Code) -> Fault {
+    let kind = match code {
+        libc::EMFILE | libc::ENFILE => ErrorKind::DescriptorLimit,
+        libc::ENOMEM | libc::EAGAIN => ErrorKind::OutOfMemory,
+        _ => ErrorKind::Other,
+    };
+    Fault { kind, code: Some(code) }
+}
+
+/// What an operation on a file has failed with. Its descriptor is open: `EBADF` says that it is not open for this.
+pub(in crate::sys) fn fault_of_file(code: Code) -> Fault {
+    let kind = if code == libc::ENOMEM { ErrorKind::OutOfMemory } else { ErrorKind::Other };
+    Fault { kind, code: Some(code) }
+}
+
+/// A duplicate of the descriptor of an association. The operations that the port's threads do go by it, so that none
+/// ever uses a number that was closed, and perhaps given out again.
+struct Held {
+    descriptor: OwnedFd,
+    has_positions: bool,
+}
+
+impl Hold for Held {
+    fn descriptor(&self) -> Descriptor {
+        self.descriptor.as_raw_fd()
+    }
+
+    fn has_positions(&self) -> bool {
+        self.has_positions
+    }
+}
+
+/// What system call a task asks for next.
+pub(in crate::sys) struct Request<'t> {
+    pub(in crate::sys) descriptor: RawFd,
+    pub(in crate::sys) what: What,
+    /// The first parts that are left, as many as one call takes.
+    pub(in crate::sys) parts: &'t [Part],
+    /// -1 of a file without positions.
+    pub(in crate::sys) position: i64,
+}
+
+impl<'t> Request<'t> {
+    pub(in crate::sys) fn of(task: &'t Task) -> Result<Self, Code> {
+        let parts = task.loan.as_ref().map_or(&[][..], |loan| loan.parts());
+        let position = if task.file.has_positions() {
+            i64::try_from(task.position()).map_err(|_| libc::EINVAL)?
+        } else {
+            -1
+        };
+        Ok(Self {
+            descriptor: task.file.descriptor(),
+            what: task.what,
+            parts: &parts[..parts.len().min(PARTS)],
+            position,
+        })
+    }
+
+    /// How many parts there are.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 1,024")]
+    pub(in crate::sys) fn count(&self) -> u32 {
+        self.parts.len() as u32
+    }
+}
+
+/// Notes what a system call for a task has come to. `Break`: the task has come to its end.
+pub(in crate::sys) fn note(task: &mut Task, result: Result<usize, Code>) -> ControlFlow<()> {
+    match result {
+        Ok(count) => {
+            task.advance(count);
+            let is_over = match task.what {
+                What::Read => count == 0 || task.is_complete() || !task.file.has_positions(),
+                What::Write | What::Append if count == 0 && !task.is_complete() => {
+                    // It would be so again, for ever.
+                    task.fault = Some(fault_of_file(libc::EIO));
+                    true
+                }
+                What::Write | What::Append => task.is_complete(),
+                What::SyncData | What::SyncAll => true,
+            };
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        Err(libc::EINTR) => ControlFlow::Continue(()),
+        // Past the cache a read goes on at multiples of a block only. That the last one was none was the end of the
+        // file, which has grown since.
+        Err(libc::EINVAL) if task.what == What::Read && !task.done.is_multiple_of(BLOCK) => {
+            ControlFlow::Break(())
+        }
+        Err(code) => {
+            task.fault = Some(fault_of_file(code));
+            ControlFlow::Break(())
+        }
+    }
+}
+
+/// Returns a task. A buffer may be dropped by that, whose code may panic: the thread goes on.
+pub(in crate::sys) fn give_back(task: Task) {
+    let _ = catch_unwind(AssertUnwindSafe(|| task.give_back()));
+}
+
+/// The threads of this folder take no signal of the process: its handlers are for its own threads. So a write
+/// beyond the limit of file sizes, or to a pipe without a reader, is an error and no more.
+pub(in crate::sys) fn block_signals() {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset(3) writes a set at the pointer.
+    // - valid for writes: `all` is a local.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: pthread_sigmask(3) reads a set at the first pointer, and writes none to a null pointer.
+    // - valid for reads: `all` was written just now.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
+}
+
+/// Whether the number names what has operations of files and cannot be watched.
+pub(in crate::sys) fn is_file(descriptor: Descriptor) -> bool {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
+    // - valid for writes: it is a local.
+    if unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: `assume_init` demands a value.
+    // - the call has succeeded, so that the kernel has written all of it.
+    let mode = unsafe { stat.assume_init() }.st_mode;
+    // Not the kernel's own objects without a type, such as an epoll set.
+    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK | libc::S_IFCHR)
+}
+
+/// Takes hold of the file that the number names.
+pub(in crate::sys) fn hold(descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+    // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
+    let duplicate = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
+    if duplicate < 0 {
+        return Err(fault(last_code()));
+    }
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // - fcntl(2) has just returned it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(duplicate) };
+    // SAFETY: lseek(2) demands nothing of memory.
+    let position = unsafe { libc::lseek(duplicate, 0, libc::SEEK_CUR) };
+    let has_positions = position >= 0 || last_code() != libc::ESPIPE;
+    Ok(Arc::new(Held { descriptor, has_positions }))
+}

@@ -1,0 +1,429 @@
+//! Readiness by the socket notifications of the system, where it has them: from build 20348 on.
+//!
+//! The function is looked up when the first port is made, and never imported: a program that was linked with it
+//! would not start on an older Windows. Operations, files, threads and the process are those of the other back end.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use windows_sys::Win32::Foundation::{ERROR_TIMEOUT, HANDLE, WAIT_TIMEOUT};
+use windows_sys::Win32::Networking::WinSock::{
+    POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SOCK_NOTIFY_REGISTRATION, WSAECONNABORTED, WSAPOLLFD,
+    WSAPoll,
+};
+use windows_sys::Win32::System::IO::OVERLAPPED_ENTRY;
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+use windows_sys::Win32::System::Threading::INFINITE;
+
+use super::afd::Afd;
+use super::options::{is_open, socket};
+use super::port::Port;
+use super::timeout;
+use crate::address::Address;
+use crate::error::ErrorKind;
+use crate::file_engine::FileEngine;
+use crate::source::OwnedSource;
+use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::moment::Moment;
+use crate::state::table::Descriptors;
+use crate::sys::files::{Files, Hold, Now, Task};
+use crate::sys::host::{Host, Origin};
+use crate::sys::psn::{Calls, Change, Packet, Psn, event};
+use crate::sys::reactor::{Reactor, Until, Watch};
+use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
+use crate::sys::thread::Thread;
+
+/// `ProcessSocketNotifications`: the port; the number of changes, and they; milliseconds; the number of places, they,
+/// and where the number of packets is written. 0, or a code.
+type Process = unsafe extern "system" fn(
+    HANDLE,
+    u32,
+    *mut SOCK_NOTIFY_REGISTRATION,
+    u32,
+    u32,
+    *mut OVERLAPPED_ENTRY,
+    *mut u32,
+) -> u32;
+
+/// The function, if the system has it.
+fn process() -> Option<Process> {
+    static FOUND: OnceLock<Option<Process>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: GetModuleHandleA reads a name that ends with a zero.
+        // - it does. The library is a part of the process, since other functions of it are imported.
+        let library = unsafe { GetModuleHandleA(c"ws2_32.dll".as_ptr().cast()) };
+        if library.is_null() {
+            return None;
+        }
+        // SAFETY: GetProcAddress demands a library that is loaded, and reads a name that ends with a zero.
+        // - it was found just now, and is never unloaded, for the same reason.
+        let found =
+            unsafe { GetProcAddress(library, c"ProcessSocketNotifications".as_ptr().cast()) }?;
+        // SAFETY: `transmute` demands that what is called has this signature.
+        // - the system documents it for this name.
+        Some(unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, Process>(found) })
+    })
+}
+
+/// What the reactor calls.
+struct Native {
+    port: Port,
+    process: Process,
+}
+
+fn registration(change: &Change) -> SOCK_NOTIFY_REGISTRATION {
+    SOCK_NOTIFY_REGISTRATION {
+        socket: socket(change.descriptor),
+        // Keys are counted up from one.
+        completionKey: ptr::without_provenance_mut(
+            usize::try_from(change.key).unwrap_or(usize::MAX),
+        ),
+        eventFilter: u16::try_from(change.filter).unwrap_or(0),
+        operation: change.operation as u8,
+        triggerFlags: change.trigger as u8,
+        registrationResult: 0,
+    }
+}
+
+impl Native {
+    /// One WSAPoll without waiting.
+    fn polled(descriptor: Descriptor) -> i16 {
+        let events = POLLRDNORM | POLLWRNORM;
+        let mut question = WSAPOLLFD { fd: socket(descriptor), events, revents: 0 };
+        // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
+        // - valid: `question`, one, is a local.
+        let done = unsafe { WSAPoll(&raw mut question, 1, 0) };
+        if done > 0 { question.revents } else { 0 }
+    }
+}
+
+impl Calls for Native {
+    fn name(&self) -> &'static str {
+        "notifications"
+    }
+
+    fn process(
+        &self,
+        changes: &mut [Change],
+        room: &mut [Packet],
+        timeout: Option<Duration>,
+    ) -> usize {
+        const MOST: usize = 64;
+        let mut registrations: Vec<_> = changes.iter().map(registration).collect();
+        let mut entries = [const { MaybeUninit::<OVERLAPPED_ENTRY>::uninit() }; MOST];
+        let places = u32::try_from(room.len().min(MOST)).unwrap_or(0);
+        let mut count = 0;
+        // What there is none of must be null.
+        let list = match registrations.as_mut_slice() {
+            [] => ptr::null_mut(),
+            list => list.as_mut_ptr(),
+        };
+        let (first, told, milliseconds) = match places {
+            0 => (ptr::null_mut(), ptr::null_mut(), 0),
+            _ => {
+                let limit = timeout.map_or(INFINITE, timeout::whole_milliseconds);
+                (entries.as_mut_ptr().cast(), &raw mut count, limit)
+            }
+        };
+        // SAFETY: ProcessSocketNotifications reads and writes as many changes at the first pointer as the argument
+        // before it says, writes at most as many entries at the second one as the argument before that says, and their
+        // number at the last.
+        // - valid: `registrations` and `entries` are locals with so many; `count` is a local; null stands for none;
+        // - the port is open, since `self` owns it.
+        let done = unsafe {
+            (self.process)(
+                self.port.handle(),
+                u32::try_from(changes.len()).unwrap_or(0),
+                list,
+                milliseconds,
+                places,
+                first,
+                told,
+            )
+        };
+        // The documentation names both codes for a time that is over.
+        let is_done = matches!(done, 0 | WAIT_TIMEOUT | ERROR_TIMEOUT);
+        for (change, registration) in changes.iter_mut().zip(&registrations) {
+            // A call that fails has changed nothing.
+            change.result = if is_done { registration.registrationResult } else { done };
+        }
+        let count = if done == 0 { usize::try_from(count).unwrap_or(0) } else { 0 };
+        for (place, entry) in room.iter_mut().zip(&entries[..count.min(MOST)]) {
+            // SAFETY: `assume_init_ref` demands a value.
+            // - the call has written the first `count`.
+            let entry = unsafe { entry.assume_init_ref() };
+            *place = Packet {
+                key: entry.lpCompletionKey as u64,
+                events: entry.dwNumberOfBytesTransferred,
+            };
+        }
+        count
+    }
+
+    fn post(&self, key: u64) {
+        self.port.post(usize::try_from(key).unwrap_or(0));
+    }
+
+    fn look(&self, descriptor: Descriptor, filter: u32) -> u32 {
+        let told = Self::polled(descriptor);
+        let known = [
+            (POLLRDNORM, filter & event::IN),
+            (POLLWRNORM, filter & event::OUT),
+            (POLLHUP, filter & event::HANGUP),
+            (POLLERR, event::ERR),
+        ];
+        known.iter().filter(|(bit, _)| told & bit != 0).fold(0, |events, (_, event)| events | event)
+    }
+
+    fn is_open(&self, descriptor: Descriptor) -> bool {
+        is_open(descriptor)
+    }
+
+    fn code(&self, _kind: ErrorKind, result: u32) -> i32 {
+        result.cast_signed()
+    }
+
+    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+        super::afd::unread(descriptor)
+    }
+
+    fn is_own_end(&self, _descriptor: Descriptor) -> bool {
+        // The system tells of the peer's end only.
+        false
+    }
+
+    fn was_connected(&self, _descriptor: Descriptor) -> bool {
+        // What it tells of a connection that was reset is not known.
+        false
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        super::afd::kind(descriptor)
+    }
+}
+
+/// The back end: the reactor, and everything else.
+pub(super) struct Notified {
+    reactor: Psn<Native>,
+    rest: Afd,
+}
+
+impl Notified {
+    /// `None` where the system has no notifications.
+    pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
+        let process = process()?;
+        Some(Afd::new(files).and_then(|rest| {
+            let reactor = Psn::new(Native { port: Port::new()?, process });
+            Ok(Self { reactor, rest })
+        }))
+    }
+}
+
+impl Reactor for Notified {
+    fn name(&self) -> &'static str {
+        self.reactor.name()
+    }
+
+    fn is_one_shot(&self) -> bool {
+        self.reactor.is_one_shot()
+    }
+
+    fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
+        self.reactor.attach(descriptor, name, wanted)
+    }
+
+    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
+        self.reactor.adopt(descriptor, name, wanted)
+    }
+
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        name: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        self.reactor.want(descriptor, name, wanted, until)
+    }
+
+    fn notices_reuse(&self) -> bool {
+        self.reactor.notices_reuse()
+    }
+
+    fn detach(&self, descriptor: Descriptor) {
+        self.reactor.detach(descriptor);
+    }
+
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        self.reactor.watches(descriptor)
+    }
+
+    fn sets(&self) -> usize {
+        self.reactor.sets()
+    }
+
+    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+        self.reactor.poll(set, edges, timeout)
+    }
+
+    fn doze(&self, timeout: Option<Duration>) -> u64 {
+        self.reactor.doze(timeout)
+    }
+
+    fn wake(&self) {
+        self.reactor.wake();
+    }
+
+    fn probe(&self, probes: &mut [Probe]) {
+        self.reactor.probe(probes);
+    }
+
+    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+        self.reactor.unread(descriptor)
+    }
+
+    fn is_own_end(&self, descriptor: Descriptor) -> bool {
+        self.reactor.is_own_end(descriptor)
+    }
+
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        self.reactor.was_connected(descriptor)
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        self.reactor.kind(descriptor)
+    }
+
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
+        self.reactor.rebuild(live)
+    }
+}
+
+impl Sockets for Notified {
+    fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
+        self.rest.make_nonblocking(descriptor)
+    }
+
+    fn transport(&self, descriptor: Descriptor) -> Transport {
+        self.rest.transport(descriptor)
+    }
+
+    fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault> {
+        self.rest.open_stream(address)
+    }
+
+    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+        self.rest.accept(descriptor)
+    }
+
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+        self.rest.begin_connect(descriptor, address)
+    }
+
+    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+        match self.rest.end_connect(descriptor) {
+            // Another call has taken the error.
+            Attempt::Blocked if Native::polled(descriptor) & (POLLHUP | POLLERR) != 0 => {
+                Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(WSAECONNABORTED) })
+            }
+            attempt => attempt,
+        }
+    }
+
+    fn receive(
+        &self,
+        descriptor: Descriptor,
+        transport: Transport,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<Received> {
+        self.rest.receive(descriptor, transport, room)
+    }
+
+    fn receive_from(
+        &self,
+        descriptor: Descriptor,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<(Received, Option<Address>)> {
+        self.rest.receive_from(descriptor, room)
+    }
+
+    fn send(
+        &self,
+        descriptor: Descriptor,
+        parts: &[&[u8]],
+        address: Option<&Address>,
+    ) -> Attempt<usize> {
+        self.rest.send(descriptor, parts, address)
+    }
+}
+
+impl Files for Notified {
+    fn is_file(&self, descriptor: Descriptor) -> bool {
+        self.rest.is_file(descriptor)
+    }
+
+    fn reads_now(&self, descriptor: Descriptor) -> bool {
+        self.rest.reads_now(descriptor)
+    }
+
+    fn read_now(
+        &self,
+        descriptor: Descriptor,
+        position: u64,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Now {
+        self.rest.read_now(descriptor, position, room)
+    }
+
+    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+        self.rest.hold(descriptor)
+    }
+
+    fn prepare(&self) -> Result<(), Fault> {
+        self.rest.prepare()
+    }
+
+    fn put(&self, task: Task) {
+        self.rest.put(task);
+    }
+
+    fn go(&self) {
+        self.rest.go();
+    }
+
+    fn take_back(&self, name: u64) -> Option<Task> {
+        self.rest.take_back(name)
+    }
+
+    fn files_name(&self) -> Option<&'static str> {
+        self.rest.files_name()
+    }
+}
+
+impl Host for Notified {
+    fn now(&self) -> Moment {
+        self.rest.now()
+    }
+
+    fn moment_of(&self, instant: Instant) -> Moment {
+        self.rest.moment_of(instant)
+    }
+
+    fn this_thread(&self) -> Box<dyn Thread> {
+        self.rest.this_thread()
+    }
+
+    fn can_observe(&self) -> Result<(), Fault> {
+        self.rest.can_observe()
+    }
+
+    fn origin(&self) -> Origin {
+        self.rest.origin()
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.rest.descriptors()
+    }
+}
