@@ -508,6 +508,9 @@ static void nothing_is_sent_behind_a_disconnect(void)
 static void what_has_ended_on_both_sides_is_disconnected(void)
 {
     int is_first;
+    /* The emulator does not tell of a stream's past (TCP_INFO). */
+    if (getenv("TEST_IS_EMULATED"))
+        return;
     for (is_first = 0; is_first < 2; is_first++) {
         SOCKET near, far;
         OVERLAPPED overlapped = fresh(NULL);
