@@ -107,6 +107,7 @@ fn attempt<R: Outcome + 'static>(
     let test = thread::spawn(move || {
         let _done = done;
         let system = make();
+        #[cfg(any(target_os = "linux", windows))]
         if !system.has_its_file_engine() {
             eprintln!("skipped: this process may have no io_uring");
             return;
