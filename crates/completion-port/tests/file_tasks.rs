@@ -1,6 +1,6 @@
 //! Operations on files that end by a call, of which no packet tells; by either engine.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::File;
