@@ -7,7 +7,8 @@ use crate::state::facts::Descriptor;
 use crate::sys::unix::address::RawAddress;
 use crate::sys::unix::options::{Code, last_code, option};
 
-/// What sends raise no signal with. On macOS the socket is told so when it is registered.
+/// The flag of sendmsg(2) by which a send to a stream that has ended raises no signal. macOS has none: there the reactor
+/// sets the socket's option `SO_NOSIGPIPE` when it attaches the socket.
 #[cfg(not(target_os = "macos"))]
 pub(in crate::sys) const NO_SIGNAL: i32 = libc::MSG_NOSIGNAL;
 #[cfg(target_os = "macos")]

@@ -12,7 +12,7 @@ use crate::sys::unix::sockets::repeat;
 /// What every socket is that is made here.
 const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
-/// What sends raise no signal with.
+/// The flag of sendmsg(2) by which a send to a stream that has ended raises no signal.
 pub(in crate::sys) const NO_SIGNAL: i32 = libc::MSG_NOSIGNAL;
 
 /// Whether sockets of `AF_UNIX` may have names without a file.

@@ -111,7 +111,8 @@ fn owned(handle: HANDLE) -> Option<OwnedHandle> {
     Some(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// The same file, opened once more, for overlapped operations. `None` if the file or whoever has it open does not allow it.
+/// Opens the same file once more, for overlapped operations. `None` if the file cannot be opened so, or if the program has
+/// it open in a way that shares it with no other handle.
 fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
     let access = asked(descriptor, FileAccessInformation)?;
     let mode = asked(descriptor, FileModeInformation)?;
