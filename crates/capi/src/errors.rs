@@ -15,6 +15,7 @@ pub mod code {
     pub const ACCESS_DENIED: u32 = 5;
     pub const INVALID_HANDLE: u32 = 6;
     pub const NOT_ENOUGH_MEMORY: u32 = 8;
+    pub const NOT_SAME_DEVICE: u32 = 17;
     pub const SHARING_VIOLATION: u32 = 32;
     pub const HANDLE_EOF: u32 = 38;
     pub const FILE_EXISTS: u32 = 80;
@@ -22,7 +23,10 @@ pub mod code {
     pub const MOD_NOT_FOUND: u32 = 126;
     pub const PROC_NOT_FOUND: u32 = 127;
     pub const NEGATIVE_SEEK: u32 = 131;
+    pub const DIR_NOT_EMPTY: u32 = 145;
+    pub const BUSY: u32 = 170;
     pub const ALREADY_EXISTS: u32 = 183;
+    pub const FILENAME_EXCED_RANGE: u32 = 206;
     pub const WAIT_TIMEOUT: u32 = 258;
     pub const ABANDONED_WAIT_0: u32 = 735;
     pub const OPERATION_ABORTED: u32 = 995;
@@ -32,6 +36,7 @@ pub mod code {
     pub const NOT_FOUND: u32 = 1168;
     pub const INTERNAL_ERROR: u32 = 1359;
     pub const NO_SYSTEM_RESOURCES: u32 = 1450;
+    pub const CANT_RESOLVE_FILENAME: u32 = 1921;
     pub const WSAEFAULT: u32 = 10014;
     pub const WSAEINVAL: u32 = 10022;
     pub const WSAEWOULDBLOCK: u32 = 10035;

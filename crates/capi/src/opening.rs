@@ -63,11 +63,11 @@ fn code_of_name(errno: c_int, name: &CStr) -> u32 {
         // A program that runs is not written.
         libc::ETXTBSY => code::SHARING_VIOLATION,
         libc::EEXIST => code::ALREADY_EXISTS,
-        libc::ENOTEMPTY => 145,
-        libc::EXDEV => 17,
-        libc::EBUSY => 170,
-        libc::ENAMETOOLONG => 206,
-        libc::ELOOP => 1921,
+        libc::ENOTEMPTY => code::DIR_NOT_EMPTY,
+        libc::EXDEV => code::NOT_SAME_DEVICE,
+        libc::EBUSY => code::BUSY,
+        libc::ENAMETOOLONG => code::FILENAME_EXCED_RANGE,
+        libc::ELOOP => code::CANT_RESOLVE_FILENAME,
         errno => status::code_in_win32(status::of_file(errno)),
     }
 }
@@ -217,7 +217,7 @@ fn is_broken_link(name: &CStr) -> bool {
 }
 
 /// Says what the program shares the file for, as far as the system knows of that: with all others, or with none. True
-/// if no other one of them minds.
+/// if no other holder of the file excludes that.
 fn share(descriptor: &OwnedFd, asked: &Asked) -> bool {
     let Terms { reads, writes, .. } = asked.terms();
     if !reads && !writes {
@@ -226,7 +226,7 @@ fn share(descriptor: &OwnedFd, asked: &Asked) -> bool {
     let lock = if asked.share == 0 { libc::LOCK_EX } else { libc::LOCK_SH };
     // SAFETY: flock(2) demands nothing of memory.
     let done = unsafe { libc::flock(descriptor.as_raw_fd(), lock | libc::LOCK_NB) };
-    // Where there are no locks nobody minds.
+    // A file system without locks refuses the call, and then no holder can exclude another.
     done == 0 || errno() != libc::EWOULDBLOCK
 }
 

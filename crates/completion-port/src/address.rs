@@ -52,6 +52,12 @@ impl Address {
         }
     }
 
+    /// Whether both are of the internet, and name the same place there.
+    pub(crate) fn is_same_end(&self, other: &Self) -> bool {
+        let place = |address: SocketAddr| (address.ip(), address.port());
+        self.as_ip().is_some_and(|own| other.as_ip().map(place) == Some(place(own)))
+    }
+
     /// The address at a simulated kernel, if it is one.
     #[cfg(feature = "sim")]
     #[must_use]
@@ -84,5 +90,15 @@ impl fmt::Debug for Address {
             #[cfg(feature = "sim")]
             Kind::Simulated(address) => address.fmt(f),
         }
+    }
+}
+
+/// The bytes of an address that the system has written.
+pub(crate) struct Known<'b>(pub(crate) &'b [u8]);
+
+impl Known<'_> {
+    /// The bytes from this place on.
+    pub(crate) fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
+        self.0.get(place..)?.first_chunk().copied()
     }
 }

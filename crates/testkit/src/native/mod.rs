@@ -4,6 +4,8 @@
 mod bsd;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(unix)]
+mod unix;
 #[cfg(windows)]
 mod windows;
 
@@ -11,5 +13,7 @@ mod windows;
 pub(crate) use bsd::*;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
+#[cfg(unix)]
+pub(crate) use unix::*;
 #[cfg(windows)]
 pub(crate) use windows::*;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net;
 use std::path::Path;
 
-use crate::address::{Address, Kind};
+use crate::address::{Address, Kind, Known};
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
 use crate::sys::system::calls;
@@ -198,15 +198,6 @@ impl RawAddress {
             }
             _ => None,
         }
-    }
-}
-
-/// The bytes of an address that the system has written.
-struct Known<'b>(&'b [u8]);
-
-impl Known<'_> {
-    fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
-        self.0.get(place..)?.first_chunk().copied()
     }
 }
 

@@ -90,10 +90,8 @@ enum Name {
 /// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
 /// connect to a port of this machine, at which nothing listens, is given the same port as its own.
 fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
-    let place = |address: SocketAddr| (address.ip(), address.port());
-    let peer = peer.and_then(Address::as_ip).map(place);
-    let own = || name(descriptor, Name::Own).ok().flatten().as_ref().and_then(Address::as_ip);
-    peer.is_some() && peer == own().map(place) && is_stream(descriptor)
+    let own = || name(descriptor, Name::Own).ok().flatten();
+    peer.is_some_and(|peer| own().is_some_and(|own| own.is_same_end(peer))) && is_stream(descriptor)
 }
 
 fn is_stream(descriptor: Descriptor) -> bool {

@@ -8,7 +8,7 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAENAMETOOLONG,
 };
 
-use crate::address::{Address, Kind};
+use crate::address::{Address, Kind, Known};
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
 
@@ -130,15 +130,6 @@ impl RawAddress {
             }
             _ => None,
         }
-    }
-}
-
-/// The bytes of an address that the system has written.
-struct Known<'b>(&'b [u8]);
-
-impl Known<'_> {
-    fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
-        self.0.get(place..)?.first_chunk().copied()
     }
 }
 
