@@ -2,6 +2,9 @@
 //!
 //! The sources are the library's own, compiled here once more, since nothing of `state` is public.
 
+#[path = "../../crates/completion-port/src/arena.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the library's sources are used in part")]
+mod arena;
 #[path = "../../crates/completion-port/src/error.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the library's sources are used in part")]
 mod error;

@@ -8,8 +8,8 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
+use crate::arena::Arena;
 use crate::source::SourceName;
-use crate::state::arena::Arena;
 
 /// Room for one value.
 pub(crate) struct Cell<T>(UnsafeCell<MaybeUninit<T>>);

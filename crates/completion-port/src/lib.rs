@@ -222,6 +222,7 @@
 //! look at when a server stalls.
 
 mod address;
+mod arena;
 mod batch;
 mod buffer;
 mod cells;

@@ -14,6 +14,8 @@
     reason = "what threads share unsoundly is what the model checker reports"
 )]
 
+#[path = "../src/arena.rs"]
+mod arena;
 #[path = "../src/deadline.rs"]
 mod deadline;
 #[path = "../src/detection.rs"]

@@ -9,6 +9,8 @@
 
 #[path = "../src/address.rs"]
 mod address;
+#[path = "../src/arena.rs"]
+mod arena;
 #[path = "../src/batch.rs"]
 mod batch;
 #[path = "../src/buffer.rs"]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::seat::{MEASURED, Seat};
 use super::{Engine, Notable, Stock};
-use crate::state::arena::Arena;
+use crate::arena::Arena;
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, Node, POSTED, is_flight};
 use crate::sync::AtomicU64;

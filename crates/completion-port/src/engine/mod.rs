@@ -33,14 +33,15 @@ use std::fmt;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
+use crate::arena::Arena;
 use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
-use crate::state::arena::{Arena, Spares};
 use crate::state::facts::Descriptor;
 use crate::state::flights::{Desks, Flight};
 use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
 use crate::state::slot::{GENERATION, Refusal, Slot};
+use crate::state::spares::Spares;
 pub(crate) use crate::state::timers::Name as TimerName;
 use crate::state::timers::Timers;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};

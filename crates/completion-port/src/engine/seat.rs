@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::state::arena::Linked;
 use crate::state::queue::{NIL, Node};
 use crate::state::schedule::{Schedule, SeatNumber};
+use crate::state::spares::Linked;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 /// How many messages a thread puts in front of what it has left, before the other packets have their turn.

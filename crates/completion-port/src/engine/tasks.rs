@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
 use super::Engine;
-use crate::state::arena::Arena;
+use crate::arena::Arena;
 use crate::state::facts::Fault;
 use crate::state::flights::{Lanes, Records, Verdict};
 use crate::state::moment::Moment;

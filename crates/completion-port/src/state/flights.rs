@@ -14,11 +14,11 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use super::arena::Arena;
 use super::facts::Facts;
 use super::moment::Moment;
 use super::queue::{FLIGHT, Fifo, Links, NIL, Node};
 use super::slot::{Next, Slot};
+use crate::arena::Arena;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
 
 /// A direction: operations of one do not wait for those of the other.

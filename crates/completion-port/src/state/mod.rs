@@ -3,12 +3,12 @@
 //! Facts and times come in as arguments; what is to be done comes back as a value. The tables in
 //! docs/design/SLOT.md and THREADS.md specify [`slot`] and [`schedule`]; the model checker runs both.
 
-pub(crate) mod arena;
 pub(crate) mod facts;
 pub(crate) mod flights;
 pub(crate) mod moment;
 pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod slot;
+pub(crate) mod spares;
 pub(crate) mod table;
 pub(crate) mod timers;

@@ -1,0 +1,186 @@
+//! Storage whose entries never move: an array of arrays, each twice as long as the one before.
+//!
+//! An entry is found by its number without a lock, and stays where it is until the arena is dropped. Which numbers
+//! are free is known elsewhere.
+
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+/// Entries in the first array.
+pub(crate) const FIRST: u32 = 32;
+/// Arrays; together they hold 2^31 - 32 entries.
+const ARRAYS: usize = 26;
+
+/// Entries that never move.
+pub(crate) struct Arena<T> {
+    /// The first entry of each array; null for those that are not there yet. Array `n` has `FIRST << n` entries, is
+    /// made once, and lives as long as the arena, which owns it.
+    arrays: [AtomicPtr<T>; ARRAYS],
+    /// It may pass between threads, and be shared by them, if this may.
+    owned: PhantomData<[OnceLock<Box<[T]>>; ARRAYS]>,
+}
+
+impl<T> Arena<T> {
+    /// How many entries the array has.
+    #[inline]
+    const fn length(array: usize) -> usize {
+        (FIRST as usize) << array
+    }
+
+    /// The array in which an entry lies, and where in it: below its length.
+    #[inline]
+    fn place(number: u32) -> (usize, usize) {
+        let shifted = u64::from(number) + u64::from(FIRST);
+        let highest = shifted.ilog2();
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "an offset that does not fit is of an array that cannot be"
+        )]
+        let offset = (shifted & !(1 << highest)) as usize;
+        ((highest - FIRST.ilog2()) as usize, offset)
+    }
+}
+
+impl<T: Default> Arena<T> {
+    pub(crate) const fn new() -> Self {
+        Self { arrays: [const { AtomicPtr::new(ptr::null_mut()) }; ARRAYS], owned: PhantomData }
+    }
+
+    /// Makes sure that `number` can be used. False if there is no memory, or no such number.
+    pub(crate) fn reserve(&self, number: u32) -> bool {
+        let (array, _) = Self::place(number);
+        let Some(first) = self.arrays.get(array) else { return false };
+        if !first.load(Acquire).is_null() {
+            return true;
+        }
+        let wanted = Self::length(array);
+        let mut entries = Vec::new();
+        if entries.try_reserve_exact(wanted).is_err() {
+            return false;
+        }
+        entries.resize_with(wanted, T::default);
+        let made = Box::into_raw(entries.into_boxed_slice());
+        if first.compare_exchange(ptr::null_mut(), made.cast(), AcqRel, Acquire).is_err() {
+            // SAFETY: `from_raw` demands a box that was given up, and that nothing else uses.
+            // - given up: just now; and another thread was faster, so that no thread has heard of this one.
+            drop(unsafe { Box::from_raw(made) });
+        }
+        true
+    }
+
+    /// The entry with this number.
+    ///
+    /// # Panics
+    ///
+    /// If the number was never reserved, which would be a defect of the engine.
+    #[inline]
+    pub(crate) fn at(&self, number: u32) -> &T {
+        match self.find(number) {
+            Some(entry) => entry,
+            None => never_reserved(),
+        }
+    }
+
+    /// The entry with this number, if it was reserved.
+    #[inline]
+    pub(crate) fn find(&self, number: u32) -> Option<&T> {
+        let (array, offset) = Self::place(number);
+        let first = self.arrays.get(array)?.load(Acquire);
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: `add` demands that the place lies in the allocation that the pointer points to.
+        // - `first` is the beginning of array `array`, which has `length(array)` entries, and `offset` is below that: the
+        //   highest bit of `shifted` is `length(array)`, and the offset is the rest.
+        let entry = unsafe { first.add(offset) };
+        // SAFETY: a reference demands a value, which nothing accesses exclusively as long as the reference lives.
+        // - a value: all entries were made before the pointer was stored, which the load acquires;
+        // - nothing: an array is dropped with the arena only, which this reference borrows, and before that nothing
+        //   makes an exclusive reference to an entry.
+        Some(unsafe { &*entry })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn never_reserved() -> ! {
+    panic!("a node's number was never reserved")
+}
+
+impl<T> Drop for Arena<T> {
+    fn drop(&mut self) {
+        for (array, first) in self.arrays.iter_mut().enumerate() {
+            let first = *first.get_mut();
+            if !first.is_null() {
+                let entries = ptr::slice_from_raw_parts_mut(first, Self::length(array));
+                // SAFETY: `from_raw` demands a box that was given up, and that nothing else uses.
+                // - given up: by `reserve`, with that many entries;
+                // - nothing else: the arena is borrowed exclusively, and its pointers are not used again.
+                drop(unsafe { Box::from_raw(entries) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use super::*;
+
+    /// Counts how many there are of it.
+    struct Counted(AtomicUsize);
+
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+    impl Default for Counted {
+        fn default() -> Self {
+            COUNT.fetch_add(1, SeqCst);
+            Self(AtomicUsize::new(0))
+        }
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            COUNT.fetch_sub(1, SeqCst);
+        }
+    }
+
+    #[test]
+    fn each_number_has_an_entry_of_its_own_as_long_as_the_arena_lives() {
+        let arena = Arena::<Counted>::new();
+        // The last numbers of some arrays, and the first ones of the next.
+        let numbers = [0, 1, 31, 32, 95, 96, 223, 224, 1000, 5000];
+        assert!(arena.find(0).is_none());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in numbers {
+                        assert!(arena.reserve(number));
+                        arena.at(number).0.fetch_add(number as usize + 1, SeqCst);
+                    }
+                });
+            }
+        });
+        for number in numbers {
+            assert_eq!(arena.at(number).0.load(SeqCst), 4 * (number as usize + 1));
+        }
+        // Array 4 has the numbers from 480 to 991, of which none was reserved.
+        assert!(arena.find(480).is_none() && arena.find(991).is_none());
+        let made: usize = [0, 1, 2, 3, 5, 7].map(Arena::<Counted>::length).iter().sum();
+        assert_eq!(COUNT.load(SeqCst), made);
+        drop(arena);
+        assert_eq!(COUNT.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn there_is_no_entry_beyond_the_last_array() {
+        let arena = Arena::<u8>::new();
+        assert!(!arena.reserve(u32::MAX) && arena.find(u32::MAX).is_none());
+        assert!(!arena.reserve(u32::MAX - FIRST));
+    }
+}

@@ -1,0 +1,83 @@
+//! Which numbers of an [arena](crate::arena) are free.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::queue::{Links, NIL, Node, POSTED};
+use crate::arena::FIRST;
+
+/// Numbers that are linked with each other, from the first to the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linked {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) count: usize,
+}
+
+/// Which numbers of an arena are free: those given back, newest first, then those never used.
+#[derive(Debug)]
+pub(crate) struct Spares {
+    first: Node,
+    unused: u32,
+    in_use: usize,
+}
+
+impl Spares {
+    pub(crate) const fn new() -> Self {
+        Self { first: NIL, unused: 0, in_use: 0 }
+    }
+
+    /// A free number; `reserve` is asked before one is used for the first time. `mark` turns the
+    /// number into the node's name.
+    pub(crate) fn take(
+        &mut self,
+        links: &impl Links,
+        mark: Node,
+        reserve: impl FnOnce(u32) -> bool,
+    ) -> Option<u32> {
+        let number = if self.first == NIL {
+            let number = self.unused;
+            if number >= POSTED - FIRST || !reserve(number) {
+                return None;
+            }
+            self.unused += 1;
+            number
+        } else {
+            let number = self.first;
+            self.first = links.link(number | mark).load(Relaxed);
+            number
+        };
+        self.in_use += 1;
+        Some(number)
+    }
+
+    /// Gives a number back.
+    pub(crate) fn give_back(&mut self, links: &impl Links, mark: Node, number: u32) {
+        links.link(number | mark).store(self.first, Relaxed);
+        self.first = number;
+        self.in_use -= 1;
+    }
+
+    /// Gives all of these numbers back; the first of them is taken first.
+    #[inline]
+    pub(crate) fn give_back_all(&mut self, links: &impl Links, mark: Node, numbers: Linked) {
+        links.link(numbers.last | mark).store(self.first, Relaxed);
+        self.first = numbers.first;
+        self.in_use -= numbers.count;
+    }
+
+    /// Gives a number up for good: it is never taken again.
+    pub(crate) fn retire(&mut self) {
+        self.in_use -= 1;
+    }
+
+    /// How many numbers are in use.
+    #[inline]
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// All numbers below this one have been used at some time.
+    pub(crate) fn highest(&self) -> u32 {
+        self.unused
+    }
+}
