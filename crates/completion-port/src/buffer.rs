@@ -407,7 +407,31 @@ unsafe impl<A: Buffer, B: Buffer> Buffer for (A, B) {
 const FEW: usize = 4;
 
 /// Calls `act` with the parts of what is to be sent, without the first `skipped` bytes.
+#[inline]
 pub(crate) fn with_filled<B: Buffer, R>(
+    buffer: &B,
+    skipped: usize,
+    act: impl FnOnce(&[&[u8]]) -> R,
+) -> R {
+    // Most buffers have one part, for which no list is made.
+    let (mut only, mut count): (&[u8], usize) = (&[], 0);
+    let mut passed = skipped;
+    buffer.filled(&mut |part| {
+        let left = part.get(passed..).unwrap_or(&[]);
+        passed = passed.saturating_sub(part.len());
+        if !left.is_empty() {
+            (only, count) = (left, count + 1);
+        }
+    });
+    match count {
+        0 => act(&[]),
+        1 => act(&[only]),
+        _ => with_filled_parts(buffer, skipped, act),
+    }
+}
+
+#[inline(never)]
+fn with_filled_parts<B: Buffer, R>(
     buffer: &B,
     mut skipped: usize,
     act: impl FnOnce(&[&[u8]]) -> R,
@@ -437,7 +461,35 @@ pub(crate) fn with_filled<B: Buffer, R>(
 /// # Safety
 ///
 /// `act` writes only initialized bytes to the parts.
+#[inline]
 pub(crate) unsafe fn with_room<B: Buffer, R>(
+    buffer: &mut B,
+    act: impl FnOnce(&mut [&mut [MaybeUninit<u8>]], usize) -> R,
+) -> R {
+    // As in `with_filled`.
+    let (mut only, mut count): (&mut [_], usize) = (&mut [], 0);
+    let mut collect = |part| {
+        let part: &mut [_] = part;
+        if !part.is_empty() {
+            (only, count) = (part, count + 1);
+        }
+    };
+    // SAFETY: `room` demands that only initialized bytes are written to the parts.
+    // - here nothing is written; the caller promises it of `act`.
+    unsafe { buffer.room(&mut collect) };
+    match (count, only.len()) {
+        (0, _) => act(&mut [], 0),
+        (1, len) => act(&mut [only], len),
+        // SAFETY: `with_room_parts` demands the same of `act` as this function.
+        _ => unsafe { with_room_parts(buffer, act) },
+    }
+}
+
+/// # Safety
+///
+/// As for [`with_room`].
+#[inline(never)]
+unsafe fn with_room_parts<B: Buffer, R>(
     buffer: &mut B,
     act: impl FnOnce(&mut [&mut [MaybeUninit<u8>]], usize) -> R,
 ) -> R {

@@ -360,9 +360,8 @@ impl<B> Operation<B> {
         self.kind == Kind::AcceptAndReceive
     }
 
-    /// When it is to end at the latest.
-    pub(crate) fn time_limit(&self) -> Option<Deadline> {
-        self.deadline
+    pub(crate) fn direction(&self) -> Direction {
+        self.kind.direction()
     }
 
     pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
@@ -451,30 +450,67 @@ impl<B> Outcome<B> {
     }
 }
 
-/// An operation in its cell: what is asked for, and how far it has come.
-pub(crate) struct Cargo<B> {
-    kind: Kind,
-    /// Packets of it bring clones of the key.
-    pub(crate) is_shared: bool,
+/// How far an operation has come.
+#[derive(Default)]
+pub(crate) struct Progress {
     /// The connect is under way.
     is_begun: bool,
     /// A datagram was longer than the buffer.
     is_cut: bool,
-    /// Why it has ended, once it has.
-    verdict: Verdict,
-    /// None while the back end has it.
-    buffer: Option<B>,
-    /// Of a task, and of nothing else.
-    acts: Option<Acts<B>>,
-    /// Where it is to go; or where from it came.
-    address: Option<Address>,
-    /// Where in the file it begins.
-    offset: u64,
     /// How many bytes were sent, received, written or read.
     len: usize,
     /// The connection that an accept has won. One that is to receive as well waits at it from then on.
     socket: Option<OwnedSource>,
     fault: Option<Fault>,
+}
+
+impl Progress {
+    /// How many bytes were sent, received, written or read.
+    pub(crate) fn transferred(&self) -> usize {
+        self.len
+    }
+
+    /// Why an operation has failed that has ended so.
+    #[inline]
+    fn error(&self, kind: Kind, verdict: Verdict) -> Option<Error> {
+        let (error, code) = match verdict {
+            Verdict::Done => match self.fault {
+                Some(fault) => (fault.kind, fault.code),
+                None if self.is_cut => (ErrorKind::Truncated, None),
+                None => return None,
+            },
+            Verdict::Cancelled => (ErrorKind::Cancelled, None),
+            Verdict::TimedOut => (ErrorKind::TimedOut, None),
+            Verdict::Gone => (ErrorKind::BadDescriptor, None),
+        };
+        Some(Error::new(kind.call(), error).with_code(code).having_transferred(self.len))
+    }
+
+    #[inline]
+    fn note(&mut self, attempt: Attempt<()>) -> Attempted {
+        match attempt {
+            Attempt::Done(()) => Attempted::Done,
+            Attempt::Blocked => Attempted::Blocked,
+            Attempt::Scarce => Attempted::Scarce,
+            Attempt::Failed(fault) => {
+                self.fault = Some(fault);
+                Attempted::Done
+            }
+        }
+    }
+}
+
+/// An operation in its cell: what is asked for, and how far it has come.
+pub(crate) struct Cargo<B> {
+    /// Without its buffer while the back end has that.
+    operation: Operation<B>,
+    progress: Progress,
+    /// Packets of it bring clones of the key.
+    pub(crate) is_shared: bool,
+    /// It has become a task, which has not come back to it.
+    pub(crate) is_handed_over: bool,
+    /// Why it has ended, once it has.
+    verdict: Verdict,
     /// What its packet tells of it, if it is shared.
     pub(crate) association: u64,
     pub(crate) name: OpId,
@@ -482,71 +518,62 @@ pub(crate) struct Cargo<B> {
 
 impl<B> Cargo<B> {
     #[inline]
-    pub(crate) fn new(operation: Operation<B>, is_shared: bool) -> Self {
-        let Operation { kind, buffer, address, offset, acts, .. } = operation;
+    pub(crate) fn new(operation: Operation<B>, progress: Progress, is_shared: bool) -> Self {
         Self {
-            kind,
+            operation,
+            progress,
             is_shared,
-            is_begun: false,
-            is_cut: false,
+            is_handed_over: false,
             verdict: Verdict::Done,
-            buffer,
-            acts,
-            address,
-            offset,
-            len: 0,
-            socket: None,
-            fault: None,
             association: 0,
             name: OpId(0),
         }
     }
 
-    /// The operation, which was refused, with the deadline that it had.
-    pub(crate) fn into_operation(self, deadline: Option<Deadline>) -> Operation<B> {
-        let Self { kind, buffer, address, offset, acts, .. } = self;
-        Operation { kind, buffer, address, offset, deadline, acts }
+    /// The operation, which was refused.
+    pub(crate) fn into_operation(self) -> Operation<B> {
+        self.operation
+    }
+
+    /// The operation, to be tried, and how far it has come.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut Operation<B>, &mut Progress) {
+        (&mut self.operation, &mut self.progress)
     }
 
     /// What it is, for events.
     pub(crate) fn call(&self) -> Call {
-        self.kind.call()
-    }
-
-    /// Whether it is about a file.
-    #[inline]
-    pub(crate) fn is_of_file(&self) -> bool {
-        self.kind.of_file().is_some()
+        self.operation.call()
     }
 
     /// How many bytes it has sent, received, written or read.
     pub(crate) fn transferred(&self) -> usize {
-        self.len
+        self.progress.transferred()
     }
 
     /// It cannot go on.
     pub(crate) fn fail(&mut self, fault: Fault) {
-        self.fault = Some(fault);
+        self.progress.fault = Some(fault);
     }
 
     /// The connection that it has won.
     pub(crate) fn connection(&self) -> Descriptor {
-        self.socket.as_ref().expect("a connection was accepted").as_source().name.number
+        connection(&self.progress)
     }
 
     /// Code of its buffer has panicked.
     pub(crate) fn fail_by_panic(&mut self) {
         self.fail(Fault { kind: ErrorKind::Other, code: None });
-        if self.kind.fills() {
+        if self.operation.kind.fills() {
             // Of what has come the buffer says nothing.
-            self.len = 0;
+            self.progress.len = 0;
         }
     }
 
     /// It could not be begun.
     pub(crate) fn fail_at_start(&mut self, fault: Fault) {
         // What was read at once is not told: the buffer says nothing of it.
-        (self.len, self.fault) = (0, Some(fault));
+        (self.progress.len, self.progress.fault) = (0, Some(fault));
     }
 
     /// The operation has ended.
@@ -558,7 +585,7 @@ impl<B> Cargo<B> {
     /// Tells a task, whose verdict is settled, that it has ended.
     pub(crate) fn end_task(self) {
         let ending = self.ending();
-        if let (Some(acts), Some(task)) = (self.acts, self.buffer) {
+        if let (Some(acts), Some(task)) = (self.operation.acts, self.operation.buffer) {
             (acts.end)(task, ending);
         }
     }
@@ -566,7 +593,7 @@ impl<B> Cargo<B> {
     /// How a task has ended whose verdict is settled.
     fn ending(&self) -> Ending {
         match self.verdict {
-            Verdict::Done if self.fault.is_some() => Ending::Failed,
+            Verdict::Done if self.progress.fault.is_some() => Ending::Failed,
             Verdict::Done => Ending::Done,
             Verdict::Cancelled | Verdict::TimedOut => Ending::Cancelled,
             Verdict::Gone => Ending::Closed,
@@ -576,52 +603,48 @@ impl<B> Cargo<B> {
     /// The task, and how it has ended, which is settled.
     pub(crate) fn into_task(self) -> (B, Ending) {
         let ending = self.ending();
-        (self.buffer.expect("a task is started with what it consists of"), ending)
+        (self.operation.buffer.expect("a task is started with what it consists of"), ending)
     }
 
     /// Why the operation has failed, which is settled.
     pub(crate) fn error(&self) -> Option<Error> {
-        let (kind, code) = match self.verdict {
-            Verdict::Done => match self.fault {
-                Some(fault) => (fault.kind, fault.code),
-                None if self.is_cut => (ErrorKind::Truncated, None),
-                None => return None,
-            },
-            Verdict::Cancelled => (ErrorKind::Cancelled, None),
-            Verdict::TimedOut => (ErrorKind::TimedOut, None),
-            Verdict::Gone => (ErrorKind::BadDescriptor, None),
-        };
-        let error = Error::new(self.kind.call(), kind);
-        Some(error.with_code(code).having_transferred(self.len))
+        self.progress.error(self.operation.kind, self.verdict)
     }
 
     /// What has become of the operation, which is settled.
     #[inline]
     pub(crate) fn into_outcome(self) -> Outcome<B> {
-        let result = match self.error() {
-            None => Ok(self.len),
+        self.operation.into_outcome(self.progress, self.verdict)
+    }
+}
+
+impl<B> Operation<B> {
+    /// Why it has failed, which was done at once.
+    pub(crate) fn error_of(&self, progress: &Progress) -> Option<Error> {
+        progress.error(self.kind, Verdict::Done)
+    }
+
+    /// What has become of an operation that has come so far, and has ended so.
+    #[inline]
+    pub(crate) fn into_outcome(self, progress: Progress, verdict: Verdict) -> Outcome<B> {
+        let result = match progress.error(self.kind, verdict) {
+            None => Ok(progress.len),
             Some(error) => Err(error),
         };
-        let buffer = self.buffer;
+        let (buffer, address) = (self.buffer, self.address);
         let has_buffer = "it was started with a buffer";
+        let has_socket = "an accept brings a connection";
         match self.kind {
             Kind::Receive => Outcome::Received(result, buffer.expect(has_buffer)),
             Kind::Send | Kind::SendAll => Outcome::Sent(result, buffer.expect(has_buffer)),
             Kind::ReceiveFrom => {
-                let address = self.address;
                 Outcome::ReceivedFrom(result.map(|len| (len, address)), buffer.expect(has_buffer))
             }
             Kind::Accept => {
-                let socket = self.socket;
-                let address = self.address;
-                Outcome::Accepted(
-                    result.map(|_| (socket.expect("an accept brings a connection"), address)),
-                )
+                Outcome::Accepted(result.map(|_| (progress.socket.expect(has_socket), address)))
             }
             Kind::AcceptAndReceive => {
-                let (socket, address) = (self.socket, self.address);
-                let accepted = result
-                    .map(|len| (socket.expect("an accept brings a connection"), address, len));
+                let accepted = result.map(|len| (progress.socket.expect(has_socket), address, len));
                 Outcome::AcceptedAndReceived(accepted, buffer.expect(has_buffer))
             }
             Kind::Connect => Outcome::Connected(result.map(|_| ())),
@@ -633,10 +656,14 @@ impl<B> Cargo<B> {
     }
 }
 
+/// The connection that an operation has won.
+fn connection(progress: &Progress) -> Descriptor {
+    progress.socket.as_ref().expect("a connection was accepted").as_source().name.number
+}
+
 impl<B: Buffer> Cargo<B> {
-    /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
-    /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
-    /// system's calls have no flag that they must not wait.
+    /// See [`Operation::attempt`].
+    #[inline]
     pub(crate) fn attempt(
         &mut self,
         sockets: &(impl Sockets + ?Sized),
@@ -644,23 +671,103 @@ impl<B: Buffer> Cargo<B> {
         transport: impl FnOnce() -> Transport,
         make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
     ) -> Attempted {
+        let (operation, progress) = self.parts();
+        operation.attempt(progress, sockets, descriptor, transport, make_nonblocking)
+    }
+
+    /// What is left of an operation on a file goes to the back end, and the buffer with it.
+    pub(crate) fn hand_over(
+        &mut self,
+        name: u64,
+        issuer: std::sync::Weak<dyn Issuer>,
+        file: std::sync::Arc<dyn Hold>,
+    ) -> Task {
+        let what = self.operation.kind.of_file().expect("it is about a file");
+        let mut lending = Lending {
+            loan: self.operation.buffer.take().map(Loan::new),
+            place: &mut self.operation.buffer,
+        };
+        match &mut lending.loan {
+            Some(loan) if what == What::Read => loan.lend_room(|buffer: &mut B, part| {
+                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // - the back end writes what it has read.
+                unsafe { buffer.room(&mut |room| part(room)) };
+            }),
+            Some(loan) => loan.lend_bytes(|buffer: &B, part| {
+                buffer.filled(&mut |bytes| part(bytes));
+            }),
+            None => {}
+        }
+        let loan = lending.loan.take();
+        drop(lending);
+        self.is_handed_over = true;
+        let mut task = Task {
+            name,
+            issuer,
+            file,
+            what,
+            offset: self.operation.offset,
+            loan,
+            done: 0,
+            fault: None,
+            is_called_off: false,
+        };
+        // What was read at once lies in the buffer still: to move a buffer changes no byte of its room.
+        task.advance(self.progress.len);
+        task
+    }
+
+    /// The task of the operation has come back.
+    pub(crate) fn take_back(&mut self, task: Task) {
+        self.is_handed_over = false;
+        (self.progress.len, self.progress.fault) = (task.done, task.fault);
+        let Some(loan) = task.loan else { return };
+        let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
+        if task.what == What::Read {
+            // SAFETY: `room` demands that only initialized bytes are written to the parts.
+            // - nothing is written.
+            unsafe { buffer.room(&mut |_| {}) };
+            // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as
+            // it was when the room was asked for.
+            // - initialized: the system says that it has written so many, from the beginning of the parts that the
+            //   buffer gave before it was moved, and to move it has changed no byte of them;
+            // - as it was: the room was asked for just now.
+            unsafe { buffer.set_filled(task.done) };
+        }
+    }
+}
+
+impl<B: Buffer> Operation<B> {
+    /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
+    /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
+    /// system's calls have no flag that they must not wait.
+    pub(crate) fn attempt(
+        &mut self,
+        progress: &mut Progress,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: impl FnOnce() -> Transport,
+        make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
+    ) -> Attempted {
         if let Kind::Accept | Kind::AcceptAndReceive | Kind::Connect = self.kind
-            && self.socket.is_none()
+            && progress.socket.is_none()
             && let Err(fault) = make_nonblocking()
         {
-            return self.note(Attempt::Failed(fault));
+            return progress.note(Attempt::Failed(fault));
         }
         match self.kind {
-            Kind::Receive | Kind::ReceiveFrom => self.receive(sockets, descriptor, transport()),
-            Kind::Send | Kind::SendAll => self.send(sockets, descriptor),
-            Kind::Accept => {
-                let attempt = self.accept(sockets, descriptor);
-                self.note(attempt)
+            Kind::Receive | Kind::ReceiveFrom => {
+                self.try_receive(progress, sockets, descriptor, transport())
             }
-            Kind::AcceptAndReceive => self.accept_and_receive(sockets, descriptor),
+            Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor),
+            Kind::Accept => {
+                let attempt = self.try_accept(progress, sockets, descriptor);
+                progress.note(attempt)
+            }
+            Kind::AcceptAndReceive => self.try_accept_and_receive(progress, sockets, descriptor),
             Kind::Connect => {
-                let attempt = self.connect(sockets, descriptor);
-                self.note(attempt)
+                let attempt = self.try_connect(progress, sockets, descriptor);
+                progress.note(attempt)
             }
             Kind::Task(_) => {
                 let task = self.buffer.as_mut().expect("it was started with a task");
@@ -682,6 +789,7 @@ impl<B: Buffer> Cargo<B> {
     /// while.
     pub(crate) fn try_now(
         &mut self,
+        progress: &mut Progress,
         read: Option<impl FnMut(u64, &mut [&mut [MaybeUninit<u8>]]) -> Now>,
     ) -> TriedNow {
         let buffer = match (self.kind, &mut self.buffer) {
@@ -702,13 +810,13 @@ impl<B: Buffer> Cargo<B> {
                 None => (0, Now::NotYet),
             })
         };
-        self.len = len;
+        progress.len = len;
         let tried = match now {
             Now::Read(_) => TriedNow::Done,
             Now::NotYet => return TriedNow::NotYet,
             Now::Never => return TriedNow::Never,
             Now::Failed(fault) => {
-                self.fault = Some(fault);
+                progress.fault = Some(fault);
                 TriedNow::Done
             }
         };
@@ -720,122 +828,61 @@ impl<B: Buffer> Cargo<B> {
         tried
     }
 
-    /// What is left of an operation on a file goes to the back end, and the buffer with it.
-    pub(crate) fn hand_over(
+    fn try_accept(
         &mut self,
-        name: u64,
-        issuer: std::sync::Weak<dyn Issuer>,
-        file: std::sync::Arc<dyn Hold>,
-    ) -> Task {
-        let what = self.kind.of_file().expect("it is about a file");
-        let mut lending =
-            Lending { loan: self.buffer.take().map(Loan::new), place: &mut self.buffer };
-        match &mut lending.loan {
-            Some(loan) if what == What::Read => loan.lend_room(|buffer: &mut B, part| {
-                // SAFETY: `room` demands that only initialized bytes are written to the parts.
-                // - the back end writes what it has read.
-                unsafe { buffer.room(&mut |room| part(room)) };
-            }),
-            Some(loan) => loan.lend_bytes(|buffer: &B, part| {
-                buffer.filled(&mut |bytes| part(bytes));
-            }),
-            None => {}
-        }
-        let loan = lending.loan.take();
-        drop(lending);
-        let mut task = Task {
-            name,
-            issuer,
-            file,
-            what,
-            offset: self.offset,
-            loan,
-            done: 0,
-            fault: None,
-            is_called_off: false,
-        };
-        // What was read at once lies in the buffer still: to move a buffer changes no byte of its room.
-        task.advance(self.len);
-        task
-    }
-
-    /// The task of the operation has come back.
-    pub(crate) fn take_back(&mut self, task: Task) {
-        (self.len, self.fault) = (task.done, task.fault);
-        let Some(loan) = task.loan else { return };
-        let buffer: &mut B = self.buffer.insert(loan.into_buffer());
-        if task.what == What::Read {
-            // SAFETY: `room` demands that only initialized bytes are written to the parts.
-            // - nothing is written.
-            unsafe { buffer.room(&mut |_| {}) };
-            // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as
-            // it was when the room was asked for.
-            // - initialized: the system says that it has written so many, from the beginning of the parts that the
-            //   buffer gave before it was moved, and to move it has changed no byte of them;
-            // - as it was: the room was asked for just now.
-            unsafe { buffer.set_filled(task.done) };
-        }
-    }
-
-    fn accept(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempt<()> {
+        progress: &mut Progress,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+    ) -> Attempt<()> {
         sockets.accept(descriptor).map(|(socket, peer)| {
-            (self.socket, self.address) = (Some(socket), peer);
+            (progress.socket, self.address) = (Some(socket), peer);
         })
     }
 
     /// Whatever the first receive waits for, it waits for that at the connection.
-    fn accept_and_receive(
+    fn try_accept_and_receive(
         &mut self,
+        progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
     ) -> Attempted {
-        if self.socket.is_some() {
-            return match self.receive(sockets, descriptor, Transport::Messages) {
+        if progress.socket.is_some() {
+            return match self.try_receive(progress, sockets, descriptor, Transport::Messages) {
                 Attempted::Done => Attempted::Spoken,
                 attempted => attempted,
             };
         }
-        match self.accept(sockets, descriptor) {
+        match self.try_accept(progress, sockets, descriptor) {
             Attempt::Done(()) => {}
-            other => return self.note(other),
+            other => return progress.note(other),
         }
         // To ask how the connection carries bytes would cost more than is to be gained by it.
-        match self.receive(sockets, self.connection(), Transport::Messages) {
+        let connection = connection(progress);
+        match self.try_receive(progress, sockets, connection, Transport::Messages) {
             Attempted::Blocked | Attempted::Scarce => Attempted::Silent,
             attempted => attempted,
         }
     }
 
-    #[inline]
-    fn note(&mut self, attempt: Attempt<()>) -> Attempted {
-        match attempt {
-            Attempt::Done(()) => Attempted::Done,
-            Attempt::Blocked => Attempted::Blocked,
-            Attempt::Scarce => Attempted::Scarce,
-            Attempt::Failed(fault) => {
-                self.fault = Some(fault);
-                Attempted::Done
-            }
-        }
-    }
-
-    fn connect(
+    fn try_connect(
         &mut self,
+        progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
     ) -> Attempt<()> {
-        if self.is_begun {
+        if progress.is_begun {
             return sockets.end_connect(descriptor);
         }
         let address = self.address.as_ref().expect("it was started with an address");
         let attempt = sockets.begin_connect(descriptor, address);
-        self.is_begun = matches!(attempt, Attempt::Blocked);
+        progress.is_begun = matches!(attempt, Attempt::Blocked);
         attempt
     }
 
     #[inline]
-    fn receive(
+    fn try_receive(
         &mut self,
+        progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
         transport: Transport,
@@ -862,14 +909,14 @@ impl<B: Buffer> Cargo<B> {
         let (attempt, room) = unsafe { with_room(buffer, receive) };
         let Received { len, is_cut } = match attempt {
             Attempt::Done(received) => received,
-            other => return self.note(other.map(|_| ())),
+            other => return progress.note(other.map(|_| ())),
         };
         // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
         // was.
         // - initialized: the system says that it has written so many, from the beginning of these parts;
         // - as it was: it lies where it did, and nothing was called since.
         unsafe { buffer.set_filled(len) };
-        (self.len, self.is_cut) = (len, is_cut);
+        (progress.len, progress.is_cut) = (len, is_cut);
         if tells_sender {
             self.address = sender;
         }
@@ -882,10 +929,15 @@ impl<B: Buffer> Cargo<B> {
     }
 
     #[inline]
-    fn send(&mut self, sockets: &(impl Sockets + ?Sized), descriptor: Descriptor) -> Attempted {
+    fn try_send(
+        &mut self,
+        progress: &mut Progress,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+    ) -> Attempted {
         let buffer = self.buffer.as_ref().expect("it was started with a buffer");
         loop {
-            let (attempt, is_all) = with_filled(buffer, self.len, |parts| {
+            let (attempt, is_all) = with_filled(buffer, progress.len, |parts| {
                 // The parts may be of the same memory, so that there is no limit to the sum.
                 let left = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
                 let attempt = sockets.send(descriptor, parts, self.address.as_ref());
@@ -893,8 +945,8 @@ impl<B: Buffer> Cargo<B> {
                 (attempt, is_all)
             });
             match attempt {
-                Attempt::Done(sent) => self.len += sent,
-                other => return self.note(other.map(|_| ())),
+                Attempt::Done(sent) => progress.len += sent,
+                other => return progress.note(other.map(|_| ())),
             }
             if is_all || self.kind == Kind::Send {
                 return Attempted::Done;

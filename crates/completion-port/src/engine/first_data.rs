@@ -88,7 +88,7 @@ impl Engine {
         also: impl FnOnce(u32) -> bool,
     ) -> Result<Name, Error> {
         let index = self.reserve_slot(Call::Accept, Purpose::Internal, also)?;
-        let desk = match self.make_desk(index, Call::Accept) {
+        let desk = match self.desk_with_timer(index, Call::Accept) {
             Ok(desk) => desk,
             Err(error) => {
                 self.slot(index).free();

@@ -73,7 +73,17 @@ impl Aloft<'_> {
 
 impl Engine {
     /// The desk of a slot, which is made if there is none, with room for its timer.
-    pub(super) fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
+    #[inline]
+    pub(super) fn desk_with_timer(&self, index: u32, call: Call) -> Result<&Desk, Error> {
+        match self.desk(index) {
+            Some(desk) if desk.has_timer.load(Acquire) => Ok(desk),
+            _ => self.make_desk(index, call),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
         let scarce = Error::new(call, ErrorKind::OutOfMemory);
         if !self.desks.reserve(index) {
             return Err(scarce);
@@ -121,7 +131,7 @@ impl Engine {
         call: Call,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<(u32, &Desk), Error> {
-        let desk = self.make_desk(index, call)?;
+        let desk = self.desk_with_timer(index, call)?;
         let record = self.take_record(call, also)?;
         self.mark_task(record, false);
         desk.keep(record | FLIGHT);
@@ -141,7 +151,7 @@ impl Engine {
         let refused = |refusal| Error::new(plan.call, super::kind_of(refusal));
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
-        self.make_desk(index, plan.call)?;
+        self.desk_with_timer(index, plan.call)?;
         self.take_record(plan.call, also)
     }
 
@@ -575,10 +585,7 @@ impl Engine {
     /// that is returned.
     #[inline]
     pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<&Desk, Error> {
-        let desk = match self.desk(index) {
-            Some(desk) if desk.has_timer.load(Acquire) => desk,
-            _ => self.make_desk(index, call)?,
-        };
+        let desk = self.desk_with_timer(index, call)?;
         desk.set_deadline_of_arming(at);
         Ok(desk)
     }

@@ -6,40 +6,41 @@ use super::operations::{Begun, Loaded, unload};
 use super::{Held, Ready};
 use crate::buffer::Buffer;
 use crate::cells::Cell;
-use crate::deadline::Deadline;
 use crate::engine::{Aloft, Course, Desk, Engine, Name, Plan, Verdict};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::interest::Events;
-use crate::operation::{Cargo, OpId, Operation, TriedNow};
+use crate::operation::{Cargo, OpId, Operation, Progress, TriedNow};
 use crate::port::Store;
 use crate::state::facts::Descriptor;
 use crate::sys::files::{Issuer, Task};
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Does what can be done at once of an operation of the slot `index`, which is to lie in `record`. What is left
-    /// is a task. `None`: the operation has ended.
-    fn begin_on_file(
+    /// Does what can be done at once of an operation. Whether that is all.
+    #[inline]
+    pub(super) fn try_on_file(
         &self,
-        cargo: &mut Cargo<B>,
-        (record, desk): (u32, &Desk),
-        index: u32,
+        operation: &mut Operation<B>,
+        progress: &mut Progress,
+        desk: &Desk,
         descriptor: Descriptor,
-    ) -> Option<Task> {
-        let engine = &self.engine;
-        let backend = engine.backend();
-        let read =
-            engine.reads_now(desk, descriptor).then_some(|position: u64, room: &mut [&mut [_]]| {
-                backend.read_now(descriptor, position, room)
-            });
-        match cargo.try_now(read) {
-            TriedNow::Done => return None,
+    ) -> bool {
+        let backend = self.engine.backend();
+        let reads_now = self.engine.reads_now(desk, descriptor);
+        let read = reads_now.then_some(|position: u64, room: &mut [&mut [_]]| {
+            backend.read_now(descriptor, position, room)
+        });
+        match operation.try_now(progress, read) {
+            TriedNow::Done => return true,
             TriedNow::NotYet => {}
             TriedNow::Never => desk.stop_reading_now(),
         }
-        if engine.forked() {
-            // The buffer's code has forked, and this is the child, which the callers look for.
-            return None;
-        }
+        false
+    }
+
+    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a task. `None`: it cannot, and
+    /// the operation has ended.
+    fn make_task(&self, cargo: &mut Cargo<B>, record: u32, index: u32) -> Option<Task> {
+        let engine = &self.engine;
         match engine.hold_file(index, record) {
             Ok(file) => {
                 let issuer: Weak<Engine> = Arc::downgrade(engine);
@@ -73,7 +74,13 @@ impl<K, B: Buffer> Store<K, B> {
         // - nothing else: between `share_file` and what follows below the engine hands the operation to no other
         //   thread.
         let cargo = unsafe { cell.get_mut() };
-        let task = self.begin_on_file(cargo, (record, aloft.desk), aloft.index, aloft.descriptor());
+        let (operation, progress) = cargo.parts();
+        let is_over = self.try_on_file(operation, progress, aloft.desk, aloft.descriptor());
+        let task = if is_over || engine.forked() {
+            None
+        } else {
+            self.make_task(cargo, record, aloft.index)
+        };
         std::mem::forget(trying);
         if engine.forked() {
             // The buffer's code has forked, and this is the child: the operation is the parent's.
@@ -144,15 +151,13 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
-    /// Starts an operation on a file, which is in `cell`. Does what can be done at once, and hands what is left to
-    /// the back end, with the key.
+    /// Hands what is left of an operation on a file, which is in `cell`, to the back end, with the key.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     pub(super) fn take_off_on_file(
         self,
         cell: &'p Cell<Cargo<B>>,
         (record, desk): (u32, &Desk),
         plan: &Plan,
-        deadline: Option<Deadline>,
     ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
@@ -162,16 +167,16 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
         let cargo = unsafe { cell.get_mut() };
-        let task = store.begin_on_file(cargo, (record, desk), index, slot.descriptor());
-        let refused = match task {
+        let task = store.make_task(cargo, record, index);
+        let (error, task) = match task {
             _ if engine.forked() => {
                 // The buffer's code has forked, and this is the child.
-                Some((Error::new(plan.call, ErrorKind::Forked), task))
+                (Error::new(plan.call, ErrorKind::Forked), task)
             }
             None => {
                 std::mem::forget(loaded);
                 let held = Held { events: Events::NONE, ..self.into_held() };
-                return Ok(Begun::Ended(held, record, cell));
+                return Ok(Begun::Ended(held, cell));
             }
             Some(task) => {
                 let name = OpId(engine.operation_of(record));
@@ -182,15 +187,14 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                         let _ = self.into_held();
                         return Ok(Begun::InFlight(name));
                     }
-                    Err((error, task)) => Some((error, Some(task))),
+                    Err((error, task)) => (error, Some(task)),
                 }
             }
         };
-        let Some((error, task)) = refused else { unreachable!("it was refused") };
         if let Some(task) = task {
             cargo.take_back(task);
         }
         std::mem::forget(loaded);
-        Err(self.refuse_operation(error, unload(cell).into_operation(deadline)))
+        Err(self.refuse_operation(error, unload(cell).into_operation()))
     }
 }

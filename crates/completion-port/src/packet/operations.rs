@@ -13,11 +13,11 @@ use crate::engine::{Aloft, Attempted, Course, Desk, Engine, Name, Seat, Verdict,
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::current_seat;
-use crate::operation::{Cargo, OpId, Operation, Outcome, SharedId, Started};
+use crate::operation::{Cargo, OpId, Operation, Outcome, Progress, SharedId, Started};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
-use crate::state::facts::{Descriptor, Fault};
+use crate::state::facts::Fault;
 use crate::state::flights::Direction;
 use crate::state::slot::Drained;
 use crate::task::{Ending, Task};
@@ -26,36 +26,14 @@ use crate::trace::hears_packets;
 impl<K, B: Buffer> Store<K, B> {
     /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
     #[inline]
-    fn load(&self, record: u32, operation: Operation<B>, is_shared: bool) -> &Cell<Cargo<B>> {
+    fn load(&self, record: u32, cargo: Cargo<B>) -> &Cell<Cargo<B>> {
         let cell = self.cargo.at(record);
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
         //   in flight;
         // - empty: a record is free only after its operation was moved out.
-        unsafe { cell.put(Cargo::new(operation, is_shared)) };
+        unsafe { cell.put(cargo) };
         cell
-    }
-
-    /// Tries the operation in `cell`, which no other thread knows of. Should the buffer's code panic, the operation
-    /// is dropped.
-    #[inline]
-    fn attempt_unlent(
-        &self,
-        cell: &Cell<Cargo<B>>,
-        desk: &Desk,
-        descriptor: Descriptor,
-    ) -> Attempted {
-        let loaded = Loaded(cell);
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value: the caller has put it there;
-        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
-        let cargo = unsafe { cell.get_mut() };
-        let engine = &self.engine;
-        let transport = || engine.transport(desk, descriptor);
-        let nonblocking = || engine.make_nonblocking(desk, descriptor);
-        let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
-        std::mem::forget(loaded);
-        attempted
     }
 
     /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
@@ -445,12 +423,31 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
     }
 }
 
-/// An operation that was started by a token.
+/// What the first attempt has come to, which a token makes itself.
+enum First<'p> {
+    /// The operation has ended.
+    Done { record: u32 },
+    /// It is to go in flight.
+    Left(Left<'p>),
+}
+
+/// What is known of an operation that is to go in flight.
+#[derive(Clone, Copy)]
+struct Left<'p> {
+    record: u32,
+    /// The desk of the registration.
+    desk: &'p Desk,
+    /// Nothing was tried, though that looks worth while: what it wins must be given up again if it cannot go in flight.
+    is_untried: bool,
+    was_scarce: bool,
+}
+
+/// An operation that could not be done by its token at once.
 pub(super) enum Begun<'p, K, B> {
     /// It has the key.
     InFlight(OpId),
     /// It has ended and is settled. The caller has the key, and the operation of this record in its cell.
-    Ended(Held<'p, K, B>, u32, &'p Cell<Cargo<B>>),
+    Ended(Held<'p, K, B>, &'p Cell<Cargo<B>>),
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
@@ -476,24 +473,31 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        let (call, deadline) = (operation.call(), operation.time_limit());
-        Ok(match self.take_off(operation)? {
-            Begun::InFlight(name) => name,
-            Begun::Ended(held, record, cell) => {
-                let Held { store, slot, index, drained, .. } = held;
-                let name = OpId(store.engine.operation_of(record));
-                let seat = current_seat(&store.engine);
-                let seat = seat.as_deref();
-                let ended = store.engine.lend_ended(slot, index, record, call, drained, seat);
-                if let Err(error) = ended {
-                    let cargo = unload(cell);
-                    let error = error.having_transferred(cargo.transferred());
-                    let token = Self { held, key: PhantomData };
-                    return Err(token.refuse_operation(error, cargo.into_operation(deadline)));
-                }
-                name
+        let (mut token, mut operation, mut progress) = (self, operation, Progress::default());
+        let store = token.held.store;
+        let call = operation.call();
+        let (held, record, cell) = match token.try_first(&mut operation, &mut progress) {
+            Ok(First::Done { record }) => {
+                let cell = store.load(record, Cargo::new(operation, progress, false));
+                (token.into_held(), record, cell)
             }
-        })
+            Ok(First::Left(left)) => match token.take_off(operation, progress, left)? {
+                Begun::InFlight(name) => return Ok(name),
+                Begun::Ended(held, cell) => (held, left.record, cell),
+            },
+            Err(error) => return Err(token.refuse_operation(error, operation)),
+        };
+        let Held { slot, index, drained, .. } = held;
+        let name = OpId(store.engine.operation_of(record));
+        let seat = current_seat(&store.engine);
+        let seat = seat.as_deref();
+        if let Err(error) = store.engine.lend_ended(slot, index, record, call, drained, seat) {
+            let cargo = unload(cell);
+            let error = error.having_transferred(cargo.transferred());
+            let token = Self { held, key: PhantomData };
+            return Err(token.refuse_operation(error, cargo.into_operation()));
+        }
+        Ok(name)
     }
 
     /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
@@ -523,9 +527,33 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         operation: Operation<B>,
     ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        Ok(match self.take_off(operation)? {
+        let (mut token, mut operation, mut progress) = (self, operation, Progress::default());
+        match token.try_first(&mut operation, &mut progress) {
+            Ok(First::Done { .. }) => {
+                if hears_packets() {
+                    let (engine, error) = (&token.held.store.engine, operation.error_of(&progress));
+                    engine.tell_completed(token.held.name(), operation.call(), error);
+                }
+                let outcome = operation.into_outcome(progress, Verdict::Done);
+                Ok(Started::Finished((token, outcome)))
+            }
+            Ok(First::Left(left)) => token.take_off_now(operation, progress, left),
+            Err(error) => Err(token.refuse_operation(error, operation)),
+        }
+    }
+
+    /// An operation goes in flight whose outcome is wanted at once, if it ends by that.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    #[inline(never)]
+    fn take_off_now(
+        self,
+        operation: Operation<B>,
+        progress: Progress,
+        left: Left<'p>,
+    ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
+        Ok(match self.take_off(operation, progress, left)? {
             Begun::InFlight(name) => Started::InFlight(name),
-            Begun::Ended(held, _, cell) => {
+            Begun::Ended(held, cell) => {
                 if hears_packets() {
                     tell_completed(&held.store.engine, held.name(), cell);
                 }
@@ -549,69 +577,79 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         engine.own_record(index, call, |record| store.cargo.reserve(record))
     }
 
-    /// Tries an operation, if that looks worth while; and if it has to wait, hands the key to it.
+    /// Tries an operation, if that looks worth while. Nothing else is in flight as long as the token is here, and no
+    /// other thread knows of the operation yet. Should the buffer's code panic, the token ends the registration.
+    fn try_first(
+        &mut self,
+        operation: &mut Operation<B>,
+        progress: &mut Progress,
+    ) -> Result<First<'p>> {
+        let (record, desk) = self.prepare(operation)?;
+        let Held { store, slot, drained, .. } = self.held;
+        let engine = &store.engine;
+        if hears_packets() {
+            engine.tell_started(self.held.name(), operation.call());
+        }
+        let descriptor = slot.descriptor();
+        let mut left = Left { record, desk, is_untried: false, was_scarce: false };
+        let is_over = if operation.is_of_file() {
+            store.try_on_file(operation, progress, desk, descriptor)
+        } else {
+            let direction = operation.direction();
+            if !slot.looks_ready(direction.facts(), drained) {
+                return Ok(First::Left(left));
+            }
+            if operation.may_leave() {
+                left.is_untried = true;
+                return Ok(First::Left(left));
+            }
+            let transport = || engine.transport(desk, descriptor);
+            let nonblocking = || engine.make_nonblocking(desk, descriptor);
+            let attempted =
+                operation.attempt(progress, engine.backend(), descriptor, transport, nonblocking);
+            match attempted {
+                // Behind what was received an end may stand that no further edge tells of.
+                Attempted::Drained if !slot.word().is_plain() => {}
+                Attempted::Drained | Attempted::Blocked => {
+                    self.held.drained = drained.and(Drained::of(direction));
+                }
+                Attempted::Done => {}
+                Attempted::Scarce => left.was_scarce = true,
+                Attempted::Silent | Attempted::Spoken => unreachable!("it is tried in flight only"),
+            }
+            matches!(attempted, Attempted::Done | Attempted::Drained)
+        };
+        if engine.forked() {
+            // The buffer's code has forked, and this is the child.
+            return Err(Error::new(operation.call(), ErrorKind::Forked));
+        }
+        if !is_over {
+            return Ok(First::Left(left));
+        }
+        self.held.events = Events::NONE;
+        Ok(First::Done { record })
+    }
+
+    /// An operation goes in flight, with the key.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     fn take_off(
         self,
         operation: Operation<B>,
+        progress: Progress,
+        left: Left<'p>,
     ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
-        let (record, desk) = match self.prepare(&operation) {
-            Ok(own) => own,
-            Err(error) => return Err(self.refuse_operation(error, operation)),
-        };
-        let Held { store, slot, index, mut drained, .. } = self.held;
+        let Left { record, desk, is_untried, was_scarce } = left;
+        let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
-        let deadline = operation.time_limit();
-        // What it wins must be given up again if it cannot go in flight.
-        let may_leave = operation.may_leave();
         let is_of_file = operation.is_of_file();
-        if hears_packets() {
-            engine.tell_started(self.held.name(), plan.call);
-        }
-        // Nothing else is in flight as long as the token is here, so that the record is this operation's.
-        let cell = store.load(record, operation, false);
+        let cell = store.load(record, Cargo::new(operation, progress, false));
         if is_of_file {
-            return self.take_off_on_file(cell, (record, desk), &plan, deadline);
+            return self.take_off_on_file(cell, (record, desk), &plan);
         }
-        let mut was_scarce = false;
-        let looks_ready = slot.looks_ready(plan.direction.facts(), drained);
-        if looks_ready && !may_leave {
-            // The token ends the registration if the buffer's code panics.
-            let attempted = store.attempt_unlent(cell, desk, slot.descriptor());
-            if engine.forked() {
-                // The buffer's code has forked, and this is the child.
-                let forked = Error::new(plan.call, ErrorKind::Forked);
-                return Err(self.refuse_operation(forked, unload(cell).into_operation(deadline)));
-            }
-            let is_over = match attempted {
-                Attempted::Done => true,
-                Attempted::Drained => {
-                    // Behind what was received an end may stand that no further edge tells of.
-                    if slot.word().is_plain() {
-                        drained = drained.and(Drained::of(plan.direction));
-                    }
-                    true
-                }
-                Attempted::Blocked => {
-                    drained = drained.and(Drained::of(plan.direction));
-                    false
-                }
-                Attempted::Scarce => {
-                    was_scarce = true;
-                    false
-                }
-                Attempted::Silent | Attempted::Spoken => unreachable!("it is tried in flight only"),
-            };
-            if is_over {
-                let held = Held { drained, events: Events::NONE, ..self.into_held() };
-                return Ok(Begun::Ended(held, record, cell));
-            }
-        }
-        let held = Held { drained, ..self.into_held() };
+        let held = self.into_held();
         let name = OpId(engine.operation_of(record));
-        let untried = looks_ready && may_leave;
-        match engine.lend(slot, index, desk, record, &plan, drained, untried) {
+        match engine.lend(slot, index, desk, record, &plan, drained, is_untried) {
             Ok(Course::Try) => {
                 let mut aloft = engine.aloft(record);
                 let seat = current_seat(engine);
@@ -620,7 +658,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     return Ok(Begun::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
-                Ok(Begun::Ended(held, record, cell))
+                Ok(Begun::Ended(held, cell))
             }
             Ok(_) => Ok(Begun::InFlight(name)),
             Err(error) => {
@@ -630,10 +668,10 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                 if unsafe { cell.get() }.transferred() > 0 {
                     // A part was sent, which a refusal could not tell.
                     settle(cell, Verdict::Cancelled);
-                    return Ok(Begun::Ended(held, record, cell));
+                    return Ok(Begun::Ended(held, cell));
                 }
                 let token = Self { held, key: PhantomData };
-                Err(token.refuse_operation(error, unload(cell).into_operation(deadline)))
+                Err(token.refuse_operation(error, unload(cell).into_operation()))
             }
         }
     }
@@ -878,19 +916,18 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Ok(record) => record,
             Err(error) => return Err(refuse(error, operation)),
         };
-        let deadline = operation.time_limit();
         let is_of_file = operation.is_of_file();
         engine.mark_task(record, operation.is_task());
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
         }
-        let cell = store.load(record, operation, true);
+        let cell = store.load(record, Cargo::new(operation, Progress::default(), true));
         if is_of_file {
             return match store.share_on_file(cell, id.0, record, &plan, now) {
                 Ok(course) => Ok((record, name, course)),
                 Err(error) => {
-                    let operation = unload(cell).into_operation(deadline);
+                    let operation = unload(cell).into_operation();
                     engine.give_back_record(record);
                     Err(refuse(error, operation))
                 }
@@ -907,7 +944,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             }
             Ok(course) => Ok((record, name, course)),
             Err(error) => {
-                let operation = unload(cell).into_operation(deadline);
+                let operation = unload(cell).into_operation();
                 engine.give_back_record(record);
                 Err(refuse(error, operation))
             }
@@ -1019,12 +1056,12 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let cargo = unsafe { cell.get() };
-        let (is_shared, is_of_file) = (cargo.is_shared, cargo.is_of_file());
+        let (is_shared, is_handed_over) = (cargo.is_shared, cargo.is_handed_over);
         let course = engine.turn(&aloft, Some(seat));
         if let Course::Ends(_) = course {
             engine.bring_home(&mut aloft);
         }
-        if is_of_file {
+        if is_handed_over {
             store.fetch_task(cell, record);
             if engine.forked() {
                 // The buffer's code has forked, and this is the child.

@@ -114,6 +114,7 @@ impl Files for Epoll {
             })
         };
         let result = match room.len() {
+            1 => with_room::<1, _>(room, read),
             0..=8 => with_room::<8, _>(room, read),
             _ => with_room::<PARTS, _>(room, read),
         };
