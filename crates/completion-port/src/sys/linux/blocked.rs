@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::process::Process;
 use crate::state::facts::Presence;
@@ -196,37 +196,42 @@ impl Switches {
         if !self.process.is_current() {
             return None;
         }
-        let head = self.word(HEAD);
-        let mut written = head.load(Acquire);
-        // The record might be overwritten while it is read, but not so often.
-        for _ in 0..4 {
-            if written < RECORD {
-                return None;
-            }
-            let room = self.page as u64;
-            let offset = self.page + usize::try_from((written - RECORD) & (room - 1)).ok()?;
-            let header = self.word(offset).load(Relaxed);
-            let time = self.word(offset + 8).load(Relaxed);
-            fence(Acquire);
-            let now = head.load(Relaxed);
-            if now != written {
-                written = now;
-                continue;
-            }
-            let (kind, misc, size) = (header & 0xffff_ffff, header >> 32 & 0xffff, header >> 48);
-            if kind != RECORD_SWITCH || size != RECORD {
-                return None;
-            }
-            let slept = misc & SWITCH_OUT != 0 && misc & SWITCH_OUT_PREEMPTED == 0;
-            return Some(if slept {
-                Presence::Asleep { since: Moment::from_nanoseconds(time) }
-            } else {
-                Presence::Awake
-            });
-        }
-        // Switched in and out all the time.
-        Some(Presence::Awake)
+        newest_of(self.page, |offset, order| self.word(offset).load(order))
     }
+}
+
+/// What the newest record says of a mapping of two pages, of which `word` loads one word; `None` if there is no record.
+#[inline]
+fn newest_of(page: usize, word: impl Fn(usize, Ordering) -> u64) -> Option<Presence> {
+    let mut written = word(HEAD, Acquire);
+    // The record might be overwritten while it is read, but not so often.
+    for _ in 0..4 {
+        if written < RECORD {
+            return None;
+        }
+        let room = page as u64;
+        let offset = page + usize::try_from((written - RECORD) & (room - 1)).ok()?;
+        let header = word(offset, Relaxed);
+        let time = word(offset + 8, Relaxed);
+        fence(Acquire);
+        let now = word(HEAD, Relaxed);
+        if now != written {
+            written = now;
+            continue;
+        }
+        let (kind, misc, size) = (header & 0xffff_ffff, header >> 32 & 0xffff, header >> 48);
+        if kind != RECORD_SWITCH || size != RECORD {
+            return None;
+        }
+        let slept = misc & SWITCH_OUT != 0 && misc & SWITCH_OUT_PREEMPTED == 0;
+        return Some(if slept {
+            Presence::Asleep { since: Moment::from_nanoseconds(time) }
+        } else {
+            Presence::Awake
+        });
+    }
+    // Switched in and out all the time.
+    Some(Presence::Awake)
 }
 
 impl Drop for Switches {
@@ -242,6 +247,7 @@ impl Drop for Switches {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::fs;
     use std::os::fd::RawFd;
     use std::sync::atomic::AtomicBool;
@@ -253,7 +259,9 @@ mod tests {
     use testkit::Obstacle;
     use testkit::scheduler::{self, ThreadNumber};
 
-    use super::{HEAD, Process, Switches, is_allowed};
+    use super::{
+        HEAD, Process, RECORD, RECORD_SWITCH, SWITCH_OUT, Switches, is_allowed, newest_of,
+    };
     use crate::state::facts::Presence;
     use crate::state::moment::Moment;
 
@@ -350,6 +358,31 @@ mod tests {
                 eventually("it is awake", || switches.newest() == Some(Presence::Awake));
             });
         }
+    }
+
+    /// The kernel goes once round the page, from a record of a sleep to one of a thread that runs, and writes over the
+    /// first one between the loads of its two words.
+    #[test]
+    fn a_record_that_is_written_over_while_it_is_read_is_read_again() {
+        let page = 4096;
+        let record = |misc: u64| RECORD_SWITCH | misc << 32 | RECORD << 48;
+        let written_over = Cell::new(false);
+        let word = |offset, _| match (offset, written_over.get()) {
+            (HEAD, false) => RECORD,
+            (HEAD, true) => RECORD + page as u64,
+            (4096, false) => {
+                written_over.set(true);
+                record(SWITCH_OUT)
+            }
+            (4096, true) => record(0),
+            (4104, _) => 5,
+            (offset, _) => unreachable!("nothing is asked for at {offset}"),
+        };
+        assert_eq!(newest_of(page, word), Some(Presence::Awake));
+        let asleep =
+            |offset: usize, _| [RECORD, record(SWITCH_OUT), 5][offset.saturating_sub(4088) / 8];
+        let since = Moment::from_nanoseconds(5);
+        assert_eq!(newest_of(page, asleep), Some(Presence::Asleep { since }));
     }
 
     #[test]
