@@ -2,13 +2,13 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, Parser};
 
 use crate::failure::Failure;
+use crate::system::run_instead;
 
 // This command reads no field: it parses the options in order to show help, and to refuse what makes no sense.
 #[allow(dead_code, reason = "the benchmark, which compiles this file too, reads the fields")]
@@ -55,7 +55,7 @@ pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
         let Some(manifest) = source_tree() else { return Err(missing()) };
         (built_by_cargo(&manifest), "; it builds the benchmark, and comes with https://rustup.rs")
     };
-    let error = command.args(&passed.arguments).env(options::CALLED_BY_CPORT, "1").exec();
+    let error = run_instead(command.args(&passed.arguments).env(options::CALLED_BY_CPORT, "1"));
     let program = Path::new(command.get_program()).display();
     Err(Failure::to_begin(&format!("cannot run {program}"), &error).and(remedy))
 }
@@ -70,7 +70,8 @@ fn missing() -> Failure {
 }
 
 fn beside_this_command() -> Option<PathBuf> {
-    let program = env::current_exe().ok()?.with_file_name(BENCHMARK);
+    let program =
+        env::current_exe().ok()?.with_file_name(format!("{BENCHMARK}{}", env::consts::EXE_SUFFIX));
     program.is_file().then_some(program)
 }
 

@@ -5,11 +5,10 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use completion_port::{Interest, OneShot, Ready, Refused};
+use completion_port::{BorrowedSource, Interest, OneShot, OwnedSource, Ready, Refused, Source};
 
 use crate::retry::uninterrupted;
 
@@ -106,6 +105,11 @@ impl Connection {
         Ok(Self { stream, pending: Vec::new(), received: 0 })
     }
 
+    /// The stream itself.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
     /// How much was read.
     pub(crate) fn received(&self) -> u64 {
         self.received
@@ -156,9 +160,17 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+impl Source for Connection {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.stream.as_source()
+    }
+}
+
+/// A socket that a port has made, as what it is.
+pub(crate) fn stream_of(socket: OwnedSource) -> TcpStream {
+    match socket.into_descriptor() {
+        Ok(socket) => TcpStream::from(socket),
+        Err(socket) => unreachable!("a port of the system has made {socket:?}"),
     }
 }
 

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::{fmt, io};
 
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
+use crate::system::{descriptor_limit, is_descriptor_limit};
 
 /// Why the command ends without success.
 #[derive(Debug)]
@@ -64,13 +63,3 @@ fn reason(error: &io::Error) -> String {
 
 /// Where faults are reported.
 pub(crate) const ISSUES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/issues");
-
-/// Whether the process, or the system, has no descriptor left.
-pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
-}
-
-/// How many descriptors the process may have; `None` if there is no limit.
-pub(crate) fn descriptor_limit() -> Option<u64> {
-    getrlimit(Resource::Nofile).current
-}

@@ -19,7 +19,7 @@ mod manual;
 mod probe;
 mod quantity;
 mod retry;
-mod signals;
+mod system;
 mod terminal;
 mod text;
 
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let line = format!("cport: {failure}");
-            eprintln!("{}", terminal::fitted(&line, terminal::width(std::io::stderr())));
+            eprintln!("{}", terminal::fitted(&line, terminal::error_width()));
             failure.exit_code()
         }
     }

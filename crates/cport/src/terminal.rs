@@ -1,22 +1,29 @@
 //! Lines that fit a terminal.
 
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
 
-/// How wide the terminal is; `None` if there is none, or if it does not say.
-pub(crate) fn width(stream: impl AsFd + IsTerminal) -> Option<usize> {
-    let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok())??;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+use terminal_size::{Height, Width, terminal_size_of};
+
+use crate::system::obeys_sequences;
+
+/// The width of standard output; `None` if it is no terminal, or one that does not say.
+pub(crate) fn output_width() -> Option<usize> {
+    columns(terminal_size_of(io::stdout()))
 }
 
-/// The width of standard output.
-pub(crate) fn output_width() -> Option<usize> {
-    width(io::stdout())
+/// The same of standard error.
+pub(crate) fn error_width() -> Option<usize> {
+    columns(terminal_size_of(io::stderr()))
+}
+
+fn columns(size: Option<(Width, Height)>) -> Option<usize> {
+    size.map(|(Width(columns), _)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
 /// Whether standard output is a terminal that can draw a line again.
 pub(crate) fn can_redraw() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    let is_dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stdout().is_terminal() && !is_dumb() && obeys_sequences()
 }
 
 /// The same text, with line breaks in the place of spaces where a line would be too long. What is carried over

@@ -1,5 +1,6 @@
 //! `cport bench`: which command it becomes, and that nothing is lost on the way.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;

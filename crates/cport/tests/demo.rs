@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{cport, cport_limited, run};
+use common::{cport, run};
 use serde_json::Value;
 
 fn scenario<'d>(document: &'d Value, name: &str) -> &'d Value {
@@ -73,13 +73,6 @@ fn without_a_command_the_demo_runs_and_prints_plain_lines_to_a_pipe() {
     assert!(!ended.stdout.contains("FAILED"), "{}", ended.stdout);
     let value = ended.stdout.lines().find(|line| line.contains("concurrency value")).unwrap();
     assert_eq!(value.split_whitespace().next_back(), Some("1"));
-}
-
-#[test]
-fn too_few_descriptors_for_the_demo_are_told_before_it_begins() {
-    for arguments in [&["demo"][..], &["demo", "--json"], &[]] {
-        run(cport_limited(100, arguments)).assert_refused("the limit is 100");
-    }
 }
 
 #[test]

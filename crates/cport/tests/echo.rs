@@ -5,25 +5,15 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    DEADLINE, Ended, Running, WAYS, content, cport, cport_limited, echo, run, served, uninterrupted,
+    DEADLINE, Ended, MIB, Running, WAYS, connect, content, cport, echo, run, uninterrupted,
 };
-use rustix::net::sockopt::set_socket_linger;
-use rustix::process::Signal;
-
-const MIB: usize = 1024 * 1024;
-
-fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(server).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    stream.set_write_timeout(Some(DEADLINE)).unwrap();
-    stream
-}
+use socket2::SockRef;
 
 /// Sends `sent`, ends that half, and returns all that comes back.
 fn sent_and_back(mut stream: TcpStream, sent: &[u8]) -> Vec<u8> {
@@ -40,7 +30,7 @@ fn sent_and_back(mut stream: TcpStream, sent: &[u8]) -> Vec<u8> {
 }
 
 fn interrupted(server: Running) -> Ended {
-    server.signal(Signal::INT);
+    server.interrupt();
     let ended = server.ended();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     ended
@@ -146,18 +136,18 @@ fn an_aborted_connection_disturbs_no_other() {
             assert_eq!(&back, bytes);
         };
         echoed(b"first here");
-        let before = server.sockets();
+        let before = server.open();
         for _ in 0..20 {
             let mut aborted = connect(address);
             aborted.write_all(&content(9, 100_000)).unwrap();
             // Closing it discards what is under way and resets the connection.
-            set_socket_linger(&aborted, Some(Duration::ZERO)).unwrap();
+            SockRef::from(&aborted).set_linger(Some(Duration::ZERO)).unwrap();
             drop(aborted);
             echoed(b"still here");
         }
         // The last one was aborted before the last echo, but another thread may see to it.
         let begun = Instant::now();
-        while server.sockets() > before {
+        while server.open() > before {
             assert!(begun.elapsed() < DEADLINE, "an aborted connection stays open");
             thread::yield_now();
         }
@@ -168,10 +158,10 @@ fn an_aborted_connection_disturbs_no_other() {
 #[test]
 fn ctrl_c_and_sigterm_end_it_with_the_statistics_while_clients_are_connected() {
     for (signal, protocol) in [
-        (Signal::INT, ""),
-        (Signal::TERM, ""),
-        (Signal::TERM, "--operations"),
-        (Signal::INT, "--udp"),
+        (Running::interrupt as fn(&Running), ""),
+        (Running::terminate, ""),
+        (Running::terminate, "--operations"),
+        (Running::interrupt, "--udp"),
     ] {
         let option: Vec<_> = [protocol].into_iter().filter(|option| !option.is_empty()).collect();
         let (server, address) = echo(&option);
@@ -184,7 +174,7 @@ fn ctrl_c_and_sigterm_end_it_with_the_statistics_while_clients_are_connected() {
                 client.read_exact(&mut [0]).unwrap();
             }
         }
-        server.signal(signal);
+        signal(&server);
         let ended = server.ended();
         assert_eq!(ended.status.code(), Some(0), "{ended:?}");
         assert_eq!(ended.stderr, "");
@@ -199,53 +189,6 @@ fn ctrl_c_and_sigterm_end_it_with_the_statistics_while_clients_are_connected() {
             assert_eq!(uninterrupted(|| client.read(&mut [0])).unwrap(), 0);
         }
     }
-}
-
-#[test]
-fn connections_wait_without_a_busy_loop_while_no_descriptor_is_left() {
-    let arguments = ["echo", "--listen", "127.0.0.1:0", "--threads", "2", "--concurrency", "1"];
-    let (server, address) = served(cport_limited(20, &arguments));
-    let mut clients = (0..40).map(|_| connect(address)).collect::<Vec<_>>();
-    for client in &mut clients {
-        client.write_all(b"x").unwrap();
-    }
-    let complaint = server.complaints.recv_timeout(DEADLINE).unwrap();
-    assert!(complaint.contains("Too many open files"), "{complaint}");
-    // Each client that leaves makes room for one that waits.
-    for mut client in clients {
-        client.read_exact(&mut [0]).unwrap();
-    }
-    let ended = interrupted(server);
-    assert_has(&ended, "40 connections");
-    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
-    let packets = ended.stdout.lines().find_map(|line| line.strip_prefix("packets: ")).unwrap();
-    let ready = packets.split(" ready").next().unwrap().replace(',', "").parse::<u64>().unwrap();
-    // Three for each connection, and one for each time the listener has rested.
-    assert!(ready < 3 * 40 + 600, "{packets}");
-}
-
-/// The port tries again by itself, and reports none of it.
-#[test]
-fn accepts_in_flight_wait_while_no_descriptor_is_left() {
-    let arguments = ["echo", "--listen", "127.0.0.1:0", "--operations", "--threads", "2"];
-    let (server, address) = served(cport_limited(20, &arguments));
-    let mut clients = (0..40).map(|_| connect(address)).collect::<Vec<_>>();
-    for client in &mut clients {
-        client.write_all(b"x").unwrap();
-    }
-    thread::park_timeout(Duration::from_millis(200));
-    // Each client that leaves makes room for one that waits.
-    for mut client in clients {
-        client.read_exact(&mut [0]).unwrap();
-    }
-    let ended = interrupted(server);
-    assert_has(&ended, "40 connections");
-    assert_eq!(ended.stderr, "", "{ended:?}");
-    let packets = ended.stdout.lines().find_map(|line| line.strip_prefix("packets: ")).unwrap();
-    let done = packets.rsplit(", ").next().unwrap().strip_suffix(" done").unwrap();
-    // An accept, a receive and the end for each connection, a send of its own for some; and the accepts that are
-    // cancelled in the end.
-    assert!(done.parse::<u32>().unwrap() <= 4 * 40 + 16, "{packets}");
 }
 
 #[test]
@@ -298,15 +241,6 @@ fn a_port_in_use_is_told_in_one_line() {
 fn a_bad_address_is_told_in_one_line() {
     for bad in ["nonsense", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:", "[::1:80", ""] {
         run(cport(&["echo", "--listen", bad])).assert_refused("cannot listen on");
-    }
-}
-
-#[test]
-fn too_few_descriptors_are_told_in_one_line() {
-    // One after the other the listener, the port and the signals find none left.
-    for limit in [4, 5, 6, 7, 8] {
-        let ended = run(cport_limited(limit, &["echo", "--listen", "127.0.0.1:0"]));
-        ended.assert_refused(&format!("the limit is {limit} descriptors"));
     }
 }
 

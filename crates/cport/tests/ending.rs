@@ -4,54 +4,16 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{DEADLINE, Running, WAYS, content, cport, echo, uninterrupted};
-use rustix::io::ioctl_fionread;
-use rustix::pipe::fcntl_setpipe_size;
-use rustix::process::{Pid, Signal, kill_process};
+use common::{
+    DEADLINE, MIB, Running, WAYS, connect, content, cport, echo, filled, rest, uninterrupted,
+};
 use serde_json::Value;
-
-const MIB: usize = 1024 * 1024;
-
-fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(server).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    stream.set_write_timeout(Some(DEADLINE)).unwrap();
-    stream
-}
-
-/// Writes until the server takes no more; returns how much that was.
-fn filled(stream: &mut TcpStream) -> usize {
-    let (chunk, mut sent) = (content(3, MIB), 0);
-    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    loop {
-        match uninterrupted(|| stream.write(&chunk[sent % MIB..])) {
-            Ok(written) => sent += written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock && sent > MIB => return sent,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// Reads to the end, or to a reset; returns how much came.
-fn rest(stream: &mut TcpStream) -> usize {
-    let (mut buffer, mut back) = (vec![0; 65_536], 0);
-    loop {
-        match uninterrupted(|| stream.read(&mut buffer)) {
-            Ok(0) => return back,
-            Ok(read) => back += read,
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return back,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
 
 /// The next line that is not empty.
 fn said(server: &mut Running) -> String {
@@ -78,7 +40,7 @@ fn ten_megabytes_that_are_on_their_way_come_back_whole() {
             let bytes = &sent;
             scope.spawn(move || stream.write_all(bytes).unwrap());
             begun.recv_timeout(DEADLINE).unwrap();
-            server.signal(Signal::TERM);
+            server.terminate();
             reading.join().unwrap()
         });
         assert!(back == sent, "{} of {} bytes came back", back.len(), sent.len());
@@ -96,7 +58,7 @@ fn a_client_that_reads_only_after_the_signal_gets_all_of_it() {
             let (mut server, address) = echo(way);
             let mut stream = connect(address);
             let sent = filled(&mut stream);
-            server.signal(Signal::TERM);
+            server.terminate();
             if ends_its_half {
                 stream.shutdown(Shutdown::Write).unwrap();
             }
@@ -108,56 +70,17 @@ fn a_client_that_reads_only_after_the_signal_gets_all_of_it() {
     }
 }
 
-/// The process is stopped while they come, so that the signal is there before it can look at them.
-#[test]
-fn what_is_in_the_systems_queues_at_the_signal_is_answered() {
-    for way in WAYS {
-        let (server, address) = echo(way);
-        server.signal(Signal::STOP);
-        let mut streams: Vec<TcpStream> = (0..5).map(|_| connect(address)).collect();
-        for stream in &mut streams {
-            stream.write_all(&content(5, 10_000)).unwrap();
-        }
-        server.signal(Signal::TERM);
-        server.signal(Signal::CONT);
-        for stream in &mut streams {
-            assert_eq!(rest(stream), 10_000);
-        }
-        let ended = server.ended();
-        assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), ""), "{ended:?}");
-        assert!(ended.stdout.contains(": 5 connections"), "{ended:?}");
-    }
-
-    let (server, address) = echo(&["--udp"]);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(address).unwrap();
-    socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    server.signal(Signal::STOP);
-    for number in 0..100_u8 {
-        socket.send(&[number]).unwrap();
-    }
-    server.signal(Signal::TERM);
-    server.signal(Signal::CONT);
-    for number in 0..100_u8 {
-        let mut back = [0; 2];
-        assert_eq!(uninterrupted(|| socket.recv(&mut back)).unwrap(), 1);
-        assert_eq!(back[0], number);
-    }
-    let ended = server.ended();
-    assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), ""), "{ended:?}");
-    assert!(ended.stdout.contains("100 datagrams (0 lost)"), "{ended:?}");
-}
-
 #[test]
 fn a_second_signal_cuts_off_and_says_how_much() {
     for way in WAYS {
-        for (signal, again) in [(Signal::TERM, true), (Signal::INT, true), (Signal::TERM, false)] {
+        let [terminate, interrupt] = [Running::terminate, Running::interrupt];
+        for (signal, again) in [(terminate, true), (interrupt, true), (terminate, false)] {
             // Without a second signal it is the limit that cuts off.
             let limit = if again { "1m" } else { "300ms" };
             let (mut server, address) = echo(&[way, &["--drain", limit]].concat());
             let mut stream = connect(address);
             let sent = filled(&mut stream);
-            server.signal(signal);
+            signal(&server);
             assert!(said(&mut server).contains("may run at once"));
             assert!(said(&mut server).starts_with("Ctrl-C ends it; "));
             let ending = said(&mut server);
@@ -169,7 +92,7 @@ fn a_second_signal_cuts_off_and_says_how_much() {
                 thread::yield_now();
             }
             if again {
-                server.signal(signal);
+                signal(&server);
             }
             let ended = server.ended();
             assert_eq!(ended.status.code(), Some(1), "{ended:?}");
@@ -192,7 +115,7 @@ fn what_was_cut_off_is_counted_in_bytes() {
         assert_eq!((&first["event"], &first["protocol"]), (&"listening".into(), &"tcp".into()));
         let mut stream = connect(first["address"].as_str().unwrap().parse().unwrap());
         let sent = filled(&mut stream);
-        server.signal(Signal::TERM);
+        server.terminate();
         let ended = server.ended();
         let back = rest(&mut stream);
         assert_eq!(ended.status.code(), Some(1), "{ended:?}");
@@ -225,7 +148,7 @@ fn clients_that_go_on_are_served_until_the_end() {
             }
         };
         talk(1);
-        server.signal(Signal::TERM);
+        server.terminate();
         // The end of the idle one shows that the server ends, and has looked several times.
         idle.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let begun = Instant::now();
@@ -243,40 +166,4 @@ fn clients_that_go_on_are_served_until_the_end() {
         assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), ""), "{ended:?}");
         assert!(ended.stdout.contains("2 connections (2 still open)"), "{ended:?}");
     }
-}
-
-/// What is written to a pipe that nothing reads holds up the main thread, which obeys signals.
-#[test]
-fn a_server_whose_output_nothing_reads_can_be_ended() {
-    /// The least that a pipe holds.
-    const PAGE: usize = 4096;
-    let mut command = cport(&["echo", "--listen", "0", "--json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let pid = Pid::from_child(&child);
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    fcntl_setpipe_size(output.get_ref(), PAGE).unwrap();
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    assert!(line.contains("listening"), "{line}");
-    let begun = Instant::now();
-    let signal = |signal| {
-        assert!(begun.elapsed() < DEADLINE, "it goes on");
-        kill_process(pid, signal).unwrap();
-        thread::park_timeout(Duration::from_millis(5));
-    };
-    signal(Signal::USR1);
-    line.clear();
-    output.read_line(&mut line).unwrap();
-    // Until a further line does not fit.
-    while usize::try_from(ioctl_fionread(output.get_ref()).unwrap()).unwrap() + line.len() <= PAGE {
-        signal(Signal::USR1);
-    }
-    signal(Signal::USR1);
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        signal(Signal::TERM);
-    };
-    assert_eq!(status.code(), Some(128 + Signal::TERM.as_raw()));
 }

@@ -1,5 +1,6 @@
 //! Each complaint says what is wrong, with what, and what can be done.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;
@@ -8,7 +9,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Ended, cport, cport_limited, echo, run};
+use common::linux::cport_limited;
+use common::{Ended, cport, echo, run};
 
 /// What is said in one line, in this order: what is wrong, with what, what to do.
 fn assert_says(ended: &Ended, code: i32, [wrong, what, remedy]: [&str; 3]) {

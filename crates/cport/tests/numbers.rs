@@ -1,5 +1,6 @@
 //! What `cport echo` says while it runs.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;
@@ -7,6 +8,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use common::linux::send;
 use common::{DEADLINE, Running, cport, echo, served};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -50,7 +52,7 @@ fn rates_are_printed_live_one_object_a_line() {
         (&idle["queued"], &idle["running"], &idle["wakes_per_second"]),
         (&0.into(), &0.into(), &0.0.into())
     );
-    server.signal(Signal::TERM);
+    server.terminate();
     let ended = server.ended();
     let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&last["event"], &last["accepted"]), (&"ended".into(), &1.into()));
@@ -64,7 +66,7 @@ fn a_signal_prints_the_numbers_once() {
     assert!(server.line().contains("`kill -USR1 "));
     let _stream = talk(address, 10);
     for requests in ["requests/s", " 0 requests/s"] {
-        server.signal(Signal::USR1);
+        send(server.pid(), Signal::USR1);
         let line = server.line();
         for words in
             [" s  1 connection  ", " new/s", requests, "in ", "queue 0", "parked ", "wakes "]
@@ -72,7 +74,7 @@ fn a_signal_prints_the_numbers_once() {
             assert!(line.contains(words), "{words} in {line}");
         }
     }
-    server.signal(Signal::TERM);
+    server.terminate();
     let ended = server.ended();
     assert!(ended.status.success(), "{ended:?}");
     assert!(!ended.stdout.contains("requests/s"), "{ended:?}");
@@ -84,7 +86,7 @@ fn a_port_is_address_enough() {
         let (server, address) = served(cport(&["echo", "--listen", given]));
         assert_eq!(address.ip().is_loopback(), local, "{given}: {address}");
         talk((std::net::Ipv4Addr::LOCALHOST, address.port()).into(), 1);
-        server.signal(Signal::INT);
+        server.interrupt();
         assert!(server.ended().status.success());
     }
 }

@@ -10,7 +10,6 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,15 +18,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, ErrorKind as PortErrorKind, Operation, Outcome as Of, Packet, Port, Ready, SharedId,
-    Started,
+    Batch, BorrowedSource, ErrorKind as PortErrorKind, Operation, Outcome as Of, Packet, Port,
+    Ready, SharedId, Source, Started,
 };
 
 use super::client::{stay_silent, talk};
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, PATIENCE, Title, time_left};
-use crate::connection::Traffic;
+use super::{Check, Outcome, PATIENCE, Share, Title, time_left};
+use crate::connection::{Traffic, stream_of};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
 
@@ -80,11 +79,11 @@ impl Listener {
     }
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.socket.as_fd(),
-            Self::Client(stream, _) => stream.as_fd(),
+            Self::Listener(listener) => listener.socket.as_source(),
+            Self::Client(stream, _) => stream.as_source(),
         }
     }
 }
@@ -114,10 +113,15 @@ struct Server<'p> {
     wrong_ticks: AtomicU64,
 }
 
-pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Failure> {
+pub(crate) fn run(
+    concurrency: usize,
+    share: Share,
+    progress: &Progress,
+) -> Result<Outcome, Failure> {
+    let rounds = share.of(ROUNDS);
     let patterns = (0..CLIENTS).map(Pattern::of_client).collect::<Vec<_>>();
     let lengths =
-        |pattern: Pattern| (0..ROUNDS).map(move |round| pattern.length(round, MOST) as u64);
+        |pattern: Pattern| (0..rounds).map(move |round| pattern.length(round, MOST) as u64);
     let total = patterns.iter().copied().flat_map(lengths).sum();
     progress.set_goal(total);
     let begin = Instant::now();
@@ -171,7 +175,7 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
             .collect::<Vec<_>>();
         let clients = patterns
             .iter()
-            .map(|pattern| scope.spawn(move || talk(address, *pattern, ROUNDS, MOST, progress)))
+            .map(|pattern| scope.spawn(move || talk(address, *pattern, rounds, MOST, progress)))
             .collect::<Vec<_>>();
         for (number, client) in clients.into_iter().enumerate() {
             let told = client.join().unwrap_or_else(|_| Err("panicked".into()));
@@ -340,7 +344,7 @@ impl Server<'_> {
         self.accepted.fetch_add(1, Relaxed);
         // Another one in its place.
         self.port.start(id, listener.accept())?;
-        let stream = TcpStream::from(OwnedFd::from(socket));
+        let stream = stream_of(socket);
         stream.set_nodelay(true)?;
         let token = self.port.associate(Peer::Client(Arc::new(stream), listener.patience))?;
         match first {

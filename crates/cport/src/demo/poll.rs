@@ -16,7 +16,7 @@ use completion_port::{Batch, Id, Interest, Notified, Packet, Persistent, Port, R
 use super::client::send_and_disconnect;
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, Title, time_left};
+use super::{Check, Outcome, Share, Title, time_left};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
 use crate::retry::uninterrupted;
@@ -56,8 +56,9 @@ struct Server<'a> {
     progress: &'a Progress,
 }
 
-pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
-    progress.set_goal(TOTAL);
+pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure> {
+    let total = share.of(TOTAL);
+    progress.set_goal(total);
     let begin = Instant::now();
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
     let port = Port::<Source>::new().map_err(|error| refused(error.into()))?;
@@ -79,7 +80,7 @@ pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
         progress,
     };
     let (served, told) = thread::scope(|scope| {
-        let client = scope.spawn(|| send_and_disconnect(address, Pattern::of_client(0), TOTAL));
+        let client = scope.spawn(|| send_and_disconnect(address, Pattern::of_client(0), total));
         let served = server.serve(begin, &gauge);
         // If the server gave up, so must the client, that waits to be read from.
         server.clients.clear();
@@ -98,7 +99,7 @@ pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
         elapsed,
         more: Vec::new(),
         checks: vec![
-            Check::count("every byte of the client arrived", server.received, TOTAL),
+            Check::count("every byte of the client arrived", server.received, total),
             Check::no_error("errors, or bytes that are not what was sent", fault),
             Check::count("registrations gave their key back", server.removed, server.accepted + 1),
         ],

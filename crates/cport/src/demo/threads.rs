@@ -9,7 +9,6 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -17,13 +16,14 @@ use std::thread;
 use std::time::Instant;
 
 use completion_port::{
-    Batch, ErrorKind as PortErrorKind, Interest, OneShot, Packet, Port, Ready, Registration,
+    Batch, BorrowedSource, ErrorKind as PortErrorKind, Interest, OneShot, Packet, Port, Ready,
+    Registration, Source,
 };
 
 use super::client::talk;
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, Title, time_left};
+use super::{Check, Outcome, Share, Title, time_left};
 use crate::connection::{Connection, Next, Traffic};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
@@ -49,11 +49,11 @@ enum Peer {
     Client(Connection),
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(connection) => connection.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(connection) => connection.as_source(),
         }
     }
 }
@@ -72,10 +72,15 @@ struct Server<'p> {
     removed: AtomicU64,
 }
 
-pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Failure> {
+pub(crate) fn run(
+    concurrency: usize,
+    share: Share,
+    progress: &Progress,
+) -> Result<Outcome, Failure> {
+    let rounds = share.of(ROUNDS);
     let patterns = (0..CLIENTS).map(Pattern::of_client).collect::<Vec<_>>();
     let lengths =
-        |pattern: Pattern| (0..ROUNDS).map(move |round| pattern.length(round, MOST) as u64);
+        |pattern: Pattern| (0..rounds).map(move |round| pattern.length(round, MOST) as u64);
     let total = patterns.iter().copied().flat_map(lengths).sum();
     progress.set_goal(total);
     let begin = Instant::now();
@@ -110,7 +115,7 @@ pub(crate) fn run(concurrency: usize, progress: &Progress) -> Result<Outcome, Fa
         drop(working);
         let clients = patterns
             .iter()
-            .map(|pattern| scope.spawn(move || talk(address, *pattern, ROUNDS, MOST, progress)))
+            .map(|pattern| scope.spawn(move || talk(address, *pattern, rounds, MOST, progress)))
             .collect::<Vec<_>>();
         for (number, client) in clients.into_iter().enumerate() {
             let told = client.join().unwrap_or_else(|_| Err("panicked".into()));

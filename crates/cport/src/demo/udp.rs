@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Instant;
 
 use completion_port::{Batch, Id, Interest, Packet, Persistent, Port, Registration};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use socket2::{Domain, Socket, Type};
 
 use super::client::bursts;
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, Title, time_left};
+use super::{Check, Outcome, Share, Title, time_left};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
 use crate::retry::uninterrupted;
@@ -31,7 +31,6 @@ pub(crate) const TITLE: Title = Title {
 const BURST: u64 = 32;
 const BURSTS: u64 = 500;
 const LENGTH: usize = 512;
-const DATAGRAMS: u64 = BURST * BURSTS;
 
 /// What the client posts to the server.
 enum Message {
@@ -48,26 +47,26 @@ struct Served {
     removed: u64,
 }
 
-pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
-    progress.set_goal(DATAGRAMS * LENGTH as u64);
+pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure> {
+    let bursts_sent = share.of(BURSTS);
+    let datagrams = bursts_sent * BURST;
+    progress.set_goal(datagrams * LENGTH as u64);
     let begin = Instant::now();
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
     let port: Port<(), Message> = Port::builder().build().map_err(|error| refused(error.into()))?;
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
-        .map(UdpSocket::from)
-        .map_err(|error| refused(error.into()))?;
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(refused)?;
+    socket.set_nonblocking(true).map_err(refused)?;
     let id = port
         .register(Registration::new(&socket, (), Interest::IN, Persistent::Edge))
         .map_err(|error| refused(error.into()))?;
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
-        .map_err(|error| refused(error.into()))?;
+    socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()).map_err(refused)?;
+    let socket = UdpSocket::from(socket);
     let address = socket.local_addr().map_err(refused)?;
 
     let gauge = Gauge::default();
     let (served, told) = thread::scope(|scope| {
         let client = scope.spawn(|| {
-            let shape = (BURSTS, BURST, LENGTH);
+            let shape = (bursts_sent, BURST, LENGTH);
             let told = bursts(address, Pattern::of_client(0), shape, progress);
             // The one way for this to fail is that the server has given up.
             let _ = port.post(Message::Finished);
@@ -92,7 +91,7 @@ pub(crate) fn run(progress: &Progress) -> Result<Outcome, Failure> {
         elapsed,
         more: vec![("datagrams", served.datagrams), ("edges", served.edges)],
         checks: vec![
-            Check::count("datagrams came back as they were sent", echoes, DATAGRAMS),
+            Check::count("datagrams came back as they were sent", echoes, datagrams),
             Check::no_error("errors of the client", fault),
             Check::count("registrations gave their key back", served.removed, 1),
         ],

@@ -1,16 +1,14 @@
 //! The connections of a server: which there are, and which of them are quiet while it ends.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use completion_port::{Id, Interest};
-use rustix::io::ioctl_fionread;
+use completion_port::{BorrowedSource, Id, Interest, Source};
 
 use crate::connection::{Connection, Next, Traffic};
+use crate::system::left_in_system;
 
 /// All connections that are open.
 #[derive(Debug, Default)]
@@ -155,33 +153,13 @@ impl Client {
     /// How many bytes would not come back to the peer if it were closed now: they were received, but not read;
     /// or read, but not sent; or sent, but not taken by the peer's system.
     pub(crate) fn cut_off(&self) -> u64 {
-        self.connection.pending() as u64 + left_in_system(&self.connection)
+        self.connection.pending() as u64 + left_in_system(self.connection.stream())
     }
 }
 
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.connection.as_fd()
-    }
-}
-
-/// How many bytes the system has of a connection: received and not read, or sent and not taken by the peer's system.
-pub(crate) fn left_in_system(socket: impl AsFd) -> u64 {
-    ioctl_fionread(&socket).unwrap_or(0) + untaken(socket.as_fd()).unwrap_or(0)
-}
-
-/// What the system has of a stream that the peer's has not acknowledged (`SIOCOUTQ` of tcp(7), which has the number
-/// of `TIOCOUTQ`).
-fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: this request of ioctl(2) writes one `int` through its argument.
-    // - valid for writes: `bytes` is an `int` of this function;
-    // - not shared: nothing else refers to it during the call.
-    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if outcome < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(u64::try_from(bytes).unwrap_or(0))
+impl Source for Client {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.connection.as_source()
     }
 }
 

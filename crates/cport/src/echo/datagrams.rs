@@ -2,9 +2,10 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+
+use completion_port::{BorrowedSource, Source};
 
 use crate::connection::{Next, Traffic};
 use crate::retry::uninterrupted;
@@ -74,8 +75,8 @@ impl Datagrams {
     }
 }
 
-impl AsFd for Datagrams {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+impl Source for Datagrams {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.socket.as_source()
     }
 }

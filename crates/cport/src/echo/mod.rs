@@ -2,17 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use completion_port::{Interest, OneShot, Port, Registration};
+use completion_port::{BorrowedSource, Interest, OneShot, Port, Registration, Source};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, ISSUES};
 use crate::quantity;
-use crate::signals::Signals;
+use crate::system::{self, Signals};
 use crate::terminal;
 use crate::text::{bytes, counted, grouped, list, packets, say, show};
 
@@ -83,12 +82,12 @@ pub(crate) enum Peer {
     Datagrams(Datagrams),
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.as_fd(),
-            Self::Datagrams(datagrams) => datagrams.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.as_source(),
+            Self::Datagrams(datagrams) => datagrams.as_source(),
         }
     }
 }
@@ -173,7 +172,6 @@ fn greet(
     concurrency: usize,
 ) -> Result<(), Failure> {
     let protocol = if options.udp { "udp" } else { "tcp" };
-    let process = std::process::id();
     if options.json {
         return line_of(&json!({
             "event": "listening",
@@ -181,14 +179,15 @@ fn greet(
             "address": address.to_string(),
             "threads": threads,
             "concurrency": concurrency,
-            "process": process,
+            "process": std::process::id(),
         }));
     }
     show(format_args!(
         "{protocol} echo listening on {address}\n\
          {}, {concurrency} may run at once\n\
-         Ctrl-C ends it; `kill -USR1 {process}` prints numbers\n",
+         {}\n",
         counted(threads as u64, "thread"),
+        system::how_to_tell(),
     ))
 }
 
@@ -328,9 +327,9 @@ fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::InvalidInput => "; wanted is an address such as 127.0.0.1:7000, :7000 or 7000",
-        ErrorKind::AddrInUse => "; `ss -lnptu` shows which program has it; port 0 takes a free one",
-        ErrorKind::AddrNotAvailable => "; `ip address` shows which addresses this machine has",
-        ErrorKind::PermissionDenied => "; ports below 1024 are root's, take a higher one",
+        ErrorKind::AddrInUse => system::TAKEN,
+        ErrorKind::AddrNotAvailable => system::NOT_HERE,
+        ErrorKind::PermissionDenied => system::DENIED,
         // Names that are not known have no kind of their own.
         _ if error.raw_os_error().is_none() => "; is the name right? an address will do, too",
         _ => "",

@@ -5,17 +5,17 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use completion_port::{
-    Batch, ErrorKind as PortErrorKind, Id, Operation, Outcome, Packet, Port, Ready, Result,
-    Started, Stats,
+    Batch, BorrowedSource, ErrorKind as PortErrorKind, Id, Operation, Outcome, Packet, Port, Ready,
+    Result, Source, Started, Stats,
 };
 
-use super::clients::{Member, left_in_system};
-use super::state::{CUTTING, ENDING, Ending, QUIET_LOOKS, Service, State, is_end, is_shortage};
-use crate::signals::Waker;
+use super::clients::Member;
+use super::state::{CUTTING, ENDING, Ending, QUIET_LOOKS, Service, State, is_end};
+use crate::connection::stream_of;
+use crate::system::{Waker, is_shortage, left_in_system};
 
 /// Each connection has one of its own.
 const BUFFER: usize = 32 * 1024;
@@ -34,11 +34,11 @@ pub(crate) struct Client {
     member: Member,
 }
 
-impl AsFd for Key {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Key {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.stream.as_source(),
         }
     }
 }
@@ -98,7 +98,7 @@ impl Service for Server<'_> {
                                     Err(refused) if !is_end(refused.kind()) => {
                                         return Err(refused.into());
                                     }
-                                    _ => self.welcome(TcpStream::from(OwnedFd::from(socket)))?,
+                                    _ => self.welcome(stream_of(socket))?,
                                 }
                             }
                             // What is wrong with one connection, or passes, the port does not tell.

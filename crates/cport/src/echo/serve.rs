@@ -14,11 +14,9 @@ use completion_port::{
 use super::Peer;
 use super::clients::Client;
 use super::datagrams::{Datagram, Datagrams};
-use super::state::{
-    CUTTING, ENDING, Ending, QUIET_LOOKS, Served, Service, State, is_end, is_shortage,
-};
+use super::state::{CUTTING, ENDING, Ending, QUIET_LOOKS, Served, Service, State, is_end};
 use crate::connection::{Connection, Next};
-use crate::signals::Waker;
+use crate::system::{Waker, is_shortage};
 
 /// Room for the largest datagram, and for a good part of a stream.
 const BUFFER: usize = 64 * 1024;

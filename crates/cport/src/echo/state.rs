@@ -7,12 +7,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 use completion_port::{ErrorKind as PortErrorKind, Port, Result, Stats};
-use rustix::io::Errno;
 
 use super::clients::Clients;
 use crate::connection::Traffic;
 use crate::gauge::Gauge;
-use crate::signals::Waker;
+use crate::system::{Waker, descriptor_limit, is_descriptor_limit};
 
 /// A client that had no turn for so many looks in succession has sent all that it wanted to send.
 pub(crate) const QUIET_LOOKS: u32 = 4;
@@ -167,7 +166,7 @@ impl State {
     /// Says once that connections could not be served.
     pub(crate) fn complain(&self, error: &io::Error) {
         if !self.complained.swap(true, Relaxed) {
-            let remedy = if crate::failure::is_descriptor_limit(error) {
+            let remedy = if is_descriptor_limit(error) && descriptor_limit().is_some() {
                 "; `ulimit -n` shows the limit, and raises it before the next start"
             } else {
                 ""
@@ -183,12 +182,4 @@ impl State {
 /// Whether something is refused because the server, or what it is about, ends.
 pub(crate) fn is_end(kind: PortErrorKind) -> bool {
     matches!(kind, PortErrorKind::Closed | PortErrorKind::Removing | PortErrorKind::NotRegistered)
-}
-
-/// Whether the connection is still there to be accepted, once descriptors or memory are.
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
-    )
 }

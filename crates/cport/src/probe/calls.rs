@@ -1,15 +1,15 @@
 //! The call: changes applied, packets taken; posted messages.
 
 use std::fs::File;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, Changes, Interest, OneShot, Packet, Port, Registration};
+use completion_port::{Batch, Changes, FileSource, Interest, OneShot, Packet, Port, Registration};
 
 use super::Trial;
 use super::kit::{QUIET, SOON, Seen, count, outcome, plain, udp, until, wait, word};
+use crate::system::Stream;
 
 pub(super) const TRIALS: &[Trial] = &[
     Trial {
@@ -150,8 +150,13 @@ fn no_room() -> Seen {
     Ok(format!("{when}, {taken} packets; then {}", wait(&port, SOON)?))
 }
 
+/// A file, which is not waited for.
+fn program() -> std::io::Result<FileSource<File>> {
+    Ok(FileSource::new(File::open(std::env::current_exe()?)?))
+}
+
 fn two_levels() -> Seen {
-    let (socket, file) = (udp()?, File::open("/proc/self/exe")?);
+    let (socket, file) = (udp()?, program()?);
     let closed = plain()?;
     closed.close();
     let mut changes = Changes::new();
@@ -211,7 +216,7 @@ fn never_early() -> Seen {
 }
 
 fn refused_change() -> Seen {
-    let (port, file) = (plain()?, File::open("/proc/self/exe")?);
+    let (port, file) = (plain()?, program()?);
     let mut seen = Vec::new();
     for limit in [SOON, QUIET] {
         let mut changes = Changes::new();
@@ -271,7 +276,7 @@ fn two_wait_three_posts() -> Seen {
 }
 
 fn dropped_with_the_port() -> Seen {
-    let port: Port<UnixStream, Arc<()>> = Port::builder().build()?;
+    let port: Port<Stream, Arc<()>> = Port::builder().build()?;
     let message = Arc::new(());
     port.post(Arc::clone(&message)).map_err(|refused| refused.error())?;
     let before = Arc::strong_count(&message);

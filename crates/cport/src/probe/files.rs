@@ -1,17 +1,17 @@
 //! Operations on files: where they read and write, what they do not wait for, and how they end.
 
 use std::fs::File;
-use std::io::{PipeReader, PipeWriter, Write as _};
-use std::os::fd::OwnedFd;
+use std::io::{PipeWriter, Write as _};
 use std::sync::Arc;
 
 use completion_port::{
-    Batch, Error, FileEngine, Interest, OneShot, Operation, Packet, Port, Registration, SharedId,
-    Started,
+    Batch, Error, FileEngine, FileSource, Interest, OneShot, Operation, Packet, Port, Registration,
+    SharedId, Started,
 };
 
 use super::Trial;
 use super::kit::{QUIET, SOON, Seen, outcome, result, wait};
+use crate::system::{as_file, unnamed_file};
 
 pub(super) const TRIALS: &[Trial] = &[
     Trial {
@@ -64,7 +64,8 @@ pub(super) const TRIALS: &[Trial] = &[
     },
 ];
 
-type Files = Port<Arc<OwnedFd>, u32>;
+type Key = FileSource<Arc<File>>;
+type Files = Port<Key, u32>;
 
 /// By threads, which every system has.
 fn files() -> completion_port::Result<Files> {
@@ -72,11 +73,14 @@ fn files() -> completion_port::Result<Files> {
 }
 
 /// A file without a name, of these bytes.
-fn scratch(bytes: &[u8]) -> std::io::Result<OwnedFd> {
-    let mut file =
-        File::from(rustix::fs::memfd_create(c"cport-probe", rustix::fs::MemfdFlags::CLOEXEC)?);
+fn scratch(bytes: &[u8]) -> std::io::Result<Key> {
+    let mut file = unnamed_file()?;
     file.write_all(bytes)?;
-    Ok(file.into())
+    Ok(key(file))
+}
+
+fn key(file: File) -> Key {
+    FileSource::new(Arc::new(file))
 }
 
 fn room(bytes: usize) -> Vec<u8> {
@@ -85,8 +89,8 @@ fn room(bytes: usize) -> Vec<u8> {
 
 /// A pipe, which a read waits for as for a disk.
 fn hanging(port: &Files) -> Result<(SharedId, PipeWriter), Box<dyn std::error::Error>> {
-    let (reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
-    Ok((port.associate_shared(Arc::new(reader.into())).map_err(Error::from)?, writer))
+    let (reader, writer) = std::io::pipe()?;
+    Ok((port.associate_shared(key(as_file(reader))).map_err(Error::from)?, writer))
 }
 
 fn read_one(port: &Files, id: SharedId) -> completion_port::Result<completion_port::OpId> {
@@ -95,16 +99,16 @@ fn read_one(port: &Files, id: SharedId) -> completion_port::Result<completion_po
 
 fn association() -> Seen {
     let port = files()?;
-    let file = Arc::new(scratch(b"")?);
-    let token = port.associate(Arc::clone(&file)).map_err(Error::from)?;
+    let file = scratch(b"")?;
+    let token = port.associate(file.clone()).map_err(Error::from)?;
     let armed = outcome(token.rearm_as(Interest::IN, OneShot::Level));
-    let registration = Registration::new(&*file, Arc::clone(&file), Interest::IN, OneShot::Level);
+    let registration = Registration::new(&file, file.clone(), Interest::IN, OneShot::Level);
     Ok(format!("{armed}, {}", outcome(port.register(registration))))
 }
 
 fn positions() -> Seen {
     let port = files()?;
-    let token = port.associate(Arc::new(scratch(b"")?)).map_err(Error::from)?;
+    let token = port.associate(scratch(b"")?).map_err(Error::from)?;
     token.write_at(b"abc".to_vec(), 2).map_err(Error::from)?;
     let mut batch = Batch::new();
     let Some(Packet::Done(done)) = port.wait(&mut batch, SOON)?.next() else {
@@ -122,7 +126,7 @@ fn no_waiting() -> Seen {
     port.post(1)?;
     let packet = wait(&port, SOON)?;
     let program = File::open(std::env::current_exe()?)?;
-    let token = port.associate(Arc::new(program.into())).map_err(Error::from)?;
+    let token = port.associate(key(program)).map_err(Error::from)?;
     let started = token.start_now(Operation::read_at(room(3), 1)).map_err(Error::from)?;
     let Started::Finished((_token, now)) = started else { return Ok("it waits".to_owned()) };
     Ok(format!("{packet}; {}, {}", result(&now), wait(&port, QUIET)?))
@@ -130,7 +134,7 @@ fn no_waiting() -> Seen {
 
 fn synced() -> Seen {
     let port = files()?;
-    let token = port.associate(Arc::new(scratch(b"abc")?)).map_err(Error::from)?;
+    let token = port.associate(scratch(b"abc")?).map_err(Error::from)?;
     token.sync_all().map_err(Error::from)?;
     Ok(wait(&port, SOON)?)
 }

@@ -1,10 +1,9 @@
 //! What the trials share.
 
 use std::error::Error;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,55 +11,68 @@ use std::time::{Duration, Instant};
 use completion_port::{Batch, Outcome, Packet, Port};
 
 use crate::failure::Failure;
+use crate::system;
 
 /// What a trial has seen, in the words of what is expected; or what kept it from seeing anything.
-pub(super) type Seen = Result<String, Box<dyn Error>>;
+pub(crate) type Seen = Result<String, Box<dyn Error>>;
+
+/// That the system has nothing of what a rule is about. A trial fails with it.
+#[derive(Debug)]
+pub(crate) struct Lacking(pub(crate) &'static str);
+
+impl Error for Lacking {}
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
 
 /// For what must happen.
-pub(super) const SOON: Duration = Duration::from_secs(1);
+pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// For what must not happen.
-pub(super) const QUIET: Duration = Duration::from_millis(5);
+pub(crate) const QUIET: Duration = Duration::from_millis(5);
 
 /// A port whose keys and messages are numbers.
-pub(super) type Plain = Port<u32, u32>;
+pub(crate) type Plain = Port<u32, u32>;
 
 /// Checks that ports and sockets can be made at all.
-pub(super) fn begin() -> Result<(), Failure> {
+pub(crate) fn begin() -> Result<(), Failure> {
     let made = || -> io::Result<()> {
         let port: Plain = Port::builder().build()?;
         // The thread's seat needs a descriptor, too.
         drop(port.wait(&mut Batch::new(), Duration::ZERO)?);
         tcp_pair()?;
         udp()?;
-        UnixStream::pair()?;
+        system::pair()?;
         Ok(())
     };
     made().map_err(|error| Failure::to_begin("making a port and sockets to try it with", &error))
 }
 
-pub(super) fn plain() -> completion_port::Result<Plain> {
+pub(crate) fn plain() -> completion_port::Result<Plain> {
     Port::builder().build()
 }
 
 /// A port on which one thread may run at a time.
-pub(super) fn narrow() -> completion_port::Result<Plain> {
+pub(crate) fn narrow() -> completion_port::Result<Plain> {
     Port::builder().concurrency(1).build()
 }
 
-pub(super) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
+pub(crate) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     Ok((near, listener.accept()?.0))
 }
 
 /// A socket that can be written to and has nothing to read.
-pub(super) fn udp() -> io::Result<UdpSocket> {
+pub(crate) fn udp() -> io::Result<UdpSocket> {
     UdpSocket::bind("127.0.0.1:0")
 }
 
 /// A packet in words. A token is dropped, which ends its registration.
-pub(super) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
+pub(crate) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
     match packet {
         Packet::Ready(ready) => format!("ready {:?}", ready.events()),
         Packet::Notified(notified) => format!("notified {:?}", notified.events()),
@@ -73,7 +85,7 @@ pub(super) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
 }
 
 /// What has become of an operation, in words.
-pub(super) fn result(outcome: &Outcome) -> String {
+pub(crate) fn result(outcome: &Outcome) -> String {
     match (outcome, outcome.error()) {
         (_, Some(error)) => match error.os_code() {
             Some(code) => format!("code {code}"),
@@ -96,7 +108,7 @@ pub(super) fn result(outcome: &Outcome) -> String {
 }
 
 /// The packets of one wait, in words.
-pub(super) fn wait<K, M: Debug>(
+pub(crate) fn wait<K, M: Debug>(
     port: &Port<K, M>,
     limit: Duration,
 ) -> completion_port::Result<String> {
@@ -107,12 +119,12 @@ pub(super) fn wait<K, M: Debug>(
 }
 
 /// How many packets one wait brings. Tokens are dropped.
-pub(super) fn count<K, M>(port: &Port<K, M>, limit: Duration) -> completion_port::Result<usize> {
+pub(crate) fn count<K, M>(port: &Port<K, M>, limit: Duration) -> completion_port::Result<usize> {
     Ok(port.wait(&mut Batch::new(), limit)?.count())
 }
 
 /// What a call has come to, in one word.
-pub(super) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) -> String {
+pub(crate) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) -> String {
     match result {
         Ok(_) => "accepted".to_owned(),
         Err(error) => format!("{:?}", error.into().kind()),
@@ -120,7 +132,7 @@ pub(super) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) 
 }
 
 /// Waits until something is so, for a second at most.
-pub(super) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
+pub(crate) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
     let deadline = Instant::now() + SOON;
     while !is_so() {
         if Instant::now() > deadline {
@@ -132,7 +144,7 @@ pub(super) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
 }
 
 /// Sleeps so that the kernel has the thread, and no port is told.
-pub(super) fn sleep_in_silence(limit: Duration) {
+pub(crate) fn sleep_in_silence(limit: Duration) {
     let (_keep, nothing) = mpsc::channel::<()>();
     let _ = nothing.recv_timeout(limit);
 }

@@ -1,8 +1,6 @@
 //! Removal, closing and memory: what owns a key, and what ends what.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 
@@ -10,6 +8,7 @@ use completion_port::{Batch, Interest, OneShot, Packet, Persistent, Port, Regist
 
 use super::Trial;
 use super::kit::{QUIET, SOON, Seen, outcome, plain, udp, wait};
+use crate::system::{Stream, number, pair};
 
 pub(super) const TRIALS: &[Trial] = &[
     Trial {
@@ -83,8 +82,8 @@ fn shared_key() -> Seen {
 }
 
 fn token_with_port() -> Seen {
-    let port: Arc<Port<UnixStream>> = Arc::new(Port::new()?);
-    let (mut near, far) = UnixStream::pair()?;
+    let port: Arc<Port<Stream>> = Arc::new(Port::new()?);
+    let (mut near, far) = pair()?;
     near.set_read_timeout(Some(SOON))?;
     near.write_all(b"x")?;
     port.register(Registration::owned(far, Interest::IN, OneShot::Level))
@@ -112,14 +111,14 @@ fn token_with_port() -> Seen {
 
 fn closed_number() -> Seen {
     let port = plain()?;
-    let (_near, far) = UnixStream::pair()?;
+    let (_near, far) = pair()?;
     let first = port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
-    let number = far.as_raw_fd();
-    let (mut near, other) = UnixStream::pair()?;
+    let closed = number(&far);
+    let (mut near, other) = pair()?;
     // The lowest free number is given out: that which was closed just now.
     drop(far);
     let far = other.try_clone()?;
-    if far.as_raw_fd() != number {
+    if number(&far) != closed {
         return Ok("another thread of this process got the number".to_owned());
     }
     drop(other);

@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::system::in_other_words;
 use crate::terminal::output_width;
 use crate::text::{counted, say, show};
 
@@ -18,10 +19,10 @@ mod calls;
 mod delivery;
 mod files;
 mod forks;
-mod kit;
+pub(crate) mod kit;
 mod lifetime;
 mod operations;
-mod registration;
+pub(crate) mod registration;
 mod system;
 mod table;
 mod threads;
@@ -53,21 +54,43 @@ struct Trial {
 /// A trial that is over.
 struct Row {
     trial: &'static Trial,
-    seen: String,
+    outcome: Outcome,
     took: Duration,
 }
 
+enum Outcome {
+    Seen(String),
+    /// What the rule is about is not here.
+    Lacking(String),
+}
+
 impl Row {
-    fn is_as_expected(&self) -> bool {
-        self.seen == self.trial.expected
+    /// What must be seen on this system.
+    fn expected(&self) -> &'static str {
+        in_other_words(self.trial.rule).unwrap_or(self.trial.expected)
+    }
+
+    /// `None` if there was nothing to be tried.
+    fn is_as_expected(&self) -> Option<bool> {
+        match &self.outcome {
+            Outcome::Seen(seen) => Some(seen == self.expected()),
+            Outcome::Lacking(_) => None,
+        }
+    }
+
+    fn seen(&self) -> String {
+        match &self.outcome {
+            Outcome::Seen(seen) => seen.clone(),
+            Outcome::Lacking(reason) => format!("not tried: {reason}"),
+        }
     }
 
     fn document(&self) -> serde_json::Value {
         json!({
             "rule": self.trial.rule,
             "what": self.trial.what,
-            "expected": self.trial.expected,
-            "seen": self.seen,
+            "expected": self.expected(),
+            "seen": self.seen(),
             "as_expected": self.is_as_expected(),
             "milliseconds": self.took.as_secs_f64() * 1000.0,
         })
@@ -118,15 +141,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let different: Vec<_> = rows
         .iter()
-        .filter(|row| !row.is_as_expected())
+        .filter(|row| row.is_as_expected() == Some(false))
         .map(|row| row.trial.rule.to_string())
         .collect();
-    let (good, bad) = (rows.len() - different.len(), different.len() as u64);
+    let good = rows.iter().filter(|row| row.is_as_expected() == Some(true)).count();
+    let (bad, lacking) = (different.len() as u64, rows.len() - good - different.len());
     if options.json {
-        let summary = json!({ "as_expected": good, "different": bad });
+        let summary = json!({ "as_expected": good, "different": bad, "not_tried": lacking });
         say(format_args!("{}\n", json!({ "summary": summary })))?;
     } else {
-        show(format_args!("\n{good} as expected, {bad} different\n"))?;
+        let lacking = if lacking > 0 { format!(", {lacking} not tried") } else { String::new() };
+        show(format_args!("\n{good} as expected, {bad} different{lacking}\n"))?;
     }
     if different.is_empty() {
         return Ok(());
@@ -142,23 +167,32 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn tried(trial: &'static Trial, left: Duration) -> Row {
     let begin = Instant::now();
     if left.is_zero() {
-        let seen = "nothing: earlier trials have used up the time".to_owned();
-        return Row { trial, seen, took: Duration::ZERO };
+        let outcome = Outcome::Seen("nothing: earlier trials have used up the time".to_owned());
+        return Row { trial, outcome, took: Duration::ZERO };
     }
     let (tell, told) = mpsc::channel();
     let spawned = thread::Builder::new().spawn(move || {
+        let outcome = (trial.run)().map_or_else(
+            |error| match error.downcast::<kit::Lacking>() {
+                Ok(lacking) => Outcome::Lacking(lacking.to_string()),
+                Err(error) => Outcome::Seen(format!("an error: {error}")),
+            },
+            Outcome::Seen,
+        );
         // The receiver is gone if this took too long.
-        let _ = tell.send((trial.run)().unwrap_or_else(|error| format!("an error: {error}")));
+        let _ = tell.send(outcome);
     });
-    let seen = match spawned {
-        Err(error) => format!("an error: no thread: {error}"),
-        Ok(_) => match told.recv_timeout(PATIENCE.min(left)) {
-            Ok(seen) => seen,
-            Err(mpsc::RecvTimeoutError::Timeout) => "nothing: it is stuck".to_owned(),
-            Err(mpsc::RecvTimeoutError::Disconnected) => "a panic".to_owned(),
-        },
+    let outcome = match spawned {
+        Err(error) => Outcome::Seen(format!("an error: no thread: {error}")),
+        Ok(_) => told.recv_timeout(PATIENCE.min(left)).unwrap_or_else(|error| {
+            let seen = match error {
+                mpsc::RecvTimeoutError::Timeout => "nothing: it is stuck",
+                mpsc::RecvTimeoutError::Disconnected => "a panic",
+            };
+            Outcome::Seen(seen.to_owned())
+        }),
     };
-    Row { trial, seen, took: begin.elapsed() }
+    Row { trial, outcome, took: begin.elapsed() }
 }
 
 #[cfg(test)]
@@ -167,15 +201,24 @@ mod tests {
 
     #[test]
     fn a_wrong_expectation_is_found() {
-        static RIGHT: Trial = Trial { rule: 1, what: "", expected: "3", run: || Ok("3".into()) };
-        static WRONG: Trial = Trial { rule: 1, what: "", expected: "3", run: || Ok("4".into()) };
-        static FAILS: Trial = Trial { rule: 1, what: "", expected: "3", run: || Err("3".into()) };
+        static RIGHT: Trial = Trial { rule: 0, what: "", expected: "3", run: || Ok("3".into()) };
+        static WRONG: Trial = Trial { rule: 0, what: "", expected: "3", run: || Ok("4".into()) };
+        static FAILS: Trial = Trial { rule: 0, what: "", expected: "3", run: || Err("3".into()) };
         static BREAKS: Trial =
-            Trial { rule: 1, what: "", expected: "3", run: || panic!("as it should") };
-        assert!(tried(&RIGHT, ALL).is_as_expected());
-        assert!(!tried(&RIGHT, Duration::ZERO).is_as_expected());
+            Trial { rule: 0, what: "", expected: "3", run: || panic!("as it should") };
+        static LACKS: Trial = Trial {
+            rule: 0,
+            what: "",
+            expected: "3",
+            run: || Err(kit::Lacking("it has none").into()),
+        };
+        assert_eq!(tried(&RIGHT, ALL).is_as_expected(), Some(true));
+        assert_eq!(tried(&RIGHT, Duration::ZERO).is_as_expected(), Some(false));
         for different in [&WRONG, &FAILS, &BREAKS] {
-            assert!(!tried(different, ALL).is_as_expected());
+            assert_eq!(tried(different, ALL).is_as_expected(), Some(false));
         }
+        let lacking = tried(&LACKS, ALL);
+        assert_eq!(lacking.is_as_expected(), None);
+        assert_eq!(lacking.seen(), "not tried: it has none");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,8 @@ use completion_port::{
 
 use super::Trial;
 use super::kit::{QUIET, SOON, Seen, outcome, plain, result, tcp_pair, udp, wait, word};
+use crate::connection::stream_of;
+use crate::system::{Stream, forks, pair};
 
 pub(super) const TRIALS: &[Trial] = &[
     Trial {
@@ -103,7 +104,7 @@ pub(super) const TRIALS: &[Trial] = &[
         rule: 64,
         what: "operations in a forked child",
         expected: "Forked, Forked; the parent: finished: received \"x\"",
-        run: super::forks::operations,
+        run: forks::operations,
     },
     Trial {
         rule: 65,
@@ -119,22 +120,22 @@ pub(super) const TRIALS: &[Trial] = &[
     },
 ];
 
-type Streams = Port<Arc<UnixStream>, u32>;
+type Streams = Port<Arc<Stream>, u32>;
 
 fn streams() -> completion_port::Result<Streams> {
     Port::builder().build()
 }
 
-type Token<'p> = Ready<'p, Arc<UnixStream>>;
+type Token<'p> = Ready<'p, Arc<Stream>>;
 
-fn associated(port: &Streams) -> Result<(Token<'_>, UnixStream), Box<dyn std::error::Error>> {
-    let (near, far) = UnixStream::pair()?;
+fn associated(port: &Streams) -> Result<(Token<'_>, Stream), Box<dyn std::error::Error>> {
+    let (near, far) = pair()?;
     far.set_read_timeout(Some(SOON))?;
     Ok((port.associate(Arc::new(near)).map_err(Error::from)?, far))
 }
 
-fn by_name(port: &Streams) -> Result<(SharedId, UnixStream), Box<dyn std::error::Error>> {
-    let (near, far) = UnixStream::pair()?;
+fn by_name(port: &Streams) -> Result<(SharedId, Stream), Box<dyn std::error::Error>> {
+    let (near, far) = pair()?;
     Ok((port.associate_shared(Arc::new(near)).map_err(Error::from)?, far))
 }
 
@@ -251,8 +252,7 @@ fn connects() -> Seen {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let connect = || -> Seen {
-        let made = |socket| TcpStream::from(std::os::fd::OwnedFd::from(socket));
-        port.connect(address, Some(SOON.into()), made)?;
+        port.connect(address, Some(SOON.into()), stream_of)?;
         Ok(wait(&port, SOON)?)
     };
     let first = connect()?;

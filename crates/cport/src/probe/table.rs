@@ -68,11 +68,11 @@ pub(super) fn head(columns: Option<usize>) -> String {
 
 /// A rule.
 pub(super) fn row(row: &Row, columns: Option<usize>) -> String {
-    let (what, expected) = (row.trial.what, row.trial.expected);
+    let (what, expected) = (row.trial.what, row.expected());
     let rule = row.trial.rule.to_string();
     let seen = match row.is_as_expected() {
-        true => row.seen.clone(),
-        false => format!("DIFFERENT: {}", row.seen),
+        Some(false) => format!("DIFFERENT: {}", row.seen()),
+        Some(true) | None => row.seen(),
     };
     let Some(each) = table(columns).map(column) else {
         let text = format!("rule {rule}: {what}\n  expected: {expected}\n  seen: {seen}\n");
@@ -85,7 +85,7 @@ pub(super) fn row(row: &Row, columns: Option<usize>) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::Trial;
+    use super::super::{Outcome, Trial};
     use super::*;
 
     #[test]
@@ -105,7 +105,8 @@ mod tests {
     fn where_there_is_no_room_for_columns_there_are_lines() {
         static TRIAL: Trial =
             Trial { rule: 7, what: "a wait", expected: "in time", run: || Ok(String::new()) };
-        let rule = Row { trial: &TRIAL, seen: "too soon".into(), took: Duration::ZERO };
+        let rule =
+            Row { trial: &TRIAL, outcome: Outcome::Seen("too soon".into()), took: Duration::ZERO };
         for columns in [None, Some(LEAST), Some(300)] {
             let text = row(&rule, columns);
             assert!(text.starts_with("7    a wait  ") && text.contains("  in time  "), "{text}");

@@ -1,18 +1,25 @@
-//! Running the command, with a deadline for everything.
+//! Running the command, with a deadline for everything. What takes the system to do stands in a file for each.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is the failure of the test")]
 
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(windows)]
+use windows as system;
 
 /// Nothing here takes nearly as long unless it hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -21,16 +28,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) fn cport(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cport"));
     command.args(arguments);
-    command
-}
-
-/// The same, with at most `limit` descriptors. What the test runner leaves open is closed.
-pub(crate) fn cport_limited(limit: usize, arguments: &[&str]) -> Command {
-    let mut command = Command::new("sh");
-    let closed = (3..10).map(|number| format!(" {number}>&-")).collect::<String>();
-    // Closed first: where there is a limit the shell has no room to close one for a single command.
-    let script = format!("exec{closed}; ulimit -n {limit} && exec \"$0\" \"$@\"");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_cport")]).args(arguments);
     command
 }
 
@@ -57,7 +54,7 @@ impl Ended {
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Arc<Mutex<Child>>,
-    pid: Pid,
+    pid: u32,
     stdout: BufReader<ChildStdout>,
     stderr: Option<JoinHandle<String>>,
     /// Each line that appears on standard error.
@@ -68,8 +65,9 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        system::set_apart(&mut command);
         let mut child = command.spawn().unwrap();
-        let pid = Pid::from_child(&child);
+        let pid = child.id();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let errors = BufReader::new(child.stderr.take().unwrap());
         let child = Arc::new(Mutex::new(child));
@@ -101,16 +99,23 @@ impl Running {
         line.trim_end().to_owned()
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid, signal).unwrap();
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 
-    /// How many sockets it has open.
-    pub(crate) fn sockets(&self) -> usize {
-        let all = fs::read_dir(format!("/proc/{}/fd", self.pid.as_raw_nonzero())).unwrap();
-        // One that is closed meanwhile has no name any more.
-        let names = all.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()
+    /// As Ctrl-C does it.
+    pub(crate) fn interrupt(&self) {
+        system::interrupt(self.pid);
+    }
+
+    /// As who manages services does it.
+    pub(crate) fn terminate(&self) {
+        system::terminate(self.pid);
+    }
+
+    /// How many sockets it has open, or, where that cannot be told, things of any kind.
+    pub(crate) fn open(&self) -> usize {
+        system::open(&self.child.lock().unwrap())
     }
 
     /// Waits for the end.
@@ -136,6 +141,8 @@ impl Drop for Running {
 pub(crate) fn run(command: Command) -> Ended {
     Running::start(command).ended()
 }
+
+pub(crate) const MIB: usize = 1024 * 1024;
 
 /// The ways in which `cport echo` serves TCP.
 pub(crate) const WAYS: [&[&str]; 2] = [&[], &["--operations"]];
@@ -175,99 +182,37 @@ pub(crate) fn content(seed: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(step).take(length).collect()
 }
 
-/// A terminal with a command in it.
-pub(crate) struct Terminal {
-    child: Child,
-    columns: usize,
-    output: Arc<Mutex<Vec<u8>>>,
-    reader: Option<JoinHandle<()>>,
+/// A client that waits for nothing without end.
+pub(crate) fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_write_timeout(Some(DEADLINE)).unwrap();
+    stream
 }
 
-impl Terminal {
-    /// Starts the command in a terminal that is so wide.
-    pub(crate) fn start(mut command: Command, columns: u16) -> Self {
-        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let size =
-            rustix::termios::Winsize { ws_col: columns, ws_row: 24, ws_xpixel: 0, ws_ypixel: 0 };
-        rustix::termios::tcsetwinsize(&master, size).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let end = || fs::File::options().read(true).write(true).open(&name).unwrap();
-        command.env("TERM", "xterm").env_remove("COLUMNS");
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        // It holds the terminal's other end, without which there is no end of the output.
-        drop(command);
-        let output = Arc::new(Mutex::new(Vec::new()));
-        let shared = Arc::clone(&output);
-        let mut master = fs::File::from(master);
-        let reader = thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            // EIO, once no process has the other end any more.
-            while let Ok(read @ 1..) = uninterrupted(|| master.read(&mut buffer)) {
-                shared.lock().unwrap().extend_from_slice(&buffer[..read]);
-            }
-        });
-        Self { child, columns: usize::from(columns), output, reader: Some(reader) }
-    }
-
-    /// All that was written so far.
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
-    }
-
-    /// Waits until all of this was written.
-    pub(crate) fn wait_for(&self, words: &str) {
-        self.wait_until(words, |text| text.contains(words));
-    }
-
-    /// Waits until what was written is as it is wanted.
-    pub(crate) fn wait_until(&self, wanted: &str, is_so: impl Fn(&str) -> bool) {
-        let begun = Instant::now();
-        while !is_so(&self.text()) {
-            assert!(begun.elapsed() < DEADLINE, "{wanted:?} is not in {}", self.text());
-            thread::yield_now();
+/// Writes until the server takes no more; returns how much that was.
+pub(crate) fn filled(stream: &mut TcpStream) -> usize {
+    let (chunk, mut sent) = (content(3, MIB), 0);
+    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    loop {
+        match uninterrupted(|| stream.write(&chunk[sent % MIB..])) {
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && sent > MIB => return sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
         }
     }
+}
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits for the end. No line was wider than the terminal, whatever was written over.
-    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(begun.elapsed() < DEADLINE, "it does not end: {}", self.text());
-            thread::yield_now();
-        };
-        self.reader.take().unwrap().join().unwrap();
-        let text = self.text();
-        for line in text.split(['\n', '\r']) {
-            let line = visible(line);
-            assert!(line.chars().count() <= self.columns, "{} columns: {line:?}", self.columns);
+/// Reads to the end, or to a reset; returns how much came.
+pub(crate) fn rest(stream: &mut TcpStream) -> usize {
+    let (mut buffer, mut back) = (vec![0; 65_536], 0);
+    loop {
+        match uninterrupted(|| stream.read(&mut buffer)) {
+            Ok(0) => return back,
+            Ok(read) => back += read,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return back,
+            Err(error) => panic!("{error}"),
         }
-        (status, text)
     }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The text without what moves the cursor or sets colours (`ESC [ … letter`).
-fn visible(text: &str) -> String {
-    let mut parts = text.split("\x1b[");
-    let first = parts.next().unwrap_or_default().to_owned();
-    let end =
-        |part: &str| part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
-    parts.fold(first, |text, part| text + &part[end(part)..])
 }

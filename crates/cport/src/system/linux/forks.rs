@@ -1,0 +1,176 @@
+//! What a forked child sees of its parent's port.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use completion_port::{Interest, OneShot, Operation, Port, Registration};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::probe::kit::{QUIET, SOON, Seen, outcome, plain, wait};
+
+/// A child that still runs after so many seconds is ended by a signal: its parent may be gone by then.
+const STUCK: u32 = 3;
+
+/// The child calls its parent's port, and makes one of its own.
+pub(crate) fn forked() -> Seen {
+    let port = plain()?;
+    let (mut near, far) = UnixStream::pair()?;
+    port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
+    port.post(1)?;
+    let child = match fork()? {
+        Side::Parent(child) => child,
+        Side::Child(to_parent) => to_parent.tell(|| {
+            let (error, message) = match port.post(2) {
+                Ok(()) => return Ok("posted".to_owned()),
+                Err(refused) => refused.into_parts(),
+            };
+            let waited = outcome(wait(&port, QUIET));
+            drop(port);
+            let own = plain()?;
+            own.post(3)?;
+            let own = wait(&own, SOON)?;
+            Ok(format!("{:?}, {message} back, {waited}; its own: {own}", error.kind()))
+        }),
+    };
+    let told = child.hear()?;
+    let posted = wait(&port, SOON)?;
+    near.write_all(b"x")?;
+    Ok(format!("{told}; the parent: {posted}, {}", wait(&port, SOON)?))
+}
+
+/// An operation is in flight when the process forks.
+pub(crate) fn operations() -> Seen {
+    let port = Port::<Arc<UnixStream>>::new()?;
+    let (mut near, far) = UnixStream::pair()?;
+    let id = port.associate_shared(Arc::new(far))?;
+    let receive = || Operation::recv(Vec::with_capacity(16));
+    let operation = port.start(id, receive())?;
+    let child = match fork()? {
+        Side::Parent(child) => child,
+        Side::Child(to_parent) => to_parent.tell(|| {
+            Ok(format!(
+                "{}, {}",
+                outcome(port.start(id, receive())),
+                outcome(port.cancel(operation))
+            ))
+        }),
+    };
+    let told = child.hear()?;
+    near.write_all(b"x")?;
+    Ok(format!("{told}; the parent: {}", wait(&port, SOON)?))
+}
+
+/// The process in which a call of [`fork`] has returned.
+enum Side {
+    Parent(Child),
+    Child(ToParent),
+}
+
+/// A forked child, which says what it has seen, and ends.
+struct Child {
+    process: Pid,
+    words: UnixStream,
+}
+
+/// The way of a child back to its parent.
+struct ToParent(UnixStream);
+
+/// Forks this process. The child must call nothing but the library, which promises not to hang there, and the
+/// allocator, which the C library makes usable.
+fn fork() -> io::Result<Side> {
+    let (words, from_child) = UnixStream::pair()?;
+    words.set_read_timeout(Some(SOON))?;
+    // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a signal
+    // handler, until it ends.
+    // - safe calls: of the child there is `ToParent::tell` alone, see above; what it does besides is a system
+    //   call.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: alarm(2) demands nothing.
+            unsafe { libc::alarm(STUCK) };
+            Ok(Side::Child(ToParent(from_child)))
+        }
+        process => {
+            let process = Pid::from_raw(process).expect("the number of a child is above zero");
+            Ok(Side::Parent(Child { process, words }))
+        }
+    }
+}
+
+impl ToParent {
+    /// Tells the parent what `act` has seen, and ends the process with nothing run at its exit.
+    fn tell(mut self, act: impl FnOnce() -> Seen) -> ! {
+        // The code of the parent that called this must not be run by the child, too.
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            let seen = act().unwrap_or_else(|error| format!("an error in the child: {error}"));
+            // The parent sees it if nothing comes.
+            let _ = self.0.write_all(seen.as_bytes());
+        }));
+        // Another thread's child may have inherited this end, which its own end would not close.
+        let _ = self.0.shutdown(Shutdown::Write);
+        // SAFETY: _exit(2) demands nothing.
+        unsafe { libc::_exit(i32::from(told.is_err())) }
+    }
+}
+
+impl Child {
+    /// Waits for the child's words, for a second at most, and ends the child.
+    fn hear(mut self) -> Seen {
+        let mut words = String::new();
+        match self.words.read_to_string(&mut words) {
+            Ok(0) => Ok("nothing: the child broke down".to_owned()),
+            Ok(_) => Ok(words),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Ok("nothing: the child is stuck".to_owned())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It has said all, or is stuck. It keeps its number until it is waited for.
+        let _ = kill_process(self.process, Signal::KILL);
+        let _ = waitpid(Some(self.process), WaitOptions::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn heard(act: impl FnOnce() -> Seen) -> String {
+        match fork().unwrap() {
+            Side::Parent(child) => child.hear().unwrap(),
+            Side::Child(to_parent) => to_parent.tell(act),
+        }
+    }
+
+    #[test]
+    fn a_child_says_what_it_has_seen() {
+        assert_eq!(heard(|| Ok("this".to_owned())), "this");
+        assert_eq!(heard(|| Err("that".into())), "an error in the child: that");
+    }
+
+    #[test]
+    fn a_child_that_breaks_down_or_is_stuck_is_found_out_and_ended() {
+        // A panic would take locks in order to say so.
+        let broken = heard(|| std::panic::resume_unwind(Box::new(())));
+        assert_eq!(broken, "nothing: the child broke down");
+        let begin = Instant::now();
+        let stuck = heard(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+        assert_eq!(stuck, "nothing: the child is stuck");
+        assert!(begin.elapsed() < SOON + Duration::from_secs(u64::from(STUCK)));
+    }
+}

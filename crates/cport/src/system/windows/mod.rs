@@ -1,0 +1,174 @@
+//! Windows.
+
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::windows::fs::OpenOptionsExt as _;
+use std::os::windows::io::{AsRawSocket as _, AsSocket, OwnedHandle};
+use std::process::{self, Command};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use completion_port::Port;
+use windows_sys::Win32::Foundation::{ERROR_NOT_ENOUGH_MEMORY, ERROR_TOO_MANY_OPEN_FILES};
+use windows_sys::Win32::Networking::WinSock::{FIONREAD, WSAEMFILE, WSAENOBUFS, ioctlsocket};
+use windows_sys::Win32::System::Console::{
+    ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode, GetStdHandle, STD_OUTPUT_HANDLE,
+    SetConsoleCtrlHandler, SetConsoleMode,
+};
+use windows_sys::core::BOOL;
+
+use crate::probe::kit::Plain;
+
+mod facts;
+pub(crate) mod forks;
+mod signals;
+
+pub(crate) use facts::{facts, kernel, waits};
+pub(crate) use signals::{Signals, Waker};
+
+/// A stream to another socket of this machine.
+pub(crate) type Stream = TcpStream;
+
+/// What must be seen of a rule here, if it is not what the trial says. `docs/SEMANTICS.md` has the reasons, by rule; the
+/// codes of errors are those of Winsock.
+pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
+    Some(match rule {
+        21 if by_polls() => "notified IN; notified IN; notified IN",
+        24 => "HANGUP; IN; HANGUP",
+        25 => "ERR, no OUT; nothing of the unreachable peer",
+        39 => "posted 2 for the other, when it goes on",
+        56 => "done: code 10058; done: received \"a\"",
+        57 => "done: connected; done: code 10061",
+        69 => "it waits",
+        _ => return None,
+    })
+}
+
+/// Whether edges are made of polls, which repeat them.
+fn by_polls() -> bool {
+    Port::<()>::new().is_ok_and(|port| port.stats().backend == "afd")
+}
+
+/// What can be done about an address that another socket has.
+pub(crate) const TAKEN: &str =
+    "; `netstat -ano` shows which process has it; port 0 takes a free one";
+/// What can be done about an address that is none of this machine.
+pub(crate) const NOT_HERE: &str = "; `ipconfig` shows which addresses this machine has";
+/// What can be done about an address that is denied.
+pub(crate) const DENIED: &str = "; another program may have it for itself alone, or the system has set it aside: \
+     `netsh interface ipv4 show excludedportrange tcp`; port 0 takes a free one";
+
+/// Two streams that are connected with each other.
+pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let far = listener.accept()?.0;
+    // What is written is on its way at once, as it is between sockets of Unix.
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    Ok((near, far))
+}
+
+/// How a server of this process is told to end, and to print numbers.
+pub(crate) fn how_to_tell() -> String {
+    "Ctrl-C or Ctrl-Break ends it; `--stats` prints numbers".to_owned()
+}
+
+fn has_code(error: &io::Error, codes: &[i32]) -> bool {
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether the process, or the system, has no descriptor left.
+pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {
+    has_code(error, &[WSAEMFILE, ERROR_TOO_MANY_OPEN_FILES.cast_signed()])
+}
+
+/// Whether descriptors or memory are short.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    is_descriptor_limit(error)
+        || has_code(error, &[WSAENOBUFS, ERROR_NOT_ENOUGH_MEMORY.cast_signed()])
+}
+
+/// Whether a connect goes on by itself.
+pub(crate) fn is_under_way(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// How many descriptors the process may have. No number is set here.
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    None
+}
+
+/// Whether the terminal at standard output obeys escape sequences. Older consoles do when they are asked to.
+pub(crate) fn obeys_sequences() -> bool {
+    // SAFETY: GetStdHandle demands nothing.
+    let output = unsafe { GetStdHandle(STD_OUTPUT_HANDLE) };
+    let mut mode = 0;
+    // SAFETY: GetConsoleMode refuses what is no console, and writes a number.
+    // - valid for writes: `mode` is a number of this function.
+    if unsafe { GetConsoleMode(output, &raw mut mode) } == 0 {
+        return false;
+    }
+    // SAFETY: SetConsoleMode refuses what is no console.
+    unsafe { SetConsoleMode(output, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING) != 0 }
+}
+
+/// Runs another program to its end in the place of this one. Returns only if it cannot.
+pub(crate) fn run_instead(command: &mut Command) -> io::Error {
+    // Ctrl-C is for the other one, whose end is this one's. It has no part in this handler.
+    unsafe extern "system" fn ignore(_kind: u32) -> BOOL {
+        1
+    }
+    // SAFETY: SetConsoleCtrlHandler demands a function that may be called by any thread until the process ends.
+    // - any thread, until the end: `ignore` is a function of this program, and uses nothing.
+    unsafe { SetConsoleCtrlHandler(Some(ignore), 1) };
+    match command.status() {
+        Ok(status) => process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    }
+}
+
+/// How many bytes the system has of a connection that were received and not read. It does not tell how many were sent and
+/// not taken by the peer's system: those are delivered all the same after a close, unless the peer sends more.
+pub(crate) fn left_in_system(socket: impl AsSocket) -> u64 {
+    let socket = socket.as_socket().as_raw_socket();
+    let mut bytes = 0;
+    // SAFETY: this request of ioctlsocket writes one number through its argument.
+    // - the socket: it is open, since it is borrowed;
+    // - valid for writes: `bytes` is a number of this function.
+    let outcome = unsafe {
+        ioctlsocket(
+            socket.try_into().expect("a socket is an address wide"),
+            FIONREAD,
+            &raw mut bytes,
+        )
+    };
+    if outcome == 0 { bytes.into() } else { 0 }
+}
+
+/// By what number the system knows a socket.
+pub(crate) fn number(socket: &Stream) -> u64 {
+    socket.as_raw_socket()
+}
+
+/// A file that is gone when it is closed.
+pub(crate) fn unnamed_file() -> io::Result<File> {
+    /// `FILE_FLAG_DELETE_ON_CLOSE`.
+    const DELETED: u32 = 0x0400_0000;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("cport-probe-{}-{}", process::id(), COUNT.fetch_add(1, Relaxed));
+    let path = std::env::temp_dir().join(name);
+    OpenOptions::new().read(true).write(true).create_new(true).custom_flags(DELETED).open(path)
+}
+
+/// A pipe as what reads from files at places.
+pub(crate) fn as_file(pipe: PipeReader) -> File {
+    OwnedHandle::from(pipe).into()
+}
+
+/// Nothing but sockets can be registered.
+pub(crate) fn register_others(_: &Plain) -> Result<(), Box<dyn Error>> {
+    Ok(())
+}
