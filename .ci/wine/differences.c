@@ -67,6 +67,25 @@ static void error_after_reset(void)
     difference("a poll takes the error of a reset", recv(ours, &byte, 1, 0) != SOCKET_ERROR);
 }
 
+/* A connection that was reset before it was accepted fails the accept as one that is not connected. */
+static void reset_in_the_queue(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    int size = sizeof address;
+    SOCKET listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&address, size);
+    listen(listener, 1);
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    connect(client, (struct sockaddr *)&address, size);
+    setsockopt(client, SOL_SOCKET, SO_LINGER, (char *)&hard, sizeof hard);
+    closesocket(client);
+    Sleep(100);
+    SOCKET accepted = accept(listener, (struct sockaddr *)&address, &size);
+    difference("a connection that was reset is not connected", accepted == INVALID_SOCKET && WSAGetLastError() == WSAENOTCONN);
+    closesocket(listener);
+}
+
 /* A datagram socket that is connected has another address of the loopback network than it was bound to. */
 static void address_of_datagrams(void)
 {
@@ -175,9 +194,35 @@ static void answer_as_the_thread_ends(void)
     difference("an answer is lost as its thread ends", lost);
 }
 
-int main(void)
+/* Of the keys of a console only Ctrl-C can be made for another process, and not Ctrl-Break. */
+static void keys_of_a_console(const char *program)
+{
+    STARTUPINFOA with = {.cb = sizeof with};
+    PROCESS_INFORMATION other;
+    char command[MAX_PATH + 16];
+    int c, pause;
+    snprintf(command, sizeof command, "\"%s\" asleep", program);
+    if (!CreateProcessA(NULL, command, NULL, NULL, FALSE, CREATE_NO_WINDOW, NULL, NULL, &with, &other)) {
+        exit(2);
+    }
+    FreeConsole();
+    for (int tries = 0; !AttachConsole(other.dwProcessId) && tries < 100; tries++) {
+        Sleep(50);
+    }
+    SetConsoleCtrlHandler(NULL, TRUE);
+    pause = GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, 0);
+    c = GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
+    TerminateProcess(other.hProcess, 0);
+    difference("there is no Ctrl-Break", c && !pause);
+}
+
+int main(int count, char **arguments)
 {
     WSADATA data;
+    if (count > 1) {
+        Sleep(10000);
+        return 0;
+    }
     if (WSAStartup(MAKEWORD(2, 2), &data) != 0) {
         return 2;
     }
@@ -186,5 +231,9 @@ int main(void)
     address_of_datagrams();
     order_of_release();
     answer_as_the_thread_ends();
+    reset_in_the_queue();
+    /* The last one, since what is printed may go to another console from then on. */
+    fflush(stdout);
+    keys_of_a_console(arguments[0]);
     return gone;
 }

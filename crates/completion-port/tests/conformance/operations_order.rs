@@ -16,7 +16,7 @@ use crate::kit::operations::{
     sent, shared_on, silent, sockets_on, sort,
 };
 use crate::kit::packets::{each_packet, notified};
-use crate::kit::sockets::{STREAMS, await_unread, fill};
+use crate::kit::sockets::{POLLIN, STREAMS, await_facts, await_unread, fill};
 use crate::kit::threads::{End, Gate, eventually, hear, settle, stays};
 
 /// Starts a receive of each size.
@@ -314,6 +314,19 @@ on_every_system! {
                 }
             }
         }
+    }
+
+    /// Rule 58: the system passes it over, or it is accepted as it is.
+    fn a_connection_that_was_reset_in_the_queue_fails_no_accept(system: &System) {
+        let port = shared_on(system);
+        let listener = Shared::new(system.tcp_listener(4));
+        let id = port.associate_shared(listener.clone()).unwrap();
+        let rude = system.tcp_connect(&listener);
+        await_facts(&listener, system, POLLIN);
+        rude.reset();
+        port.start(id, Operation::accept()).unwrap();
+        let _client = system.tcp_connect(&listener);
+        accepted(finished(&port, system).into_parts().1, system).unwrap();
     }
 
     /// Rules 28 and 53: of connections that come, accepts have the first ones.

@@ -341,8 +341,9 @@ impl Sockets for Afd {
             let accepted = unsafe { accept(socket(descriptor), address, len) };
             if accepted == INVALID_SOCKET {
                 match last_code() {
-                    // The peer has given up this connection. Another one may stand behind it.
-                    WSAECONNRESET | WSAECONNABORTED => continue,
+                    // The peer has given up this connection. Another one may stand behind it. The last is what Wine
+                    // says, which asks the connection for its peer.
+                    WSAECONNRESET | WSAECONNABORTED | WSAENOTCONN => continue,
                     WSAEMFILE => return Attempt::Scarce,
                     code => return not_done(descriptor, code),
                 }
