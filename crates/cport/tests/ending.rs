@@ -82,7 +82,7 @@ fn a_second_signal_cuts_off_and_says_how_much() {
             let sent = filled(&mut stream);
             signal(&server);
             assert!(said(&mut server).contains("may run at once"));
-            assert!(said(&mut server).starts_with("Ctrl-C ends it; "));
+            assert!(said(&mut server).starts_with("Ctrl-C "));
             let ending = said(&mut server);
             assert!(ending.starts_with("ending: 1 connection may take"), "{ending}");
             // The listener is closed first.
@@ -98,7 +98,7 @@ fn a_second_signal_cuts_off_and_says_how_much() {
             assert_eq!(ended.status.code(), Some(1), "{ended:?}");
             assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
             assert!(ended.stderr.starts_with("cport: cut off 1 connection: "), "{ended:?}");
-            assert!(ended.stderr.contains("MiB were received and did not get back"), "{ended:?}");
+            assert!(ended.stderr.contains("iB were received and did not get back"), "{ended:?}");
             assert!(ended.stderr.contains("`--drain`"), "{ended:?}");
             assert!(ended.stdout.contains(" (1 still open)"), "{ended:?}");
             assert!(rest(&mut stream) < sent);
@@ -125,9 +125,11 @@ fn what_was_cut_off_is_counted_in_bytes() {
         assert_eq!((&last["event"], &last["open_at_end"]), (&"ended".into(), &1.into()));
         assert_eq!(last["cut_connections"], 1);
         let cut = usize::try_from(last["cut_bytes"].as_u64().unwrap()).unwrap();
-        // The client's own system may have had some of it, which the server has never received.
+        // The client's own system may have had some of it, which the server has never received; and Windows does not
+        // tell what of it is on its way back.
+        let least = if cfg!(windows) { 1 } else { 100_000 };
         assert!(
-            cut > 100_000 && back + cut <= sent,
+            cut > least && back + cut <= sent,
             "{back} came back, {cut} were cut off of {sent}"
         );
     }

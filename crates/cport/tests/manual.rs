@@ -1,5 +1,6 @@
 //! `cport completions` and `cport man`, as a shell and a reader use them.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;

@@ -165,7 +165,7 @@ fn unannounced() -> Seen {
         let seen = wait(port, SOON)?;
         let took = begin.elapsed();
         drop(go_on);
-        let when = if took < SOON / 2 { "before" } else { "when" };
+        let when = if took < SOON / 4 { "before" } else { "when" };
         Ok(format!("{seen} for the other, {when} it goes on"))
     })
 }

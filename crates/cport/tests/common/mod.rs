@@ -170,6 +170,11 @@ pub(crate) fn uninterrupted<R>(mut call: impl FnMut() -> io::Result<R>) -> io::R
     }
 }
 
+/// Whether a call on a socket has come to its time-out.
+pub(crate) fn is_over_time(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
 /// Bytes that differ by place and by `seed`.
 pub(crate) fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
@@ -197,8 +202,8 @@ pub(crate) fn filled(stream: &mut TcpStream) -> usize {
     loop {
         match uninterrupted(|| stream.write(&chunk[sent % MIB..])) {
             Ok(written) => sent += written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock && sent > MIB => return sent,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if is_over_time(&error) && sent > MIB => return sent,
+            Err(error) if is_over_time(&error) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -1,6 +1,5 @@
 //! What Windows offers to a port.
 
-use std::ptr::null_mut;
 use std::time::Duration;
 
 use windows_sys::Wdk::System::SystemServices::RtlGetVersion;
@@ -43,9 +42,6 @@ pub(crate) fn waits(took: Duration) -> &'static str {
 fn is_wine() -> bool {
     // SAFETY: GetModuleHandleW demands a string with a zero at its end, which the macro makes.
     let library = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
-    if library == null_mut() {
-        return false;
-    }
     // SAFETY: GetProcAddress demands a library that stays loaded, and a string with a zero at its end.
     // - loaded: ntdll.dll is in every process until its end;
     // - the string: it has one.
