@@ -11,14 +11,13 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{Found, accept, listen, lock, receive, send};
-use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use common::{Found, accept, asked_to_end, listen, lock, receive, send};
+use completion_port::{
+    Batch, BorrowedSource, Id, Interest, OneShot, Packet, Port, Registration, Source,
+};
 
 /// A client for which more than this waits to be sent is cut off.
 const HIGH_WATER: usize = 256 * 1024;
@@ -45,17 +44,17 @@ type Outbox = Arc<Mutex<Vec<u8>>>;
 /// The outboxes of all who have joined.
 type Room = Mutex<HashMap<Id, Outbox>>;
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.stream.as_source(),
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let (port, room) = (Port::new()?, Room::default());
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
@@ -63,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..4 {
             scope.spawn(|| serve(&port, &room));
         }
-        signals.forever().next();
+        let _ = end.recv();
         port.shutdown()
     })?;
     Ok(())

@@ -7,13 +7,12 @@ mod common;
 use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
-use common::{Found, accept, listen, receive, send};
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use common::{Found, accept, asked_to_end, listen, receive, send};
+use completion_port::{
+    Batch, BorrowedSource, Interest, OneShot, Packet, Port, Registration, Source,
+};
 
 /// While so many bytes wait to be sent to a client, nothing more is read of it.
 const HIGH_WATER: usize = 64 * 1024;
@@ -30,17 +29,17 @@ struct Client {
     has_ended: bool,
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.stream.as_source(),
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let port = Port::new()?;
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
@@ -48,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..4 {
             scope.spawn(|| serve(&port));
         }
-        signals.forever().next();
+        let _ = end.recv();
         port.shutdown()
     })?;
     Ok(())

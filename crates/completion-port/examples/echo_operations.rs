@@ -6,16 +6,19 @@
 //! Each connection is in one operation at a time: it receives, or it sends back what it has received. So a client that
 //! does not read is not read of either, and has one buffer, which travels with its operations.
 
+#[path = "common/operations.rs"]
+mod common;
+
 use std::error::Error;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use completion_port::{Batch, Operation, Outcome, OwnedSource, Packet, Port, Ready};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use common::{asked_to_end, stream_of};
+use completion_port::{
+    Batch, BorrowedSource, Operation, Outcome, OwnedSource, Packet, Port, Ready, Source,
+};
 
 /// So many connections can be taken before a thread has handled the first of them.
 const ACCEPTS: usize = 16;
@@ -28,17 +31,17 @@ enum Peer {
     Client(Arc<TcpStream>),
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(stream) => stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(stream) => stream.as_source(),
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let idle = Duration::from_secs(arguments.next().map_or(Ok(30), |seconds| seconds.parse())?);
@@ -54,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..4 {
             scope.spawn(|| serve(&port, idle));
         }
-        signals.forever().next();
+        let _ = end.recv();
         // What is in flight is cancelled, and its packets bring everything back. Then the waits end.
         port.shutdown()
     })?;
@@ -89,7 +92,7 @@ fn serve(port: &Port<Peer>, idle: Duration) {
 }
 
 fn welcome(port: &Port<Peer>, socket: OwnedSource, idle: Duration) -> Result<(), Box<dyn Error>> {
-    let stream = TcpStream::from(OwnedFd::from(socket));
+    let stream = stream_of(socket);
     // A short answer does not wait for the acknowledgement of the one before.
     stream.set_nodelay(true)?;
     let token = port.associate(Peer::Client(Arc::new(stream)))?;

@@ -6,20 +6,22 @@
 //! Each client is in one operation at a time: its request is received, then part after part of the file is read and
 //! sent. So a client that does not read has one part of its file in memory, and a deadline.
 
+#[path = "common/operations.rs"]
+mod common;
+
 use std::error::Error;
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use common::{asked_to_end, stream_of};
 use completion_port::{
-    Batch, Finished, Operation, Outcome, OwnedSource, Packet, Port, Result, SharedId,
+    Batch, BorrowedSource, FileSource, Finished, Operation, Outcome, OwnedSource, Packet, Port,
+    Result, SharedId, Source,
 };
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 const ACCEPTS: usize = 16;
 /// How much of a file is read and sent at a time.
@@ -35,7 +37,7 @@ enum Peer {
     Listener(Arc<TcpListener>),
     Client(Arc<Client>),
     /// What the client of this name has asked for.
-    File(Arc<File>, SharedId, Arc<Client>),
+    File(FileSource<Arc<File>>, SharedId, Arc<Client>),
 }
 
 struct Client {
@@ -57,18 +59,18 @@ impl Client {
     }
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.stream.as_fd(),
-            Self::File(file, ..) => file.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.stream.as_source(),
+            Self::File(file, ..) => file.as_source(),
         }
     }
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let directory = PathBuf::from(arguments.next().unwrap_or_else(|| ".".to_owned()));
@@ -84,7 +86,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         for _ in 0..4 {
             scope.spawn(|| serve(&port, &directory));
         }
-        signals.forever().next();
+        let _ = end.recv();
         port.shutdown()
     })?;
     Ok(())
@@ -136,7 +138,7 @@ fn go_on(port: &Port<Peer>, directory: &Path, finished: Finished<'_, Peer>) {
 }
 
 fn welcome(port: &Port<Peer>, socket: OwnedSource) -> Result<()> {
-    let stream = TcpStream::from(OwnedFd::from(socket));
+    let stream = stream_of(socket);
     let client = Client { stream, state: Mutex::default() };
     let id = port.associate_shared(Peer::Client(Arc::new(client)))?;
     receive(port, id)
@@ -176,7 +178,7 @@ fn answer(
                 None => "HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
             };
             if let Some((file, length)) = file {
-                let key = Peer::File(Arc::new(file), id, Arc::clone(client));
+                let key = Peer::File(FileSource::new(Arc::new(file)), id, Arc::clone(client));
                 let file = port.associate_shared(key)?;
                 state.file = Some((file, 0, length));
             }

@@ -9,15 +9,14 @@ mod common;
 use std::error::Error;
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Found, accept, listen, receive, send};
-use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use common::{Found, accept, asked_to_end, listen, receive, send};
+use completion_port::{
+    Batch, BorrowedSource, Interest, OneShot, Packet, Port, Registration, Source,
+};
 
 /// How long clients have, all together, to read the last answers.
 const GRACE: Duration = Duration::from_secs(2);
@@ -34,17 +33,17 @@ struct Client {
     has_ended: bool,
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.stream.as_source(),
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let (port, deadline) = (Port::new()?, OnceLock::new());
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
@@ -52,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..16 {
             scope.spawn(|| serve(&port, &deadline));
         }
-        signals.forever().next();
+        let _ = end.recv();
         let _ = deadline.set(Instant::now() + GRACE);
         // Each key comes back in a last packet: at once, or when its handler rearms it. Then the waits end.
         port.shutdown()

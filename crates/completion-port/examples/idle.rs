@@ -11,14 +11,13 @@ mod common;
 use std::error::Error;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Found, accept, listen, receive, send};
-use completion_port::{Batch, Events, Interest, OneShot, Packet, Port, Ready, Registration};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use common::{Found, accept, asked_to_end, listen, receive, send};
+use completion_port::{
+    Batch, BorrowedSource, Events, Interest, OneShot, Packet, Port, Ready, Registration, Source,
+};
 
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -34,17 +33,17 @@ struct Client {
     heard: Instant,
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Client(client) => client.stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Client(client) => client.stream.as_source(),
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let port = Port::new()?;
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
@@ -52,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..4 {
             scope.spawn(|| serve(&port));
         }
-        signals.forever().next();
+        let _ = end.recv();
         port.shutdown()
     })?;
     Ok(())

@@ -3,20 +3,24 @@
 //! Tokens go into the batch of changes instead of being armed one by one, and what was refused is
 //! looked at after the call.
 
+#[path = "common/pair.rs"]
+mod pair;
+
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use completion_port::{Batch, Changes, Interest, OneShot, Packet, Port, Registration};
+use pair::pair;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let port = Port::<UnixStream>::new()?;
+    let port = Port::<TcpStream>::new()?;
     let mut changes = Changes::new();
     let mut batch = Batch::new();
 
     let mut clients = Vec::new();
     for number in 0..4_u8 {
-        let (mut near, far) = UnixStream::pair()?;
+        let (mut near, far) = pair()?;
         far.set_nonblocking(true)?;
         changes.register(Registration::owned(far, Interest::IN, OneShot::Level));
         near.write_all(&[number; 100])?;

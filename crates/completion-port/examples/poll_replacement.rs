@@ -1,15 +1,18 @@
 //! A replacement for poll: one thread, a persistent level registration for each socket, and a key
 //! that is just a number.
 
+#[path = "common/pair.rs"]
+mod pair;
+
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 
 use completion_port::{Batch, Interest, Packet, Persistent, Port, Registration};
+use pair::pair;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = Port::<usize>::new()?;
     let (mut near, mut far): (Vec<_>, Vec<_>) =
-        (0..3).map(|_| UnixStream::pair()).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        (0..3).map(|_| pair()).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     for (number, socket) in far.iter().enumerate() {
         let interest = Interest::IN | Interest::HANGUP;
         port.register(Registration::new(socket, number, interest, Persistent::Level))?;

@@ -10,15 +10,14 @@ mod common;
 use std::error::Error;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use common::{Found, accept, listen, lock, receive, send};
-use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use common::{Found, accept, asked_to_end, listen, lock, receive, send};
+use completion_port::{
+    Batch, BorrowedSource, Id, Interest, OneShot, Packet, Port, Registration, Source,
+};
 
 /// A pipe takes no more than this.
 const HIGH_WATER: usize = 64 * 1024;
@@ -52,17 +51,17 @@ struct Pipe {
     has_ended: bool,
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Side(side) => side.stream.as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Side(side) => side.stream.as_source(),
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let target = std::env::args().nth(2).ok_or("usage: proxy <listen> <connect>")?.parse()?;
     let port = Port::new()?;
     let listener = Peer::Listener(listen()?);
@@ -72,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..16 {
             scope.spawn(|| serve(&port, target));
         }
-        signals.forever().next();
+        let _ = end.recv();
         port.shutdown()
     })?;
     Ok(())

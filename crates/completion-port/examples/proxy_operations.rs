@@ -7,19 +7,21 @@
 //! one fills it again. So neither way has a queue, a lock or a limit of its own, and the way whose reader is slow
 //! stands still by itself.
 
+#[path = "common/operations.rs"]
+mod common;
+
 use std::error::Error;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use common::{asked_to_end, stream_of};
 use completion_port::{
-    Batch, Operation, Outcome, OwnedSource, Packet, Port, Ready, Result, SharedId,
+    Batch, BorrowedSource, Operation, Outcome, OwnedSource, Packet, Port, Ready, Result, SharedId,
+    Source,
 };
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 const ACCEPTS: usize = 16;
 const BUFFER: usize = 64 * 1024;
@@ -45,18 +47,18 @@ struct Pair {
     ended: AtomicUsize,
 }
 
-impl AsFd for Peer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Peer {
+    fn as_source(&self) -> BorrowedSource<'_> {
         match self {
-            Self::Listener(listener) => listener.as_fd(),
-            Self::Begun { server, .. } => server.as_fd(),
-            Self::Side(pair, number) => pair.streams[*number].as_fd(),
+            Self::Listener(listener) => listener.as_source(),
+            Self::Begun { server, .. } => server.as_source(),
+            Self::Side(pair, number) => pair.streams[*number].as_source(),
         }
     }
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let end = asked_to_end()?;
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let target = arguments.next().ok_or("usage: proxy_operations <listen> <connect>")?.parse()?;
@@ -73,7 +75,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         for _ in 0..4 {
             scope.spawn(|| serve(&port, target));
         }
-        signals.forever().next();
+        let _ = end.recv();
         port.shutdown()
     })?;
     Ok(())
@@ -114,7 +116,7 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
 }
 
 fn stream(socket: OwnedSource) -> Arc<TcpStream> {
-    let stream = TcpStream::from(OwnedFd::from(socket));
+    let stream = stream_of(socket);
     // Short messages do not wait for the acknowledgement of those before. It is only slower without.
     let _ = stream.set_nodelay(true);
     Arc::new(stream)

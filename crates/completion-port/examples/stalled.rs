@@ -1,8 +1,11 @@
 //! A server that stands still in three ways at once, and what its port tells about that: the dump that
 //! docs/STALLS.md explains.
 
+#[path = "common/pair.rs"]
+mod pair;
+
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +13,7 @@ use std::time::{Duration, Instant};
 use completion_port::{
     Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration, Stats,
 };
+use pair::pair;
 
 enum Job {
     /// Sleeps until there is an answer, and does not say so to the port.
@@ -21,7 +25,7 @@ enum Job {
 const KEEP: u8 = b'k';
 const PARK: u8 = b'p';
 
-fn serve(port: &Port<UnixStream, Job>) {
+fn serve(port: &Port<TcpStream, Job>) {
     let mut batch = Batch::new();
     let mut kept = Vec::new();
     let mut byte = [0];
@@ -45,7 +49,7 @@ fn serve(port: &Port<UnixStream, Job>) {
 }
 
 /// Waits until the port is as it should be, for ten seconds at most.
-fn until(port: &Port<UnixStream, Job>, is_so: impl Fn(&Stats) -> bool) {
+fn until(port: &Port<TcpStream, Job>, is_so: impl Fn(&Stats) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so(&port.stats()) {
         assert!(Instant::now() < deadline, "{port:#?}");
@@ -55,11 +59,11 @@ fn until(port: &Port<UnixStream, Job>, is_so: impl Fn(&Stats) -> bool) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One thread may run, and a handler that sleeps is not found out.
-    let port: Port<UnixStream, Job> =
+    let port: Port<TcpStream, Job> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Announced).build()?;
     let mut clients = Vec::new();
     for _ in 0..3 {
-        let (near, far) = UnixStream::pair()?;
+        let (near, far) = pair()?;
         port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
         clients.push(near);
     }

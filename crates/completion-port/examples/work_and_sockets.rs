@@ -1,13 +1,17 @@
 //! Work for a pool of threads and sockets in one queue: a thread that has to block says so, and
 //! another one takes its place.
 
+#[path = "common/pair.rs"]
+mod pair;
+
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
 
 use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+use pair::pair;
 
 enum Job {
     Add(u64),
@@ -17,8 +21,8 @@ enum Job {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One thread runs at a time, three wait.
-    let port: Port<UnixStream, Job> = Port::builder().concurrency(1).build()?;
-    let (mut near, far) = UnixStream::pair()?;
+    let port: Port<TcpStream, Job> = Port::builder().concurrency(1).build()?;
+    let (mut near, far) = pair()?;
     port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
     let sum = AtomicU64::new(0);
 

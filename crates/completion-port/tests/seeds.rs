@@ -79,7 +79,8 @@ mod world;
 #[path = "../src/sys"]
 mod sys {
     pub(crate) mod backend;
-    #[path = "unix/codes.rs"]
+    #[cfg_attr(unix, path = "unix/codes.rs")]
+    #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
     pub(crate) mod files;
     pub(crate) mod host;
@@ -88,11 +89,19 @@ mod sys {
     pub(crate) mod reactor;
     pub mod sim;
     pub(crate) mod sockets;
-    #[path = "unix/source.rs"]
+    #[cfg_attr(unix, path = "unix/source.rs")]
+    #[cfg_attr(windows, path = "windows/source.rs")]
     mod source;
     pub(crate) mod thread;
 
+    #[cfg(unix)]
     pub(crate) use std::os::fd;
+
+    #[cfg(windows)]
+    pub(crate) mod fd {
+        pub(crate) use std::os::windows::io::OwnedSocket as OwnedFd;
+        pub(crate) type RawFd = i32;
+    }
 
     use crate::error::ErrorKind;
     use crate::state::facts::Fault;

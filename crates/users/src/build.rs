@@ -1,5 +1,6 @@
 //! Programs are built: examples of the workspace, and programs of a user.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -29,6 +30,18 @@ fn cargo(arguments: &[&str], target: &Path, folder: &Path) {
     assert!(output.status.success(), "cargo {arguments:?}: {said}");
 }
 
+/// Another system whose programs this one can run: that of `USERS_TARGET` by the program `USERS_RUNNER`.
+#[derive(Debug)]
+pub(crate) struct Other {
+    target: String,
+    pub(crate) runner: OsString,
+}
+
+pub(crate) fn other() -> Option<Other> {
+    let (target, runner) = (env::var("USERS_TARGET").ok()?, env::var_os("USERS_RUNNER")?);
+    Some(Other { target, runner })
+}
+
 /// An example of the library, built.
 ///
 /// # Panics
@@ -38,8 +51,16 @@ fn cargo(arguments: &[&str], target: &Path, folder: &Path) {
 pub fn example(name: &str) -> PathBuf {
     let target = target().join("users");
     let arguments = ["build", "--quiet", "--package", "completion-port", "--example", name];
-    cargo(&arguments, &target, workspace());
-    target.join("debug/examples").join(name)
+    match other() {
+        None => {
+            cargo(&arguments, &target, workspace());
+            target.join("debug/examples").join(name)
+        }
+        Some(Other { target: triple, .. }) => {
+            cargo(&[&arguments[..], &["--target", &triple]].concat(), &target, workspace());
+            target.join(triple).join("debug/examples").join(format!("{name}.exe"))
+        }
+    }
 }
 
 /// A project outside the workspace that depends on the library.

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::build::other;
+
 /// No server takes longer to say where it listens, or to end.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -37,7 +39,15 @@ impl Server {
     /// If it does not.
     #[must_use]
     pub fn start(program: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(program)
+        let mut command = match other() {
+            None => Command::new(program),
+            Some(other) => {
+                let mut command = Command::new(other.runner);
+                command.arg(program);
+                command
+            }
+        };
+        let mut child = command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -55,7 +65,7 @@ impl Server {
         Self { child, address: address.expect("an address"), lines }
     }
 
-    /// Ends it by SIGTERM.
+    /// Ends it by SIGTERM, or by what Wine makes Ctrl-C of.
     ///
     /// # Panics
     ///
@@ -64,7 +74,8 @@ impl Server {
     pub fn terminate(mut self) -> Duration {
         let began = Instant::now();
         let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("a child");
+        let signal = if other().is_some() { Signal::INT } else { Signal::TERM };
+        kill_process(pid, signal).expect("a child");
         self.assert_ends_well();
         began.elapsed()
     }

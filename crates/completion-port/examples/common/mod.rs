@@ -1,10 +1,15 @@
-//! What the servers among the examples share: where they listen, reading and writing that never block, and locks.
+//! What the servers among the examples share: where they listen, when they end, reading and writing that never block,
+//! and locks.
+
+mod end;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+pub(crate) use end::asked_to_end;
 
 /// Listens where the first argument of the program says, or at a free port, and says so.
 pub(crate) fn listen() -> io::Result<TcpListener> {
