@@ -23,6 +23,7 @@ use crate::membership::{current_seat, take_seat};
 use crate::operation::{Cargo, SharedId};
 use crate::packet::{Packets, Ready};
 use crate::raw::Raw;
+use crate::readiness::Readiness;
 use crate::registration::{Id, Owner, Registration};
 use crate::source::{KernelId, Source, SourceName};
 use crate::state::facts::Descriptor;
@@ -166,6 +167,7 @@ pub struct PortBuilder<B = Vec<u8>> {
     kernel_sets: usize,
     one_shot_kernel: bool,
     file_engine: FileEngine,
+    readiness: Readiness,
     queue_delays: bool,
     /// What a buffer is; the builder has none.
     buffers: PhantomData<fn(B) -> B>,
@@ -179,6 +181,7 @@ impl Default for PortBuilder {
             kernel_sets: 0,
             one_shot_kernel: false,
             file_engine: FileEngine::default(),
+            readiness: Readiness::default(),
             queue_delays: false,
             buffers: PhantomData,
         }
@@ -238,6 +241,13 @@ impl<B> PortBuilder<B> {
         self
     }
 
+    /// How the system tells the port that sockets are ready, where it has more than one way. The usual setting is the
+    /// best that the system offers.
+    pub fn readiness(mut self, readiness: Readiness) -> Self {
+        self.readiness = readiness;
+        self
+    }
+
     /// Whether the port measures from the first how long its packets stand in the queue; not so unless it
     /// is asked for. See [`Port::measure_queue_delays`].
     pub fn queue_delays(mut self, measured: bool) -> Self {
@@ -264,6 +274,7 @@ impl<B> PortBuilder<B> {
             kernel_sets,
             one_shot_kernel,
             file_engine,
+            readiness,
             queue_delays,
             ..
         } = self;
@@ -274,6 +285,7 @@ impl<B> PortBuilder<B> {
             kernel_sets,
             one_shot_kernel,
             file_engine,
+            readiness,
             queue_delays,
             buffers,
         }
@@ -289,11 +301,12 @@ impl<B> PortBuilder<B> {
     /// # Errors
     ///
     /// [`ErrorKind::DescriptorLimit`] or [`ErrorKind::OutOfMemory`] if the system has no descriptor
-    /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`] or [`FileEngine::Ring`] was asked
-    /// for and the system does not offer it here.
+    /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`], [`FileEngine::Ring`] or a
+    /// [`Readiness`] was asked for by name and the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M, B>> {
-        let backend = sys::native(self.sets(), self.one_shot_kernel, self.file_engine)
-            .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
+        let backend =
+            sys::native(self.sets(), self.one_shot_kernel, self.file_engine, self.readiness)
+                .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend, KernelId::SYSTEM)
     }
 

@@ -287,7 +287,8 @@ fn the_target_system_is_named_in_one_place() {
 
 #[test]
 fn the_public_words_import_only_downwards() {
-    for word in ["error.rs", "file_engine.rs", "interest.rs", "loan.rs", "stats.rs"] {
+    for word in ["error.rs", "file_engine.rs", "interest.rs", "loan.rs", "readiness.rs", "stats.rs"]
+    {
         assert_absent(word, &["crate::engine", "crate::port", "crate::sys", "crate::state"]);
     }
     // Each system says in its folder what is a source there, and an address. What is handed out is made of

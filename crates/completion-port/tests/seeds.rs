@@ -45,6 +45,8 @@ mod packet;
 mod port;
 #[path = "../src/raw.rs"]
 pub mod raw;
+#[path = "../src/readiness.rs"]
+mod readiness;
 #[path = "../src/registration.rs"]
 mod registration;
 #[path = "../src/source.rs"]
@@ -110,6 +112,7 @@ mod sys {
         _sets: usize,
         _is_one_shot: bool,
         _files: crate::file_engine::FileEngine,
+        _readiness: crate::readiness::Readiness,
     ) -> Result<Box<dyn backend::Backend>, Fault> {
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
@@ -127,6 +130,7 @@ pub use interest::{Events, Interest, OneShot, Persistent};
 pub use operation::{OpId, Operation, Outcome, SharedId, Started};
 pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
+pub use readiness::Readiness;
 pub use registration::{Id, Registration};
 pub use source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
 pub use stats::{PacketCounts, Stats};

@@ -3,6 +3,7 @@
 use self::native::Native;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
+use crate::readiness::Readiness;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 use crate::sys::kqueue::Kqueue;
@@ -26,7 +27,11 @@ pub(crate) fn native(
     _sets: usize,
     _is_one_shot: bool,
     files: FileEngine,
+    readiness: Readiness,
 ) -> Result<Box<dyn Backend>, Fault> {
+    if readiness != Readiness::Automatic {
+        return Err(Fault { kind: ErrorKind::Unsupported, code: None });
+    }
     match files {
         FileEngine::Automatic | FileEngine::Threads => Ok(Box::new(Kqueue::new(Native::new())?)),
         FileEngine::Ring => Err(Fault { kind: ErrorKind::Unsupported, code: None }),

@@ -1,7 +1,9 @@
 //! Linux.
 
 use self::epoll::Epoll;
+use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
+use crate::readiness::Readiness;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 
@@ -31,7 +33,11 @@ pub(crate) fn native(
     sets: usize,
     is_one_shot: bool,
     files: FileEngine,
+    readiness: Readiness,
 ) -> Result<Box<dyn Backend>, Fault> {
+    if readiness != Readiness::Automatic {
+        return Err(Fault { kind: ErrorKind::Unsupported, code: None });
+    }
     let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new(sets) };
     Ok(Box::new(set?.with_files(files)?))
 }

@@ -2,7 +2,9 @@
 
 use self::afd::Afd;
 use self::psn::Notified;
+use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
+use crate::readiness::Readiness;
 use crate::state::facts::Fault;
 use crate::sys::backend::Backend;
 
@@ -37,9 +39,15 @@ pub(crate) fn native(
     _sets: usize,
     _is_one_shot: bool,
     files: FileEngine,
+    readiness: Readiness,
 ) -> Result<Box<dyn Backend>, Fault> {
-    match Notified::new(files) {
-        Some(notified) => Ok(Box::new(notified?)),
-        None => Ok(Box::new(Afd::new(files)?)),
+    let notified = match readiness {
+        Readiness::Automatic | Readiness::Notifications => Notified::new(files),
+        Readiness::Polls => None,
+    };
+    match (notified, readiness) {
+        (Some(notified), _) => Ok(Box::new(notified?)),
+        (None, Readiness::Notifications) => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
+        (None, _) => Ok(Box::new(Afd::new(files)?)),
     }
 }
