@@ -28,6 +28,9 @@ mod psn;
 pub(crate) mod reactor;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(any(test, target_os = "freebsd"))]
+#[cfg_attr(not(target_os = "freebsd"), allow(dead_code, reason = "its tests run everywhere"))]
+mod sleepers;
 pub(crate) mod sockets;
 pub(crate) mod thread;
 #[cfg(all(

@@ -1,4 +1,4 @@
-//! A thread that can be parked, and on macOS looked at.
+//! A thread that can be parked, and on macOS and FreeBSD looked at.
 
 use std::time::Duration;
 
@@ -117,9 +117,22 @@ mod looks {
     }
 }
 
-/// The BSDs tell of threads only by the table of processes, which costs more than a look may cost.
-#[cfg(not(target_os = "macos"))]
+/// FreeBSD tells of threads by the table of processes (`kern.proc` of sysctl(3)), of all threads of a process at once.
+#[cfg(target_os = "freebsd")]
 mod looks {
+    use std::mem::MaybeUninit;
+    use std::ptr;
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    use crate::sys::sleepers::Sleepers;
+
+    /// For how many threads there is room at first.
+    const SPARE: usize = 16;
+
+    /// What is known of this process, and for how many threads there was room at the last time.
+    static KNOWN: Mutex<(Sleepers, usize)> = Mutex::new((Sleepers::new(), SPARE));
+
     pub(super) struct Thread {
         number: u64,
     }
@@ -127,8 +140,82 @@ mod looks {
     impl Thread {
         pub(super) fn current() -> Self {
             // SAFETY: the call demands nothing.
-            #[cfg(target_os = "freebsd")]
             let number = unsafe { libc::pthread_getthreadid_np() };
+            Self { number: u64::try_from(number).unwrap_or(0) }
+        }
+
+        pub(super) fn number(&self) -> Option<u64> {
+            Some(self.number)
+        }
+
+        pub(super) fn asleep(&self) -> Option<bool> {
+            // Another thread asks at this moment, or, in a forked child, did so in the parent, which goes on for ever
+            // there. A thread is said to run then.
+            let Ok(mut known) = KNOWN.try_lock() else { return Some(false) };
+            let (sleepers, room_for) = &mut *known;
+            sleepers.asleep(self.number, Instant::now(), |threads| tell(room_for, threads))
+        }
+    }
+
+    /// Has the system tell of all threads of this process.
+    fn tell(room_for: &mut usize, threads: &mut Vec<(u64, bool)>) -> bool {
+        let size = size_of::<libc::kinfo_proc>();
+        // SAFETY: getpid(2) demands nothing.
+        let process = unsafe { libc::getpid() };
+        let kind = libc::KERN_PROC_PID | libc::KERN_PROC_INC_THREAD;
+        let name = [libc::CTL_KERN, libc::KERN_PROC, kind, process];
+        // More threads may have come since the last time. Twice is enough to find out how many there are.
+        for _ in 0..2 {
+            let mut room: Vec<MaybeUninit<libc::kinfo_proc>> = Vec::new();
+            room.resize_with(*room_for, MaybeUninit::uninit);
+            let mut bytes = size * room.len();
+            // SAFETY: sysctl(3) reads four numbers at the first pointer and a size at the fourth argument, writes at most so
+            // many bytes at the third and how many there are at the fourth; null is no new value.
+            // - valid for reads: `name` has four numbers, `bytes` is a local;
+            // - valid for writes: `room`, a local, has so many bytes.
+            let done = unsafe {
+                libc::sysctl(
+                    name.as_ptr(),
+                    4,
+                    room.as_mut_ptr().cast(),
+                    &raw mut bytes,
+                    ptr::null(),
+                    0,
+                )
+            };
+            if done == 0 {
+                for entry in &room[..(bytes / size).min(room.len())] {
+                    // SAFETY: `assume_init_ref` demands a value.
+                    // - the system has written so many bytes, and thus this entry; it consists of numbers and pointers.
+                    let entry = unsafe { entry.assume_init_ref() };
+                    if usize::try_from(entry.ki_structsize) != Ok(size) {
+                        // A system whose table has entries of another form.
+                        return false;
+                    }
+                    let number = u64::try_from(entry.ki_tid).unwrap_or(0);
+                    // One that waits for a processor can run. One that was stopped does not go on by itself.
+                    threads.push((number, entry.ki_stat != libc::SRUN));
+                }
+                return true;
+            }
+            if std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM) {
+                return false;
+            }
+            *room_for = room.len() * 2 + SPARE;
+        }
+        false
+    }
+}
+
+/// NetBSD and OpenBSD tell of threads only by the table of processes, and that is not asked: a look would cost a copy of it.
+#[cfg(not(any(target_os = "macos", target_os = "freebsd")))]
+mod looks {
+    pub(super) struct Thread {
+        number: u64,
+    }
+
+    impl Thread {
+        pub(super) fn current() -> Self {
             // SAFETY: the call demands nothing.
             #[cfg(target_os = "netbsd")]
             let number = unsafe { libc::_lwp_self() };
