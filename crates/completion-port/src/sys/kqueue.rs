@@ -344,7 +344,8 @@ impl<C: Calls> Kqueue<C> {
                 match event.filter {
                     Filter::Read => seen.read = Some(*event),
                     Filter::Write => seen.write = Some(*event),
-                    Filter::Except => seen.is_urgent = true,
+                    // The end of the stream comes by this filter, too (macOS).
+                    Filter::Except => seen.is_urgent |= !event.is(flag::EOF),
                     Filter::User => {}
                 }
             }

@@ -19,6 +19,10 @@ use crate::sys::unix::timeout;
 /// How many changes and events there are in one call at most.
 const MOST: usize = 128;
 
+/// How long one call waits at most: no system promises more than a day (kevent(2) of OpenBSD), and others refuse what
+/// they find too long. The caller looks at the clock again.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The states of a TCP connection in which the peer has ended the stream: `TCPS_CLOSED`, `TCPS_CLOSE_WAIT`,
 /// `TCPS_CLOSING`, `TCPS_LAST_ACK` and `TCPS_TIME_WAIT` of netinet/tcp_fsm.h.
 const PEER_ENDED: [u8; 5] = [0, 5, 7, 8, 10];
@@ -180,7 +184,7 @@ impl Calls for Native {
         for (place, change) in raw_changes.iter_mut().zip(changes) {
             place.write(raw::change(change));
         }
-        let limit = timeout.map(timeout::timespec);
+        let limit = timeout.map(|timeout| timeout::timespec(timeout.min(LONGEST)));
         let (number_of_changes, places) = (changes.len().min(MOST), room.len().min(MOST));
         // SAFETY: kevent(2) reads as many changes at the first pointer as the argument behind it says, writes at most
         // as many events at the second one, and reads a timespec at the last, unless that is null.
