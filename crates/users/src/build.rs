@@ -49,18 +49,14 @@ pub(crate) fn other() -> Option<Other> {
 /// If it cannot be built.
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
+    if let Some(Other { target: triple, .. }) = other() {
+        // Built before the tests, with what is tested beside.
+        return target().join(triple).join("debug/examples").join(format!("{name}.exe"));
+    }
     let target = target().join("users");
     let arguments = ["build", "--quiet", "--package", "completion-port", "--example", name];
-    match other() {
-        None => {
-            cargo(&arguments, &target, workspace());
-            target.join("debug/examples").join(name)
-        }
-        Some(Other { target: triple, .. }) => {
-            cargo(&[&arguments[..], &["--target", &triple]].concat(), &target, workspace());
-            target.join(triple).join("debug/examples").join(format!("{name}.exe"))
-        }
-    }
+    cargo(&arguments, &target, workspace());
+    target.join("debug/examples").join(name)
 }
 
 /// A project outside the workspace that depends on the library.
