@@ -59,7 +59,7 @@ pub(crate) struct Options {
     concurrency: u16,
     /// Print what happens, as rates, so often (1s, 500ms)
     ///
-    /// SIGUSR1 prints the same once, with or without this option: rates since the last time that it did so.
+    /// On Unix, SIGUSR1 prints the same once, with or without this option: rates since the last time that it did so.
     #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
     stats: Option<Duration>,
     /// Print one JSON object a line, and nothing else
@@ -67,7 +67,7 @@ pub(crate) struct Options {
     json: bool,
     /// How long clients may take in the end to get back what was received
     ///
-    /// The first Ctrl-C (SIGINT) or SIGTERM closes the listener. A connection is closed once all that was received
+    /// The first Ctrl-C (SIGINT) or SIGTERM, or Ctrl-Break on Windows, closes the listener. A connection is closed once all that was received
     /// has gone back and nothing more has come for a fifth of a second. When this time is over, or with a second signal,
     /// those that are left are cut off; what they have not got back is said, and the exit code is 1. A third signal ends
     /// the server at once.
