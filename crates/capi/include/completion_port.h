@@ -4,11 +4,14 @@
  * A port is a queue of packets. Registered sockets report their state to it, threads post to it, and
  * each packet is taken by one thread, with at most as many threads running at once as the port's
  * concurrency value says. It is what the reference calls an I/O completion port with socket state
- * notifications, on Linux. Every rule, with the test that proves it, is in docs/SEMANTICS.md.
+ * notifications, on Linux, and on Windows for systems that lack them. Every rule, with the test that proves
+ * it, is in docs/SEMANTICS.md.
  *
  * This header is C11 and C++17, includes no system header but the three below, and declares nothing
  * that does not begin with cp_ or CP_. The same functions under the reference's own names are in
- * compat/include: <winsock2.h>, <mswsock.h>, <windows.h>.
+ * compat/include: <winsock2.h>, <mswsock.h>, <windows.h>. On Windows it includes the system's <winsock2.h> and
+ * <windows.h>, and <completion_port_windows.h>, which says what is different there: what is said below of
+ * descriptors holds for sockets, and the last part, from "Descriptors that are closed" on, is for Linux.
  *
  * THREADS  Every function may be called from any thread at any time; none from a signal handler, but for
  *          cp_close, cp_dup2, cp_dup3 and cp_close_range.
@@ -46,7 +49,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#ifdef _WIN32
+#include <winsock2.h>
+#include <windows.h>
+#else
 #include <sys/socket.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -267,6 +275,8 @@ uint32_t cp_last_error(void);
 /* Sets it. */
 void cp_set_last_error(uint32_t code);
 
+#ifndef _WIN32
+
 /* The code that stands for a value of errno after a socket call. */
 uint32_t cp_error_of_errno(int error);
 
@@ -363,8 +373,14 @@ int cp_getpeername(int descriptor, struct sockaddr *address, socklen_t *size);
 /* FIONBIO, FIONREAD and SIOCATMARK, by the system's numbers or the reference's. 0, or -1. */
 int cp_ioctl_socket(int descriptor, unsigned long request, unsigned long *argument);
 
+#endif
+
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef _WIN32
+#include "completion_port_windows.h"
 #endif
 
 #endif

@@ -1,10 +1,11 @@
 //! The codes of errors: one for each thread, as the reference has it, and how the system's own and the
 //! port's translate into them.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use completion_port::{Error, ErrorKind};
+
+use crate::system::last;
 
 /// The codes that this library gives, by the reference's names.
 #[allow(missing_docs, reason = "the reference documents its codes")]
@@ -49,14 +50,9 @@ pub mod code {
     pub const WSANOTINITIALISED: u32 = 10093;
 }
 
-thread_local! {
-    /// Has no destructor, so that it can be used at any time in a thread's life.
-    static LAST: Cell<u32> = const { Cell::new(code::SUCCESS) };
-}
-
 /// Sets the calling thread's last error.
 pub fn set_last(code: u32) {
-    LAST.set(code);
+    last::set_last(code);
 }
 
 /// Calls `f`; if it panics, which would be a fault of this library, the result is `otherwise` and the
@@ -96,75 +92,16 @@ pub fn code_of(error: Error) -> u32 {
     }
 }
 
-/// The code of a system error (`errno`) of a socket call.
-#[must_use]
-pub fn code_of_errno(errno: i32) -> u32 {
-    match errno {
-        0 => code::SUCCESS,
-        libc::EINTR => 10004,
-        libc::EACCES | libc::EPERM => 10013,
-        libc::EFAULT => code::WSAEFAULT,
-        libc::EINVAL => code::WSAEINVAL,
-        libc::EMFILE | libc::ENFILE => 10024,
-        libc::EAGAIN => code::WSAEWOULDBLOCK,
-        libc::EINPROGRESS => 10036,
-        libc::EALREADY => 10037,
-        // The reference knows no descriptors beside sockets here.
-        libc::EBADF | libc::ENOTSOCK => code::WSAENOTSOCK,
-        libc::EDESTADDRREQ => 10039,
-        libc::EMSGSIZE => 10040,
-        libc::EPROTOTYPE => 10041,
-        libc::ENOPROTOOPT => 10042,
-        libc::EPROTONOSUPPORT => 10043,
-        libc::ESOCKTNOSUPPORT => 10044,
-        libc::EOPNOTSUPP => 10045,
-        libc::EPFNOSUPPORT => 10046,
-        libc::EAFNOSUPPORT => 10047,
-        libc::EADDRINUSE => 10048,
-        libc::EADDRNOTAVAIL => 10049,
-        libc::ENETDOWN => 10050,
-        libc::ENETUNREACH => 10051,
-        libc::ENETRESET => 10052,
-        libc::ECONNABORTED => 10053,
-        // A stream whose reader is gone is reset, to the reference.
-        libc::ECONNRESET | libc::EPIPE => 10054,
-        libc::ENOBUFS | libc::ENOMEM => 10055,
-        libc::EISCONN => 10056,
-        libc::ENOTCONN => 10057,
-        libc::ESHUTDOWN => 10058,
-        libc::ETOOMANYREFS => 10059,
-        libc::ETIMEDOUT => 10060,
-        // Also the answer for a path at which no socket listens.
-        libc::ECONNREFUSED | libc::ENOENT => 10061,
-        libc::ELOOP => 10062,
-        libc::ENAMETOOLONG => 10063,
-        libc::EHOSTDOWN => 10064,
-        libc::EHOSTUNREACH => 10065,
-        libc::ENOTEMPTY => 10066,
-        libc::EUSERS => 10068,
-        libc::EDQUOT => 10069,
-        libc::ESTALE => 10070,
-        libc::EREMOTE => 10071,
-        _ => code::WSASYSCALLFAILURE,
-    }
-}
-
 /// The calling thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_last_error() -> u32 {
-    LAST.get()
+    last::last()
 }
 
 /// Sets the calling thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_set_last_error(code: u32) {
     set_last(code);
-}
-
-/// The code of a system error.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_error_of_errno(errno: i32) -> u32 {
-    code_of_errno(errno)
 }
 
 #[cfg(test)]
@@ -186,14 +123,5 @@ mod tests {
         set_last(7);
         std::thread::spawn(|| assert_eq!(cp_last_error(), 0)).join().unwrap();
         assert_eq!(cp_last_error(), 7);
-    }
-
-    #[test]
-    fn no_system_error_is_a_success() {
-        for errno in 1..200 {
-            assert!(code_of_errno(errno) >= 10000, "errno {errno}");
-        }
-        assert_eq!(code_of_errno(libc::EAGAIN), 10035);
-        assert_eq!(code_of_errno(libc::EWOULDBLOCK), 10035);
     }
 }

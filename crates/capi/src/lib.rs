@@ -2,8 +2,9 @@
 //! same under the names of the reference.
 //!
 //! A port of this library is a [`Port`](completion_port::Port) whose keys and messages are plain words. The
-//! library adds checked handles, a registration for each descriptor's number, error codes, socket calls that
-//! report in those codes, and calls that close any descriptor.
+//! library adds checked handles, a registration for each socket's number, and error codes. On Linux it also has
+//! socket calls that report in those codes, operations with an OVERLAPPED, and calls that close any descriptor. On
+//! Windows the system has all of these.
 //!
 //! # Layers
 //!
@@ -11,66 +12,35 @@
 //! if the sources say otherwise or if there is a circle.
 //!
 //! ```text
-//!  look-up by name         modules
-//!  called at their ends    callbacks
-//!  extensions by number    extensions
-//!  files over sockets       transmit
-//!  overlapped operations   transfers  connections  results  files
-//!  any of them             operations         how one is started, ends and is cancelled
-//!  several buffers         buffers
-//!  what stops a program    controls
-//!  the C functions         closing  queue  notifications  sockets  opening
-//!  operations on files     flights            how they go on, end and are cancelled
-//!  without an event        waits              threads that wait for ends
-//!  objects of headers      objects
-//!  both tables             registrations      what ends a number's registration at its port
-//!  a process's handles     handles            from a handle to a port or a foreign object
-//!  who sees to operations  driver             a thread for those to which no other thread sees
-//!  an open file            file
-//!  a port                  port               packets become entries in the caller's array
-//!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
-//!  the system              descriptors        what sort of socket a descriptor is
-//!  words                   abi  errors  foreign  messages  process  status
+//!  the C functions         notifications  queue
+//!  handles                 handles            from a handle to a port or another object
+//!  a system                linux/  windows/   what a port is there: how it is made, and what a change does
+//!  packets                 taking             packets become entries in the caller's array
+//!  errors                  errors             codes, the last one, and where a panic stops
+//!  words                   abi  requests  table
 //! ```
 //!
-//! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
-//!   that port takes [`handles`]; [`registrations`] has both.
-//! - [`process`] knows no table. Each table brings the function by which a forked child sets it aside.
-//! - [`closing`] imports nothing but [`numbers`], of which it changes atomic words only: a signal handler may call
-//!   it, so it takes no lock.
+//! The files above the folders know either as `system`, and only this file names the systems. Both folders have six
+//! files of the same names for them: `last` (where the last error is kept), `object` (what a handle may stand for),
+//! `port`, `status` (how operations end), `associations` (how a port is made and closed) and `waiting`.
 //!
 //! Each exported function is called in [`errors::guarded`], so that no panic reaches the caller; but for those
-//! of [`closing`].
+//! of `linux/closing`.
 
 pub mod abi;
-pub mod buffers;
-pub mod callbacks;
-pub mod closing;
-pub mod connections;
-pub mod controls;
-mod descriptors;
-mod driver;
 pub mod errors;
-pub mod extensions;
-mod file;
-pub mod files;
-mod flights;
-mod foreign;
 mod handles;
-pub mod messages;
-pub mod modules;
+#[cfg(target_os = "linux")]
+pub mod linux;
 pub mod notifications;
-mod numbers;
-pub mod objects;
-pub mod opening;
-pub mod operations;
-mod port;
-mod process;
 pub mod queue;
-pub mod registrations;
-pub mod results;
-pub mod sockets;
-mod status;
-pub mod transfers;
-pub mod transmit;
-mod waits;
+mod requests;
+mod table;
+mod taking;
+#[cfg(target_os = "windows")]
+pub mod windows;
+
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "windows")]
+use windows as system;

@@ -1,119 +1,14 @@
 //! Ports as the C library has them: made, taken from, posted to, closed.
 
 use std::ffi::c_void;
-use std::os::fd::RawFd;
-use std::sync::Arc;
 
-use crate::abi::{self, Entry, Handle, NO_HANDLE};
+use crate::abi::{self, Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
-use crate::file::File;
-use crate::handles::{self, Object, usable_port};
-use crate::numbers::{self, Associated, Line};
-use crate::port::{Changed, CompletionPort};
-use crate::{descriptors, driver, flights, registrations, status};
-
-/// Lets the operations of a descriptor complete on a port.
-fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
-    let descriptor = RawFd::try_from(descriptor).map_err(|_| code::INVALID_HANDLE)?;
-    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
-    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-    if flags < 0 {
-        return Err(code::INVALID_HANDLE);
-    }
-    // A null handle is a mistake, unless the process has given number 0 to a socket.
-    if descriptor == 0 && descriptors::protocol(descriptor).is_err() {
-        return Err(code::INVALID_HANDLE);
-    }
-    let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
-    let identity = descriptors::identity(descriptor);
-    let mut state = number.lock();
-    if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
-        return Err(code::INVALID_PARAMETER);
-    }
-    state.associated = Some(Associated { port: port.name(), key, identity });
-    let is_moved =
-        |line: &Line| line.port != port.name() && !state.is_in_use() && state.registered.is_none();
-    if let Some(line) = state.line.filter(is_moved) {
-        // Nothing is carried out elsewhere: from here on this port does.
-        let ended = registrations::end_line(number, &mut state, line);
-        drop(state);
-        ended.tell();
-    }
-    Ok(())
-}
-
-/// The same of a file.
-fn associate_file(file: &File, port: &CompletionPort, key: usize) -> Result<(), u32> {
-    if file.is_inherited() {
-        return Err(code::INVALID_HANDLE);
-    }
-    if !file.terms.is_overlapped {
-        return Err(code::INVALID_PARAMETER);
-    }
-    let mut state = file.lock();
-    if state.associated.is_some_and(|(port, _)| handles::is_open(port)) {
-        return Err(code::INVALID_PARAMETER);
-    }
-    state.associated = Some((port.name(), key));
-    Ok(())
-}
-
-/// Makes a port.
-pub(crate) fn create(concurrency: u32) -> Result<Handle, u32> {
-    handles::open(|name| {
-        let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
-        CompletionPort::new(name, concurrency).map(|port| Object::Port(Arc::new(port)))
-    })
-}
-
-fn associate_handle(file: Handle, port: &CompletionPort, key: usize) -> Result<(), u32> {
-    match handles::file(file) {
-        Ok(file) => associate_file(&file, port, key),
-        Err(_) => associate(file.addr(), port, key),
-    }
-}
-
-/// Lets the operations of a descriptor or a file complete on the port of a handle.
-pub(crate) fn associate_with(file: Handle, port: Handle, key: usize) -> Result<(), u32> {
-    associate_handle(file, &*usable_port(port)?, key)
-}
-
-fn create_or_associate(
-    file: Handle,
-    existing: Handle,
-    key: usize,
-    concurrency: u32,
-) -> Result<Handle, u32> {
-    match (file.addr() != NO_HANDLE, existing.is_null()) {
-        (false, true) => create(concurrency),
-        (false, false) => Err(code::INVALID_PARAMETER),
-        (true, false) => {
-            associate_with(file, existing, key)?;
-            Ok(existing)
-        }
-        (true, true) => {
-            let made = create(concurrency)?;
-            let associated =
-                handles::port(made).and_then(|port| associate_handle(file, &port, key));
-            associated.map(|()| made).inspect_err(|_| {
-                let _ = close(made);
-            })
-        }
-    }
-}
-
-fn close(handle: Handle) -> Result<(), u32> {
-    // The last share is given up here, where nothing is locked.
-    let closed = handles::close(handle)?;
-    if let Some(Object::File(file)) = &closed {
-        flights::let_go(file);
-        return Ok(());
-    }
-    drop(closed);
-    // Its operations have ended, if it was a port that had any.
-    driver::wake_if_asleep();
-    Ok(())
-}
+use crate::handles::usable_port;
+use crate::system::associations::{close, create_or_associate, is_ready};
+use crate::system::status::failure;
+use crate::system::waiting::take;
+use crate::taking::Changed;
 
 /// Makes a port, or lets a descriptor's operations complete on one: `CreateIoCompletionPort`.
 #[unsafe(no_mangle)]
@@ -165,19 +60,15 @@ pub unsafe extern "C" fn cp_dequeue(
         let timeout = abi::timeout(milliseconds);
         // SAFETY: `take` demands room for so many entries.
         // - there is room for one.
-        let take = || unsafe { port.take(&raw mut entry, 1, timeout, Changed::AsAsked) };
-        driver::attending(&port, take)?;
+        unsafe { take(&port, &raw mut entry, 1, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
         unsafe { bytes.write(entry.bytes) };
         // SAFETY: as above.
         unsafe { key.write(entry.key) };
         // SAFETY: as above.
         unsafe { overlapped.write(entry.overlapped) };
-        match u32::try_from(entry.internal) {
-            // An operation has failed, and this is its packet.
-            Ok(ended) if !status::is_success(ended) => Err(status::code_in_win32(ended)),
-            _ => Ok(()),
-        }
+        // An operation has failed, and this is its packet.
+        failure(entry.internal).map_or(Ok(()), Err)
     })
 }
 
@@ -210,8 +101,7 @@ pub unsafe extern "C" fn cp_dequeue_many(
         let timeout = abi::timeout(milliseconds);
         // SAFETY: `take` demands room for so many entries.
         // - the caller says that there is.
-        let take = || unsafe { port.take(entries, room as usize, timeout, Changed::AsAsked) };
-        let taken = driver::attending(&port, take)?;
+        let taken = unsafe { take(&port, entries, room as usize, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
         unsafe { removed.write(taken) };
         Ok(())
@@ -222,11 +112,7 @@ pub unsafe extern "C" fn cp_dequeue_many(
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_peek(port: Handle) -> u32 {
     let peek = || {
-        let is_ready = match handles::file(port) {
-            Ok(file) => file.is_signalled(),
-            Err(_) => usable_port(port)?.is_ready()?,
-        };
-        if is_ready { Ok(code::SUCCESS) } else { Err(code::WAIT_TIMEOUT) }
+        if is_ready(port)? { Ok(code::SUCCESS) } else { Err(code::WAIT_TIMEOUT) }
     };
     guarded(code::INTERNAL_ERROR, || peek().unwrap_or_else(|code| code))
 }

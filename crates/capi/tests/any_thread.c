@@ -80,7 +80,8 @@ static void *waits_at_random(void *argument)
         OVERLAPPED_ENTRY entries[4];
         OVERLAPPED *overlapped;
         ULONG_PTR key = 0;
-        ULONG count = 0, i;
+        ULONG removed = 0;
+        UINT32 count = 0, i;
         DWORD bytes, error = ERROR_SUCCESS;
         DWORD wait = chance(&seed) % 3 == 0 ? INFINITE : chance(&seed) % 3;
         switch (chance(&seed) % 3) {
@@ -93,9 +94,10 @@ static void *waits_at_random(void *argument)
             }
             break;
         case 1:
-            if (!GetQueuedCompletionStatusEx(port, entries, 4, &count, wait, FALSE)) {
+            if (!GetQueuedCompletionStatusEx(port, entries, 4, &removed, wait, FALSE)) {
                 error = GetLastError();
             }
+            count = removed;
             break;
         default:
             error = ProcessSocketNotifications(port, 0, NULL, wait, 4, entries, &count);

@@ -8,138 +8,255 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 32] = [
+const LAYERS: [(&str, &[&str]); 56] = [
     ("abi", &[]),
-    ("errors", &[]),
-    ("foreign", &[]),
-    ("messages", &[]),
-    ("process", &[]),
-    ("status", &["errors"]),
-    ("descriptors", &["errors"]),
-    ("numbers", &["abi", "descriptors", "process"]),
-    ("port", &["abi", "errors", "numbers"]),
-    ("driver", &["errors", "numbers", "port", "process"]),
-    ("file", &["process"]),
-    ("handles", &["abi", "errors", "file", "foreign", "port", "process"]),
-    ("opening", &["abi", "errors", "file", "handles", "status"]),
-    ("registrations", &["descriptors", "driver", "errors", "handles", "numbers", "port"]),
-    ("closing", &["numbers"]),
-    ("objects", &["abi", "errors", "foreign", "handles"]),
-    ("waits", &["objects"]),
-    ("flights", &["abi", "errors", "file", "foreign", "port", "process", "status", "waits"]),
-    ("controls", &["errors", "objects", "process"]),
+    ("linux", &[]),
+    ("linux/foreign", &[]),
+    ("linux/last", &[]),
+    ("linux/messages", &[]),
+    ("linux/process", &[]),
+    ("windows", &[]),
+    ("windows/last", &[]),
+    ("windows/message", &[]),
+    ("errors", &["linux/last", "windows/last"]),
+    ("linux/file", &["linux/process"]),
+    ("linux/descriptors", &["errors"]),
+    ("linux/errno", &["errors"]),
+    ("requests", &["abi", "errors"]),
+    ("table", &["abi", "errors"]),
+    ("taking", &["abi", "errors"]),
+    ("windows/relay", &["errors", "windows/last", "windows/message"]),
+    ("windows/sockets", &["errors"]),
+    ("windows/status", &["errors"]),
+    ("linux/numbers", &["linux/descriptors", "linux/process", "requests"]),
+    ("linux/status", &["errors", "linux/errno"]),
+    (
+        "windows/port",
+        &["abi", "errors", "taking", "windows/message", "windows/relay", "windows/sockets"],
+    ),
+    ("linux/closing", &["linux/numbers"]),
+    ("linux/port", &["abi", "errors", "linux/numbers", "taking"]),
+    ("windows/object", &["table", "windows/port"]),
+    ("windows/waiting", &["abi", "taking", "windows/port"]),
+    ("linux/driver", &["errors", "linux/numbers", "linux/port", "linux/process"]),
+    (
+        "linux/object",
+        &["abi", "linux/file", "linux/foreign", "linux/port", "linux/process", "table"],
+    ),
+    ("handles", &["abi", "errors", "linux/object", "linux/port", "windows/object", "windows/port"]),
+    ("linux/waiting", &["abi", "linux/driver", "linux/port", "taking"]),
+    ("linux/objects", &["abi", "errors", "handles", "linux/foreign", "linux/object"]),
+    ("linux/opening", &["abi", "errors", "handles", "linux/file", "linux/object", "linux/status"]),
+    (
+        "linux/registrations",
+        &["errors", "handles", "linux/descriptors", "linux/driver", "linux/numbers", "linux/port"],
+    ),
+    ("notifications", &["abi", "errors", "handles", "linux/waiting", "taking", "windows/waiting"]),
+    (
+        "windows/associations",
+        &["abi", "errors", "handles", "table", "windows/last", "windows/object", "windows/port"],
+    ),
+    ("windows/blocking", &["abi", "handles"]),
+    (
+        "windows/changes",
+        &["abi", "errors", "handles", "requests", "windows/port", "windows/sockets"],
+    ),
+    ("windows/closing", &["errors", "handles", "windows/sockets"]),
+    (
+        "linux/changes",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/descriptors",
+            "linux/numbers",
+            "linux/port",
+            "linux/registrations",
+            "requests",
+        ],
+    ),
+    ("linux/controls", &["errors", "linux/objects", "linux/process"]),
+    (
+        "linux/sockets",
+        &[
+            "errors",
+            "linux/descriptors",
+            "linux/errno",
+            "linux/numbers",
+            "linux/registrations",
+            "linux/status",
+        ],
+    ),
+    ("linux/waits", &["linux/objects"]),
+    ("windows/names", &["abi", "notifications"]),
+    ("linux/buffers", &["errors", "linux/descriptors", "linux/sockets"]),
+    (
+        "linux/flights",
+        &[
+            "abi",
+            "errors",
+            "linux/file",
+            "linux/foreign",
+            "linux/port",
+            "linux/process",
+            "linux/status",
+            "linux/waits",
+        ],
+    ),
+    (
+        "linux/associations",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/descriptors",
+            "linux/driver",
+            "linux/file",
+            "linux/flights",
+            "linux/numbers",
+            "linux/object",
+            "linux/port",
+            "linux/registrations",
+        ],
+    ),
+    (
+        "linux/operations",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/descriptors",
+            "linux/driver",
+            "linux/flights",
+            "linux/foreign",
+            "linux/numbers",
+            "linux/object",
+            "linux/port",
+            "linux/registrations",
+            "linux/status",
+            "linux/waits",
+            "requests",
+        ],
+    ),
+    (
+        "linux/callbacks",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/associations",
+            "linux/driver",
+            "linux/objects",
+            "linux/process",
+            "linux/status",
+            "linux/waiting",
+            "taking",
+        ],
+    ),
+    (
+        "linux/results",
+        &[
+            "abi",
+            "errors",
+            "linux/descriptors",
+            "linux/numbers",
+            "linux/objects",
+            "linux/operations",
+            "linux/port",
+            "linux/status",
+            "linux/waits",
+        ],
+    ),
+    (
+        "linux/transfers",
+        &[
+            "abi",
+            "errors",
+            "linux/buffers",
+            "linux/descriptors",
+            "linux/operations",
+            "linux/port",
+            "linux/sockets",
+            "linux/status",
+        ],
+    ),
     (
         "queue",
         &[
             "abi",
-            "descriptors",
-            "driver",
             "errors",
-            "file",
-            "flights",
             "handles",
-            "numbers",
-            "port",
-            "registrations",
-            "status",
+            "linux/associations",
+            "linux/status",
+            "linux/waiting",
+            "taking",
+            "windows/associations",
+            "windows/status",
+            "windows/waiting",
         ],
     ),
     (
-        "notifications",
-        &["abi", "descriptors", "driver", "errors", "handles", "numbers", "port", "registrations"],
-    ),
-    ("sockets", &["descriptors", "errors", "numbers", "registrations", "status"]),
-    ("buffers", &["descriptors", "errors", "sockets"]),
-    (
-        "operations",
+        "linux/connections",
         &[
             "abi",
-            "descriptors",
-            "driver",
             "errors",
-            "flights",
-            "foreign",
+            "linux/descriptors",
+            "linux/errno",
+            "linux/numbers",
+            "linux/operations",
+            "linux/port",
+            "linux/registrations",
+            "linux/sockets",
+            "linux/transfers",
+        ],
+    ),
+    (
+        "linux/files",
+        &[
+            "abi",
+            "errors",
             "handles",
-            "numbers",
-            "port",
-            "registrations",
-            "status",
-            "waits",
+            "linux/descriptors",
+            "linux/file",
+            "linux/flights",
+            "linux/foreign",
+            "linux/object",
+            "linux/operations",
+            "linux/port",
+            "linux/sockets",
+            "linux/status",
+            "linux/transfers",
         ],
     ),
     (
-        "transfers",
-        &["abi", "buffers", "descriptors", "errors", "operations", "port", "sockets", "status"],
-    ),
-    (
-        "results",
+        "linux/transmit",
         &[
             "abi",
-            "descriptors",
             "errors",
-            "numbers",
-            "objects",
-            "operations",
-            "port",
-            "status",
-            "waits",
+            "linux/connections",
+            "linux/descriptors",
+            "linux/errno",
+            "linux/file",
+            "linux/flights",
+            "linux/object",
+            "linux/operations",
+            "linux/port",
+            "linux/status",
+            "linux/transfers",
         ],
     ),
+    ("linux/extensions", &["errors", "linux/connections", "linux/transmit"]),
     (
-        "connections",
+        "linux/modules",
         &[
-            "abi",
-            "descriptors",
             "errors",
-            "numbers",
-            "operations",
-            "port",
-            "registrations",
-            "sockets",
-            "transfers",
+            "linux/connections",
+            "linux/operations",
+            "linux/sockets",
+            "linux/transmit",
+            "notifications",
+            "queue",
         ],
-    ),
-    (
-        "transmit",
-        &[
-            "abi",
-            "connections",
-            "descriptors",
-            "errors",
-            "file",
-            "flights",
-            "handles",
-            "operations",
-            "port",
-            "status",
-            "transfers",
-        ],
-    ),
-    (
-        "files",
-        &[
-            "abi",
-            "descriptors",
-            "errors",
-            "file",
-            "flights",
-            "foreign",
-            "handles",
-            "operations",
-            "port",
-            "sockets",
-            "status",
-            "transfers",
-        ],
-    ),
-    ("extensions", &["connections", "errors", "transmit"]),
-    (
-        "callbacks",
-        &["abi", "driver", "errors", "handles", "objects", "port", "process", "queue", "status"],
-    ),
-    (
-        "modules",
-        &["connections", "errors", "notifications", "operations", "queue", "sockets", "transmit"],
     ),
 ];
 
@@ -156,16 +273,36 @@ fn code(text: &str) -> String {
     code.join("\n")
 }
 
-/// The files of `src` but for the root: name and code.
+/// What the files above the folders of systems know either of them by.
+const SYSTEM: &str = "system";
+
+/// The folders of systems.
+const SYSTEMS: [&str; 2] = ["linux", "windows"];
+
+fn files_in(folder: &str) -> impl Iterator<Item = PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder);
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
+}
+
+/// The files of `src` but for the root, and those of its folders: name and code. That of a folder itself has the
+/// folder's name.
 fn sources() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let read = |path: PathBuf| {
-        assert!(path.is_file(), "{}: folders are not known to this test", path.display());
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        (name, code(&fs::read_to_string(path).unwrap()))
-    };
-    paths.map(read).filter(|(name, _)| name != "lib").collect()
+    let mut sources = Vec::new();
+    for folder in ["", "linux", "windows"] {
+        for path in files_in(folder) {
+            let name = match (folder, path.file_stem().unwrap().to_str().unwrap()) {
+                ("", name) => name.to_owned(),
+                (folder, "mod") => folder.to_owned(),
+                (folder, name) => format!("{folder}/{name}"),
+            };
+            sources.push((name, code(&fs::read_to_string(path).unwrap())));
+        }
+    }
+    let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let folders = folders.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    assert_eq!(folders, SYSTEMS.len(), "this test knows no other folders");
+    sources.retain(|(name, _)| name != "lib");
+    sources
 }
 
 fn is_of_a_word(letter: char) -> bool {
@@ -208,6 +345,14 @@ fn names_in_braces(list: &str) -> BTreeSet<String> {
     parts.iter().map(first).filter(|name| !name.is_empty()).collect()
 }
 
+/// The first names of a path, or of the list in braces that stands in its place.
+fn names_at(path: &str) -> BTreeSet<String> {
+    if path.starts_with('{') {
+        return names_in_braces(path);
+    }
+    BTreeSet::from([path.split(|it| !is_of_a_word(it)).next().unwrap().to_owned()])
+}
+
 /// The files that the code of `file` imports from, or the fault in how it does so.
 fn imports(file: &str, code: &str) -> Result<BTreeSet<String>, String> {
     let mut all = BTreeSet::new();
@@ -218,12 +363,22 @@ fn imports(file: &str, code: &str) -> Result<BTreeSet<String>, String> {
         let Some(path) = after.strip_prefix("::") else {
             return Err(format!("{file} names the crate itself"));
         };
-        let names = if path.starts_with('{') {
-            names_in_braces(path)
-        } else {
-            BTreeSet::from([path.split(|it| !is_of_a_word(it)).next().unwrap().to_owned()])
-        };
-        all.extend(names);
+        let names = names_at(path);
+        let is_system = |name: &String| name == SYSTEM || SYSTEMS.contains(&&**name);
+        if path.starts_with('{') && names.iter().any(is_system) {
+            return Err(format!("{file} names a system among other things"));
+        }
+        for name in names {
+            let systems: &[&str] = if name == SYSTEM { &SYSTEMS } else { &[&*name] };
+            match path.strip_prefix(&*name).and_then(|rest| rest.strip_prefix("::")) {
+                Some(rest) if is_system(&name) => {
+                    for system in systems {
+                        all.extend(names_at(rest).iter().map(|inner| format!("{system}/{inner}")));
+                    }
+                }
+                _ => drop(all.insert(name)),
+            }
+        }
     }
     for (before, after) in uses(code, "super") {
         // Of a module within the file: it stands further to the right than the file's own lines.
@@ -307,14 +462,19 @@ fn the_list_imports_downwards() {
     }
 }
 
-/// So no name comes to a file by way of the root.
+/// So no name comes to a file by way of the root, and no other file names a system.
 #[test]
 fn the_root_has_nothing_but_modules() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
     let code = code(&fs::read_to_string(root).unwrap());
     for line in code.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let module = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ");
-        assert!(module.is_some_and(|it| it.ends_with(';')), "lib.rs has {line:?}");
+        let is_system = SYSTEMS.iter().any(|system| {
+            [format!("#[cfg(target_os = \"{system}\")]"), format!("use {system} as {SYSTEM};")]
+                .iter()
+                .any(|known| known == line)
+        });
+        assert!(is_system || module.is_some_and(|it| it.ends_with(';')), "lib.rs has {line:?}");
     }
 }
 
@@ -346,6 +506,14 @@ fn an_import_is_seen_in_every_form() {
         is(&[])
     );
     assert_eq!(of("pub(in crate::a) fn f() {}"), is(&["a"]));
+    assert_eq!(
+        of(
+            "use crate::linux::a::B;\nuse crate::linux::{c, d::E};\nfn f() -> crate::windows::g::H {}"
+        ),
+        is(&["linux/a", "linux/c", "linux/d", "windows/g"])
+    );
+    assert_eq!(of("use crate::system::a::{self, B};"), is(&["linux/a", "windows/a"]));
+    assert!(of("use crate::{a, linux::b};").is_err());
     for refused in
         ["use super::a;", "use super::*;", "fn f() { super::a::b() }", "    use super::super::a;"]
     {

@@ -4,18 +4,10 @@
 #define CHECK_H
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#ifndef POLLRDHUP
-#define POLLRDHUP 0x2000 /* an addition of Linux, which the C library declares only when asked */
-#endif
 
 /* How long a wait for something that must come may take, in milliseconds. */
 #ifndef SOON
@@ -56,11 +48,17 @@ static inline void check_same(const char *file, int line, const char *what, long
 #define CHECK_FALSE(call, code) \
     (SetLastError(0), CHECK_IS((call), FALSE), CHECK_IS(GetLastError(), (code)))
 
+#ifdef _WIN32
+#include "check_windows.h"
+#else
+#include "check_linux.h"
+#endif
+
 /* Ends the program if it is stuck, and starts Winsock. */
 static inline void start(void)
 {
     WSADATA data;
-    alarm(540);
+    end_if_stuck(540);
     CHECK_IS(WSAStartup(MAKEWORD(2, 2), &data), 0);
 }
 
@@ -109,28 +107,6 @@ static inline SOCKET udp_socket(void)
 {
     SOCKET s = socket(AF_INET, SOCK_DGRAM, IPPROTO_UDP);
     CHECK(s != INVALID_SOCKET);
-    return s;
-}
-
-/* A datagram socket that the library has not given out. */
-static inline SOCKET unseen_socket(void)
-{
-    SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    CHECK(s != INVALID_SOCKET);
-    return s;
-}
-
-/* Another socket of the same number. The library is told nothing of either call. */
-static inline SOCKET another(SOCKET s)
-{
-    SOCKET next;
-    CHECK_IS(close((int)s), 0);
-    next = unseen_socket();
-    if (next != s) {
-        /* A thread of the library has just ended, or a port, and a lower number was free. */
-        CHECK_IS(fcntl((int)next, F_DUPFD, (int)s), s);
-        CHECK_IS(close((int)next), 0);
-    }
     return s;
 }
 
@@ -230,19 +206,9 @@ static inline void drain(SOCKET s)
     CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
 }
 
-/* Waits until the kernel says this of the socket, without the port. */
-static inline void until(SOCKET s, int condition)
-{
-    struct pollfd asked;
-    asked.fd = (int)s;
-    asked.events = (short)condition;
-    do {
-        asked.revents = 0;
-        CHECK_IS(poll(&asked, 1, SOON), 1);
-    } while ((asked.revents & condition) != condition);
-}
-
 /* ---- registrations ----------------------------------------------------------------------------- */
+
+#if HAS_NOTIFICATIONS
 
 static inline SOCK_NOTIFY_REGISTRATION change(SOCKET s, uintptr_t key, unsigned operation, unsigned filter,
                                               unsigned trigger)
@@ -281,6 +247,41 @@ static inline DWORD unregister(HANDLE port, SOCKET s)
     return apply(port, change(s, 0, SOCK_NOTIFY_OP_REMOVE, 0, 0));
 }
 
+#define LEVEL_ONCE (SOCK_NOTIFY_TRIGGER_LEVEL | SOCK_NOTIFY_TRIGGER_ONESHOT)
+#define LEVEL_ON (SOCK_NOTIFY_TRIGGER_LEVEL | SOCK_NOTIFY_TRIGGER_PERSISTENT)
+#define EDGE_ONCE (SOCK_NOTIFY_TRIGGER_EDGE | SOCK_NOTIFY_TRIGGER_ONESHOT)
+#define EDGE_ON (SOCK_NOTIFY_TRIGGER_EDGE | SOCK_NOTIFY_TRIGGER_PERSISTENT)
+
+#define FILTER_IN SOCK_NOTIFY_REGISTER_EVENT_IN
+#define FILTER_OUT SOCK_NOTIFY_REGISTER_EVENT_OUT
+#define FILTER_HANGUP SOCK_NOTIFY_REGISTER_EVENT_HANGUP
+
+/* The registration ends, and its REMOVE packet is taken. */
+#define END_REGISTRATION(port, s, key) \
+    do { \
+        CHECK_IS(unregister((port), (s)), ERROR_SUCCESS); \
+        CHECK_NEXT((port), (key), SOCK_NOTIFY_EVENT_REMOVE); \
+    } while (0)
+
+/* Waits for one packet, and returns the code. */
+static inline DWORD take_one(HANDLE port, DWORD milliseconds, OVERLAPPED_ENTRY *entry, UINT32 *received)
+{
+    return ProcessSocketNotifications(port, 0, NULL, milliseconds, 1, entry, received);
+}
+
+#else
+
+/* The same by the other call. */
+static inline DWORD take_one(HANDLE port, DWORD milliseconds, OVERLAPPED_ENTRY *entry, UINT32 *received)
+{
+    ULONG removed = 0;
+    DWORD code = GetQueuedCompletionStatusEx(port, entry, 1, &removed, milliseconds, FALSE) ? 0 : GetLastError();
+    *received = code == ERROR_SUCCESS ? removed : 0; /* without a packet the system may write 1 */
+    return code;
+}
+
+#endif
+
 /* ---- packets ------------------------------------------------------------------------------------ */
 
 /* The next packet, which must come; returns its key. */
@@ -290,10 +291,10 @@ static inline uintptr_t next_at(const char *file, int line, HANDLE port, unsigne
     UINT32 received = UNTOUCHED;
     DWORD outcome;
     memset(&entry, 0xFF, sizeof entry);
-    outcome = ProcessSocketNotifications(port, 0, NULL, SOON, 1, &entry, &received);
+    outcome = take_one(port, SOON, &entry, &received);
     check_same(file, line, "the wait", outcome, "a packet", ERROR_SUCCESS);
     check_same(file, line, "the count", received, "one packet", 1);
-    *events = SocketNotificationRetrieveEvents(&entry);
+    *events = entry.dwNumberOfBytesTransferred; /* what SocketNotificationRetrieveEvents tells */
     return (uintptr_t)entry.lpCompletionKey;
 }
 #define NEXT(port, events) next_at(__FILE__, __LINE__, (port), (events))
@@ -311,23 +312,16 @@ static inline int is_silent(HANDLE port)
 {
     OVERLAPPED_ENTRY entry;
     UINT32 received = UNTOUCHED;
-    DWORD outcome = ProcessSocketNotifications(port, 0, NULL, A_WHILE, 1, &entry, &received);
+    DWORD outcome = take_one(port, A_WHILE, &entry, &received);
     CHECK(outcome == WAIT_TIMEOUT || outcome == ERROR_SUCCESS);
     CHECK_IS(received, outcome == WAIT_TIMEOUT ? 0 : 1);
     if (received == 1) {
         fprintf(stderr, "a packet with key %#llx, events %#x\n",
                 (unsigned long long)entry.lpCompletionKey,
-                (unsigned)SocketNotificationRetrieveEvents(&entry));
+                (unsigned)entry.dwNumberOfBytesTransferred);
     }
     return outcome == WAIT_TIMEOUT;
 }
-
-/* The registration ends, and its REMOVE packet is taken. */
-#define END_REGISTRATION(port, s, key) \
-    do { \
-        CHECK_IS(unregister((port), (s)), ERROR_SUCCESS); \
-        CHECK_NEXT((port), (key), SOCK_NOTIFY_EVENT_REMOVE); \
-    } while (0)
 
 static inline HANDLE new_port(DWORD concurrency)
 {
@@ -335,14 +329,5 @@ static inline HANDLE new_port(DWORD concurrency)
     CHECK(port != NULL);
     return port;
 }
-
-#define LEVEL_ONCE (SOCK_NOTIFY_TRIGGER_LEVEL | SOCK_NOTIFY_TRIGGER_ONESHOT)
-#define LEVEL_ON (SOCK_NOTIFY_TRIGGER_LEVEL | SOCK_NOTIFY_TRIGGER_PERSISTENT)
-#define EDGE_ONCE (SOCK_NOTIFY_TRIGGER_EDGE | SOCK_NOTIFY_TRIGGER_ONESHOT)
-#define EDGE_ON (SOCK_NOTIFY_TRIGGER_EDGE | SOCK_NOTIFY_TRIGGER_PERSISTENT)
-
-#define FILTER_IN SOCK_NOTIFY_REGISTER_EVENT_IN
-#define FILTER_OUT SOCK_NOTIFY_REGISTER_EVENT_OUT
-#define FILTER_HANGUP SOCK_NOTIFY_REGISTER_EVENT_HANGUP
 
 #endif

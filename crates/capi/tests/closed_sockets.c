@@ -243,6 +243,27 @@ static void what_a_key_points_to_lives_until_removal(void)
     CHECK(is_silent(port));
 }
 
+/* Row 14, of a socket that is open still: the checked mode answers as the other one does. */
+static void what_is_being_removed_gets_the_same_answers_in_either_mode(void)
+{
+    int is_checked;
+    for (is_checked = 0; is_checked < 2; is_checked++) {
+        SOCKET s = udp_socket();
+        CHECK_IS(cp_set_checked(is_checked), 0);
+        CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+        CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+        CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+        CHECK_IS(disable(port, s), ERROR_INVALID_PARAMETER);
+        CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ON), ERROR_INVALID_PARAMETER);
+        CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_REMOVE);
+        CHECK(is_silent(port));
+        CHECK_IS(unregister(port, s), ERROR_NOT_FOUND);
+        CHECK_IS(disable(port, s), ERROR_NOT_FOUND);
+        CHECK_IS(closesocket(s), 0);
+        CHECK_IS(cp_set_checked(0), is_checked);
+    }
+}
+
 int main(void)
 {
     int way;
@@ -264,6 +285,7 @@ int main(void)
     CHECK_IS(cp_set_checked(0), 1);
     an_accepted_socket_is_a_new_one();
     forgetting_nothing_is_harmless();
+    what_is_being_removed_gets_the_same_answers_in_either_mode();
     what_a_key_points_to_lives_until_removal();
     CHECK_IS(CloseHandle(port), TRUE);
     return finish();

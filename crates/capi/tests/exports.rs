@@ -1,4 +1,5 @@
-//! What the shared library exports is what `exported_symbols.txt` lists, and what its headers declare.
+//! What the shared library exports is what `exported_symbols.txt` lists, and what its headers declare. Of the DLL for
+//! Windows `exported_symbols_windows.txt` says the same; the leg `wine` of `.ci/run` compares it with the DLL.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -10,9 +11,15 @@ use std::process::Command;
 
 use toolchain::{Profile, has, library_directory, package, succeed};
 
+type Functions = BTreeMap<String, BTreeSet<String>>;
+
 /// Which functions each header is to declare.
-fn listed() -> BTreeMap<String, BTreeSet<String>> {
-    let text = fs::read_to_string(package().join("tests/exported_symbols.txt")).unwrap();
+fn listed() -> Functions {
+    listed_in("exported_symbols.txt")
+}
+
+fn listed_in(file: &str) -> Functions {
+    let text = fs::read_to_string(package().join("tests").join(file)).unwrap();
     let mut headers = BTreeMap::new();
     // Behind the first line, which says what the file is.
     for part in text.split("\n\n").skip(1) {
@@ -77,8 +84,25 @@ fn each_header_declares_what_is_listed() {
     let headers = fs::read_dir(package().join("include")).unwrap();
     let headers: BTreeSet<_> =
         headers.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(headers, listed.keys().cloned().collect());
+    let of_windows = "completion_port_windows.h".to_owned();
+    assert_eq!(headers, listed.keys().cloned().chain([of_windows]).collect());
     for (header, names) in listed {
         assert_eq!(declared(&header), names, "{header}");
+    }
+}
+
+/// What the header of both systems declares for Windows, Linux has as well.
+#[test]
+fn the_headers_for_windows_declare_what_is_listed() {
+    let (everywhere, windows) = (listed(), listed_in("exported_symbols_windows.txt"));
+    let own = "completion_port_windows.h";
+    assert_eq!(declared(own), windows[own]);
+    let common = "completion_port.h";
+    assert!(windows[common].is_subset(&everywhere[common]));
+    let text = fs::read_to_string(package().join("include").join(common)).unwrap();
+    let (for_both, _) = text.split_once("#ifndef _WIN32\n").unwrap();
+    for name in &everywhere[common] {
+        let is_declared = for_both.contains(&format!("{name}("));
+        assert_eq!(is_declared, windows[common].contains(name), "{name}");
     }
 }

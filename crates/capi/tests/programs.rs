@@ -118,6 +118,7 @@ programs! {
     forked: "forked.c" => runs_as_cxx;
     port_handles: "port_handles.c" => runs_as_cxx;
     process_call: "process_call.c" => runs_as_cxx;
+    signals: "signals.c" => runs_as_cxx;
     registration: "registration.c" => runs_as_cxx;
     refusing_kernel: "refusing_kernel.c" => runs_as_cxx;
     delivery: "delivery.c" => runs_as_cxx;

@@ -61,7 +61,9 @@ static void a_time_out_says_so(void)
     CHECK_FALSE(GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, 0), WAIT_TIMEOUT);
     CHECK(overlapped == NULL);
     CHECK_FALSE(GetQueuedCompletionStatusEx(port, &entry, 1, &removed, A_WHILE, FALSE), WAIT_TIMEOUT);
+#if HAS_NOTIFICATIONS /* where Wine's own ports write 1 */
     CHECK_IS(removed, 0);
+#endif
     CHECK_FALSE(GetQueuedCompletionStatusEx(port, &entry, 1, &removed, 0, TRUE), WAIT_TIMEOUT);
     CHECK_IS(CloseHandle(port), TRUE);
 }
@@ -74,6 +76,9 @@ static void room_for_nothing_is_a_mistake(void)
     ULONG_PTR key;
     DWORD bytes;
     ULONG removed;
+    if (!HAS_NOTIFICATIONS) {
+        NOT_ON_WINE("room for no packet is no mistake")
+    }
     CHECK_IS(PostQueuedCompletionStatus(port, 1, 2, NULL), TRUE);
     CHECK_FALSE(GetQueuedCompletionStatusEx(port, &entry, 0, &removed, 0, FALSE), ERROR_INVALID_PARAMETER);
     CHECK_FALSE(GetQueuedCompletionStatusEx(port, NULL, 1, &removed, 0, FALSE), ERROR_INVALID_PARAMETER);
@@ -260,6 +265,8 @@ static void a_call_brings_less_where_threads_sleep(void)
     CHECK_IS(CloseHandle(sleeper.port), TRUE);
 }
 
+#if HAS_NOTIFICATIONS
+
 /* Row 40. */
 static void a_thread_that_is_alone_takes_all_that_fits(void)
 {
@@ -270,6 +277,7 @@ static void a_thread_that_is_alone_takes_all_that_fits(void)
     ULONG removed = 0;
     UINT32 received = 0;
     int way, i;
+    NOT_ON_WINE("an answer comes some time after the question, though it holds already");
     for (i = 0; i < SOCKETS; i++) {
         sockets[i] = udp_socket();
     }
@@ -293,16 +301,22 @@ static void a_thread_that_is_alone_takes_all_that_fits(void)
     CHECK_IS(CloseHandle(port), TRUE);
 }
 
+#endif
+
 int main(void)
 {
     start();
+#if HAS_NOTIFICATIONS
     a_thread_that_is_alone_takes_all_that_fits();
+#endif
     what_is_posted_comes_out_as_it_is();
     a_time_out_says_so();
     room_for_nothing_is_a_mistake();
     each_packet_goes_to_one_thread();
-    a_call_brings_less_where_threads_sleep();
-    if (!is_slow()) { /* there one thread runs at a time, so that one that spins looks like one that sleeps */
+    if (SEES_SLEEP) {
+        a_call_brings_less_where_threads_sleep();
+    }
+    if (SEES_SLEEP && !is_slow()) { /* there one thread runs at a time, so that one that spins looks like one that sleeps */
         a_running_thread_holds_its_seat_until_it_sleeps();
     }
     return finish();

@@ -1,0 +1,214 @@
+/*
+ * completion_port_windows.h: what completion_port.h adds on Windows. It comes by including that.
+ *
+ * The library is completion_port.dll, for 64 bits. Sockets, handles and operations with an OVERLAPPED are the
+ * system's. What it lacks before build 20348 of Windows, and what Wine lacks, is notifications of the states of sockets
+ * on a completion port. A program that uses this library has them everywhere: it makes its port by
+ * cp_create_io_completion_port, registers its sockets by cp_process_notifications, and takes packets, posts and closes
+ * by the other functions of completion_port.h. Filters, events, operations, triggers, structures and codes are the
+ * reference's.
+ *
+ * OPERATIONS  A file or socket whose operations are to end on the port is associated by
+ *             cp_create_io_completion_port. Operations are then begun, cancelled and asked about by the system's own
+ *             calls (ReadFile, WSARecv, AcceptEx, CancelIoEx, GetOverlappedResult, ...), and each ends by the packet that
+ *             the system makes: with the key, the OVERLAPPED, the number of bytes and the status. It stands in one queue
+ *             with notifications and what was posted. A socket may be associated and registered at once; the two know
+ *             nothing of each other. SetFileCompletionNotificationModes works as ever.
+ *
+ * HANDLES     A port is no object of the kernel. The system's functions refuse it with ERROR_INVALID_HANDLE, waits for
+ *             objects and DuplicateHandle among them; the functions of this library refuse a completion port of the
+ *             system with CP_ERROR_INVALID_HANDLE. cp_close_handle hands every handle that is not of this library to
+ *             the system's CloseHandle.
+ *
+ * ERRORS      The last error is the system's: cp_last_error is GetLastError. A call that succeeds may change it.
+ *
+ * CLOSING     A registration is that of a socket's number. If the socket is closed without cp_close_socket or cp_forget
+ *             the registration ends as well, which the library finds out by itself, and no packet tells of it. One thing
+ *             it cannot find out: a socket was removed, and closed before the REMOVE packet was taken. Then a new socket
+ *             of the same number is refused with CP_ERROR_INVALID_PARAMETER until that packet is taken.
+ *
+ * THREADS     A thread runs from its packet until its next wait at a port, as the concurrency value counts it. The
+ *             library does not see that it sleeps meanwhile. A handler that is to wait for something does so in
+ *             cp_blocking, or the port is made with a concurrency value that allows for threads that sleep.
+ *
+ * WAITS       `alertable` changes nothing: no wait of this library runs asynchronous procedure calls.
+ *
+ * With the macro CP_NOTIFICATIONS defined before the first inclusion the reference's names mean the functions of this
+ * library: ProcessSocketNotifications, SocketNotificationRetrieveEvents, CreateIoCompletionPort,
+ * GetQueuedCompletionStatus, GetQueuedCompletionStatusEx, PostQueuedCompletionStatus, CloseHandle and closesocket. All
+ * sources of a program that share a port are compiled so. Without it nothing of the system's is touched. A program
+ * that loads the library at run time finds ProcessSocketNotifications there under that name, too; the port that it
+ * takes is one of cp_create_io_completion_port.
+ */
+#ifndef CP_COMPLETION_PORT_WINDOWS_H
+#define CP_COMPLETION_PORT_WINDOWS_H
+
+#include "completion_port.h"
+
+/* Elsewhere there is nothing to be added. */
+#ifdef _WIN32
+
+#ifndef _WIN64
+#error "completion_port.dll is for 64 bits"
+#endif
+
+#include <winsock2.h>
+#include <windows.h>
+
+/* ---- The reference's words, where the system's headers lack them --------------------------------- */
+
+#ifndef SOCK_NOTIFY_REGISTER_EVENT_NONE
+
+#define SOCK_NOTIFY_REGISTER_EVENT_NONE 0x00
+#define SOCK_NOTIFY_REGISTER_EVENT_IN 0x01
+#define SOCK_NOTIFY_REGISTER_EVENT_OUT 0x02
+#define SOCK_NOTIFY_REGISTER_EVENT_HANGUP 0x04
+#define SOCK_NOTIFY_REGISTER_EVENTS_ALL \
+    (SOCK_NOTIFY_REGISTER_EVENT_IN | SOCK_NOTIFY_REGISTER_EVENT_OUT | SOCK_NOTIFY_REGISTER_EVENT_HANGUP)
+
+#define SOCK_NOTIFY_EVENT_IN SOCK_NOTIFY_REGISTER_EVENT_IN
+#define SOCK_NOTIFY_EVENT_OUT SOCK_NOTIFY_REGISTER_EVENT_OUT
+#define SOCK_NOTIFY_EVENT_HANGUP SOCK_NOTIFY_REGISTER_EVENT_HANGUP
+#define SOCK_NOTIFY_EVENT_ERR 0x40
+#define SOCK_NOTIFY_EVENT_REMOVE 0x80
+#define SOCK_NOTIFY_EVENTS_ALL (SOCK_NOTIFY_REGISTER_EVENTS_ALL | SOCK_NOTIFY_EVENT_ERR | SOCK_NOTIFY_EVENT_REMOVE)
+
+#define SOCK_NOTIFY_OP_NONE 0x00
+#define SOCK_NOTIFY_OP_ENABLE 0x01
+#define SOCK_NOTIFY_OP_DISABLE 0x02
+#define SOCK_NOTIFY_OP_REMOVE 0x04
+
+#define SOCK_NOTIFY_TRIGGER_ONESHOT 0x01
+#define SOCK_NOTIFY_TRIGGER_PERSISTENT 0x02
+#define SOCK_NOTIFY_TRIGGER_LEVEL 0x04
+#define SOCK_NOTIFY_TRIGGER_EDGE 0x08
+#define SOCK_NOTIFY_TRIGGER_ALL                                          \
+    (SOCK_NOTIFY_TRIGGER_ONESHOT | SOCK_NOTIFY_TRIGGER_PERSISTENT |      \
+     SOCK_NOTIFY_TRIGGER_LEVEL | SOCK_NOTIFY_TRIGGER_EDGE)
+
+typedef struct SOCK_NOTIFY_REGISTRATION {
+    SOCKET socket;
+    PVOID completionKey;
+    UINT16 eventFilter;
+    UINT8 operation;
+    UINT8 triggerFlags;
+    DWORD registrationResult;
+} SOCK_NOTIFY_REGISTRATION;
+
+#endif
+
+/* ---- Layouts: the structures of completion_port.h are those of the system -------------------------- */
+
+#ifdef __cplusplus
+#define CP_HOLDS(claim) static_assert(claim, #claim)
+#else
+#define CP_HOLDS(claim) _Static_assert(claim, #claim)
+#endif
+#define CP_IS_AT(ours, member, theirs, name)                       \
+    CP_HOLDS(offsetof(ours, member) == offsetof(theirs, name) &&   \
+             sizeof(((ours *)0)->member) == sizeof(((theirs *)0)->name))
+
+CP_HOLDS(sizeof(cp_registration) == sizeof(SOCK_NOTIFY_REGISTRATION));
+CP_IS_AT(cp_registration, socket, SOCK_NOTIFY_REGISTRATION, socket);
+CP_IS_AT(cp_registration, key, SOCK_NOTIFY_REGISTRATION, completionKey);
+CP_IS_AT(cp_registration, filter, SOCK_NOTIFY_REGISTRATION, eventFilter);
+CP_IS_AT(cp_registration, operation, SOCK_NOTIFY_REGISTRATION, operation);
+CP_IS_AT(cp_registration, trigger, SOCK_NOTIFY_REGISTRATION, triggerFlags);
+CP_IS_AT(cp_registration, result, SOCK_NOTIFY_REGISTRATION, registrationResult);
+CP_HOLDS(sizeof(cp_entry) == sizeof(OVERLAPPED_ENTRY));
+CP_IS_AT(cp_entry, key, OVERLAPPED_ENTRY, lpCompletionKey);
+CP_IS_AT(cp_entry, overlapped, OVERLAPPED_ENTRY, lpOverlapped);
+CP_IS_AT(cp_entry, internal, OVERLAPPED_ENTRY, Internal);
+CP_IS_AT(cp_entry, bytes, OVERLAPPED_ENTRY, dwNumberOfBytesTransferred);
+CP_HOLDS(sizeof(cp_handle) == sizeof(HANDLE) && sizeof(cp_bool) == sizeof(BOOL));
+CP_HOLDS(sizeof(uintptr_t) == sizeof(SOCKET) && sizeof(uintptr_t) == sizeof(ULONG_PTR));
+
+#undef CP_IS_AT
+#undef CP_HOLDS
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Sockets that are closed ------------------------------------------------------------------------ */
+
+/* Ends what the socket stands for, then closes it: 0, or SOCKET_ERROR and the system's code. No packet tells of it; one
+ * that is queued already may still come. */
+int cp_close_socket(uintptr_t socket);
+
+/* Ends what the socket stands for, and leaves it open. Nothing happens if it stands for nothing. */
+void cp_forget(uintptr_t socket);
+
+/* ---- Handlers that sleep ---------------------------------------------------------------------------- */
+
+/* Calls the routine, which is expected to sleep. Until it returns the calling thread does not count as one that runs at
+ * the port, and another one takes its place. */
+void cp_blocking(cp_handle port, void (*routine)(void *), void *context);
+
+/* ---- The reference's names -------------------------------------------------------------------------- */
+
+#ifdef CP_NOTIFICATIONS
+
+static inline DWORD cp_reference_notifications(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *registrations,
+                                               UINT32 milliseconds, ULONG room, OVERLAPPED_ENTRY *entries,
+                                               UINT32 *received) {
+    return cp_process_notifications(port, count, (cp_registration *)registrations, milliseconds, room,
+                                    (cp_entry *)entries, (uint32_t *)received);
+}
+
+static inline UINT32 cp_reference_events(const OVERLAPPED_ENTRY *entry) {
+    return entry->dwNumberOfBytesTransferred;
+}
+
+static inline HANDLE cp_reference_create(HANDLE file, HANDLE existing, ULONG_PTR key, DWORD concurrency) {
+    return cp_create_io_completion_port(file, existing, key, concurrency);
+}
+
+static inline BOOL cp_reference_dequeue(HANDLE port, LPDWORD bytes, PULONG_PTR key, LPOVERLAPPED *overlapped,
+                                        DWORD milliseconds) {
+    return cp_dequeue(port, (uint32_t *)bytes, (uintptr_t *)key, (void **)overlapped, milliseconds);
+}
+
+static inline BOOL cp_reference_dequeue_many(HANDLE port, LPOVERLAPPED_ENTRY entries, ULONG room, PULONG removed,
+                                             DWORD milliseconds, BOOL alertable) {
+    return cp_dequeue_many(port, (cp_entry *)entries, room, (uint32_t *)removed, milliseconds, alertable);
+}
+
+static inline BOOL cp_reference_post(HANDLE port, DWORD bytes, ULONG_PTR key, LPOVERLAPPED overlapped) {
+    return cp_post(port, bytes, key, overlapped);
+}
+
+static inline BOOL cp_reference_close_handle(HANDLE handle) {
+    return cp_close_handle(handle);
+}
+
+static inline int cp_reference_close_socket(SOCKET socket) {
+    return cp_close_socket(socket);
+}
+
+#undef ProcessSocketNotifications
+#define ProcessSocketNotifications cp_reference_notifications
+#undef SocketNotificationRetrieveEvents
+#define SocketNotificationRetrieveEvents cp_reference_events
+#undef CreateIoCompletionPort
+#define CreateIoCompletionPort cp_reference_create
+#undef GetQueuedCompletionStatus
+#define GetQueuedCompletionStatus cp_reference_dequeue
+#undef GetQueuedCompletionStatusEx
+#define GetQueuedCompletionStatusEx cp_reference_dequeue_many
+#undef PostQueuedCompletionStatus
+#define PostQueuedCompletionStatus cp_reference_post
+#undef CloseHandle
+#define CloseHandle cp_reference_close_handle
+#undef closesocket
+#define closesocket cp_reference_close_socket
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+
+#endif

@@ -1,0 +1,125 @@
+//! How a port is made and closed, and what completes on it.
+
+use std::os::fd::RawFd;
+
+use crate::abi::{Handle, NO_HANDLE};
+use crate::errors::code;
+use crate::handles::{self, usable_port};
+use crate::linux::file::File;
+use crate::linux::numbers::{self, Associated, Line};
+use crate::linux::object::{self, Object};
+use crate::linux::port::CompletionPort;
+use crate::linux::{descriptors, driver, flights, registrations};
+
+/// Lets the operations of a descriptor complete on a port.
+fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
+    let descriptor = RawFd::try_from(descriptor).map_err(|_| code::INVALID_HANDLE)?;
+    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(code::INVALID_HANDLE);
+    }
+    // A null handle is a mistake, unless the process has given number 0 to a socket.
+    if descriptor == 0 && descriptors::protocol(descriptor).is_err() {
+        return Err(code::INVALID_HANDLE);
+    }
+    let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
+    let identity = descriptors::identity(descriptor);
+    let mut state = number.lock();
+    if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
+        return Err(code::INVALID_PARAMETER);
+    }
+    state.associated = Some(Associated { port: port.name(), key, identity });
+    let is_moved =
+        |line: &Line| line.port != port.name() && !state.is_in_use() && state.registered.is_none();
+    if let Some(line) = state.line.filter(is_moved) {
+        // Nothing is carried out elsewhere: from here on this port does.
+        let ended = registrations::end_line(number, &mut state, line);
+        drop(state);
+        ended.tell();
+    }
+    Ok(())
+}
+
+/// The same of a file.
+fn associate_file(file: &File, port: &CompletionPort, key: usize) -> Result<(), u32> {
+    if file.is_inherited() {
+        return Err(code::INVALID_HANDLE);
+    }
+    if !file.terms.is_overlapped {
+        return Err(code::INVALID_PARAMETER);
+    }
+    let mut state = file.lock();
+    if state.associated.is_some_and(|(port, _)| handles::is_open(port)) {
+        return Err(code::INVALID_PARAMETER);
+    }
+    state.associated = Some((port.name(), key));
+    Ok(())
+}
+
+/// Makes a port.
+pub(crate) fn create(concurrency: u32) -> Result<Handle, u32> {
+    handles::open(|name| {
+        let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
+        CompletionPort::new(name, concurrency).map(Object::of_port)
+    })
+}
+
+fn associate_handle(file: Handle, port: &CompletionPort, key: usize) -> Result<(), u32> {
+    match object::file(file) {
+        Ok(file) => associate_file(&file, port, key),
+        Err(_) => associate(file.addr(), port, key),
+    }
+}
+
+/// Lets the operations of a descriptor or a file complete on the port of a handle.
+pub(crate) fn associate_with(file: Handle, port: Handle, key: usize) -> Result<(), u32> {
+    associate_handle(file, &*usable_port(port)?, key)
+}
+
+/// What `CreateIoCompletionPort` does.
+pub(crate) fn create_or_associate(
+    file: Handle,
+    existing: Handle,
+    key: usize,
+    concurrency: u32,
+) -> Result<Handle, u32> {
+    match (file.addr() != NO_HANDLE, existing.is_null()) {
+        (false, true) => create(concurrency),
+        (false, false) => Err(code::INVALID_PARAMETER),
+        (true, false) => {
+            associate_with(file, existing, key)?;
+            Ok(existing)
+        }
+        (true, true) => {
+            let made = create(concurrency)?;
+            let associated =
+                handles::port(made).and_then(|port| associate_handle(file, &port, key));
+            associated.map(|()| made).inspect_err(|_| {
+                let _ = close(made);
+            })
+        }
+    }
+}
+
+/// What `CloseHandle` does.
+pub(crate) fn close(handle: Handle) -> Result<(), u32> {
+    // The last share is given up here, where nothing is locked.
+    let closed = handles::close(handle)?;
+    if let Some(Object::File(file)) = &closed {
+        flights::let_go(file);
+        return Ok(());
+    }
+    drop(closed);
+    // Its operations have ended, if it was a port that had any.
+    driver::wake_if_asleep();
+    Ok(())
+}
+
+/// Whether a packet is queued at a port, or the handle of a file is signalled.
+pub(crate) fn is_ready(handle: Handle) -> Result<bool, u32> {
+    match object::file(handle) {
+        Ok(file) => Ok(file.is_signalled()),
+        Err(_) => usable_port(handle)?.is_ready(),
+    }
+}

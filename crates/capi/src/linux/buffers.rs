@@ -1,0 +1,216 @@
+//! Socket calls that take several buffers, as `WSARecv` and `WSASend` do: in their plain form, which returns when
+//! the call is done.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+
+use libc::{iovec, msghdr, sockaddr, socklen_t};
+
+use crate::errors::code;
+use crate::linux::descriptors;
+use crate::linux::sockets::{
+    attempt, called, note_datagram, note_read, note_time, note_write, refused, with_reset,
+};
+
+/// `WSABUF`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
+pub struct Buffer {
+    /// How many bytes there are.
+    pub size: u32,
+    /// Where they are.
+    pub bytes: *mut c_void,
+}
+
+/// `MSG_PARTIAL`: set where a datagram was cut. What the system understands by this bit is another thing.
+pub(crate) const PARTIAL: u32 = 0x8000;
+
+/// Whether what is sent may be said to be a part of a message: to a stream that means nothing.
+pub(crate) fn takes_parts(descriptor: c_int) -> bool {
+    descriptors::kind(descriptor) == Some(libc::SOCK_STREAM)
+}
+
+/// More buffers than this the system takes in no call.
+const MOST: usize = 1024;
+/// So many buffers need no memory.
+const FEW: usize = 16;
+
+/// Calls `f` with the buffers as the system wants them, and with how many bytes they have.
+///
+/// # Safety
+///
+/// `buffers` points to so many buffers.
+unsafe fn with_parts<R>(
+    buffers: *const Buffer,
+    count: usize,
+    f: impl FnOnce(&mut [iovec], usize) -> R,
+) -> R {
+    let none = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut few = [none; FEW];
+    let mut many = Vec::new();
+    let parts = if count <= FEW {
+        &mut few[..count]
+    } else {
+        many.resize(count, none);
+        &mut many[..]
+    };
+    let mut size = 0;
+    for (place, part) in parts.iter_mut().enumerate() {
+        // SAFETY: `add` demands that the result is in the same allocation.
+        // - the caller says that there are so many buffers.
+        let buffer = unsafe { buffers.add(place) };
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - as above.
+        let buffer = unsafe { buffer.read() };
+        *part = iovec { iov_base: buffer.bytes, iov_len: buffer.size as usize };
+        size += part.iov_len;
+    }
+    f(parts, size)
+}
+
+/// Whether a call with so many buffers can be made; the code if it cannot.
+pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
+    let count = count as usize;
+    match count {
+        _ if buffers.is_null() => Err(code::WSAEFAULT),
+        0 => Err(code::WSAEINVAL),
+        1..=MOST => Ok(count),
+        _ => Err(code::WSAENOBUFS),
+    }
+}
+
+pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {
+    // SAFETY: `assume_init` demands a value.
+    // - the system's struct has numbers and pointers only, of which all bits zero are one.
+    let mut message = unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() };
+    message.msg_iov = parts.as_mut_ptr();
+    // Its type differs between C libraries.
+    message.msg_iovlen = parts.len() as _;
+    if !address.is_null() {
+        message.msg_name = address.cast();
+        message.msg_namelen = size;
+    }
+    message
+}
+
+/// `WSARecv` and `WSARecvFrom` without an OVERLAPPED. 0, or -1.
+///
+/// # Safety
+///
+/// `buffers` is null or points to `count` buffers, each of which says where there is room for how many bytes.
+/// The other pointers are null or valid for what is read and written there; `address` has room for as many bytes
+/// as `address_size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_receive_buffers(
+    descriptor: c_int,
+    buffers: *const Buffer,
+    count: u32,
+    received: *mut u32,
+    flags: *mut u32,
+    address: *mut sockaddr,
+    address_size: *mut socklen_t,
+) -> c_int {
+    let count = match checked(buffers, count) {
+        Ok(count) if !received.is_null() && !flags.is_null() => count,
+        Ok(_) => return refused(code::WSAEFAULT),
+        Err(code) => return refused(code),
+    };
+    // SAFETY: reading through a raw pointer demands that it is valid.
+    // - the caller says so, if it is not null.
+    let asked = unsafe { flags.read() } & !PARTIAL;
+    let Ok(asked) = c_int::try_from(asked) else { return refused(code::WSAEOPNOTSUPP) };
+    let room = if address.is_null() || address_size.is_null() {
+        0
+    } else {
+        // SAFETY: as above.
+        unsafe { address_size.read() }
+    };
+    let mut told = 0;
+    let mut written = 0;
+    let mut all = 0;
+    let read = called(|| {
+        let attempt = attempt(descriptor);
+        let receive = |parts: &mut [iovec], size| {
+            let mut message = message(parts, address, room);
+            // SAFETY: recvmsg(2) writes to the buffers and the address.
+            // - the caller says that it may write there.
+            let read = unsafe { libc::recvmsg(descriptor, &raw mut message, asked) };
+            (told, written, all) = (message.msg_flags, message.msg_namelen, size);
+            let read = with_reset(descriptor, read, asked);
+            note_read(attempt, read, size, asked);
+            read
+        };
+        // SAFETY: `with_parts` demands so many buffers.
+        // - the caller says so.
+        unsafe { with_parts(buffers, count, receive) }
+    });
+    note_time(descriptor, read < 0, asked, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
+    let Ok(read) = u32::try_from(read) else { return -1 };
+    let is_cut = told & libc::MSG_TRUNC != 0;
+    let done = if is_cut { all.try_into().unwrap_or(u32::MAX) } else { read };
+    let urgent = if told & libc::MSG_OOB != 0 { libc::MSG_OOB.cast_unsigned() } else { 0 };
+    // SAFETY: writing through a raw pointer demands that it is valid.
+    // - the caller says so, and it is not null.
+    unsafe { received.write(done) };
+    // SAFETY: as above.
+    unsafe { flags.write(urgent | if is_cut { PARTIAL } else { 0 }) };
+    if room > 0 {
+        // SAFETY: as above.
+        unsafe { address_size.write(written) };
+    }
+    if is_cut { refused(code::WSAEMSGSIZE) } else { 0 }
+}
+
+/// `WSASend` and `WSASendTo` without an OVERLAPPED. 0, or -1.
+///
+/// # Safety
+///
+/// `buffers` is null or points to `count` buffers, each of which says where there are how many bytes. `sent` is
+/// null or points to room for a number, `address` is null or points to an address of that size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_send_buffers(
+    descriptor: c_int,
+    buffers: *const Buffer,
+    count: u32,
+    sent: *mut u32,
+    flags: u32,
+    address: *const sockaddr,
+    address_size: socklen_t,
+) -> c_int {
+    let count = match checked(buffers, count) {
+        Ok(count) if !sent.is_null() => count,
+        Ok(_) => return refused(code::WSAEFAULT),
+        Err(code) => return refused(code),
+    };
+    let Ok(asked) = c_int::try_from(flags & !PARTIAL) else {
+        return refused(code::WSAEOPNOTSUPP);
+    };
+    if flags & PARTIAL != 0 && !takes_parts(descriptor) {
+        return refused(code::WSAEOPNOTSUPP);
+    }
+    let done = called(|| {
+        let attempt = attempt(descriptor);
+        let send = |parts: &mut [iovec], _| {
+            let message = message(parts, address.cast_mut(), address_size);
+            // SAFETY: sendmsg(2) reads from the buffers and the address.
+            // - the caller says that it may read there.
+            let done = unsafe {
+                libc::sendmsg(descriptor, &raw const message, asked | libc::MSG_NOSIGNAL)
+            };
+            note_write(attempt, descriptor, done);
+            done
+        };
+        // SAFETY: `with_parts` demands so many buffers.
+        // - the caller says so.
+        unsafe { with_parts(buffers, count, send) }
+    });
+    note_time(descriptor, done < 0, asked, libc::EAGAIN);
+    note_datagram(descriptor, done < 0);
+    let Ok(done) = u32::try_from(done) else { return -1 };
+    // SAFETY: writing through a raw pointer demands that it is valid.
+    // - the caller says so of one that is not null.
+    unsafe { sent.write(done) };
+    0
+}

@@ -1,0 +1,284 @@
+//! Operations whose ends call a function of the program, in threads of this library: `BindIoCompletionCallback` and
+//! `CreateThreadpoolIo`.
+//!
+//! The descriptor is associated with a port of the library's own, at which its threads wait; so these are packets like
+//! any others. There are twice as many threads as processors, four at least. As many run at once as there are
+//! processors, unless some sleep. A function may begin operations, and may take its time.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::abi::{Entry, Handle};
+use crate::errors::{code, guarded, set_last, succeeds};
+use crate::handles::usable_port;
+use crate::linux::associations;
+use crate::linux::driver;
+use crate::linux::objects::{SIGNALS, cp_signal, cp_wait_word};
+use crate::linux::process::Own;
+use crate::linux::status::code_in_win32;
+use crate::linux::waiting;
+use crate::taking::Changed;
+
+/// `LPOVERLAPPED_COMPLETION_ROUTINE`.
+pub type Routine = unsafe extern "C" fn(u32, u32, *mut c_void);
+/// `PTP_WIN32_IO_CALLBACK`.
+pub type Callback =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, u32, usize, *mut c_void);
+
+/// What a packet of the port stands for: the key is the address of one.
+#[derive(Debug)]
+enum Binding {
+    Routine(Routine),
+    Io(Io),
+}
+
+/// `TP_IO`.
+#[derive(Debug)]
+struct Io {
+    callback: Callback,
+    context: *mut c_void,
+    /// Operations that are announced and whose calls have not returned; and one as long as it is not closed.
+    shares: AtomicUsize,
+}
+
+/// Of one process.
+#[derive(Default)]
+struct Pool {
+    port: OnceLock<usize>,
+    /// Those that are never given up: one for each function.
+    routines: Mutex<Vec<&'static Binding>>,
+}
+
+static POOL: Own<Pool> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    POOL.pass_on();
+}
+
+/// The port, and the threads that wait there.
+fn port() -> Result<Handle, u32> {
+    let pool = POOL.get(|_| Box::default());
+    if let Some(port) = pool.port.get() {
+        return Ok(std::ptr::without_provenance_mut(*port));
+    }
+    let _begins = pool.routines.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(port) = pool.port.get() {
+        return Ok(std::ptr::without_provenance_mut(*port));
+    }
+    let port = associations::create(0)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    for _ in 0..(2 * processors).max(4) {
+        let address = port.addr();
+        driver::spawn("cp-pool", move || serve(address))?;
+    }
+    let _ = pool.port.set(port.addr());
+    Ok(port)
+}
+
+/// What each thread does.
+fn serve(port: usize) {
+    let port: Handle = std::ptr::without_provenance_mut(port);
+    while let Ok(port) = usable_port(port) {
+        let mut entry = Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
+        // SAFETY: `take` demands room for so many entries.
+        // - there is room for one.
+        let taken = unsafe { waiting::take(&port, &raw mut entry, 1, None, Changed::AsAsked) };
+        if taken.is_err() {
+            return;
+        }
+        drop(port);
+        call(&entry);
+    }
+}
+
+fn call(entry: &Entry) {
+    let binding = std::ptr::with_exposed_provenance::<Binding>(entry.key);
+    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // - lives on: keys of this port are addresses of bindings. One of a routine is never given up; one of an `Io` has a
+    //   share for each operation, as `cp_start_pool_io` demands, which is given up below.
+    let binding = unsafe { &*binding };
+    let ended = code_in_win32(u32::try_from(entry.internal).unwrap_or(u32::MAX));
+    match binding {
+        // SAFETY: the routine demands what the reference gives it.
+        // - that is what it gets; the program says that any thread may call it at any time.
+        Binding::Routine(routine) => unsafe { routine(ended, entry.bytes, entry.overlapped) },
+        Binding::Io(io) => {
+            let (none, this) =
+                (std::ptr::null_mut(), std::ptr::from_ref(binding).cast_mut().cast());
+            // SAFETY: as above.
+            unsafe {
+                (io.callback)(
+                    none,
+                    io.context,
+                    entry.overlapped,
+                    ended,
+                    entry.bytes as usize,
+                    this,
+                );
+            };
+            // SAFETY: `release` demands a share.
+            // - that of this operation.
+            unsafe { release(this) };
+        }
+    }
+}
+
+/// Calls a function at the end of each operation of a descriptor: `BindIoCompletionCallback`.
+///
+/// # Safety
+///
+/// The function may be called from any thread at any time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_bind_routine(
+    file: Handle,
+    routine: Option<Routine>,
+    flags: u32,
+) -> c_int {
+    succeeds(|| {
+        let routine = routine.filter(|_| flags == 0).ok_or(code::INVALID_PARAMETER)?;
+        let port = port()?;
+        let pool = POOL.get(|_| Box::default());
+        let mut routines = pool.routines.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |known: &&&Binding| matches!(known, Binding::Routine(it) if *it as usize == routine as usize);
+        let binding = match routines.iter().find(is_it) {
+            Some(known) => known,
+            None => {
+                routines.push(Box::leak(Box::new(Binding::Routine(routine))));
+                routines[routines.len() - 1]
+            }
+        };
+        let key = std::ptr::from_ref(binding).expose_provenance();
+        associations::associate_with(file, port, key)
+    })
+}
+
+/// Makes what calls a function at the end of each operation of a descriptor: `CreateThreadpoolIo`. Null if it fails.
+///
+/// # Safety
+///
+/// As for [`cp_bind_routine`]; and with that `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_new_pool_io(
+    file: Handle,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> *mut c_void {
+    let make = || {
+        let callback = callback.ok_or(code::INVALID_PARAMETER)?;
+        let port = port()?;
+        let io = Io { callback, context, shares: AtomicUsize::new(1) };
+        let made = Box::into_raw(Box::new(Binding::Io(io)));
+        associations::associate_with(file, port, made.expose_provenance()).inspect_err(|_| {
+            // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+            // - it was made just now, and is the key of nothing.
+            drop(unsafe { Box::from_raw(made) });
+        })?;
+        Ok(made.cast())
+    };
+    guarded(std::ptr::null_mut(), || {
+        make().unwrap_or_else(|code| {
+            set_last(code);
+            std::ptr::null_mut()
+        })
+    })
+}
+
+/// What a pointer of the program's stands for.
+///
+/// # Safety
+///
+/// It is one of [`cp_new_pool_io`], and the caller has a share of it as long as the reference lives.
+unsafe fn io<'i>(pointer: *mut c_void) -> Option<&'i Io> {
+    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // - lives on: the caller has a share;
+    // - not changed: its count is atomic.
+    match unsafe { pointer.cast::<Binding>().as_ref() } {
+        Some(Binding::Io(io)) => Some(io),
+        _ => None,
+    }
+}
+
+/// Gives up a share.
+///
+/// # Safety
+///
+/// As for `io`; the share is used no more.
+unsafe fn release(pointer: *mut c_void) {
+    // SAFETY: `io` demands a pointer of this library's, and a share.
+    // - the caller says so.
+    let Some(io) = (unsafe { io(pointer) }) else { return };
+    let left = io.shares.fetch_sub(1, SeqCst) - 1;
+    if left == 0 {
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+        // - no share is left.
+        drop(unsafe { Box::from_raw(pointer.cast::<Binding>()) });
+    }
+    cp_signal();
+}
+
+/// An operation is about to begin: `StartThreadpoolIo`.
+///
+/// # Safety
+///
+/// `pointer` was made by [`cp_new_pool_io`], and is not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_start_pool_io(pointer: *mut c_void) {
+    // SAFETY: `io` demands a pointer of this library's, and a share.
+    // - the caller says so; it is not closed.
+    if let Some(io) = unsafe { io(pointer) } {
+        io.shares.fetch_add(1, SeqCst);
+    }
+}
+
+/// The operation was not begun, or no packet tells of it: `CancelThreadpoolIo`.
+///
+/// # Safety
+///
+/// As for [`cp_start_pool_io`], which was called for this.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_cancel_pool_io(pointer: *mut c_void) {
+    // SAFETY: `release` demands a share.
+    // - that of the operation.
+    unsafe { release(pointer) };
+}
+
+/// `CloseThreadpoolIo`: it goes when the last operation has ended.
+///
+/// # Safety
+///
+/// As for [`cp_start_pool_io`]; the pointer is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_close_pool_io(pointer: *mut c_void) {
+    // SAFETY: as above.
+    unsafe { release(pointer) };
+}
+
+/// Waits until each operation that was announced has ended, and its call has returned:
+/// `WaitForThreadpoolIoCallbacks`.
+///
+/// # Safety
+///
+/// As for [`cp_start_pool_io`]; the calling thread is not in such a call itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
+    // SAFETY: `io` demands a pointer of this library's, and a share.
+    // - the caller says so; it is not closed.
+    let Some(io) = (unsafe { io(pointer) }) else { return };
+    loop {
+        let before = SIGNALS.load(SeqCst);
+        if io.shares.load(SeqCst) == 1 {
+            return;
+        }
+        // SAFETY: `cp_wait_word` demands a number that is only used atomically and stays there.
+        // - it is an atomic number that lives as long as the process.
+        unsafe { cp_wait_word(SIGNALS.as_ptr(), before, u32::MAX) };
+    }
+}
+
+// SAFETY: a binding may be used by any thread, though it has a pointer.
+// - the context is only handed to the callback, which may be called from any thread with it, as `cp_new_pool_io`
+//   demands.
+unsafe impl Send for Binding {}
+// SAFETY: as above; and what is shared of it is an atomic count.
+unsafe impl Sync for Binding {}

@@ -1,0 +1,765 @@
+//! Overlapped accepts, connects and disconnects: `AcceptEx`, `ConnectEx`, `DisconnectEx`, and what comes with them.
+//!
+//! An accept takes a socket that the program has made. The connection is put in its place: under the number that the
+//! program knows, with the association that this has, and its options. If the number stands for something else by
+//! then, the connection is closed.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use completion_port::raw::{Attempt, Side};
+use libc::{iovec, sockaddr, socklen_t};
+
+use crate::abi::Overlapped;
+use crate::errors::{code, guarded, succeeds};
+use crate::linux::descriptors::{self, is_bound, is_connected, is_local};
+use crate::linux::errno::code_of_errno;
+use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
+use crate::linux::operations::{Next, Start, Target, Work, answered, start};
+use crate::linux::port::{Begun, Outcome, Told};
+use crate::linux::registrations;
+use crate::linux::sockets::errno;
+use crate::linux::transfers::{Address, Parts, Receiving, Sending};
+
+/// What the reference has in its blocks beside an address.
+const BESIDE_ADDRESS: u32 = 16;
+
+/// `TF_DISCONNECT` and `TF_REUSE_SOCKET`.
+const REUSE: u32 = 2;
+
+/// The descriptor that a SOCKET is; one that is closed if it cannot be one.
+fn descriptor_of(socket: usize) -> RawFd {
+    RawFd::try_from(socket).unwrap_or(-1)
+}
+
+/// Puts `made` in the place of what `descriptor` names, whose entry is locked: the association and the modes of the
+/// number go on with it.
+fn replace(
+    state: &mut State,
+    number: &Number,
+    descriptor: RawFd,
+    made: &OwnedFd,
+) -> Result<registrations::Ended, c_int> {
+    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+    // SAFETY: as above, with F_GETFL.
+    let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    if flags < 0 || status < 0 {
+        return Err(errno());
+    }
+    // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+    unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
+    let was_vouched = number.is_vouched();
+    let (associated, modes, options) = (state.associated, state.modes, number.options());
+    let mut ended = None;
+    number.retire_locked(state, |former| ended = Some(registrations::end(former)));
+    let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: dup3(2) demands that what `descriptor` was is not used any more.
+    // - it is the program's, which has given it away for this; no attempt at an operation on it is being made any more.
+    let done = unsafe { libc::dup3(made.as_raw_fd(), descriptor, inherited) };
+    if done < 0 {
+        return Err(errno());
+    }
+    if was_vouched {
+        number.vouch();
+    }
+    let identity = descriptors::identity(descriptor);
+    state.associated = associated.map(|it| Associated { identity, ..it });
+    state.modes = modes;
+    // Those that were carried over; they are to be so the next time, too.
+    number.set_options(options);
+    ended.ok_or(libc::EBADF)
+}
+
+/// An option of sockets: level, name, and how many bytes its value has at most.
+pub(crate) type Choice = (c_int, c_int, usize);
+
+/// What a program may set of the socket that it gives to an accept, and the connection is to have.
+const CARRIED: [Choice; 12] = [
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
+    (libc::SOL_SOCKET, libc::SO_LINGER, 8),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
+    (libc::SOL_SOCKET, libc::SO_DONTROUTE, 4),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO, 16),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY, 4),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 4),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 4),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4),
+    (libc::IPPROTO_IP, libc::IP_TOS, 4),
+    (libc::IPPROTO_IP, libc::IP_TTL, 4),
+];
+
+/// The value of an option, if the socket has it.
+pub(crate) fn option(
+    descriptor: RawFd,
+    (level, name, room): Choice,
+) -> Option<([u8; 16], socklen_t)> {
+    let mut value = [0_u8; 16];
+    let mut size = socklen_t::try_from(room).ok()?;
+    let place = value.as_mut_ptr().cast::<c_void>();
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and the size at the other.
+    // - valid: both are locals, and the value has at least so many bytes, as `CARRIED` says.
+    let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
+    (done == 0).then_some((value, size))
+}
+
+/// Gives `to` the options that the program has set of `from`, whose entry is `number`.
+fn carry_options(number: &Number, from: RawFd, to: RawFd) {
+    let set = number.options();
+    if set == 0 {
+        return;
+    }
+    for choice in CARRIED {
+        let (Some(wanted), Some(present)) = (option(from, choice), option(to, choice)) else {
+            continue;
+        };
+        if wanted != present {
+            let (value, size) = wanted;
+            set_option(to, choice, &value[..size as usize]);
+        }
+    }
+    // A connection of which no room was asked for has as much as the system finds useful.
+    for (sort, name) in [(SEND_ROOM, libc::SO_SNDBUF), (RECEIVE_ROOM, libc::SO_RCVBUF)] {
+        if set & sort != 0
+            && let Some(room) = whole(from, name)
+        {
+            // The system tells twice as much as was asked for.
+            set_option(to, (libc::SOL_SOCKET, name, 4), &(room / 2).to_ne_bytes());
+        }
+    }
+}
+
+/// Sets an option, if the socket has it.
+fn set_option(descriptor: RawFd, (level, name, _): Choice, value: &[u8]) {
+    let size = socklen_t::try_from(value.len()).unwrap_or(0);
+    // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+    // - valid for reads: that is how long the slice is.
+    unsafe { libc::setsockopt(descriptor, level, name, value.as_ptr().cast(), size) };
+}
+
+/// An option of sockets that is a whole number.
+fn whole(descriptor: RawFd, name: c_int) -> Option<c_int> {
+    let (value, _) = option(descriptor, (libc::SOL_SOCKET, name, 4))?;
+    let [one, two, three, four, ..] = value;
+    Some(c_int::from_ne_bytes([one, two, three, four]))
+}
+
+/// The claim of an accept on the socket that it was given for its connection, in the entry of that number.
+struct Claim {
+    number: &'static Number,
+    known: Acceptance,
+    /// The entry knows it no more.
+    is_over: bool,
+}
+
+impl Claim {
+    /// Of an accept that is about to begin. `None` if another one has the socket.
+    fn new(number: &'static Number, known: Acceptance) -> Option<Self> {
+        let mut state = number.lock();
+        if state.accept.is_some() {
+            return None;
+        }
+        state.accept = Some(known);
+        Some(Self { number, known, is_over: false })
+    }
+
+    fn give_up(&mut self) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            let mut state = self.number.lock();
+            state.accept = state.accept.filter(|accept| *accept != self.known);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// An accept.
+struct Accepting {
+    accept: RawFd,
+    /// None behind the end; or behind the first data's, to which it is handed over.
+    claim: Option<Claim>,
+    /// The [identity](descriptors::identity) of the socket that the program has given for the connection.
+    identity: u64,
+    room: Room,
+    connection: Option<OwnedFd>,
+}
+
+/// Where the first data and the addresses are to be put.
+#[derive(Clone, Copy)]
+struct Room {
+    place: *mut u8,
+    data: u32,
+    local: u32,
+    remote: u32,
+}
+
+// SAFETY: the room may be used by another thread than the one that has been told of it, though it is a pointer.
+// - the memory is the operation's until its end, as `cp_accept_ex` demands.
+unsafe impl Send for Room {}
+
+impl Room {
+    /// Puts an address into a block of so many bytes, at this offset; and its size at the end of the block.
+    fn put(
+        self,
+        offset: usize,
+        block: u32,
+        descriptor: RawFd,
+        ask: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+    ) {
+        if block == 0 {
+            return;
+        }
+        let place = self.place.wrapping_add(offset);
+        let mut size = block - BESIDE_ADDRESS;
+        // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and the size
+        // at the other.
+        // - valid: the block is the operation's, as `cp_accept_ex` demands, and has more bytes than that.
+        let done = unsafe { ask(descriptor, place.cast(), &raw mut size) };
+        let size = if done == 0 { size.min(block - BESIDE_ADDRESS) } else { 0 };
+        let end = place.wrapping_add(block as usize - size_of::<u32>());
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the block is the operation's, and has so many bytes behind the address.
+        unsafe { end.cast::<u32>().write_unaligned(size) };
+    }
+}
+
+impl Work for Accepting {
+    fn attempt(&mut self, listener: RawFd, outcome: &mut Outcome) -> Attempt {
+        loop {
+            let flags = libc::SOCK_CLOEXEC;
+            let (address, size) = (std::ptr::null_mut(), std::ptr::null_mut());
+            // SAFETY: accept4(2) without an address demands nothing of memory.
+            let made = unsafe { libc::accept4(listener, address, size, flags) };
+            if made >= 0 {
+                // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
+                // - the call has made it just now.
+                self.connection = Some(unsafe { OwnedFd::from_raw_fd(made) });
+                return Attempt::Done;
+            }
+            match errno() {
+                libc::EINTR | libc::ECONNABORTED | libc::EPROTO => {}
+                libc::EAGAIN => return Attempt::Blocked,
+                libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
+                    return Attempt::Scarce;
+                }
+                errno => {
+                    outcome.errno = errno;
+                    return Attempt::Done;
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, _: Target, mut outcome: Outcome) -> Outcome {
+        let Some(connection) = self.connection.take() else {
+            self.give_up();
+            return outcome;
+        };
+        let Some(mut claim) = self.claim.take() else { return outcome };
+        let Room { data, local, remote, .. } = self.room;
+        self.room.put(data as usize, local, connection.as_raw_fd(), libc::getsockname);
+        self.room.put(
+            data as usize + local as usize,
+            remote,
+            connection.as_raw_fd(),
+            libc::getpeername,
+        );
+        let Claim { number, known, .. } = claim;
+        let mut state = number.lock();
+        // A thread that closes the socket takes the accept out of the entry, under the lock, before it does so: the
+        // number may be another's from then on.
+        let is_known = state.accept == Some(known);
+        if !is_known || descriptors::identity(self.accept) != self.identity {
+            drop(state);
+            // The connection goes, too.
+            outcome.errno = libc::ECANCELED;
+            return outcome;
+        }
+        carry_options(number, self.accept, connection.as_raw_fd());
+        // What it takes the place of ends, and the accept does not.
+        state.accept = None;
+        let replaced = replace(&mut state, number, self.accept, &connection);
+        if replaced.is_ok() && data > 0 {
+            state.accept = Some(known);
+            self.claim = Some(claim);
+        } else {
+            claim.is_over = true;
+        }
+        drop(state);
+        match replaced {
+            Ok(ended) => ended.tell(),
+            Err(errno) => outcome.errno = errno,
+        }
+        outcome
+    }
+
+    /// The socket may be given to another accept.
+    fn give_up(&mut self) {
+        self.claim = None;
+    }
+
+    fn next(&mut self) -> Option<Next> {
+        let Room { place, data, .. } = self.room;
+        let claim = self.claim.take()?;
+        let accept = claim.known;
+        let part = iovec { iov_base: place.cast(), iov_len: data as usize };
+        let receiving = Receiving::plain(Parts::one(part));
+        let work = Box::new(FirstData { receiving, claim });
+        Some(Next { descriptor: self.accept, accept, work })
+    }
+}
+
+/// The first data of a connection that is accepted already. Closing it cancels the accept still.
+struct FirstData {
+    receiving: Receiving,
+    claim: Claim,
+}
+
+impl Work for FirstData {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        self.receiving.attempt(descriptor, outcome)
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        self.claim.give_up();
+        self.receiving.finish(target, outcome)
+    }
+
+    fn give_up(&mut self) {
+        self.claim.give_up();
+    }
+
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        self.receiving.status(target, errno)
+    }
+}
+
+/// Gives each accept its name.
+static ACCEPTS: AtomicU64 = AtomicU64::new(1);
+
+/// Whether a socket listens.
+fn listens(descriptor: RawFd) -> bool {
+    whole(descriptor, libc::SO_ACCEPTCONN).is_some_and(|listens| listens != 0)
+}
+
+/// From here on no accept on the listener waits.
+fn make_nonblocking(listener: RawFd) -> Result<(), u32> {
+    let number = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let flags = unsafe { libc::fcntl(listener, libc::F_GETFL) };
+    if flags < 0 {
+        return Err(code::WSAENOTSOCK);
+    }
+    let was = flags & libc::O_NONBLOCK != 0;
+    if !was {
+        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+        unsafe { libc::fcntl(listener, libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    }
+    number.need_nonblocking(was);
+    Ok(())
+}
+
+/// What a call that returns a BOOL makes of an answer.
+pub(crate) fn is_done(answer: c_int) -> c_int {
+    c_int::from(answer == 0)
+}
+
+/// `AcceptEx`.
+///
+/// # Safety
+///
+/// Until the end of the operation `overlapped`, and `place` with room for as many bytes as the three sizes say together,
+/// are there for it. `received` is null or points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_accept_ex(
+    listener: usize,
+    accept: usize,
+    place: *mut c_void,
+    data: u32,
+    local: u32,
+    remote: u32,
+    received: *mut u32,
+    overlapped: *mut c_void,
+) -> c_int {
+    let begin = || {
+        let (listener, accept) = (descriptor_of(listener), descriptor_of(accept));
+        if overlapped.is_null() {
+            return Err(code::INVALID_PARAMETER);
+        }
+        descriptors::protocol(listener)?;
+        let kind = descriptors::kind(accept).ok_or(code::WSAENOTSOCK)?;
+        if place.is_null() {
+            return Err(code::WSAEFAULT);
+        }
+        let is_too_short = |block: u32| block < BESIDE_ADDRESS + size_of_address(listener);
+        if is_too_short(local) || is_too_short(remote) || !listens(listener) {
+            return Err(code::WSAEINVAL);
+        }
+        if kind != libc::SOCK_STREAM || is_connected(accept) || is_bound(accept) || listens(accept)
+        {
+            return Err(code::WSAEINVAL);
+        }
+        let number = numbers::entry(accept).ok_or(code::WSAENOTSOCK)?;
+        let name = ACCEPTS.fetch_add(1, Relaxed);
+        let known = Acceptance { listener, overlapped: overlapped.addr(), name };
+        let accepting = Accepting {
+            accept,
+            claim: Some(Claim::new(number, known).ok_or(code::WSAEINVAL)?),
+            identity: descriptors::identity(accept),
+            room: Room { place: place.cast(), data, local, remote },
+            connection: None,
+        };
+        make_nonblocking(listener)?;
+        let how = Start {
+            descriptor: listener,
+            overlapped: overlapped.cast::<Overlapped>(),
+            side: Side::In,
+            tells_flags: false,
+            told: Told::bytes(received),
+            accept: name,
+        };
+        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // - the caller says so, and of `received`, too.
+        let begun = unsafe { start(how, accepting) };
+        if matches!(begun, Ok(Begun::Pending)) && number.lock().accept != Some(known) {
+            // It has ended; or a thread has closed the socket just when the accept was not in flight yet.
+            registrations::cancel_accept(known);
+        }
+        begun
+    };
+    guarded(0, || is_done(answered(begin())))
+}
+
+/// How many bytes an address of the socket's family has.
+fn size_of_address(descriptor: RawFd) -> u32 {
+    let size = if is_local(descriptor) {
+        size_of::<libc::sa_family_t>()
+    } else if descriptors::is_of_version_six(descriptor) {
+        size_of::<libc::sockaddr_in6>()
+    } else {
+        size_of::<libc::sockaddr_in>()
+    };
+    u32::try_from(size).unwrap_or(0)
+}
+
+/// `GetAcceptExSockaddrs`.
+///
+/// # Safety
+///
+/// `place` points to what an accept has filled that was given these sizes. The other pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_accepted_addresses(
+    place: *mut c_void,
+    data: u32,
+    local: u32,
+    remote: u32,
+    local_address: *mut *mut sockaddr,
+    local_size: *mut c_int,
+    remote_address: *mut *mut sockaddr,
+    remote_size: *mut c_int,
+) {
+    let place = place.cast::<u8>();
+    for (offset, block, address, size) in [
+        (data as usize, local as usize, local_address, local_size),
+        (data as usize + local as usize, remote as usize, remote_address, remote_size),
+    ] {
+        let start = place.wrapping_add(offset);
+        if !address.is_null() {
+            // SAFETY: writing through a raw pointer demands that it is valid.
+            // - the caller says so of one that is not null.
+            unsafe { address.write(start.cast()) };
+        }
+        if !size.is_null() && block >= size_of::<u32>() {
+            let end = start.wrapping_add(block - size_of::<u32>());
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says that the block was filled.
+            let told = unsafe { end.cast::<u32>().read_unaligned() };
+            // SAFETY: as above.
+            unsafe { size.write(c_int::try_from(told).unwrap_or(0)) };
+        }
+    }
+}
+
+/// A connect, and what is sent behind it.
+struct Connecting {
+    address: Address,
+    is_begun: bool,
+    is_connected: bool,
+    /// Nothing, if there is nothing to be sent.
+    data: Option<Sending>,
+}
+
+impl Connecting {
+    /// Begins to connect: 0, or why not.
+    fn begin(&self, descriptor: RawFd) -> c_int {
+        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+        let blocks = flags >= 0 && flags & libc::O_NONBLOCK == 0;
+        if blocks {
+            // SAFETY: as above.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
+        }
+        let address = (&raw const self.address.bytes).cast::<sockaddr>();
+        // SAFETY: connect(2) reads so many bytes at the pointer.
+        // - valid for reads: the address is the operation's own.
+        let connect = || unsafe { libc::connect(descriptor, address, self.address.size) };
+        let mut done = connect();
+        if done < 0 && errno() == libc::ECONNABORTED {
+            // The system says once more that an earlier connect has failed.
+            done = connect();
+        }
+        let outcome = if done == 0 { 0 } else { errno() };
+        if blocks {
+            // SAFETY: as above.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags) };
+        }
+        outcome
+    }
+
+    /// What a connect has come to that goes on; none if it still does.
+    fn ask(descriptor: RawFd) -> Option<c_int> {
+        let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: poll(2) reads and writes so many entries.
+        // - valid: there is one.
+        if unsafe { libc::poll(&raw mut asked, 1, 0) } <= 0 {
+            return None;
+        }
+        whole(descriptor, libc::SO_ERROR)
+    }
+}
+
+impl Work for Connecting {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        if !self.is_connected {
+            let errno = if self.is_begun {
+                let Some(errno) = Self::ask(descriptor) else { return Attempt::Blocked };
+                errno
+            } else {
+                self.begin(descriptor)
+            };
+            match errno {
+                0 => self.is_connected = true,
+                libc::EINPROGRESS | libc::EINTR => {
+                    self.is_begun = true;
+                    return Attempt::Blocked;
+                }
+                // The queue of a local listener is full. Nothing tells when it has room.
+                libc::EAGAIN if !self.is_begun && is_local(descriptor) => return Attempt::Scarce,
+                errno => {
+                    outcome.errno = errno;
+                    return Attempt::Done;
+                }
+            }
+        }
+        self.data.as_mut().map_or(Attempt::Done, |data| data.attempt(descriptor, outcome))
+    }
+
+    /// What the peer answers may come while the call goes on; to the program that makes no difference.
+    fn fails_by_packet(&self) -> bool {
+        self.is_begun
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        let _ = target.if_current(State::forget_past);
+        outcome
+    }
+}
+
+/// `ConnectEx`.
+///
+/// # Safety
+///
+/// `name` is null or points to an address of that size. Until the end of the operation `overlapped`, and `data` with so
+/// many bytes, are there for it. `sent` is null or points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_connect_ex(
+    socket: usize,
+    name: *const sockaddr,
+    name_size: c_int,
+    data: *mut c_void,
+    data_size: u32,
+    sent: *mut u32,
+    overlapped: *mut c_void,
+) -> c_int {
+    let begin = || {
+        let descriptor = descriptor_of(socket);
+        let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
+        if overlapped.is_null() {
+            return Err(code::INVALID_PARAMETER);
+        }
+        if name.is_null() {
+            return Err(code::WSAEFAULT);
+        }
+        if kind != libc::SOCK_STREAM {
+            return Err(code::WSAEOPNOTSUPP);
+        }
+        let is_reused = numbers::find(descriptor).is_some_and(|number| number.lock().is_reused);
+        if listens(descriptor) || !(is_reused || is_local(descriptor) || is_bound(descriptor)) {
+            return Err(code::WSAEINVAL);
+        }
+        if is_connected(descriptor) {
+            // To the system a first connect behind one that had to wait is the end of that.
+            return Err(code_of_errno(libc::EISCONN));
+        }
+        // SAFETY: `new` demands so many bytes.
+        // - the caller says so.
+        let address = unsafe { Address::new(name, name_size) }?;
+        let part = iovec { iov_base: data, iov_len: data_size as usize };
+        let has_data = !data.is_null() && data_size > 0;
+        let data = has_data.then(|| Sending::plain(Parts::one(part)));
+        let connecting = Connecting { address, is_begun: false, is_connected: false, data };
+        let overlapped = overlapped.cast::<Overlapped>();
+        let told = Told::bytes(sent);
+        let (side, tells_flags) = (Side::Out, false);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
+        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // - the caller says so, and of `sent`, too.
+        unsafe { start(how, connecting) }
+    };
+    guarded(0, || is_done(answered(begin())))
+}
+
+/// Whether a stream is connected, or was until both sides had ended it, which to the reference is connected still. One
+/// that was reset is not.
+fn is_or_was_connected(descriptor: RawFd) -> bool {
+    /// Where the system tells how many segments have come, and how much it tells at least then.
+    const SEGMENTS: std::ops::Range<usize> = 140..144;
+    if is_connected(descriptor) {
+        return true;
+    }
+    if numbers::find(descriptor).is_some_and(|number| number.lock().past(descriptor).was_reset) {
+        return false;
+    }
+    let mut info = [0_u8; SEGMENTS.end];
+    let mut size = socklen_t::try_from(info.len()).unwrap_or(0);
+    let place = info.as_mut_ptr().cast::<c_void>();
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
+    // - valid: both are locals, and the first has so many bytes.
+    let done = unsafe {
+        libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut size)
+    };
+    done == 0 && size as usize == info.len() && info[SEGMENTS].iter().any(|byte| *byte != 0)
+}
+
+/// A disconnect.
+pub(crate) struct Disconnecting {
+    is_reused: bool,
+    /// The [identity](descriptors::identity) of the socket.
+    identity: u64,
+    /// Where its OVERLAPPED is, if it has one.
+    overlapped: Option<usize>,
+}
+
+impl Work for Disconnecting {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        // SAFETY: shutdown(2) demands nothing of memory.
+        if unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) } < 0 {
+            // It was connected, so both sides have ended it.
+            outcome.errno = Some(errno()).filter(|errno| *errno != libc::ENOTCONN).unwrap_or(0);
+        }
+        Attempt::Done
+    }
+
+    fn finish(&mut self, target: Target, mut outcome: Outcome) -> Outcome {
+        if outcome.errno != 0 {
+            return outcome;
+        }
+        let Target { descriptor, .. } = target;
+        if self.is_reused {
+            outcome.errno = self.renew(descriptor).err().unwrap_or(0);
+        } else {
+            let note = |state: &mut State| state.remember(descriptor, |past| past.has_shut = true);
+            let _ = target.if_current(note);
+        }
+        outcome
+    }
+}
+
+impl Disconnecting {
+    pub(crate) fn new(descriptor: RawFd, is_reused: bool, overlapped: *mut c_void) -> Self {
+        let identity = descriptors::identity(descriptor);
+        let overlapped = Some(overlapped.addr()).filter(|address| *address != 0);
+        Self { is_reused, identity, overlapped }
+    }
+
+    /// Puts a new socket of the same sort in the place of the one that was disconnected.
+    fn renew(&self, descriptor: RawFd) -> Result<(), c_int> {
+        let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
+        let whole = |name| whole(descriptor, name).ok_or(libc::ENOTSOCK);
+        let (family, kind, protocol) =
+            (whole(libc::SO_DOMAIN)?, whole(libc::SO_TYPE)?, whole(libc::SO_PROTOCOL)?);
+        // SAFETY: socket(2) demands nothing of memory.
+        let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+        if made < 0 {
+            return Err(errno());
+        }
+        // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
+        // - the call has made it just now.
+        let made = unsafe { OwnedFd::from_raw_fd(made) };
+        carry_options(number, descriptor, made.as_raw_fd());
+        let mut state = number.lock();
+        // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
+        let is_closed =
+            self.overlapped.is_some_and(|overlapped| !state.flights.contains_key(&overlapped));
+        if is_closed || descriptors::identity(descriptor) != self.identity {
+            return Err(libc::ECANCELED);
+        }
+        let ended = replace(&mut state, number, descriptor, &made)?;
+        state.is_reused = true;
+        drop(state);
+        ended.tell();
+        Ok(())
+    }
+}
+
+/// `DisconnectEx`.
+///
+/// # Safety
+///
+/// `overlapped` is null, or there for the operation until its end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_disconnect_ex(
+    socket: usize,
+    overlapped: *mut c_void,
+    flags: u32,
+    reserved: u32,
+) -> c_int {
+    let descriptor = descriptor_of(socket);
+    let check = || {
+        descriptors::protocol(descriptor)?;
+        if reserved != 0 || flags & !REUSE != 0 {
+            return Err(code::WSAEINVAL);
+        }
+        if is_or_was_connected(descriptor) { Ok(()) } else { Err(code_of_errno(libc::ENOTCONN)) }
+    };
+    let mut work = Disconnecting::new(descriptor, flags & REUSE != 0, overlapped);
+    if overlapped.is_null() {
+        return succeeds(|| {
+            check()?;
+            let mut outcome = Outcome::default();
+            work.attempt(descriptor, &mut outcome);
+            let outcome = work.finish(Target::of(descriptor)?, outcome);
+            match outcome.errno {
+                0 => Ok(()),
+                errno => Err(code_of_errno(errno)),
+            }
+        });
+    }
+    let begin = || {
+        check()?;
+        let overlapped = overlapped.cast::<Overlapped>();
+        let told = Told::NOTHING;
+        let (side, tells_flags) = (Side::Out, false);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
+        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // - the caller says so.
+        unsafe { start(how, work) }
+    };
+    guarded(0, || is_done(answered(begin())))
+}

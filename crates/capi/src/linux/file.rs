@@ -1,0 +1,258 @@
+//! An open file, as its handle stands for it: the descriptor, what it was opened for, and the operations on it that are
+//! in flight.
+//!
+//! A handle can be closed while operations go on. Each has a share of the file, which is closed behind the last one: so
+//! none ever uses a descriptor that stands for something else by now.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_int};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use completion_port::raw::{FileTaskId, OpenFile};
+
+use crate::linux::process::Own;
+
+/// What a file was opened for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    /// Its operations may go on when the call that has begun them has returned.
+    pub(crate) is_overlapped: bool,
+    /// Past the cache: offsets, counts and buffers are multiples of a block.
+    pub(crate) is_unbuffered: bool,
+    /// Its name is taken away when it is closed.
+    pub(crate) goes_when_closed: bool,
+}
+
+/// An operation in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) id: FileTaskId,
+    /// The thread that has started it.
+    pub(crate) thread: u64,
+    /// It was cancelled, perhaps before the back end had it.
+    pub(crate) is_cancelled: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The handle of the port on which its operations complete, and their key.
+    pub(crate) associated: Option<(u64, usize)>,
+    /// By the addresses of their OVERLAPPEDs.
+    pub(crate) flights: HashMap<usize, InFlight>,
+}
+
+/// What each process has of its own: a place in memory, which none that it was forked from has for this.
+struct Home(#[allow(dead_code, reason = "so that it has a place")] u8);
+
+static HOME: Own<Home> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    HOME.pass_on();
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct File {
+    descriptor: OwnedFd,
+    pub(crate) terms: Terms,
+    /// What it is, as `st_mode` says it.
+    kind: libc::mode_t,
+    has_positions: bool,
+    /// A read at once is worth while.
+    pub(crate) reads_now: AtomicBool,
+    /// An operation without an event has ended, and none has begun since.
+    pub(crate) signal: Arc<AtomicBool>,
+    /// What of a success no packet tells: `FILE_SKIP_...`.
+    pub(crate) modes: AtomicU8,
+    /// The process that has opened it: where its [`Home`] is.
+    home: usize,
+    state: Mutex<State>,
+}
+
+/// Why a call has failed.
+pub(crate) fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Calls the system so that a stream whose reader is gone is an error, and no signal besides.
+pub(crate) fn without_signal<R>(call: impl FnOnce() -> R) -> R {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset(3) writes a set at the pointer.
+    // - valid for writes: it is a local of that type.
+    unsafe { libc::sigemptyset(blocked.as_mut_ptr()) };
+    // SAFETY: `assume_init` demands a value.
+    // - it was written just now.
+    let mut blocked = unsafe { blocked.assume_init() };
+    // SAFETY: sigaddset(3) changes the set at the pointer.
+    // - valid: it is a local.
+    unsafe { libc::sigaddset(&raw mut blocked, libc::SIGPIPE) };
+    let mut before = blocked;
+    // SAFETY: pthread_sigmask(3) reads a set at the first pointer and writes one at the other.
+    // - valid: both are locals.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before) };
+    let is_pending = || {
+        let mut pending = before;
+        // SAFETY: sigpending(2) writes a set at the pointer, sigismember(3) reads one.
+        // - valid: it is a local.
+        unsafe { libc::sigpending(&raw mut pending) };
+        // SAFETY: as above.
+        unsafe { libc::sigismember(&raw const pending, libc::SIGPIPE) == 1 }
+    };
+    // Of the program's own, which has blocked it.
+    let is_blocked = {
+        // SAFETY: as above.
+        unsafe { libc::sigismember(&raw const before, libc::SIGPIPE) == 1 }
+    };
+    let was_pending = is_blocked && is_pending();
+    let outcome = call();
+    let code = errno();
+    if code == libc::EPIPE && !was_pending {
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: sigtimedwait(2) reads a set and a time, and writes nothing to a null pointer.
+        // - valid: both are locals.
+        unsafe { libc::sigtimedwait(&raw const blocked, std::ptr::null_mut(), &raw const none) };
+    }
+    if !is_blocked {
+        // SAFETY: as above; nothing is written to a null pointer.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
+        };
+    }
+    // SAFETY: __errno_location(3) demands nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
+    // - it is the calling thread's own number.
+    unsafe { place.write(code) };
+    outcome
+}
+
+/// What the system says of an open file.
+pub(crate) fn stat(descriptor: RawFd) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
+    // - valid for writes: it is a local of that type.
+    let done = unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) };
+    // SAFETY: `assume_init` demands a value.
+    // - a call that succeeds has written one.
+    (done == 0).then(|| unsafe { stat.assume_init() })
+}
+
+fn address_of_home() -> usize {
+    std::ptr::from_ref(HOME.get(|_| Box::new(Home(0)))).addr()
+}
+
+impl File {
+    /// A file that was opened just now; `None` if the system says nothing of it.
+    pub(crate) fn new(descriptor: OwnedFd, terms: Terms) -> Option<Self> {
+        let kind = stat(descriptor.as_raw_fd())?.st_mode & libc::S_IFMT;
+        let has_positions =
+            matches!(kind, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR) || is_sought(&descriptor);
+        Some(Self {
+            terms,
+            kind,
+            has_positions,
+            reads_now: AtomicBool::new(has_positions && !terms.is_unbuffered),
+            signal: Arc::new(AtomicBool::new(false)),
+            modes: AtomicU8::new(0),
+            home: address_of_home(),
+            state: Mutex::default(),
+            descriptor,
+        })
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// Whether its bytes have positions.
+    pub(crate) fn has_positions(&self) -> bool {
+        self.has_positions
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.kind == libc::S_IFREG
+    }
+
+    pub(crate) fn is_pipe(&self) -> bool {
+        self.kind == libc::S_IFIFO
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process is a forked child of the one that has opened it. Then nothing of it may be locked: a
+    /// thread of the parent may have held that.
+    pub(crate) fn is_inherited(&self) -> bool {
+        HOME.find().is_none_or(|home| std::ptr::from_ref(home).addr() != self.home)
+    }
+
+    /// Says of what successes no packet tells.
+    pub(crate) fn add_modes(&self, modes: u8) {
+        self.modes.fetch_or(modes, Relaxed);
+    }
+
+    /// Whether its handle is signalled, as that of an event is.
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.signal.load(SeqCst)
+    }
+
+    /// Takes its name away, unless that stands for another file by now.
+    fn take_name_away(&self) {
+        let link = format!("/proc/self/fd/{}", self.descriptor());
+        let Ok(path) = std::fs::read_link(link) else { return };
+        let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return };
+        let mut there = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: lstat(2) reads text that ends with a zero, and writes a `stat` at the other pointer, or fails.
+        // - valid: `name` is such text, the other is a local of that type.
+        if unsafe { libc::lstat(name.as_ptr(), there.as_mut_ptr()) } != 0 {
+            return;
+        }
+        // SAFETY: `assume_init` demands a value.
+        // - the call has succeeded, so that one was written.
+        let there = unsafe { there.assume_init() };
+        let is_it = |own: libc::stat| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino);
+        if stat(self.descriptor()).is_some_and(is_it) {
+            // SAFETY: unlink(2) reads text that ends with a zero.
+            // - as above.
+            unsafe { libc::unlink(name.as_ptr()) };
+        }
+    }
+}
+
+/// Whether its bytes have positions, as the system says.
+fn is_sought(descriptor: &OwnedFd) -> bool {
+    // SAFETY: lseek(2) demands nothing of memory.
+    unsafe { libc::lseek(descriptor.as_raw_fd(), 0, libc::SEEK_CUR) >= 0 }
+}
+
+impl OpenFile for File {
+    fn descriptor(&self) -> RawFd {
+        self.descriptor()
+    }
+
+    fn has_positions(&self) -> bool {
+        self.has_positions
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.terms.goes_when_closed && !self.is_inherited() {
+            self.take_name_away();
+        }
+    }
+}
+
+/// Where the next read or write without an OVERLAPPED begins.
+pub(crate) fn seek(descriptor: RawFd, distance: i64, from: c_int) -> Option<i64> {
+    // SAFETY: lseek(2) demands nothing of memory.
+    let place = unsafe { libc::lseek(descriptor, distance, from) };
+    (place >= 0).then_some(place)
+}

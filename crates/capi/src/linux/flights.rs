@@ -1,0 +1,307 @@
+//! Operations on files that go on when the call that has begun them has returned: how they end, and how they are
+//! cancelled. And how the calling thread carries one out that does not.
+//!
+//! The file engine of one port does them, which the process has for this and at which no thread waits: so operations end
+//! though no thread takes packets, without any port as well, and whatever becomes of the port to which their packets
+//! go. The thread of the engine that has an end writes the OVERLAPPED, sets the event, and posts the packet.
+//!
+//! An operation has a share of its file, and the program's memory until its end is told. So to close the handle or the
+//! port ends none; but for what has no positions, where a read may wait for ever.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use completion_port::raw::{FileEnd, FileTask, FileTaskId, FileTasks, FileWork};
+use completion_port::{Buffer, FileEngine, Port};
+
+use crate::abi::Overlapped;
+use crate::errors::{code, code_of};
+use crate::linux::file::{File, InFlight, errno, without_signal};
+use crate::linux::foreign::Foreign;
+use crate::linux::port::{Begun, CompletionPort};
+use crate::linux::process::Own;
+use crate::linux::status;
+use crate::linux::waits::{this_thread, wake_waiting};
+
+/// The smallest block. Past the cache all is in multiples of one.
+const BLOCK: usize = 512;
+
+/// What the system takes in one call.
+const MOST: usize = 0x7FFF_F000;
+
+/// Of one process.
+#[derive(Default)]
+struct Service {
+    tasks: OnceLock<FileTasks<'static, Flight>>,
+    begins: Mutex<()>,
+}
+
+static SERVICE: Own<Service> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    SERVICE.pass_on();
+}
+
+/// What the environment asks for: `COMPLETION_PORT_FILES`.
+fn wanted() -> FileEngine {
+    match std::env::var("COMPLETION_PORT_FILES").as_deref() {
+        Ok("threads") => FileEngine::Threads,
+        Ok("ring") => FileEngine::Ring,
+        _ => FileEngine::Automatic,
+    }
+}
+
+/// What carries operations out that have to wait.
+pub(crate) fn tasks() -> Result<&'static FileTasks<'static, Flight>, u32> {
+    let service = SERVICE.get(|_| Box::default());
+    if let Some(tasks) = service.tasks.get() {
+        return Ok(tasks);
+    }
+    let _begins = service.begins.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(tasks) = service.tasks.get() {
+        return Ok(tasks);
+    }
+    let port: Port<()> = Port::builder().file_engine(wanted()).build().map_err(code_of)?;
+    // As long as the process lives.
+    let port: &Port<()> = Box::leak(Box::new(port));
+    Ok(service.tasks.get_or_init(|| port.raw().file_tasks()))
+}
+
+/// Which way bytes go, and which memory of the program's they go to or come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) is_read: bool,
+    pub(crate) place: *mut u8,
+    pub(crate) count: usize,
+}
+
+impl Transfer {
+    /// Checks what a file has been opened for.
+    pub(crate) fn check(&self, file: &File) -> Result<(), u32> {
+        let may = if self.is_read { file.terms.reads } else { file.terms.writes };
+        if !may {
+            return Err(code::ACCESS_DENIED);
+        }
+        if self.place.is_null() && self.count > 0 {
+            return Err(code::NOACCESS);
+        }
+        Ok(())
+    }
+
+    /// Whether it lies as a file past the cache wants it.
+    pub(crate) fn is_aligned(&self, offset: u64) -> bool {
+        offset.is_multiple_of(BLOCK as u64)
+            && self.count.is_multiple_of(BLOCK)
+            && self.place.addr().is_multiple_of(BLOCK)
+    }
+
+    /// What it has come to, if the system has told of no error.
+    pub(crate) fn ended_well(&self, file: &File, bytes: usize) -> u32 {
+        if !self.is_read || bytes > 0 || self.count == 0 {
+            status::SUCCESS
+        } else if file.has_positions() {
+            status::END_OF_FILE
+        } else if file.is_pipe() {
+            status::PIPE_BROKEN
+        } else {
+            // The end of what is typed.
+            status::SUCCESS
+        }
+    }
+
+    /// Done by the calling thread, which waits; at `position`, or where the file is. How many bytes, and the status.
+    pub(crate) fn perform(&self, file: &File, position: Option<i64>) -> (usize, u32) {
+        let position = position.filter(|_| file.has_positions());
+        let mut done = 0;
+        while done < self.count {
+            let place = self.place.wrapping_add(done).cast::<c_void>();
+            let count = (self.count - done).min(MOST);
+            let descriptor = file.descriptor();
+            let at = position.map(|from| from.saturating_add_unsigned(done as u64));
+            let call = || match (self.is_read, at) {
+                // SAFETY: pread(2) writes at most `count` bytes at the pointer.
+                // - valid for writes: the program leaves the memory to this call, as `cp_read_file` demands.
+                (true, Some(at)) => unsafe { libc::pread(descriptor, place, count, at) },
+                // SAFETY: as for pread(2).
+                (true, None) => unsafe { libc::read(descriptor, place, count) },
+                // SAFETY: pwrite(2) reads `count` bytes at the pointer.
+                // - valid for reads: the program leaves the memory to this call, as `cp_write_file` demands.
+                (false, Some(at)) => unsafe { libc::pwrite(descriptor, place, count, at) },
+                // SAFETY: as for pwrite(2).
+                (false, None) => unsafe { libc::write(descriptor, place, count) },
+            };
+            // A pipe may have lost its reader.
+            let came = if file.is_plain() { call() } else { without_signal(call) };
+            match usize::try_from(came) {
+                Ok(0) if self.is_read => break,
+                Ok(0) => return (done, status::of_file(libc::EIO)),
+                Ok(came) => done += came,
+                Err(_) if errno() == libc::EINTR => continue,
+                Err(_) => return (done, status::of_file(errno())),
+            }
+            if self.is_read && !file.is_plain() {
+                // What there is.
+                break;
+            }
+        }
+        (done, self.ended_well(file, done))
+    }
+}
+
+/// Who is told of the end of an operation on a file.
+pub(crate) struct Ticket {
+    pub(crate) overlapped: NonNull<Overlapped>,
+    pub(crate) file: Arc<File>,
+    pub(crate) event: Option<Arc<Foreign>>,
+    /// Without an event: the handle itself is signalled.
+    pub(crate) signal: Option<Arc<AtomicBool>>,
+    /// The port, and the key that its packet brings.
+    pub(crate) packet: Option<(Arc<CompletionPort>, usize)>,
+}
+
+// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
+// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
+//   end, as `cp_read_file` and `cp_write_file` demand.
+unsafe impl Send for Ticket {}
+
+impl Ticket {
+    pub(crate) fn overlapped(&self) -> &Overlapped {
+        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+        // - lives on: the program leaves it there until it has seen the end, and behind that this is called no more;
+        // - not changed: the words that are written are atomic.
+        unsafe { self.overlapped.as_ref() }
+    }
+
+    /// The operation has ended: tells everyone. `bytes` are written first, then the status.
+    pub(crate) fn tell(self, ended: u32, bytes: u32, has_packet: bool) {
+        let overlapped = self.overlapped;
+        self.overlapped().bytes.store(bytes as usize, Relaxed);
+        let Self { file, event, signal, packet, .. } = self;
+        // First: when the program hears of the end of the last operation of a file that it has closed, that is closed.
+        drop(file);
+        // SAFETY: as in `overlapped`.
+        unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
+        // From here on the program may have freed it.
+        if let Some(event) = event {
+            event.set(true);
+        }
+        if let Some(signal) = signal {
+            signal.store(true, SeqCst);
+        }
+        wake_waiting();
+        if let Some((port, key)) = packet.filter(|_| has_packet) {
+            // Refused if the port was closed meanwhile, or if there is no memory.
+            let _ = port.post_end(bytes, key, overlapped.as_ptr().cast::<c_void>(), ended);
+        }
+    }
+}
+
+/// An operation that the file engine has.
+pub(crate) struct Flight {
+    pub(crate) ticket: Ticket,
+    pub(crate) transfer: Transfer,
+    /// How many bytes the calling thread has read before.
+    pub(crate) before: usize,
+}
+
+// SAFETY: the flight may be used by another thread than the one that has made it, though it has a pointer.
+// - the memory is the operation's until its end, as `cp_read_file` and `cp_write_file` demand.
+unsafe impl Send for Flight {}
+
+// SAFETY: the parts are always the same memory, which is not that of the value: it stays where it is when the value is
+// moved, and is there until the end of the operation, as `cp_read_file` and `cp_write_file` demand.
+unsafe impl Buffer for Flight {
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        let Transfer { is_read: false, place, count } = self.transfer else { return };
+        if count > 0 {
+            // SAFETY: a slice from a pointer demands so many bytes there, which are not written to meanwhile.
+            // - the program leaves them to the operation until its end, and does not write to them.
+            part(unsafe { std::slice::from_raw_parts(place, count) });
+        }
+    }
+
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        let Transfer { is_read: true, place, count } = self.transfer else { return };
+        if let Some(left) = count.checked_sub(self.before).filter(|left| *left > 0) {
+            let place = place.wrapping_add(self.before).cast();
+            // SAFETY: a slice from a pointer demands so many bytes there, which nothing else uses meanwhile.
+            // - the program leaves them to the operation until its end.
+            part(unsafe { std::slice::from_raw_parts_mut(place, left) });
+        }
+    }
+
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl FileTask for Flight {
+    fn end(self, end: FileEnd) {
+        let Self { ticket, transfer, before } = self;
+        let bytes = before + end.bytes;
+        let ended = match end.error {
+            _ if end.is_cancelled => status::CANCELLED,
+            Some(error) => status::of_file(error.os_code().unwrap_or(libc::ENOMEM)),
+            None => transfer.ended_well(&ticket.file, bytes),
+        };
+        ticket.file.lock().flights.remove(&ticket.overlapped.as_ptr().addr());
+        ticket.tell(ended, u32::try_from(bytes).unwrap_or(u32::MAX), true);
+    }
+}
+
+/// The file engine goes on with an operation.
+pub(crate) fn hand_over(
+    tasks: &FileTasks<'_, Flight>,
+    what: (FileWork, u64),
+    flight: Flight,
+) -> Result<Begun, u32> {
+    let file = Arc::clone(&flight.ticket.file);
+    let address = flight.ticket.overlapped.as_ptr().addr();
+    let id = tasks.name();
+    let in_flight = InFlight { id, thread: this_thread(), is_cancelled: false };
+    file.lock().flights.insert(address, in_flight);
+    // The file is not locked: the end may be called by this very thread.
+    if let Err(refused) = tasks.start(id, &file, what, flight) {
+        let (error, flight) = refused.into_parts();
+        file.lock().flights.remove(&address);
+        flight.ticket.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
+        return Err(error.os_code().map_or_else(
+            || code_of(error),
+            |errno| status::code_in_win32(status::of_file(errno)),
+        ));
+    }
+    let is_cancelled = |it: &InFlight| it.id == id && it.is_cancelled;
+    if file.lock().flights.get(&address).is_some_and(is_cancelled) {
+        // By a thread that was too early.
+        tasks.cancel(id);
+    }
+    Ok(Begun::Pending)
+}
+
+/// Cancels operations of a file: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
+pub(crate) fn cancel(file: &File, address: Option<usize>, thread: Option<u64>) -> usize {
+    if file.is_inherited() {
+        return 0;
+    }
+    let mut meant: Vec<FileTaskId> = Vec::new();
+    for (at, flight) in &mut file.lock().flights {
+        let is_it = address.is_none_or(|wanted| *at == wanted);
+        if is_it && thread.is_none_or(|wanted| flight.thread == wanted) {
+            flight.is_cancelled = true;
+            meant.push(flight.id);
+        }
+    }
+    if let Ok(tasks) = tasks() {
+        meant.iter().for_each(|id| tasks.cancel(*id));
+    }
+    meant.len()
+}
+
+/// The handle of a file was closed.
+pub(crate) fn let_go(file: &File) {
+    if !file.has_positions() {
+        // It might never end.
+        cancel(file, None, None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Linux: sockets are descriptors, and everything that the reference has besides its ports is here as well.
+//!
+//! ```text
+//!  look-up by name         modules
+//!  called at their ends    callbacks
+//!  extensions by number    extensions
+//!  files over sockets      transmit
+//!  overlapped operations   transfers  connections  results  files
+//!  any of them             operations         how one is started, ends and is cancelled
+//!  several buffers         buffers
+//!  what stops a program    controls
+//!  the C functions         closing  sockets  opening
+//!  ports and changes       associations  changes  waiting
+//!  operations on files     flights            how they go on, end and are cancelled
+//!  without an event        waits              threads that wait for ends
+//!  objects of headers      objects
+//!  both tables             registrations      what ends a number's registration at its port
+//!  a process's handles     object             what a handle stands for: a port, a file, a foreign object
+//!  who sees to operations  driver             a thread for those to which no other thread sees
+//!  an open file            file
+//!  a port                  port
+//!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
+//!  the system              descriptors        what sort of socket a descriptor is
+//!  words                   errno  foreign  last  messages  process  status
+//! ```
+//!
+//! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
+//!   that port takes [`handles`](crate::handles); [`registrations`] has both.
+//! - [`process`] knows no table. Each table brings the function by which a forked child sets it aside.
+//! - [`closing`] imports nothing but [`numbers`], of which it changes atomic words only: a signal handler may call
+//!   it, so it takes no lock.
+
+pub(crate) mod associations;
+pub mod buffers;
+pub mod callbacks;
+mod changes;
+pub mod closing;
+pub mod connections;
+pub mod controls;
+mod descriptors;
+mod driver;
+pub mod errno;
+pub mod extensions;
+mod file;
+pub mod files;
+mod flights;
+mod foreign;
+pub(crate) mod last;
+pub mod messages;
+pub mod modules;
+mod numbers;
+pub(crate) mod object;
+pub mod objects;
+pub mod opening;
+pub mod operations;
+pub(crate) mod port;
+mod process;
+pub mod registrations;
+pub mod results;
+pub mod sockets;
+pub(crate) mod status;
+pub mod transfers;
+pub mod transmit;
+pub(crate) mod waiting;
+mod waits;

@@ -1,0 +1,591 @@
+//! What is known about each descriptor's number: which registration it stands for, on which port its
+//! operations complete, and what the socket calls of this library have found out about it.
+//!
+//! The port knows registrations by their names, callers by numbers, which they close and get again.
+//! One lock for each number is held while its registration is changed, and taken before any lock of a
+//! port. Entries never move and are never given back, so that a key can point to one. A forked child has
+//! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
+    Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use completion_port::raw::Hints;
+use completion_port::{Id, OpId, SharedId};
+
+use crate::linux::descriptors;
+use crate::linux::process::Own;
+use crate::requests::Terms;
+
+/// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// What its packets bring; of a [`Line`] the entry of the number says that.
+    pub(crate) word: usize,
+    /// It is the key of a line.
+    pub(crate) is_line: bool,
+    pub(crate) number: &'static Number,
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        self.number.packets.fetch_add(1, AcqRel);
+        Self { ..*self }
+    }
+}
+
+/// A registration, as its number's entry remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered {
+    /// The port's handle.
+    pub(crate) port: u64,
+    pub(crate) id: Id,
+    /// The [identity](descriptors::identity) of its socket, if its last packet is on the way: the port does not
+    /// watch it any more.
+    pub(crate) removed: Option<u64>,
+    /// What it was last enabled for, unless it was disabled since.
+    pub(crate) terms: Option<Terms>,
+    /// What its packets bring.
+    pub(crate) key: usize,
+    /// It is that of the number's [`Line`] as well.
+    pub(crate) is_on_line: bool,
+}
+
+/// An association, as its number's entry remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Associated {
+    /// The handle of the port on which its operations complete, and their key.
+    pub(crate) port: u64,
+    pub(crate) key: usize,
+    /// The [identity](descriptors::identity) of what was associated.
+    pub(crate) identity: u64,
+}
+
+/// A listener does not block since accepts with an OVERLAPPED want it so.
+const NONBLOCKING_NEEDED: u8 = 1;
+/// The program has not asked for that: to it, the listener blocks.
+const NONBLOCKING_UNASKED: u8 = 2;
+
+/// The name of no port that a program has made.
+pub(crate) const NO_PORT: u64 = 0;
+
+/// Where the operations of a number are carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// The port's handle, or [`NO_PORT`] for the driver's own.
+    pub(crate) port: u64,
+    pub(crate) id: SharedId,
+    /// It is a TCP stream, of which a short read has left nothing.
+    pub(crate) is_tcp: bool,
+}
+
+/// An operation in flight, as the entry of its number remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    /// Where it is carried out, as in [`Line`], and its name there; `None` while it is being started.
+    pub(crate) port: u64,
+    pub(crate) name: Option<OpId>,
+    /// The thread that has started it.
+    pub(crate) thread: u64,
+    /// What an [`Acceptance`] knows it by; 0 if it is no accept.
+    pub(crate) accept: u64,
+    /// A thread has cancelled it. Its name may be that of a part that was done already: it does not go on with another.
+    pub(crate) is_called_off: bool,
+}
+
+/// An accept that is to put a connection in the place of a socket, as the entry of that socket's number remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acceptance {
+    /// The listener's number, in whose entry the operation stands, and the address of its OVERLAPPED.
+    pub(crate) listener: RawFd,
+    pub(crate) overlapped: usize,
+    /// No two accepts of the process have the same.
+    pub(crate) name: u64,
+}
+
+/// What the system says of a socket once, and the socket calls each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    /// Its [identity](descriptors::identity); 0 if nothing is remembered of any.
+    socket: u64,
+    /// Its connection was reset.
+    pub(crate) was_reset: bool,
+    /// Its sending half was shut, by this process.
+    pub(crate) has_shut: bool,
+}
+
+/// What a number stands for at present.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) registered: Option<Registered>,
+    pub(crate) associated: Option<Associated>,
+    pub(crate) line: Option<Line>,
+    /// By the addresses of their OVERLAPPEDs.
+    pub(crate) flights: HashMap<usize, InFlight>,
+    /// The accept that is to put a connection in its place, until the end of that; also while it waits for first data.
+    pub(crate) accept: Option<Acceptance>,
+    /// A socket that was disconnected to be used again: it may be connected without being bound.
+    pub(crate) is_reused: bool,
+    /// What of a success no packet tells: `FILE_SKIP_...`.
+    pub(crate) modes: u8,
+    past: Past,
+}
+
+impl State {
+    /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
+    pub(crate) fn is_in_use(&self) -> bool {
+        !self.flights.is_empty() || self.accept.is_some()
+    }
+
+    /// What is remembered of the socket that `descriptor`, which is this number, names.
+    pub(crate) fn past(&mut self, descriptor: RawFd) -> Past {
+        if self.past.socket != 0 && self.past.socket != descriptors::identity(descriptor) {
+            self.past = Past::default();
+        }
+        self.past
+    }
+
+    /// Remembers something more of the socket that `descriptor`, which is this number, names.
+    pub(crate) fn remember(&mut self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
+        let socket = descriptors::identity(descriptor);
+        if self.past.socket != socket {
+            self.past = Past { socket, ..Past::default() };
+        }
+        note(&mut self.past);
+    }
+
+    /// Whatever its socket has been through is over.
+    pub(crate) fn forget_past(&mut self) {
+        self.past = Past::default();
+    }
+}
+
+/// The entry of one number.
+#[derive(Debug)]
+pub(crate) struct Number {
+    state: Mutex<State>,
+    /// How many packets of its registrations have been taken; 0 if none was ever made.
+    packets: AtomicU64,
+    /// A packet of the registration was taken since it was last enabled.
+    is_reported: AtomicBool,
+    /// How many there had been when a read, or a write, was found to block.
+    read_drained: AtomicU64,
+    write_full: AtomicU64,
+    /// A call of this library has given the number out, and none has closed it since.
+    is_given_out: AtomicBool,
+    /// A stream of bytes, of which a short read tells that nothing is left.
+    is_plain_stream: AtomicBool,
+    /// Reads or writes on it may end because their time is over.
+    has_time: AtomicBool,
+    /// Changes whenever what the number stood for has ended. What was begun before must not touch it any more.
+    epoch: AtomicU32,
+    /// Attempts at operations that are being made at this moment.
+    attempts: AtomicU32,
+    /// [`NONBLOCKING_NEEDED`], [`NONBLOCKING_UNASKED`].
+    nonblocking: AtomicU8,
+    /// Which options the program has set of it: [`OPTIONS`] and the like.
+    options: AtomicU8,
+    /// The program has put another layer on its stream, by `TCP_ULP`: what a short read says is that layer's affair.
+    has_layer: AtomicBool,
+}
+
+/// The program has set options.
+pub(crate) const OPTIONS: u8 = 1;
+/// The program has set how much room there is for what is sent, or for what has come. Otherwise the system chooses that.
+pub(crate) const SEND_ROOM: u8 = 2;
+pub(crate) const RECEIVE_ROOM: u8 = 4;
+
+/// Numbers in a chunk, and chunks in the table.
+const CHUNK: usize = 512;
+const CHUNKS: usize = 1 << 15;
+
+type Chunk = [Number; CHUNK];
+
+/// The entries of one process.
+struct Table {
+    chunks: [AtomicPtr<Chunk>; CHUNKS],
+    /// Those of the process that it was forked from, of which only what is in atomics is ever looked at.
+    parent: Option<&'static Self>,
+}
+
+static TABLE: Own<Table> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    TABLE.pass_on();
+}
+
+impl Table {
+    fn new(parent: Option<&'static Self>) -> Box<Self> {
+        let layout = Layout::new::<Self>();
+        // Large, and hardly any of it is ever touched: memory that the system has zeroed.
+        // SAFETY: `alloc_zeroed` demands a layout that is not empty.
+        // - it is that of many pointers.
+        let place = unsafe { alloc_zeroed(layout) }.cast::<Self>();
+        if place.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: `from_raw` demands a value of that type, allocated as a box would, that has no other owner.
+        // - a value: pointers that are null, and no parent, if all bits are zero;
+        // - allocated so: by the global allocator, with the layout of the type;
+        // - no other owner: it was allocated just now.
+        let mut table = unsafe { Box::from_raw(place) };
+        table.parent = parent;
+        table
+    }
+
+    fn chunk(&self, place: usize) -> Option<&Chunk> {
+        let chunk = self.chunks.get(place)?.load(Acquire);
+        // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
+        // - only `make` stores another pointer than null here: to what it has leaked.
+        unsafe { chunk.as_ref() }
+    }
+
+    fn find(&self, number: usize) -> Option<&Number> {
+        self.chunk(number / CHUNK)?.get(number % CHUNK)
+    }
+
+    /// The numbers from `first` to `last` may name other sockets than those that they were given out for.
+    fn doubt(&self, first: usize, last: usize) {
+        for place in first / CHUNK..=(last / CHUNK).min(CHUNKS - 1) {
+            let within = |number: usize| number.saturating_sub(place * CHUNK).min(CHUNK - 1);
+            // If the chunk is being made just now, nothing of it has been given out.
+            let numbers = self.chunk(place).and_then(|it| it.get(within(first)..=within(last)));
+            numbers.into_iter().flatten().for_each(Number::doubt);
+        }
+    }
+
+    /// The entry of a number, made if there is none; `None` if the number is beyond all.
+    #[cold]
+    fn make(&self, number: usize) -> Option<&Number> {
+        let place = self.chunks.get(number / CHUNK)?;
+        let new = |at| {
+            let number = number / CHUNK * CHUNK + at;
+            Number::new(self.parent.is_some_and(|parent| parent.has_time(number)))
+        };
+        let chunk: Box<[Number]> = (0..CHUNK).map(new).collect();
+        let chunk: Box<Chunk> = chunk.try_into().ok()?;
+        let chunk = Box::into_raw(chunk);
+        if place.compare_exchange(ptr::null_mut(), chunk, AcqRel, Acquire).is_err() {
+            // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+            // - it was made just now, and the exchange that would have published it has failed.
+            drop(unsafe { Box::from_raw(chunk) });
+        }
+        self.find(number)
+    }
+
+    /// Whether reads or writes on a number may end because their time is over, as far as is known here or
+    /// was in the process that this one was forked from.
+    fn has_time(&self, number: usize) -> bool {
+        match (self.find(number), self.parent) {
+            (Some(number), _) => number.has_time.load(Relaxed),
+            (None, Some(parent)) => parent.has_time(number),
+            (None, None) => false,
+        }
+    }
+}
+
+/// The entry of a number, if it or one beside it was ever used.
+pub(crate) fn find(descriptor: RawFd) -> Option<&'static Number> {
+    TABLE.find()?.find(usize::try_from(descriptor).ok()?)
+}
+
+/// The entry of a number; `None` if it cannot be one.
+pub(crate) fn entry(descriptor: RawFd) -> Option<&'static Number> {
+    let number = usize::try_from(descriptor).ok()?;
+    let table = TABLE.get(Table::new);
+    table.find(number).or_else(|| table.make(number))
+}
+
+/// Whether reads or writes on a number may end because their time is over.
+pub(crate) fn has_time(descriptor: RawFd) -> bool {
+    let table = TABLE.find().or_else(|| TABLE.inherited());
+    usize::try_from(descriptor).is_ok_and(|number| table.is_some_and(|it| it.has_time(number)))
+}
+
+impl Number {
+    fn new(has_time: bool) -> Self {
+        Self {
+            state: Mutex::default(),
+            packets: AtomicU64::new(0),
+            is_reported: AtomicBool::new(false),
+            read_drained: AtomicU64::new(0),
+            write_full: AtomicU64::new(0),
+            is_given_out: AtomicBool::new(false),
+            is_plain_stream: AtomicBool::new(false),
+            has_time: AtomicBool::new(has_time),
+            epoch: AtomicU32::new(0),
+            attempts: AtomicU32::new(0),
+            nonblocking: AtomicU8::new(0),
+            options: AtomicU8::new(0),
+            has_layer: AtomicBool::new(false),
+        }
+    }
+
+    /// Its line is about to end: no attempt at an operation touches it any more.
+    pub(crate) fn retire_line(&self, state: &mut State) {
+        state.line = None;
+        self.begin_epoch();
+    }
+
+    /// The present one of those that follow each other under this number.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(SeqCst)
+    }
+
+    /// Calls `f` with the number locked, if it stands for what it stood for at `epoch`: no thread ends that meanwhile.
+    pub(crate) fn if_current<R>(&self, epoch: u32, f: impl FnOnce(&mut State) -> R) -> Option<R> {
+        let mut state = self.lock();
+        (self.epoch() == epoch).then(|| f(&mut state))
+    }
+
+    /// Calls `attempt`, which does not wait, with what the number stood for at `epoch`. `None` if that has ended.
+    pub(crate) fn in_epoch<R>(&self, epoch: u32, attempt: impl FnOnce() -> R) -> Option<R> {
+        self.attempts.fetch_add(1, SeqCst);
+        // The thread that ends it changes the epoch first, and looks at the attempts then.
+        let outcome = (self.epoch() == epoch).then(attempt);
+        self.attempts.fetch_sub(1, SeqCst);
+        outcome
+    }
+
+    /// From here on no attempt touches what the number has stood for. Waits for those that are being made, which
+    /// do not wait themselves.
+    fn begin_epoch(&self) {
+        self.epoch.fetch_add(1, SeqCst);
+        while self.attempts.load(SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Accepts with an OVERLAPPED want that the listener does not block; whether it `was` so already.
+    pub(crate) fn need_nonblocking(&self, was: bool) {
+        let unasked = if was { 0 } else { NONBLOCKING_UNASKED };
+        self.nonblocking.fetch_or(NONBLOCKING_NEEDED | unasked, Relaxed);
+    }
+
+    /// The program wants the socket to block, or not. True if there is nothing to be done for that.
+    pub(crate) fn ask_nonblocking(&self, wanted: bool) -> bool {
+        let is_needed = self.nonblocking.load(Relaxed) & NONBLOCKING_NEEDED != 0;
+        if is_needed {
+            let unasked = if wanted { 0 } else { NONBLOCKING_UNASKED };
+            self.nonblocking.store(NONBLOCKING_NEEDED | unasked, Relaxed);
+        }
+        is_needed
+    }
+
+    /// Whether it blocks, to the program, though the system has been told otherwise.
+    pub(crate) fn is_nonblocking_unasked(&self) -> bool {
+        self.nonblocking.load(Relaxed) & NONBLOCKING_UNASKED != 0
+    }
+
+    /// The program has set options of it, of these sorts.
+    pub(crate) fn set_options(&self, sorts: u8) {
+        self.options.fetch_or(sorts, Relaxed);
+    }
+
+    /// The sorts of options that the program has set.
+    pub(crate) fn options(&self) -> u8 {
+        self.options.load(Relaxed)
+    }
+
+    pub(crate) fn has_layer(&self) -> bool {
+        self.has_layer.load(Relaxed)
+    }
+
+    /// Whether the number is known to name what this library has given out for it.
+    pub(crate) fn is_vouched(&self) -> bool {
+        self.is_given_out.load(Acquire)
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many packets have been taken so far, for [`Number::read_drained`] and
+    /// [`Number::write_full`]; `None` if the number
+    /// was never registered, so that no change will ask.
+    pub(crate) fn packets(&self) -> Option<u64> {
+        Some(self.packets.load(Acquire)).filter(|packets| *packets > 0)
+    }
+
+    /// A registration begins, of a stream of bytes or of something else. Nothing is known of it yet.
+    pub(crate) fn begin(&self, is_plain_stream: bool) {
+        self.packets.fetch_add(1, AcqRel);
+        self.is_plain_stream.store(is_plain_stream && !self.has_layer(), Relaxed);
+    }
+
+    pub(crate) fn is_plain_stream(&self) -> bool {
+        self.is_plain_stream.load(Relaxed)
+    }
+
+    /// A limit of time was set for its reads or writes.
+    pub(crate) fn set_time(&self) {
+        self.has_time.store(true, Relaxed);
+    }
+
+    /// It is no stream whose short reads tell anything, from here on.
+    pub(crate) fn put_layer(&self) {
+        self.has_layer.store(true, Relaxed);
+        self.is_plain_stream.store(false, Relaxed);
+    }
+
+    /// A read that began after `packets` had been taken has left nothing.
+    pub(crate) fn read_drained(&self, packets: u64) {
+        self.read_drained.store(packets, Release);
+    }
+
+    /// A write that began after `packets` had been taken has found no room.
+    pub(crate) fn write_full(&self, packets: u64) {
+        self.write_full.store(packets, Release);
+    }
+
+    /// What reads and writes have found since the last packet. Nothing, unless this library has given the
+    /// number out: a read may have been of another socket than the registered one.
+    pub(crate) fn hints(&self) -> Hints {
+        if !self.is_given_out.load(Acquire) {
+            return Hints::default();
+        }
+        let packets = self.packets.load(Acquire);
+        let is_since = |noted: &AtomicU64| noted.load(Acquire) == packets;
+        Hints::new(is_since(&self.read_drained), is_since(&self.write_full))
+    }
+
+    /// A registration was enabled with what reads and writes had found: the next time they are to find it anew.
+    pub(crate) fn spend_hints(&self) {
+        // No packet is taken before the registration begins, which counts as one.
+        self.read_drained.store(0, Relaxed);
+        self.write_full.store(0, Relaxed);
+    }
+
+    /// Calls off an accept in flight, which stands in this entry; what is left to be cancelled of it.
+    pub(crate) fn call_off(&self, accept: Acceptance) -> Option<InFlight> {
+        let mut state = self.lock();
+        let flight = state.flights.get_mut(&accept.overlapped)?;
+        if flight.accept != accept.name {
+            // It has ended, and another operation has its OVERLAPPED.
+            return None;
+        }
+        flight.is_called_off = true;
+        Some(*flight)
+    }
+
+    /// Whatever the number stood for has ended. `end` is called with what it was, while the number is
+    /// locked.
+    pub(crate) fn retire(&self, end: impl FnOnce(State)) {
+        self.has_time.store(false, Relaxed);
+        let mut state = self.lock();
+        self.retire_locked(&mut state, end);
+    }
+
+    /// The same for a caller that has locked it.
+    pub(crate) fn retire_locked(&self, state: &mut State, end: impl FnOnce(State)) {
+        let former = std::mem::take(state);
+        self.nonblocking.store(0, Relaxed);
+        self.options.store(0, Relaxed);
+        self.has_layer.store(false, Relaxed);
+        if former.line.is_some() {
+            self.begin_epoch();
+        }
+        end(former);
+    }
+
+    /// A call of this library has just given the number out.
+    pub(crate) fn vouch(&self) {
+        self.is_given_out.store(true, Release);
+    }
+
+    /// The number may name another socket than the one that it was given out for. May be called at any time,
+    /// also in a signal handler.
+    pub(crate) fn doubt(&self) {
+        self.is_given_out.store(false, Release);
+    }
+
+    /// A packet of its registration is taken.
+    pub(crate) fn note_report(&self) {
+        self.is_reported.store(true, Relaxed);
+    }
+
+    /// Its registration is about to be enabled.
+    pub(crate) fn begin_report(&self) {
+        self.is_reported.store(false, Relaxed);
+    }
+
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_reported.load(Relaxed)
+    }
+
+    /// The last packet of the registration `id` on `port` has been taken.
+    pub(crate) fn end(&self, port: u64, id: Id) {
+        let mut state = self.lock();
+        if state.registered.is_some_and(|it| it.port == port && it.id == id) {
+            state.registered = None;
+        }
+    }
+}
+
+/// These numbers may name other sockets than those that they were given out for. May be called at any time, also
+/// in a signal handler.
+pub(crate) fn doubt(descriptors: RangeInclusive<RawFd>) {
+    let number = |descriptor: &RawFd| usize::try_from(*descriptor);
+    if let Some(table) = TABLE.find()
+        && let (Ok(first), Ok(last)) = (number(descriptors.start()), number(descriptors.end()))
+    {
+        table.doubt(first, last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_doubted_from_the_first_to_the_last() {
+        let table = Table::new(None);
+        let numbers = [0, 1, CHUNK - 1, CHUNK, 3 * CHUNK + 5, 3 * CHUNK + 6];
+        for number in numbers {
+            table.find(number).or_else(|| table.make(number)).unwrap();
+        }
+        let doubted = |first, last| {
+            for number in numbers {
+                table.find(number).unwrap().is_given_out.store(true, Relaxed);
+            }
+            table.doubt(first, last);
+            numbers.map(|number| !table.find(number).unwrap().is_given_out.load(Relaxed))
+        };
+        assert_eq!(doubted(1, 1), [false, true, false, false, false, false]);
+        assert_eq!(doubted(1, CHUNK), [false, true, true, true, false, false]);
+        assert_eq!(doubted(CHUNK, 3 * CHUNK + 5), [false, false, false, true, true, false]);
+        assert_eq!(doubted(0, usize::MAX), [true; 6]);
+        assert_eq!(doubted(CHUNK, 1), [false; 6], "it is no range");
+        assert_eq!(doubted(7 * CHUNK, 9 * CHUNK), [false; 6], "there is nothing");
+        assert_eq!(doubted(CHUNK * CHUNKS, usize::MAX), [false; 6], "it is beyond all");
+    }
+
+    #[test]
+    fn a_child_knows_nothing_of_its_parents_numbers_but_their_times() {
+        let parent: &Table = Box::leak(Table::new(None));
+        let [plain, timed] = [3, CHUNK + 3];
+        for number in [plain, timed] {
+            assert!(parent.find(number).is_none());
+            parent.make(number).unwrap();
+        }
+        parent.find(timed).unwrap().set_time();
+        // Locked for ever, as in a child.
+        let _locked = [plain, timed].map(|number| parent.find(number).unwrap().lock());
+        let child: &Table = Box::leak(Table::new(Some(parent)));
+        for number in [plain, timed] {
+            assert!(child.find(number).is_none());
+            assert_eq!(child.has_time(number), number == timed);
+            let own = child.make(number).unwrap();
+            assert!(own.lock().registered.is_none());
+            assert_eq!(child.has_time(number), number == timed);
+        }
+        assert!(child.make(CHUNK * CHUNKS).is_none(), "it is beyond all");
+    }
+}

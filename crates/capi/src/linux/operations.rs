@@ -1,0 +1,686 @@
+//! Overlapped operations, whatever they are: how one is started, how it ends, and how it is cancelled.
+//!
+//! An operation is a [`Work`], which the port's threads try until it is done, and a ticket: the OVERLAPPED, the event and
+//! the port to which the thread that ends it tells the end. That thread writes the OVERLAPPED first, its status last, and
+//! never touches it afterwards: the program may free it as soon as it has seen the status. So packets have copies of what
+//! they bring.
+//!
+//! Operations in flight stand in the entry of their number, by the addresses of their OVERLAPPEDs. That is where
+//! they are found to be cancelled, and where one that is given twice is found out.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
+
+use completion_port::raw::{Attempt, Ending, Hints, Side};
+use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
+
+use crate::abi::{Handle, Overlapped, trigger};
+use crate::errors::{code, code_of, set_last, succeeds};
+use crate::handles;
+use crate::linux::foreign::Foreign;
+use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State};
+use crate::linux::object;
+use crate::linux::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
+use crate::linux::registrations::Ended;
+use crate::linux::waits::{this_thread, wake_waiting};
+use crate::linux::{descriptors, driver, flights, registrations, status};
+use crate::requests::Terms;
+
+/// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which says of the handle's own event
+/// what is always so here.
+pub(crate) const SKIP_PACKET_ON_SUCCESS: u8 = 1;
+pub(crate) const SKIP_EVENT_ON_HANDLE: u8 = 2;
+
+/// What is to be done.
+pub(crate) trait Work: Send + 'static {
+    /// Tries it on what the number stands for, without waiting and without any lock. `outcome` is what former attempts
+    /// have come to.
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
+
+    /// It has ended, and nothing is locked: does what is left to be done, and says what it has come to.
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        let _ = target;
+        outcome
+    }
+
+    /// Whether a packet tells of its failure, though it was found out by the call that has begun it.
+    fn fails_by_packet(&self) -> bool {
+        false
+    }
+
+    /// It has ended for another reason: what it has taken for itself is free.
+    fn give_up(&mut self) {}
+
+    /// What is to be done next, behind a success: the operation goes on with that.
+    fn next(&mut self) -> Option<Next> {
+        None
+    }
+
+    /// The status of a system error of this operation. Nothing is locked.
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        let _ = target;
+        status::of_errno(errno)
+    }
+}
+
+/// What an accept goes on with.
+pub(crate) struct Next {
+    /// What the connection has become.
+    pub(crate) descriptor: RawFd,
+    /// How the entry of that number knows the accept, as long as no thread has closed it.
+    pub(crate) accept: Acceptance,
+    pub(crate) work: Box<dyn Work>,
+}
+
+/// What an operation is tried on: a descriptor, and which of those that follow each other under its number.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) descriptor: RawFd,
+    pub(crate) number: &'static Number,
+    pub(crate) epoch: u32,
+}
+
+impl Target {
+    /// What the descriptor stands for now.
+    pub(crate) fn of(descriptor: RawFd) -> Result<Self, u32> {
+        let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+        Ok(Self { descriptor, number, epoch: number.epoch() })
+    }
+
+    /// Calls `f` with the number locked, if it still stands for what it stood for when the operation was begun. What has
+    /// followed under that number is a stranger's.
+    pub(crate) fn if_current<R>(self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
+        self.number.if_current(self.epoch, f)
+    }
+}
+
+impl Work for Box<dyn Work> {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        (**self).attempt(descriptor, outcome)
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        (**self).finish(target, outcome)
+    }
+
+    fn give_up(&mut self) {
+        (**self).give_up();
+    }
+
+    fn next(&mut self) -> Option<Next> {
+        (**self).next()
+    }
+
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        (**self).status(target, errno)
+    }
+}
+
+/// To what the end of an operation is told.
+struct Ticket {
+    overlapped: NonNull<Overlapped>,
+    /// In whose entry the operation stands.
+    number: &'static Number,
+    event: Option<Arc<Foreign>>,
+    /// The port, and the key that its packet brings.
+    packet: Option<(Arc<CompletionPort>, usize)>,
+    /// Flags are told in the OVERLAPPED.
+    tells_flags: bool,
+}
+
+// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
+// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
+//   end, as `start` demands.
+unsafe impl Send for Ticket {}
+
+impl Ticket {
+    fn overlapped(&self) -> &Overlapped {
+        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+        // - lives on: the program leaves it there until it has seen the end, as `start` demands, and behind that the
+        //   ticket is used no more;
+        // - not changed: the words that are written are atomic.
+        unsafe { self.overlapped.as_ref() }
+    }
+
+    /// The operation is not begun.
+    fn refuse(&self) {
+        self.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
+    }
+
+    /// The operation has ended: tells everyone.
+    fn tell(self, ended: u32, outcome: Outcome, has_packet: bool) {
+        let address = self.overlapped.as_ptr();
+        self.number.lock().flights.remove(&address.addr());
+        let overlapped = self.overlapped();
+        if self.tells_flags {
+            overlapped.offset.store(outcome.flags, Relaxed);
+        }
+        overlapped.bytes.store(outcome.bytes as usize, Relaxed);
+        // Before the thread looks who waits, as a thread that comes to wait looks at the status last.
+        overlapped.status.store(ended as usize, Release);
+        // From here on the program may have freed it.
+        if let Some(event) = self.event {
+            event.set(true);
+        }
+        wake_waiting();
+        if let Some((port, key)) = self.packet.filter(|_| has_packet) {
+            // Refused if the port was closed meanwhile, or if there is no memory.
+            let _ = port.post_end(outcome.bytes, key, address.cast::<c_void>(), ended);
+        }
+    }
+}
+
+/// An operation, in flight or about to be.
+struct Operation<W: Work> {
+    work: W,
+    /// Taken by the end.
+    ticket: Option<Ticket>,
+    outcome: Outcome,
+    /// The port that carries it out.
+    port: Arc<CompletionPort>,
+    target: Target,
+    /// The socket is a TCP stream.
+    is_tcp: bool,
+}
+
+/// In place of a system error: a datagram was longer than the buffers.
+pub(crate) const CUT: c_int = -1;
+
+impl<W: Work> Operation<W> {
+    /// What there is to be told of an operation that has come to an end by itself.
+    fn finish(&mut self) -> (u32, Outcome) {
+        let outcome = self.work.finish(self.target, self.outcome);
+        let ended = match outcome.errno {
+            0 => status::SUCCESS,
+            CUT => status::CUT,
+            libc::ECANCELED => status::CANCELLED,
+            errno => self.work.status(self.target, errno),
+        };
+        (ended, outcome)
+    }
+
+    fn next_behind(&mut self, ended: u32) -> Option<Next> {
+        if ended == status::SUCCESS { self.work.next() } else { None }
+    }
+
+    /// The operation has ended in flight; as `ended` says, or by itself.
+    fn end_as(&mut self, ended: Option<u32>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let (ended, outcome) = match ended {
+            None => self.finish(),
+            Some(ended) => {
+                self.work.give_up();
+                // What had been transferred before is told.
+                (ended, self.outcome)
+            }
+        };
+        self.port.end_flight();
+        match self.next_behind(ended) {
+            Some(next) => go_on(ticket, next, outcome),
+            None => ticket.tell(ended, outcome, true),
+        }
+    }
+}
+
+impl<W: Work> Errand for Operation<W> {
+    fn attempt(&mut self, descriptor: RawFd) -> Attempt {
+        let Self { work, outcome, target, is_tcp, .. } = self;
+        let Target { number, epoch, .. } = *target;
+        // Another layer may have been put on the stream meanwhile.
+        outcome.is_tcp = *is_tcp && !number.has_layer();
+        let tried = number.in_epoch(epoch, || work.attempt(descriptor, outcome));
+        tried.unwrap_or_else(|| {
+            // The socket is gone, and what has its number now is another one.
+            outcome.errno = libc::ECANCELED;
+            Attempt::Done
+        })
+    }
+
+    fn end(mut self: Box<Self>, ending: Ending) {
+        self.end_as(match ending {
+            Ending::Done => None,
+            Ending::Cancelled | Ending::Closed => Some(status::CANCELLED),
+            Ending::Failed => Some(status::UNSUCCESSFUL),
+        });
+    }
+
+    fn conclude(mut self: Box<Self>, has_packet: bool, told: Told) -> Begun {
+        let Some(ticket) = self.ticket.take() else { return Begun::Pending };
+        let (ended, outcome) = self.finish();
+        self.port.end_flight();
+        if let Some(next) = self.next_behind(ended) {
+            go_on(ticket, next, outcome);
+            return Begun::Pending;
+        }
+        if status::is_success(ended) {
+            // Before anything tells of the end, upon which the program may give the memory to something else.
+            told.write(outcome);
+            ticket.tell(ended, outcome, has_packet);
+            return Begun::Done;
+        }
+        if ended == status::CUT || self.work.fails_by_packet() {
+            // To the reference this is an end as others are: as if it had waited.
+            ticket.tell(ended, outcome, true);
+            return Begun::Pending;
+        }
+        // Nothing tells of it but the call.
+        ticket.number.lock().flights.remove(&ticket.overlapped.as_ptr().addr());
+        ticket.overlapped().status.store(ended as usize, Release);
+        Begun::Failed(ended)
+    }
+
+    fn withdraw(mut self: Box<Self>) {
+        if let Some(ticket) = self.ticket.take() {
+            ticket.refuse();
+            self.port.end_flight();
+        }
+    }
+}
+
+impl<W: Work> Drop for Operation<W> {
+    fn drop(&mut self) {
+        // Its port has been dropped.
+        self.end_as(Some(status::CANCELLED));
+    }
+}
+
+/// What a call that starts an operation is given beside what is to be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) descriptor: c_int,
+    pub(crate) overlapped: *mut Overlapped,
+    pub(crate) side: Side,
+    /// Flags are told in the OVERLAPPED.
+    pub(crate) tells_flags: bool,
+    pub(crate) told: Told,
+    /// Of an accept, what an [`Acceptance`] knows it by; 0 otherwise.
+    pub(crate) accept: u64,
+}
+
+/// Starts an operation. The error is the code of a call that has begun nothing.
+///
+/// # Safety
+///
+/// `overlapped` is null, or points to an OVERLAPPED that stays there until its status is another one than that of an
+/// operation that goes on. The places of `told` are null or point to numbers.
+pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> {
+    let mut ended = None;
+    // SAFETY: `begin` demands what this call demands.
+    let begun = unsafe { begin(start, work, &mut ended) };
+    if let Some(ended) = ended {
+        ended.tell();
+    }
+    begun
+}
+
+/// The same. What has `ended` by that is the caller's to tell.
+///
+/// # Safety
+///
+/// As for [`start`].
+unsafe fn begin(start: Start, work: impl Work, ended: &mut Option<Ended>) -> Result<Begun, u32> {
+    let Start { descriptor, side, tells_flags, told, accept, .. } = start;
+    let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
+    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // - lives on: the caller says so;
+    // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
+    let event = unsafe { overlapped.as_ref() }.event;
+    let has_packet = event.addr() & 1 == 0;
+    let event = event.map_addr(|address| address & !1);
+    let event = if event.is_null() { None } else { Some(object::event(event)?) };
+    let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+    let mut state = number.lock();
+    *ended = look_at(&mut state, number, descriptor);
+    let address = overlapped.as_ptr().addr();
+    if state.flights.contains_key(&address) {
+        return Err(code::WSAEINVAL);
+    }
+    let packet = match state.associated.filter(|_| has_packet) {
+        Some(associated) => handles::port_named(associated.port).map(|port| (port, associated.key)),
+        None => None,
+    };
+    let ticket = Ticket { overlapped, number, event, packet, tells_flags };
+    if let Some(event) = &ticket.event {
+        event.set(false);
+    }
+    ticket.overlapped().bytes.store(0, Relaxed);
+    ticket.overlapped().status.store(status::PENDING as usize, Release);
+    let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
+    let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| ticket.refuse())?;
+    let thread = this_thread();
+    let in_flight = InFlight { port: line.port, name: None, thread, accept, is_called_off: false };
+    state.flights.insert(address, in_flight);
+    let operation = Operation {
+        work,
+        ticket: Some(ticket),
+        outcome: Outcome::default(),
+        port: Arc::clone(&port),
+        // Behind the look-up, by which the number may have turned out to stand for something else.
+        target: Target { descriptor, number, epoch: number.epoch() },
+        is_tcp: line.is_tcp,
+    };
+    port.begin_flight();
+    // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
+    // finds its entry.
+    match port.raw().start_task(line.id, side, Flight(Box::new(operation))) {
+        Ok(Started::Finished((flight, _))) => {
+            drop(state);
+            let begun = flight.0.conclude(has_packet, told);
+            port.raw().go_on();
+            Ok(begun)
+        }
+        Ok(Started::InFlight(name)) => {
+            if let Some(flight) = state.flights.get_mut(&address) {
+                flight.name = Some(name);
+            }
+            drop(state);
+            port.raw().go_on();
+            driver::watch(&port);
+            Ok(Begun::Pending)
+        }
+        Err(refused) => {
+            let (error, flight) = refused.into_parts();
+            state.flights.remove(&address);
+            drop(state);
+            flight.0.withdraw();
+            Err(match error.kind() {
+                ErrorKind::Closed | ErrorKind::NotRegistered | ErrorKind::Removing => {
+                    code::WSAENOTSOCK
+                }
+                _ => code_of(error),
+            })
+        }
+    }
+}
+
+/// An accept goes on with its connection. It stands in the entry of the number on which it was begun still, whose
+/// operations no thread has locked.
+fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
+    let Next { descriptor, accept, mut work } = next;
+    let found = numbers::entry(descriptor).ok_or(status::CANCELLED).and_then(|number| {
+        let mut state = number.lock();
+        if state.accept != Some(accept) {
+            // A thread has closed the connection, and its number may be a stranger's.
+            return Err(status::CANCELLED);
+        }
+        let (port, line) =
+            line(&mut state, number, descriptor).map_err(|_| status::UNSUCCESSFUL)?;
+        // From here on closing the number ends the line, and the epoch with it.
+        Ok((port, line, Target { descriptor, number, epoch: number.epoch() }))
+    });
+    let (port, line, target) = match found {
+        Ok(found) => found,
+        Err(ended) => {
+            work.give_up();
+            return ticket.tell(ended, outcome, true);
+        }
+    };
+    let (number, address) = (ticket.number, ticket.overlapped.as_ptr().addr());
+    let operation = Operation {
+        work,
+        ticket: Some(ticket),
+        outcome,
+        port: Arc::clone(&port),
+        target,
+        is_tcp: line.is_tcp,
+    };
+    port.begin_flight();
+    let mut state = number.lock();
+    let Some(flight) = state.flights.get_mut(&address).filter(|flight| !flight.is_called_off)
+    else {
+        drop(state);
+        // Its number was closed, or it was cancelled when it had no name by which that could be done.
+        return Box::new(operation).end(Ending::Cancelled);
+    };
+    match port.raw().start_task(line.id, Side::In, Flight(Box::new(operation))) {
+        Ok(Started::InFlight(name)) => {
+            (flight.port, flight.name) = (line.port, Some(name));
+            drop(state);
+            driver::watch(&port);
+        }
+        Ok(Started::Finished((flight, ending))) => {
+            drop(state);
+            flight.0.end(ending);
+        }
+        Err(refused) => {
+            drop(state);
+            refused.into_parts().1.0.end(Ending::Closed);
+        }
+    }
+    port.raw().go_on();
+}
+
+/// What a call returns that has begun an operation: 0, or -1 and the last error.
+pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
+    let code = match begun {
+        Ok(Begun::Done) => return 0,
+        Ok(Begun::Pending) => code::IO_PENDING,
+        Ok(Begun::Failed(ended)) => status::code_in_winsock(ended),
+        Err(code) => code,
+    };
+    set_last(code);
+    -1
+}
+
+/// If the number may name something else than it did, what is known of it is compared with the system. What has ended by
+/// that is the caller's to tell, when the number is not locked.
+fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
+    if number.is_vouched() && !registrations::is_checked() {
+        return None;
+    }
+    let identity = || descriptors::identity(descriptor);
+    let is_another = |line: &Line| {
+        let port = registrations::port_of(line.port);
+        !port.is_some_and(|port| port.raw().is_current(line.id.id()))
+    };
+    if state.associated.is_some_and(|it| it.identity != identity())
+        || state.line.as_ref().is_some_and(is_another)
+    {
+        let registered = state.registered.take();
+        // The association may be newer than what is in flight.
+        let associated = state.associated.filter(|it| it.identity == identity());
+        let modes = state.modes;
+        let mut ended = None;
+        number.retire_locked(state, |former| ended = Some(registrations::end(former)));
+        state.registered = registered;
+        if associated.is_some() {
+            (state.associated, state.modes) = (associated, modes);
+        }
+        return ended;
+    }
+    None
+}
+
+/// Where the operations of a number are carried out: where its registration is, or its association, or by the driver.
+fn line(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+) -> Result<(Arc<CompletionPort>, Line), u32> {
+    if let Some(line) = state.line {
+        if let Some(port) = registrations::port_of(line.port) {
+            return Ok((port, line));
+        }
+        // A thread of that port may be in an attempt still.
+        number.retire_line(state);
+    }
+    let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
+    let is_tcp =
+        kind == libc::SOCK_STREAM && descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP);
+    let registered = state.registered.and_then(|it| Some((it, handles::port_named(it.port)?)));
+    let registered = match registered {
+        Some((registered, _)) if registered.removed.is_some() => return Err(code::WSAEINVAL),
+        Some((registered, port)) => {
+            let is_spent =
+                |terms: &Terms| terms.triggers & trigger::ONE_SHOT != 0 && number.is_reported();
+            let terms = registered.terms.filter(|terms| !is_spent(terms));
+            // It becomes that of the line: two of one port cannot stand there at once. What is queued of it is found
+            // once more.
+            let _ = port.raw().forget(registered.id);
+            Some((Registered { terms, ..registered }, port))
+        }
+        None => None,
+    };
+    let port = match &registered {
+        Some((_, port)) => Arc::clone(port),
+        None => {
+            let associated = state.associated.and_then(|it| handles::port_named(it.port));
+            associated.map_or_else(driver::own_port, Ok)?
+        }
+    };
+    let terms = registered.as_ref().and_then(|(registered, _)| registered.terms);
+    let id = match make_line(&port, number, descriptor, terms) {
+        Ok(id) => id,
+        Err(code) => {
+            if let Some((registered, port)) = registered {
+                state.registered = restored(&port, number, descriptor, registered);
+            }
+            return Err(code);
+        }
+    };
+    let line = Line { port: port.name(), id, is_tcp };
+    state.line = Some(line);
+    state.registered = registered.map(|(registered, _)| Registered {
+        id: id.id(),
+        is_on_line: true,
+        ..registered
+    });
+    Ok((port, line))
+}
+
+/// Makes a line on a port, enabled for readiness on these terms. If that fails there is none.
+fn make_line(
+    port: &CompletionPort,
+    number: &'static Number,
+    descriptor: RawFd,
+    terms: Option<Terms>,
+) -> Result<SharedId, u32> {
+    let key = Key { word: 0, is_line: true, number };
+    let id = port.raw().associate_number(descriptor, key);
+    let id = id.map_err(|refused| code_of(refused.error()))?;
+    if let Some(terms) = terms {
+        number.begin_report();
+        let enabled =
+            port.raw().enable(id.id(), terms.interest, terms.trigger(true), Hints::default);
+        enabled.map_err(|error| {
+            let _ = port.raw().forget(id.id());
+            code_of(error)
+        })?;
+    }
+    Ok(id)
+}
+
+/// Registers what was forgotten for a line that could not be made. If that fails, too, the program is told that the
+/// registration has ended: by its last packet.
+fn restored(
+    port: &CompletionPort,
+    number: &'static Number,
+    descriptor: RawFd,
+    registered: Registered,
+) -> Option<Registered> {
+    let key = Key { word: registered.key, is_line: false, number };
+    let (interest, trigger) = match registered.terms {
+        Some(terms) => (terms.interest, terms.trigger(false)),
+        None => (Interest::NONE, OneShot::Level.into()),
+    };
+    number.begin_report();
+    match port.raw().register_number(descriptor, key, interest, trigger) {
+        Ok(id) => {
+            if registered.terms.is_none() {
+                // It was disabled, or had reported. A registration cannot be made so.
+                let _ = port.disable(id);
+            }
+            Some(Registered { id, is_on_line: false, ..registered })
+        }
+        Err(_) => {
+            let Registered { key, id, .. } = registered;
+            let removed = Some(descriptors::identity(descriptor));
+            let told = port.post_removal(key, number, id);
+            told.is_ok().then_some(Registered { removed, terms: None, ..registered })
+        }
+    }
+}
+
+/// The descriptor that a handle is, if it is open.
+fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
+    let descriptor = RawFd::try_from(file.addr()).map_err(|_| code::INVALID_HANDLE)?;
+    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+    if flags < 0 { Err(code::INVALID_HANDLE) } else { Ok(descriptor) }
+}
+
+/// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
+fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
+    let Some(number) = numbers::find(descriptor) else { return 0 };
+    let is_meant = |(at, flight): &(&usize, &mut InFlight)| {
+        address.is_none_or(|wanted| **at == wanted)
+            && thread.is_none_or(|wanted| flight.thread == wanted)
+    };
+    let meant: Vec<_> = {
+        let mut state = number.lock();
+        let called_off = state.flights.iter_mut().filter(is_meant).map(|(_, flight)| {
+            flight.is_called_off = true;
+            *flight
+        });
+        called_off.collect()
+    };
+    meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
+}
+
+/// Cancels the operations of a descriptor that the calling thread has begun: `CancelIo`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
+    succeeds(|| {
+        if let Ok(file) = object::file(file) {
+            flights::cancel(&file, None, Some(this_thread()));
+        } else {
+            cancel(open_descriptor(file)?, None, Some(this_thread()));
+        }
+        Ok(())
+    })
+}
+
+/// Cancels operations of a descriptor, that of an OVERLAPPED, or all if it is null: `CancelIoEx`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
+    succeeds(|| {
+        let address = (!overlapped.is_null()).then(|| overlapped.addr());
+        let count = match object::file(file) {
+            Ok(file) => flights::cancel(&file, address, None),
+            Err(_) => cancel(open_descriptor(file)?, address, None),
+        };
+        if count == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
+    })
+}
+
+/// Says of what successes no packet tells: `SetFileCompletionNotificationModes`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
+    succeeds(|| {
+        let known = modes & !(SKIP_PACKET_ON_SUCCESS | SKIP_EVENT_ON_HANDLE) == 0;
+        let allowed = || if known { Ok(()) } else { Err(code::INVALID_PARAMETER) };
+        if let Ok(file) = object::file(file) {
+            return allowed().map(|()| file.add_modes(modes));
+        }
+        let descriptor = open_descriptor(file)?;
+        allowed()?;
+        let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
+        let mut state = number.lock();
+        let ended = look_at(&mut state, number, descriptor);
+        state.modes |= modes;
+        drop(state);
+        if let Some(ended) = ended {
+            ended.tell();
+        }
+        Ok(())
+    })
+}
+
+/// The port that carries out the operation of an OVERLAPPED, if that is in flight.
+pub(crate) fn port_of_flight(descriptor: RawFd, address: usize) -> Option<Arc<CompletionPort>> {
+    let port = numbers::find(descriptor)?.lock().flights.get(&address)?.port;
+    registrations::port_of(port)
+}

@@ -1,0 +1,114 @@
+//! How a thread is told what an operation has come to, beside its packet: `GetOverlappedResult` and the like.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::abi::{self, Overlapped};
+use crate::errors::{code, succeeds};
+use crate::linux::objects::{SIGNALS, cp_wait_word};
+use crate::linux::operations::port_of_flight;
+use crate::linux::port::CompletionPort;
+use crate::linux::waits::Waits;
+use crate::linux::{numbers, status};
+
+/// How a thread asks.
+pub const IN_WINSOCK: u32 = 1;
+
+/// A port whose operations no thread sees to is looked at so often by a thread that waits for one of them.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// The status of an operation, if it has ended.
+fn ended(overlapped: &Overlapped) -> Option<u32> {
+    let ended = u32::try_from(overlapped.status.load(Acquire)).unwrap_or(status::UNSUCCESSFUL);
+    (ended != status::PENDING).then_some(ended)
+}
+
+/// Waits until an operation has ended, at most so long. Its port goes on by that.
+fn wait(
+    overlapped: &Overlapped,
+    port: Option<&Arc<CompletionPort>>,
+    limit: Option<Duration>,
+) -> Option<u32> {
+    let began = Instant::now();
+    let _waits = Waits::begin();
+    loop {
+        let before = SIGNALS.load(SeqCst);
+        if let Some(ended) = ended(overlapped) {
+            return Some(ended);
+        }
+        let mut pause = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        if let Some(port) = port.filter(|port| port.name() != numbers::NO_PORT) {
+            port.drive();
+            if let Some(ended) = ended(overlapped) {
+                return Some(ended);
+            }
+            pause = Some(pause.unwrap_or(BETWEEN_LOOKS).min(BETWEEN_LOOKS));
+        }
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            return None;
+        }
+        let milliseconds = pause.map_or(u32::MAX, |pause| {
+            u32::try_from(pause.as_micros().div_ceil(1000)).unwrap_or(u32::MAX - 1)
+        });
+        // SAFETY: `cp_wait_word` demands a number that is only used atomically and stays there.
+        // - it is an atomic number that lives as long as the process.
+        unsafe { cp_wait_word(SIGNALS.as_ptr(), before, milliseconds) };
+    }
+}
+
+/// What an operation has come to: `GetOverlappedResult`, `GetOverlappedResultEx` and, with [`IN_WINSOCK`],
+/// `WSAGetOverlappedResult`. Waits for it, at most so many milliseconds.
+///
+/// # Safety
+///
+/// `overlapped` is null or points to an OVERLAPPED, `bytes` and `flags` are null or point to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_overlapped_result(
+    descriptor: c_int,
+    overlapped: *const c_void,
+    bytes: *mut u32,
+    flags: *mut u32,
+    milliseconds: u32,
+    how: u32,
+) -> c_int {
+    succeeds(|| {
+        let place = overlapped.cast::<Overlapped>();
+        let is_null = place.is_null() || bytes.is_null();
+        if how == IN_WINSOCK {
+            crate::linux::descriptors::protocol(descriptor)?;
+            if is_null || flags.is_null() {
+                return Err(code::WSAEFAULT);
+            }
+        } else if is_null {
+            return Err(code::INVALID_PARAMETER);
+        }
+        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+        // - lives on: the caller says so, and leaves it there as long as this call lasts;
+        // - not changed: what is written by an operation is atomic.
+        let overlapped = unsafe { &*place };
+        let ended = match ended(overlapped) {
+            Some(ended) => ended,
+            None if milliseconds == 0 => return Err(code::IO_INCOMPLETE),
+            None => {
+                let port = port_of_flight(descriptor, place.addr());
+                let ended = wait(overlapped, port.as_ref(), abi::timeout(milliseconds));
+                ended.ok_or(code::WAIT_TIMEOUT)?
+            }
+        };
+        let count = u32::try_from(overlapped.bytes.load(Relaxed)).unwrap_or(u32::MAX);
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller says so, and it is not null.
+        unsafe { bytes.write(count) };
+        if how == IN_WINSOCK {
+            // SAFETY: as above.
+            unsafe { flags.write(overlapped.offset.load(Relaxed)) };
+        }
+        match ended {
+            ended if status::is_success(ended) => Ok(()),
+            ended if how == IN_WINSOCK => Err(status::code_in_winsock(ended)),
+            ended => Err(status::code_in_win32(ended)),
+        }
+    })
+}

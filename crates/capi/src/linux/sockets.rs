@@ -1,0 +1,794 @@
+//! Socket calls that report in the codes of the reference, retire the numbers that they close or give
+//! out, and note when nothing is left to read, so that enabling a registration again costs no system
+//! call.
+//!
+//! The system's calls do the work; `errno` is left as they set it.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
+
+use libc::{sockaddr, socklen_t};
+
+use crate::errors::{code, guarded, set_last};
+use crate::linux::descriptors::{is_bound, is_connected, is_local, kind, protocol};
+use crate::linux::errno::code_of_errno;
+use crate::linux::numbers::{self, Number, OPTIONS, Past, RECEIVE_ROOM, SEND_ROOM, State};
+use crate::linux::{registrations, status};
+
+/// `SOCKET_ERROR`.
+const FAILED: c_int = -1;
+
+/// Times that this process has started Winsock up and not cleaned up.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn errno() -> c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: __errno_location(3) demands nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
+    // - it is the calling thread's own number.
+    unsafe { place.write(errno) };
+}
+
+/// The last error becomes the code of `errno`.
+fn note_failure() {
+    set_last(code_of_errno(errno()));
+}
+
+/// Calls the system; a result of -1 is a failure.
+pub(crate) fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -> R {
+    let failed = R::from(-1);
+    guarded(failed, || {
+        let result = call();
+        if result == failed {
+            note_failure();
+        }
+        result
+    })
+}
+
+/// Fails with a code.
+pub(crate) fn refused(code: u32) -> c_int {
+    set_last(code);
+    FAILED
+}
+
+/// What the caller of a read or write may have found out about a socket.
+pub(crate) struct Attempt {
+    number: &'static Number,
+    packets: u64,
+}
+
+/// Begins a read or a write.
+pub(crate) fn attempt(descriptor: c_int) -> Option<Attempt> {
+    let number = numbers::find(descriptor)?;
+    number.packets().map(|packets| Attempt { number, packets })
+}
+
+/// Flags with which a read takes what is there and no more.
+const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+/// Flags with which a read that would block tells nothing about the next one.
+const ASIDE: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+
+/// Notes what a read tells: that it would block, or that a stream had less than was asked for.
+pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_int) {
+    let Some(Attempt { number, packets }) = attempt else { return };
+    let is_dry = match usize::try_from(outcome) {
+        Err(_) => flags & ASIDE == 0 && errno() == libc::EAGAIN,
+        Ok(0) => false,
+        Ok(read) => read < asked && flags & !PLAIN == 0 && number.is_plain_stream(),
+    };
+    if is_dry {
+        number.read_drained(packets);
+    }
+}
+
+/// What a read brings: the error of a stream that was reset, each time.
+pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isize {
+    match outcome {
+        0 if flags & ASIDE == 0 && past(descriptor).was_reset => {
+            set_errno(libc::ECONNRESET);
+            -1
+        }
+        -1 if errno() == libc::ECONNRESET => {
+            remember_reset(descriptor);
+            set_errno(libc::ECONNRESET);
+            -1
+        }
+        outcome => outcome,
+    }
+}
+
+fn past(descriptor: c_int) -> Past {
+    numbers::find(descriptor).map_or_else(Past::default, |number| number.lock().past(descriptor))
+}
+
+/// The system has told that a socket's connection was reset, and will not do so again.
+fn remember_reset(descriptor: c_int) {
+    if let Some(number) = numbers::entry(descriptor) {
+        remember_reset_in(&mut number.lock(), descriptor);
+    }
+}
+
+/// The same for a caller that has locked the number.
+fn remember_reset_in(state: &mut State, descriptor: c_int) {
+    if kind(descriptor) == Some(libc::SOCK_STREAM) {
+        state.remember(descriptor, |past| past.was_reset = true);
+    }
+}
+
+/// Notes what a write tells: that it would block, or why a stream takes nothing any more.
+pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
+    if outcome >= 0 {
+        return;
+    }
+    match errno() {
+        errno @ (libc::EPIPE | libc::ECONNRESET) => {
+            let number = numbers::entry(descriptor);
+            let why = number.map(|number| why_not_sent(&mut number.lock(), descriptor, errno));
+            set_errno(why.unwrap_or(errno));
+        }
+        libc::EAGAIN => {
+            if let Some(Attempt { number, packets }) = attempt {
+                number.write_full(packets);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Why a stream takes nothing any more. The system says that it was reset once, and has one word for three
+/// things otherwise. The number is locked.
+#[cold]
+fn why_not_sent(state: &mut State, descriptor: c_int, errno: c_int) -> c_int {
+    let has_shut = state.past(descriptor).has_shut;
+    if errno == libc::ECONNRESET {
+        remember_reset_in(state, descriptor);
+    }
+    if has_shut {
+        libc::ESHUTDOWN
+    } else if errno == libc::ECONNRESET || is_local(descriptor) {
+        // A local one has a peer's name still when that is gone.
+        libc::ECONNRESET
+    } else if is_connected(descriptor) {
+        libc::ESHUTDOWN
+    } else if is_bound(descriptor) {
+        remember_reset_in(state, descriptor);
+        libc::ECONNRESET
+    } else {
+        libc::ENOTCONN
+    }
+}
+
+/// The status of an overlapped receive or send that has failed, on the socket that `descriptor` still names. Its number
+/// is locked.
+pub(crate) fn status_of_transfer(state: &mut State, descriptor: c_int, errno: c_int) -> u32 {
+    match errno {
+        libc::EPIPE => status::of_errno(why_not_sent(state, descriptor, errno)),
+        libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
+            // An earlier datagram has found no receiver.
+            status::PORT_UNREACHABLE
+        }
+        libc::EDESTADDRREQ => status::of_errno(libc::ENOTCONN),
+        errno => {
+            if errno == libc::ECONNRESET {
+                remember_reset_in(state, descriptor);
+            }
+            status::of_errno(errno)
+        }
+    }
+}
+
+/// What would block has waited for as long as it may, if the socket is a blocking one: that has a code of
+/// its own.
+pub(crate) fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
+    if !failed
+        || errno() != errno_of_time
+        || flags & libc::MSG_DONTWAIT != 0
+        || !numbers::has_time(descriptor)
+    {
+        return;
+    }
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    let unasked = || numbers::find(descriptor).is_some_and(Number::is_nonblocking_unasked);
+    if status >= 0 && (status & libc::O_NONBLOCK == 0 || unasked()) {
+        set_last(code::WSAETIMEDOUT);
+    }
+}
+
+/// Where the reference has another word for why a datagram was not taken or brought.
+pub(crate) fn note_datagram(descriptor: c_int, failed: bool) {
+    if !failed {
+        return;
+    }
+    match errno() {
+        libc::ECONNREFUSED if kind(descriptor) == Some(libc::SOCK_DGRAM) => {
+            // An earlier datagram has found no receiver.
+            set_last(code_of_errno(libc::ECONNRESET));
+        }
+        libc::EDESTADDRREQ => set_last(code_of_errno(libc::ENOTCONN)),
+        _ => {}
+    }
+}
+
+/// Counts a start; never fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_startup() {
+    // A program that starts it for ever ends it never.
+    let _ = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_add(1));
+}
+
+/// Counts a start less; refused if there is none left.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cleanup() -> c_int {
+    let less = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
+    if less.is_ok() { 0 } else { refused(code::WSANOTINITIALISED) }
+}
+
+/// `socket`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
+    called(|| {
+        // SAFETY: socket(2) demands nothing of memory.
+        let made = unsafe { libc::socket(family, kind, protocol) };
+        if made >= 0 {
+            registrations::give_out(made);
+        }
+        made
+    })
+}
+
+/// Another descriptor of a socket, which stands for the same port as that one: `WSADuplicateSocket` within the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) -> c_int {
+    called(|| {
+        if protocol(descriptor).is_err() {
+            return FAILED;
+        }
+        let how = if is_inherited == 0 { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+        // SAFETY: fcntl(2) with these commands demands nothing of memory.
+        let made = unsafe { libc::fcntl(descriptor, how, 0) };
+        if made < 0 {
+            return made;
+        }
+        registrations::give_out(made);
+        if let (Some(number), Some(other)) = (numbers::find(descriptor), numbers::entry(made)) {
+            let (associated, modes) = {
+                let state = number.lock();
+                (state.associated, state.modes)
+            };
+            // It has the same identity. If the association is of something else by now, that is found out as usual.
+            let mut state = other.lock();
+            (state.associated, state.modes) = (associated, modes);
+        }
+        made
+    })
+}
+
+/// `accept`. What is accepted on a non-blocking listener is non-blocking, as on the reference.
+///
+/// # Safety
+///
+/// As for accept(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_accept(
+    listener: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> c_int {
+    let made = called(|| {
+        let attempt = attempt(listener);
+        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        let flags = unsafe { libc::fcntl(listener, libc::F_GETFL) };
+        let is_nonblocking = flags >= 0 && flags & libc::O_NONBLOCK != 0;
+        let waits =
+            is_nonblocking && numbers::find(listener).is_some_and(Number::is_nonblocking_unasked);
+        let inherited = if is_nonblocking && !waits { libc::SOCK_NONBLOCK } else { 0 };
+        let made = loop {
+            // SAFETY: accept4(2) writes an address where it is told to.
+            // - the caller says that it may write there.
+            let made = unsafe { libc::accept4(listener, address, size, inherited) };
+            if made >= 0 || errno() != libc::EAGAIN || !waits || !until_acceptable(listener) {
+                break made;
+            }
+        };
+        if made >= 0 {
+            registrations::give_out(made);
+        } else {
+            note_read(attempt, -1, 0, 0);
+        }
+        made
+    });
+    note_time(listener, made < 0, 0, libc::EAGAIN);
+    made
+}
+
+/// Waits until there is a connection to accept, as long as a listener that blocks may. False if that is over.
+fn until_acceptable(listener: c_int) -> bool {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at `time`.
+    // - valid: both are locals of the right type.
+    unsafe { libc::getsockopt(listener, level, name, (&raw mut time).cast(), &raw mut size) };
+    let limit = time.tv_sec.saturating_mul(1000).saturating_add((time.tv_usec + 999) / 1000);
+    let limit = if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) };
+    let mut asked = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+    // SAFETY: poll(2) reads and writes so many entries.
+    // - valid: there is one.
+    let found = unsafe { libc::poll(&raw mut asked, 1, limit) };
+    if found == 0 {
+        set_errno(libc::EAGAIN);
+    }
+    found > 0
+}
+
+/// `closesocket`. What is no socket stays open.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
+    called(|| {
+        if protocol(descriptor).is_err() {
+            return FAILED;
+        }
+        registrations::retire(descriptor);
+        // SAFETY: close(2) demands that the descriptor is not used any more.
+        // - it is the caller's, and the caller asks for it.
+        unsafe { libc::close(descriptor) }
+    })
+}
+
+/// `bind`.
+///
+/// # Safety
+///
+/// As for bind(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_bind(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let bound = called(|| unsafe { libc::bind(descriptor, address, size) });
+    note_short_address(bound, descriptor, size);
+    bound
+}
+
+/// An address that is too short is a bad pointer to the reference, a bad argument to the system. Names in
+/// the file system may be short.
+fn note_short_address(outcome: c_int, descriptor: c_int, size: socklen_t) {
+    let is_short = (size as usize) < size_of::<libc::sockaddr_in>();
+    if outcome < 0 && errno() == libc::EINVAL && is_short {
+        let internet = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+        if protocol(descriptor).is_ok_and(|protocol| internet.contains(&protocol)) {
+            set_last(code::WSAEFAULT);
+        }
+        set_errno(libc::EINVAL);
+    }
+}
+
+/// `listen`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
+    // SAFETY: listen(2) demands nothing of memory.
+    called(|| unsafe { libc::listen(descriptor, backlog) })
+}
+
+/// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
+///
+/// # Safety
+///
+/// As for connect(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_connect(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let connect = || unsafe { libc::connect(descriptor, address, size) };
+    let connected = called(|| match connect() {
+        // The system says once more that an earlier connect has failed; the reference does not.
+        FAILED if errno() == libc::ECONNABORTED => connect(),
+        connected => connected,
+    });
+    note_short_address(connected, descriptor, size);
+    let goes_on = connected < 0 && errno() == libc::EINPROGRESS;
+    if (connected == 0 || goes_on)
+        && let Some(number) = numbers::find(descriptor)
+    {
+        number.lock().forget_past();
+    }
+    if goes_on {
+        set_last(code::WSAEWOULDBLOCK);
+        note_time(descriptor, true, 0, libc::EINPROGRESS);
+    }
+    connected
+}
+
+/// `recv`.
+///
+/// # Safety
+///
+/// As for recv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_recv(
+    descriptor: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    flags: c_int,
+) -> isize {
+    let read = called(|| {
+        let attempt = attempt(descriptor);
+        // SAFETY: as the caller says.
+        let read = unsafe { libc::recv(descriptor, buffer, size, flags) };
+        let read = with_reset(descriptor, read, flags);
+        note_read(attempt, read, size, flags);
+        read
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
+    read
+}
+
+/// `recvfrom`.
+///
+/// # Safety
+///
+/// As for recvfrom(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_recvfrom(
+    descriptor: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_size: *mut socklen_t,
+) -> isize {
+    let read = called(|| {
+        let attempt = attempt(descriptor);
+        // SAFETY: as the caller says.
+        let read =
+            unsafe { libc::recvfrom(descriptor, buffer, size, flags, address, address_size) };
+        let read = with_reset(descriptor, read, flags);
+        note_read(attempt, read, size, flags);
+        read
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
+    read
+}
+
+/// `send`. A stream whose reader is gone raises no signal.
+///
+/// # Safety
+///
+/// As for send(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_send(
+    descriptor: c_int,
+    buffer: *const c_void,
+    size: usize,
+    flags: c_int,
+) -> isize {
+    let sent = called(|| {
+        let attempt = attempt(descriptor);
+        // SAFETY: as the caller says.
+        let sent = unsafe { libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL) };
+        note_write(attempt, descriptor, sent);
+        sent
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
+    sent
+}
+
+/// `sendto`. A stream whose reader is gone raises no signal.
+///
+/// # Safety
+///
+/// As for sendto(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_sendto(
+    descriptor: c_int,
+    buffer: *const c_void,
+    size: usize,
+    flags: c_int,
+    address: *const sockaddr,
+    address_size: socklen_t,
+) -> isize {
+    let sent = called(|| {
+        let attempt = attempt(descriptor);
+        let flags = flags | libc::MSG_NOSIGNAL;
+        // SAFETY: as the caller says.
+        let sent = unsafe { libc::sendto(descriptor, buffer, size, flags, address, address_size) };
+        note_write(attempt, descriptor, sent);
+        sent
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
+    sent
+}
+
+/// `shutdown`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
+    // SAFETY: shutdown(2) demands nothing of memory.
+    let done = called(|| unsafe { libc::shutdown(descriptor, how) });
+    if done == 0
+        && how != libc::SHUT_RD
+        && let Some(number) = numbers::entry(descriptor)
+    {
+        number.lock().remember(descriptor, |past| past.has_shut = true);
+    }
+    done
+}
+
+/// `getsockname`.
+///
+/// # Safety
+///
+/// As for getsockname(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_getsockname(
+    descriptor: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    called(|| unsafe { libc::getsockname(descriptor, address, size) })
+}
+
+/// `getpeername`.
+///
+/// # Safety
+///
+/// As for getpeername(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_getpeername(
+    descriptor: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    called(|| unsafe { libc::getpeername(descriptor, address, size) })
+}
+
+/// Whether the value of an option is a number of milliseconds to the reference, and a `timeval` here.
+fn is_time(level: c_int, name: c_int, size: usize) -> bool {
+    level == libc::SOL_SOCKET
+        && (name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO)
+        && size < size_of::<libc::timeval>()
+}
+
+/// `SO_LINGER` from the other side: whether a socket does not linger when it is closed.
+const DO_NOT_LINGER: c_int = !libc::SO_LINGER;
+/// Options that exist on the reference only and that change nothing here.
+const EXCLUSIVE_ADDRESS: c_int = !libc::SO_REUSEADDR;
+const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
+const UPDATE_CONNECT_CONTEXT: c_int = 0x7010;
+
+/// How a socket lingers when it is closed, and what the system call returns.
+fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
+    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_LINGER, (&raw mut linger).cast());
+    // SAFETY: getsockopt(2) writes at most `size` bytes at `linger`.
+    // - valid: both are locals of the right type.
+    let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
+    (done, linger)
+}
+
+/// `getsockopt`. The error of a socket is a code of the reference, a time is a number of milliseconds if
+/// there is room for no more.
+///
+/// # Safety
+///
+/// As for getsockopt(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_getsockopt(
+    descriptor: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    size: *mut socklen_t,
+) -> c_int {
+    called(|| {
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so, if it is not null.
+        let room = if size.is_null() { 0 } else { unsafe { size.read() } } as usize;
+        if is_time(level, name, room) && room >= size_of::<u32>() && !value.is_null() {
+            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let mut time_size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+            // SAFETY: getsockopt(2) writes at most `time_size` bytes at `time`.
+            // - valid: both are locals of the right type.
+            let done = unsafe {
+                libc::getsockopt(
+                    descriptor,
+                    level,
+                    name,
+                    (&raw mut time).cast(),
+                    &raw mut time_size,
+                )
+            };
+            if done == 0 {
+                let whole = time.tv_sec.saturating_mul(1000).saturating_add(time.tv_usec / 1000);
+                let milliseconds = u32::try_from(whole).unwrap_or(u32::MAX);
+                // SAFETY: writing through a raw pointer demands that it is valid.
+                // - the caller says that there is room for `room` bytes, which is enough.
+                unsafe { value.cast::<u32>().write_unaligned(milliseconds) };
+                // SAFETY: as above.
+                unsafe { size.write(4) };
+            }
+            return done;
+        }
+        if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
+            let (done, linger) = lingers(descriptor);
+            if done == 0 && room >= size_of::<c_int>() && !value.is_null() {
+                // SAFETY: as above.
+                unsafe { value.cast::<c_int>().write_unaligned((linger.l_onoff == 0).into()) };
+                // SAFETY: as above.
+                unsafe { size.write(4) };
+            } else if done == 0 {
+                set_errno(libc::EFAULT);
+                return FAILED;
+            }
+            return done;
+        }
+        // SAFETY: as the caller says.
+        let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };
+        if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR && room >= 4 {
+            let value = value.cast::<c_int>();
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the call has written a whole number there.
+            let errno = unsafe { value.read_unaligned() };
+            if matches!(errno, libc::ECONNRESET | libc::EPIPE) {
+                remember_reset(descriptor);
+            }
+            let code = c_int::try_from(code_of_errno(errno)).unwrap_or(c_int::MAX);
+            // SAFETY: as above.
+            unsafe { value.write_unaligned(code) };
+        }
+        done
+    })
+}
+
+/// `setsockopt`. A time of four bytes is a number of milliseconds.
+///
+/// # Safety
+///
+/// As for setsockopt(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_setsockopt(
+    descriptor: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    size: socklen_t,
+) -> c_int {
+    let done = called(|| {
+        if let Some(number) = numbers::find(descriptor) {
+            number.set_options(match (level, name) {
+                (libc::SOL_SOCKET, libc::SO_SNDBUF) => OPTIONS | SEND_ROOM,
+                (libc::SOL_SOCKET, libc::SO_RCVBUF) => OPTIONS | RECEIVE_ROOM,
+                _ => OPTIONS,
+            });
+        }
+        let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_ACCEPT_CONTEXT, UPDATE_CONNECT_CONTEXT];
+        if level == libc::SOL_SOCKET && is_ours.contains(&name) {
+            return match protocol(descriptor) {
+                Ok(_) => 0,
+                Err(code) => {
+                    set_errno(libc::ENOTSOCK);
+                    refused(code)
+                }
+            };
+        }
+        if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
+            let (done, mut linger) = lingers(descriptor);
+            if done < 0 || value.is_null() || (size as usize) < size_of::<c_int>() {
+                if done == 0 {
+                    set_errno(libc::EFAULT);
+                }
+                return FAILED;
+            }
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says that there are four bytes.
+            linger.l_onoff = (unsafe { value.cast::<c_int>().read_unaligned() } == 0).into();
+            let size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+            let place = (&raw const linger).cast();
+            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+            // - valid: `linger` is a local of that size.
+            return unsafe { libc::setsockopt(descriptor, level, libc::SO_LINGER, place, size) };
+        }
+        if level == libc::IPPROTO_TCP
+            && name == libc::TCP_ULP
+            && let Some(number) = numbers::entry(descriptor)
+        {
+            number.put_layer();
+        }
+        if is_time(level, name, size as usize) && size == 4 && !value.is_null() {
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says that there are four bytes.
+            let milliseconds = unsafe { value.cast::<u32>().read_unaligned() };
+            let time = libc::timeval {
+                tv_sec: (milliseconds / 1000).into(),
+                tv_usec: (milliseconds % 1000 * 1000).into(),
+            };
+            let size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+            // - valid: `time` is a local of that size.
+            let done = unsafe {
+                libc::setsockopt(descriptor, level, name, (&raw const time).cast(), size)
+            };
+            if done == 0
+                && let Some(number) = numbers::entry(descriptor)
+            {
+                number.set_time();
+            }
+            return done;
+        }
+        // SAFETY: as the caller says.
+        unsafe { libc::setsockopt(descriptor, level, name, value, size) }
+    });
+    if done == 0 {
+        // As the reference does here, and in no other call.
+        set_last(code::SUCCESS);
+    }
+    done
+}
+
+/// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, as the system and as the reference number them.
+const NON_BLOCKING: [u32; 2] = [0x5421, 0x8004_667e];
+const UNREAD: [u32; 2] = [0x541b, 0x4004_667f];
+const AT_MARK: [u32; 2] = [0x8905, 0x4004_7307];
+
+/// `ioctlsocket`.
+///
+/// # Safety
+///
+/// `argument` is null or points to a number of eight bytes that no other thread uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_ioctl_socket(
+    descriptor: c_int,
+    request: c_ulong,
+    argument: *mut c_ulong,
+) -> c_int {
+    called(|| {
+        if argument.is_null() {
+            set_errno(libc::EFAULT);
+            return FAILED;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "32 bits, with or without a sign")]
+        let request = request as u32;
+        let known = [(NON_BLOCKING, libc::FIONBIO), (UNREAD, libc::FIONREAD), (AT_MARK, 0x8905)];
+        let Some((_, call)) = known.into_iter().find(|(names, _)| names.contains(&request)) else {
+            set_errno(libc::EINVAL);
+            return FAILED;
+        };
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        let mut value = c_int::from(unsafe { argument.read() } != 0);
+        if call == libc::FIONBIO
+            && numbers::find(descriptor).is_some_and(|number| number.ask_nonblocking(value != 0))
+        {
+            return 0;
+        }
+        // SAFETY: ioctl(2) with these requests reads or writes an int at the pointer.
+        // - valid: `value` is a local of that type.
+        let done = unsafe { libc::ioctl(descriptor, call, &raw mut value) };
+        if done == 0 && call != libc::FIONBIO {
+            let value = c_ulong::try_from(value).unwrap_or(0);
+            // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+            // the place.
+            // - the caller says so.
+            unsafe { argument.write(value) };
+        }
+        done
+    })
+}

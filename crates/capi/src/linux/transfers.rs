@@ -1,0 +1,380 @@
+//! Overlapped receives and sends: `WSARecv`, `WSARecvFrom`, `WSASend`, `WSASendTo` with an OVERLAPPED.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+
+use completion_port::raw::{Attempt, Side};
+use libc::{iovec, sockaddr, socklen_t};
+
+use crate::abi::Overlapped;
+use crate::errors::{code, guarded};
+use crate::linux::buffers::{Buffer, PARTIAL, checked, message, takes_parts};
+use crate::linux::descriptors;
+use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
+use crate::linux::port::{Outcome, Told};
+use crate::linux::sockets::{errno, status_of_transfer};
+use crate::linux::status;
+
+/// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
+const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
+
+/// The flags of a receive that can be carried out: those that look without taking, and that wait for all.
+const OF_RECEIVE: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+/// The same of a send.
+const OF_SEND: c_int = libc::MSG_OOB | libc::MSG_DONTROUTE;
+
+/// The buffers of an operation, as far as they are not done with.
+pub(crate) struct Parts {
+    all: Box<[iovec]>,
+    first: usize,
+    /// How many bytes are left.
+    left: usize,
+}
+
+// SAFETY: the parts may be used by another thread than the one that has made them, though they have pointers.
+// - the memory is the operation's until its end, as the calls demand that start one.
+unsafe impl Send for Parts {}
+
+impl Parts {
+    /// One buffer.
+    pub(crate) fn one(part: iovec) -> Self {
+        Self { all: Box::new([part]), first: 0, left: part.iov_len }
+    }
+
+    /// # Safety
+    ///
+    /// `buffers` points to `count` buffers.
+    unsafe fn new(buffers: *const Buffer, count: usize) -> Self {
+        let part = |place| {
+            // SAFETY: `add` demands that the result is in the same allocation.
+            // - the caller says that there are so many buffers.
+            let buffer = unsafe { buffers.add(place) };
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - as above.
+            let Buffer { size, bytes } = unsafe { buffer.read() };
+            iovec { iov_base: bytes, iov_len: size as usize }
+        };
+        let all: Box<[iovec]> = (0..count).map(part).collect();
+        let left = all.iter().map(|part| part.iov_len).sum();
+        Self { all, first: 0, left }
+    }
+
+    fn rest(&mut self) -> &mut [iovec] {
+        &mut self.all[self.first..]
+    }
+
+    /// So many bytes are done with.
+    fn advance(&mut self, mut bytes: usize) {
+        self.left -= bytes;
+        while bytes > 0 {
+            let part = &mut self.all[self.first];
+            let done = bytes.min(part.iov_len);
+            part.iov_base = part.iov_base.wrapping_byte_add(done);
+            part.iov_len -= done;
+            bytes -= done;
+            if part.iov_len == 0 {
+                self.first += 1;
+            }
+        }
+    }
+}
+
+pub(crate) fn count(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// What a failed call means to an attempt.
+pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
+    match errno() {
+        libc::EAGAIN => Attempt::Blocked,
+        libc::ENOBUFS | libc::ENOMEM => Attempt::Scarce,
+        errno => {
+            outcome.errno = errno;
+            Attempt::Done
+        }
+    }
+}
+
+/// The status of a receive or send that has failed. Of a socket that is gone nothing is asked, and nothing noted.
+pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
+    let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
+    status.unwrap_or_else(|| status::of_errno(errno))
+}
+
+/// Calls the system until no signal ends the call.
+fn repeated(mut call: impl FnMut() -> isize) -> isize {
+    loop {
+        let done = call();
+        if done >= 0 || errno() != libc::EINTR {
+            return done;
+        }
+    }
+}
+
+/// A receive.
+pub(crate) struct Receiving {
+    parts: Parts,
+    flags: c_int,
+    /// Where the sender's address is to be put, with how much room; and where its size is.
+    address: *mut sockaddr,
+    room: socklen_t,
+    address_size: *mut c_int,
+}
+
+// SAFETY: as for `Parts`; the pointers are null, or to memory that is the operation's until its end.
+unsafe impl Send for Receiving {}
+
+impl Receiving {
+    /// A receive of what comes, from whom it may.
+    pub(crate) fn plain(parts: Parts) -> Self {
+        let (address, address_size) = (std::ptr::null_mut(), std::ptr::null_mut());
+        Self { parts, flags: 0, address, room: 0, address_size }
+    }
+
+    /// Without room it is done as soon as something is there, and takes nothing.
+    fn look(&self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        let mut byte = 0_u8;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let place = (&raw mut byte).cast::<c_void>();
+        // SAFETY: recv(2) writes at most one byte at the pointer.
+        // - valid for writes: it is a local.
+        let seen = repeated(|| unsafe { libc::recv(descriptor, place, 1, flags) });
+        if seen < 0 { failed(outcome) } else { Attempt::Done }
+    }
+}
+
+impl Work for Receiving {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        if self.parts.left == 0 {
+            return self.look(descriptor, outcome);
+        }
+        let room = self.room;
+        let address = if room > 0 { self.address } else { std::ptr::null_mut() };
+        let flags = (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT;
+        loop {
+            let asked = self.parts.left;
+            let mut message = message(self.parts.rest(), address, room);
+            // SAFETY: recvmsg(2) writes to the buffers and the address.
+            // - valid for writes: the program leaves both to the operation until its end, as `cp_start_receive`
+            //   demands.
+            let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
+            let Ok(read) = usize::try_from(read) else { return failed(outcome) };
+            if room > 0 {
+                let size = message.msg_namelen.min(room);
+                // SAFETY: writing through a raw pointer demands that it is valid.
+                // - the program leaves it there until the end, as `cp_start_receive` demands.
+                unsafe { self.address_size.write(size.cast_signed()) };
+            }
+            outcome.bytes = outcome.bytes.saturating_add(count(read));
+            if message.msg_flags & libc::MSG_TRUNC != 0 {
+                (outcome.errno, outcome.flags) = (CUT, PARTIAL);
+                return Attempt::Done;
+            }
+            if self.flags & libc::MSG_WAITALL != 0 && read > 0 && read < asked {
+                self.parts.advance(read);
+                continue;
+            }
+            let is_plain = self.flags & libc::MSG_PEEK == 0;
+            let is_short = 0 < read && read < asked;
+            return match outcome.is_tcp && is_plain && is_short {
+                true => Attempt::Drained,
+                false => Attempt::Done,
+            };
+        }
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        // The system tells of a reset once, and of an end afterwards.
+        let was_reset =
+            || target.if_current(|state| state.past(target.descriptor).was_reset) == Some(true);
+        if outcome.errno == 0 && outcome.bytes == 0 && was_reset() {
+            return Outcome { errno: libc::ECONNRESET, ..outcome };
+        }
+        outcome
+    }
+
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        status_of(target, errno)
+    }
+}
+
+/// A send.
+pub(crate) struct Sending {
+    parts: Parts,
+    flags: c_int,
+    /// Where it goes, if not to the socket's peer.
+    address: Option<Address>,
+}
+
+/// An address of any family.
+pub(crate) struct Address {
+    pub(crate) bytes: libc::sockaddr_storage,
+    pub(crate) size: socklen_t,
+}
+
+impl Address {
+    /// A copy of an address.
+    ///
+    /// # Safety
+    ///
+    /// `address` points to so many bytes.
+    pub(crate) unsafe fn new(address: *const sockaddr, size: c_int) -> Result<Self, u32> {
+        let size = usize::try_from(size).map_err(|_| code::WSAEFAULT)?;
+        if size < size_of::<libc::sa_family_t>() || size > size_of::<libc::sockaddr_storage>() {
+            return Err(code::WSAEFAULT);
+        }
+        // SAFETY: `assume_init` demands a value.
+        // - the system's struct has numbers only, of which all bits zero are one.
+        let mut bytes = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
+        let place: *mut libc::sockaddr_storage = &raw mut bytes;
+        // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
+        // - so many: the caller says so of one, the other is as large as any address;
+        // - no overlap: `bytes` is a local.
+        unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), place.cast(), size) };
+        Ok(Self { bytes, size: socklen_t::try_from(size).map_err(|_| code::WSAEFAULT)? })
+    }
+}
+
+impl Sending {
+    /// A send to the peer.
+    pub(crate) fn plain(parts: Parts) -> Self {
+        Self { parts, flags: 0, address: None }
+    }
+
+    /// More comes behind it at once: the system may put both into one packet.
+    pub(crate) fn announce_more(&mut self) {
+        self.flags |= libc::MSG_MORE;
+    }
+}
+
+impl Work for Sending {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        let flags = self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        loop {
+            let (address, size) = match &mut self.address {
+                Some(address) => ((&raw mut address.bytes).cast(), address.size),
+                None => (std::ptr::null_mut(), 0),
+            };
+            let message = message(self.parts.rest(), address, size);
+            // SAFETY: sendmsg(2) reads from the buffers and the address.
+            // - valid for reads: the program leaves the buffers to the operation until its end, as `cp_start_send`
+            //   demands, and the address is its own.
+            let sent = repeated(|| unsafe { libc::sendmsg(descriptor, &raw const message, flags) });
+            let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
+            outcome.bytes = outcome.bytes.saturating_add(count(sent));
+            self.parts.advance(sent);
+            if self.parts.left == 0 {
+                return Attempt::Done;
+            }
+        }
+    }
+
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        status_of(target, errno)
+    }
+}
+
+/// The system's flags among those of a call; refused if there are others.
+fn flags(asked: u32, known: c_int) -> Result<c_int, u32> {
+    let asked = c_int::try_from(asked & !MEANINGLESS).map_err(|_| code::WSAEOPNOTSUPP)?;
+    if asked & !known == 0 { Ok(asked) } else { Err(code::WSAEOPNOTSUPP) }
+}
+
+/// `WSARecv` and `WSARecvFrom` with an OVERLAPPED. 0, or -1.
+///
+/// # Safety
+///
+/// `buffers` is null or points to `count` buffers. `received` and `flags` are null or point to a number. Until the end
+/// of the operation the memory of the buffers, `overlapped`, `address` with as much room as `address_size` says, and
+/// `address_size` are there for it, as far as they are not null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_start_receive(
+    descriptor: c_int,
+    buffers: *const Buffer,
+    count: u32,
+    received: *mut u32,
+    flags_told: *mut u32,
+    address: *mut sockaddr,
+    address_size: *mut c_int,
+    overlapped: *mut c_void,
+) -> c_int {
+    let begin = || {
+        let count = checked(buffers, count)?;
+        if flags_told.is_null() {
+            return Err(code::WSAEFAULT);
+        }
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        let flags = flags(unsafe { flags_told.read() }, OF_RECEIVE)?;
+        let is_whole = flags & libc::MSG_WAITALL != 0;
+        if is_whole
+            && (flags & libc::MSG_PEEK != 0
+                || descriptors::kind(descriptor) != Some(libc::SOCK_STREAM))
+        {
+            return Err(code::WSAEOPNOTSUPP);
+        }
+        // SAFETY: `new` demands so many buffers.
+        // - the caller says so.
+        let parts = unsafe { Parts::new(buffers, count) };
+        let room = if address.is_null() || address_size.is_null() {
+            0
+        } else {
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says so of one that is not null.
+            socklen_t::try_from(unsafe { address_size.read() }).unwrap_or(0)
+        };
+        let receive = Receiving { parts, flags, address, room, address_size };
+        let overlapped = overlapped.cast::<Overlapped>();
+        let told = Told { bytes: received, flags: flags_told };
+        let (side, tells_flags) = (Side::In, true);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
+        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // - the caller says so.
+        unsafe { start(how, receive) }
+    };
+    guarded(-1, || answered(begin()))
+}
+
+/// `WSASend` and `WSASendTo` with an OVERLAPPED. 0, or -1.
+///
+/// # Safety
+///
+/// `buffers` is null or points to `count` buffers. `sent` is null or points to a number, `address` is null or points to
+/// an address of that size. Until the end of the operation the memory of the buffers and `overlapped` are there for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_start_send(
+    descriptor: c_int,
+    buffers: *const Buffer,
+    count: u32,
+    sent: *mut u32,
+    flags_asked: u32,
+    address: *const sockaddr,
+    address_size: c_int,
+    overlapped: *mut c_void,
+) -> c_int {
+    let begin = || {
+        let count = checked(buffers, count)?;
+        if flags_asked & PARTIAL != 0 && !takes_parts(descriptor) {
+            return Err(code::WSAEOPNOTSUPP);
+        }
+        let flags = flags(flags_asked, OF_SEND)?;
+        let address = if address.is_null() {
+            None
+        } else {
+            // SAFETY: `new` demands so many bytes.
+            // - the caller says so.
+            Some(unsafe { Address::new(address, address_size) }?)
+        };
+        // SAFETY: `new` demands so many buffers.
+        // - the caller says so.
+        let parts = unsafe { Parts::new(buffers, count) };
+        let overlapped = overlapped.cast::<Overlapped>();
+        let told = Told::bytes(sent);
+        let (side, tells_flags) = (Side::Out, false);
+        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
+        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // - the caller says so.
+        unsafe { start(how, Sending { parts, flags, address }) }
+    };
+    guarded(-1, || answered(begin()))
+}

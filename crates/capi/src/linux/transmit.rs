@@ -1,0 +1,461 @@
+//! Files that go over sockets: `TransmitFile` and `TransmitPackets`.
+//!
+//! What is to go is a list of elements, memory and parts of files, which are sent one after the other as the socket
+//! takes them: memory by sendmsg(2), files by sendfile(2), which copies nothing to the program. An operation of this
+//! sort is one of its socket, in line with the other sends.
+//!
+//! sendfile(2) waits for a disk, if it must, in the thread that carries the operation out. So before each part it is
+//! asked whether that is in the page cache. If not the system is told that it will be needed, and the operation is put
+//! off for some milliseconds, a few times; other packets of the port go on meanwhile.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use completion_port::raw::{Attempt, ReadNow, Side};
+use libc::iovec;
+
+use crate::abi::{Handle, Overlapped};
+use crate::errors::{code, guarded, set_last};
+use crate::linux::connections::{Disconnecting, is_done, option};
+use crate::linux::descriptors::{self, is_connected};
+use crate::linux::errno::code_of_errno;
+use crate::linux::file::{File, errno, seek, stat, without_signal};
+use crate::linux::flights::tasks;
+use crate::linux::object;
+use crate::linux::operations::{Start, Target, Work, answered, start};
+use crate::linux::port::{Begun, Outcome, Told};
+use crate::linux::status;
+use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
+
+/// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and those that say nothing here: how the reference's threads share the work.
+const DISCONNECT: u32 = 0x1;
+const REUSE: u32 = 0x2;
+const KNOWN: u32 = DISCONNECT | REUSE | 0x4 | 0x10 | 0x20;
+
+/// As many bytes as the reference takes in one operation.
+const MOST: u64 = 0x7FFF_FFFE;
+
+/// So much of a file is sent by one call, and so much is asked of the disk when it is not in the cache.
+const PART: u64 = 256 << 10;
+const AHEAD: u64 = 4 << 20;
+
+/// So often a part of a file is waited for, some milliseconds each time, before the thread waits for the disk itself.
+const PATIENCE: u32 = 10;
+
+/// In place of a system error: the file has ended before all was sent that was asked for.
+const ENDED: c_int = -2;
+
+/// A part of what is to go.
+enum Element {
+    Memory(Sending),
+    File(Extent),
+}
+
+/// Bytes of a file.
+struct Extent {
+    file: Arc<File>,
+    offset: i64,
+    left: u64,
+    /// The program has said how many there are.
+    is_counted: bool,
+    /// How often it was put off, since the disk had to be waited for.
+    waited: u32,
+}
+
+impl Extent {
+    /// Whether so many bytes are in the cache, as far as the first and the last one tell; or nothing can be said.
+    fn is_cached(&self, size: u64) -> bool {
+        let Ok(tasks) = tasks() else { return true };
+        let is_there = |distance: u64| {
+            let mut byte = [MaybeUninit::uninit()];
+            let place = self.offset.cast_unsigned().saturating_add(distance);
+            let (_, now) = tasks.read_now(&*self.file, place, &mut byte);
+            if now == ReadNow::Never {
+                self.file.reads_now.store(false, Relaxed);
+            }
+            now != ReadNow::Waits
+        };
+        !self.file.reads_now.load(Relaxed) || (is_there(0) && is_there(size - 1))
+    }
+
+    /// The disk is to be read while the operation is put off.
+    fn fetch(&self) {
+        let size = i64::try_from(self.left.min(AHEAD)).unwrap_or(0);
+        // SAFETY: posix_fadvise(3) demands nothing of memory.
+        unsafe {
+            libc::posix_fadvise(
+                self.file.descriptor(),
+                self.offset,
+                size,
+                libc::POSIX_FADV_WILLNEED,
+            )
+        };
+    }
+
+    /// Sends what the socket takes, which does not block.
+    fn send(&mut self, descriptor: RawFd, outcome: &mut Outcome, waits: bool) -> Attempt {
+        while self.left > 0 {
+            let size = self.left.min(PART);
+            if !waits && self.waited < PATIENCE && !self.is_cached(size) {
+                if self.waited == 0 {
+                    self.fetch();
+                }
+                self.waited += 1;
+                return Attempt::Scarce;
+            }
+            let wanted = usize::try_from(size).unwrap_or(usize::MAX);
+            // SAFETY: sendfile(2) reads and writes the offset at the pointer.
+            // - valid: it is this value's own.
+            let sent = unsafe {
+                libc::sendfile(descriptor, self.file.descriptor(), &raw mut self.offset, wanted)
+            };
+            match usize::try_from(sent) {
+                Ok(0) => {
+                    self.left = 0;
+                    if self.is_counted {
+                        outcome.errno = ENDED;
+                    }
+                }
+                Ok(sent) => {
+                    self.left -= sent as u64;
+                    self.waited = 0;
+                    outcome.bytes = outcome.bytes.saturating_add(count(sent));
+                }
+                Err(_) if errno() == libc::EINTR => {}
+                Err(_) => return failed(outcome),
+            }
+        }
+        Attempt::Done
+    }
+}
+
+/// Calls `send` with a socket that does not block meanwhile: sendfile(2) has no flag for that.
+fn nonblocking<R>(descriptor: RawFd, send: impl FnOnce() -> R) -> R {
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    let blocks = flags >= 0 && flags & libc::O_NONBLOCK == 0;
+    if !blocks {
+        return send();
+    }
+    // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+    unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    let sent = send();
+    // SAFETY: as above.
+    unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags) };
+    sent
+}
+
+/// What is to go.
+struct Transmitting {
+    elements: VecDeque<Element>,
+    ending: Option<Disconnecting>,
+    /// The calling thread waits for all of it anyway.
+    waits: bool,
+}
+
+impl Work for Transmitting {
+    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        while let Some(element) = self.elements.front_mut() {
+            let attempt = match element {
+                Element::Memory(sending) => sending.attempt(descriptor, outcome),
+                Element::File(extent) => without_signal(|| {
+                    nonblocking(descriptor, || extent.send(descriptor, outcome, self.waits))
+                }),
+            };
+            if attempt != Attempt::Done || outcome.errno != 0 {
+                return attempt;
+            }
+            self.elements.pop_front();
+        }
+        match &mut self.ending {
+            Some(ending) => ending.attempt(descriptor, outcome),
+            None => Attempt::Done,
+        }
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        match &mut self.ending {
+            Some(ending) => ending.finish(target, outcome),
+            None => outcome,
+        }
+    }
+
+    fn status(&self, target: Target, errno: c_int) -> u32 {
+        match errno {
+            ENDED => status::END_OF_FILE,
+            libc::EIO => status::of_file(errno),
+            errno => status_of(target, errno),
+        }
+    }
+}
+
+/// Elements, as they are put together from what a program says of them.
+struct List {
+    elements: VecDeque<Element>,
+    size: u64,
+}
+
+impl List {
+    fn new() -> Self {
+        Self { elements: VecDeque::new(), size: 0 }
+    }
+
+    fn add_memory(&mut self, place: *mut c_void, size: u32) -> Result<(), u32> {
+        if size == 0 {
+            return Ok(());
+        }
+        if place.is_null() {
+            return Err(code::WSAEFAULT);
+        }
+        self.size += u64::from(size);
+        let parts = Parts::one(iovec { iov_base: place, iov_len: size as usize });
+        self.elements.push_back(Element::Memory(Sending::plain(parts)));
+        Ok(())
+    }
+
+    /// So many bytes of a file, or all of it, from an offset, or from where it is.
+    fn add_file(&mut self, file: Handle, offset: Option<i64>, size: u32) -> Result<(), u32> {
+        let file = object::file(file)?;
+        if !file.terms.reads {
+            return Err(code::ACCESS_DENIED);
+        }
+        let found = stat(file.descriptor()).filter(|_| file.is_plain());
+        let end = found.ok_or(code::INVALID_PARAMETER)?.st_size;
+        let place = || seek(file.descriptor(), 0, libc::SEEK_CUR);
+        let offset = offset.or_else(place).filter(|at| *at >= 0).ok_or(code::INVALID_PARAMETER)?;
+        let left = match size {
+            0 => u64::try_from(end.saturating_sub(offset)).unwrap_or(0),
+            size => u64::from(size),
+        };
+        self.size = self.size.saturating_add(left);
+        let extent = Extent { file, offset, left, is_counted: size > 0, waited: 0 };
+        self.elements.push_back(Element::File(extent));
+        Ok(())
+    }
+
+    /// Each but the last says that more comes.
+    fn seal(&mut self) {
+        let last = self.elements.len().saturating_sub(1);
+        for (place, element) in self.elements.iter_mut().enumerate() {
+            if let Element::Memory(sending) = element
+                && place < last
+            {
+                sending.announce_more();
+            }
+        }
+    }
+}
+
+/// Waits until the socket takes something, as long as its sends may take. The code, if that is over.
+fn until_writable(descriptor: RawFd) -> Result<(), u32> {
+    let limit =
+        option(descriptor, (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16)).map_or(-1, |(it, _)| {
+            let word =
+                |at: usize| i64::from_ne_bytes(it[at..at + 8].try_into().unwrap_or_default());
+            let limit = word(0).saturating_mul(1000).saturating_add((word(8) + 999) / 1000);
+            if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
+        });
+    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: poll(2) reads and writes so many entries.
+    // - valid: there is one.
+    match unsafe { libc::poll(&raw mut asked, 1, limit) } {
+        0 => Err(code::WSAETIMEDOUT),
+        _ => Ok(()),
+    }
+}
+
+/// Sends all in the calling thread.
+#[allow(clippy::disallowed_methods, reason = "that the system has memory again is no event")]
+fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
+    let target = Target::of(descriptor)?;
+    let mut outcome = Outcome::default();
+    loop {
+        match work.attempt(descriptor, &mut outcome) {
+            Attempt::Blocked => until_writable(descriptor)?,
+            Attempt::Scarce => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Attempt::Done | Attempt::Drained => break,
+        }
+    }
+    let outcome = work.finish(target, outcome);
+    match outcome.errno {
+        0 => Ok(Begun::Done),
+        errno => Ok(Begun::Failed(work.status(target, errno))),
+    }
+}
+
+/// What both calls do once they know what is to go.
+///
+/// # Safety
+///
+/// As for [`cp_transmit_file`].
+unsafe fn transmit(
+    descriptor: RawFd,
+    mut list: List,
+    flags: u32,
+    overlapped: *mut Overlapped,
+) -> Result<Begun, u32> {
+    let has_ending = flags & DISCONNECT != 0;
+    let is_reused = flags & REUSE != 0;
+    if flags & !KNOWN != 0 || (is_reused && !has_ending) || list.size > MOST {
+        return Err(code::WSAEINVAL);
+    }
+    list.seal();
+    let ending =
+        has_ending.then(|| Disconnecting::new(descriptor, is_reused, overlapped.cast::<c_void>()));
+    let waits = overlapped.is_null();
+    let work = Transmitting { elements: list.elements, ending, waits };
+    if waits {
+        return perform(descriptor, work);
+    }
+    let told = Told::NOTHING;
+    let (side, tells_flags) = (Side::Out, false);
+    let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
+    // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+    // - the caller says so, and of the memory, too.
+    unsafe { start(how, work) }
+}
+
+/// The socket that a file is to go over.
+fn stream(socket: usize) -> Result<RawFd, u32> {
+    let descriptor = RawFd::try_from(socket).map_err(|_| code::WSAENOTSOCK)?;
+    let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
+    if kind != libc::SOCK_STREAM {
+        return Err(code::WSAEOPNOTSUPP);
+    }
+    if is_connected(descriptor) { Ok(descriptor) } else { Err(code_of_errno(libc::ENOTCONN)) }
+}
+
+/// What the call returns: TRUE, or FALSE and the last error, which is Win32's of what is a file's fault.
+fn told(begun: Result<Begun, u32>) -> c_int {
+    if let Ok(Begun::Failed(ended)) = begun
+        && (ended == status::END_OF_FILE || ended == status::of_file(libc::EIO))
+    {
+        set_last(status::code_in_win32(ended));
+        return 0;
+    }
+    is_done(answered(begun))
+}
+
+/// `TRANSMIT_FILE_BUFFERS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
+pub struct Beside {
+    /// What goes first.
+    pub head: *mut c_void,
+    /// Its size.
+    pub head_size: u32,
+    /// What goes last.
+    pub tail: *mut c_void,
+    /// Its size.
+    pub tail_size: u32,
+}
+
+/// `TransmitFile`.
+///
+/// # Safety
+///
+/// `beside` is null or points to what goes before and behind. Until the end of the operation that memory, and
+/// `overlapped` if it is not null, are there for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_transmit_file(
+    socket: usize,
+    file: Handle,
+    size: u32,
+    _size_of_sends: u32,
+    overlapped: *mut c_void,
+    beside: *const Beside,
+    flags: u32,
+) -> c_int {
+    let begin = || {
+        let descriptor = stream(socket)?;
+        let overlapped = overlapped.cast::<Overlapped>();
+        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+        // - the caller says so of one that is not null; what an operation writes is atomic.
+        let offset = unsafe { overlapped.as_ref() }.map(|it| {
+            let (low, high) = (it.offset.load(Relaxed), it.offset_high.load(Relaxed));
+            (u64::from(high) << 32 | u64::from(low)).cast_signed()
+        });
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        let beside = (!beside.is_null()).then(|| unsafe { beside.read() });
+        let mut list = List::new();
+        if let Some(Beside { head, head_size, .. }) = beside {
+            list.add_memory(head, head_size)?;
+        }
+        if !file.is_null() {
+            list.add_file(file, offset, size)?;
+        }
+        if let Some(Beside { tail, tail_size, .. }) = beside {
+            list.add_memory(tail, tail_size)?;
+        }
+        // SAFETY: `transmit` demands what this call does.
+        unsafe { transmit(descriptor, list, flags, overlapped) }
+    };
+    guarded(0, || told(begin()))
+}
+
+/// `TRANSMIT_PACKETS_ELEMENT`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
+pub struct Packet {
+    /// 1: memory, 2: a file.
+    pub flags: u32,
+    /// How many bytes; of a file all, if it is 0.
+    pub size: u32,
+    /// The memory; or where in the file, -1 where that is.
+    pub place: u64,
+    /// The file.
+    pub file: Handle,
+}
+
+/// `TransmitPackets`.
+///
+/// # Safety
+///
+/// `packets` points to `count` elements. Until the end of the operation their memory, and `overlapped` if it is not
+/// null, are there for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_transmit_packets(
+    socket: usize,
+    packets: *const Packet,
+    count: u32,
+    _size_of_sends: u32,
+    overlapped: *mut c_void,
+    flags: u32,
+) -> c_int {
+    let begin = || {
+        let descriptor = stream(socket)?;
+        if packets.is_null() && count > 0 {
+            return Err(code::WSAEFAULT);
+        }
+        let mut list = List::new();
+        for number in 0..count as usize {
+            // SAFETY: `add` demands that the result is in the same allocation.
+            // - the caller says that there are so many.
+            let packet = unsafe { packets.add(number) };
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - as above.
+            let Packet { flags, size, place, file } = unsafe { packet.read() };
+            match flags & 0x3 {
+                1 => {
+                    let place = usize::try_from(place).map_err(|_| code::WSAEFAULT)?;
+                    list.add_memory(std::ptr::with_exposed_provenance_mut(place), size)?;
+                }
+                2 => {
+                    let offset = (place != u64::MAX).then(|| place.cast_signed());
+                    list.add_file(file, offset, size)?;
+                }
+                _ => return Err(code::WSAEINVAL),
+            }
+        }
+        // SAFETY: `transmit` demands what this call does.
+        unsafe { transmit(descriptor, list, flags, overlapped.cast()) }
+    };
+    guarded(0, || told(begin()))
+}

@@ -1,0 +1,67 @@
+//! What a program asks for of a registration, in the port's words.
+
+use completion_port::raw::AnyTrigger;
+use completion_port::{Interest, OneShot, Persistent};
+
+use crate::abi::{Registration, event, operation, trigger};
+use crate::errors::code;
+
+/// What an entry asks for.
+pub(crate) enum Change {
+    Nothing,
+    Enable(Terms),
+    Disable,
+    Remove,
+}
+
+/// What an entry asks for, or why it is refused whatever its socket is.
+pub(crate) fn parse(entry: &Registration) -> Result<Change, u32> {
+    match entry.operation {
+        operation::NONE => Ok(Change::Nothing),
+        operation::ENABLE => terms(entry.filter, entry.trigger).map(Change::Enable),
+        operation::DISABLE => Ok(Change::Disable),
+        operation::REMOVE => Ok(Change::Remove),
+        _ => Err(code::INVALID_PARAMETER),
+    }
+}
+
+fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
+    let is_one_of = |one, other| (triggers & one == 0) != (triggers & other == 0);
+    let are_both = |one, other| triggers & one != 0 && triggers & other != 0;
+    if filter & !event::KNOWN != 0
+        || triggers & !trigger::ALL != 0
+        || !is_one_of(trigger::LEVEL, trigger::EDGE)
+        || are_both(trigger::ONE_SHOT, trigger::PERSISTENT)
+    {
+        return Err(code::INVALID_PARAMETER);
+    }
+    let asked =
+        [(event::IN, Interest::IN), (event::OUT, Interest::OUT), (event::HANGUP, Interest::HANGUP)];
+    let mut interest = Interest::NONE;
+    for (bit, condition) in asked {
+        if filter & bit != 0 {
+            interest |= condition;
+        }
+    }
+    Ok(Terms { interest, triggers })
+}
+
+/// Filter and trigger of an entry, which were found to be right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) interest: Interest,
+    pub(crate) triggers: u8,
+}
+
+impl Terms {
+    /// Its trigger; persistent if operations go on beside.
+    #[inline]
+    pub(crate) fn trigger(self, has_line: bool) -> AnyTrigger {
+        let is_edge = self.triggers & trigger::EDGE != 0;
+        if self.triggers & trigger::ONE_SHOT != 0 && !has_line {
+            AnyTrigger::OneShot(if is_edge { OneShot::Edge } else { OneShot::Level })
+        } else {
+            AnyTrigger::Persistent(if is_edge { Persistent::Edge } else { Persistent::Level })
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What a handle of this library may stand for on Windows: a port.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::table::Table;
+use crate::windows::port::CompletionPort;
+
+pub(crate) struct Object(Arc<CompletionPort>);
+
+impl Object {
+    /// A port that was just made.
+    pub(crate) fn of_port(port: CompletionPort) -> Self {
+        Self(Arc::new(port))
+    }
+
+    /// The port.
+    pub(crate) fn port(&self) -> Option<&Arc<CompletionPort>> {
+        Some(&self.0)
+    }
+}
+
+/// The handles of this process.
+pub(crate) fn handles() -> &'static Table<Object> {
+    static TABLE: OnceLock<Box<Table<Object>>> = OnceLock::new();
+    TABLE.get_or_init(|| Table::new(None))
+}

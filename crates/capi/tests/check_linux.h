@@ -1,0 +1,119 @@
+/* What the test programs need of Linux. A part of check.h. */
+#ifndef CHECK_LINUX_H
+#define CHECK_LINUX_H
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0x2000 /* an addition of Linux, which the C library declares only when asked */
+#endif
+
+/* The reference is this library, as a whole. */
+#define HAS_NOTIFICATIONS 1
+
+/* What socket calls say after a failure is this library's. */
+#define HAS_SOCKET_CALLS 1
+
+/* An edge that was not drained is told once. */
+#define HAS_EDGES 1
+
+/* A port finds out that a thread sleeps. */
+#define SEES_SLEEP 1
+
+/* Whether it is Wine, under which a claim may be left out. */
+static inline int is_wine(void)
+{
+    return 0;
+}
+#define NOT_ON_WINE(cause)
+
+/* Ends the program after so many seconds. */
+static inline void end_if_stuck(unsigned seconds)
+{
+    alarm(seconds);
+}
+
+/* A datagram socket that the library has not given out. */
+static inline SOCKET unseen_socket(void)
+{
+    SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    CHECK(s != INVALID_SOCKET);
+    return s;
+}
+
+/* Another socket of the same number. The library is told nothing of either call. */
+static inline SOCKET another(SOCKET s)
+{
+    SOCKET next;
+    CHECK_IS(close((int)s), 0);
+    next = unseen_socket();
+    if (next != s) {
+        /* A thread of the library has just ended, or a port, and a lower number was free. */
+        CHECK_IS(fcntl((int)next, F_DUPFD, (int)s), s);
+        CHECK_IS(close((int)next), 0);
+    }
+    return s;
+}
+
+/* Waits until the kernel says this of the socket, without the port. */
+static inline void until(SOCKET s, int condition)
+{
+    struct pollfd asked;
+    asked.fd = (int)s;
+    asked.events = (short)condition;
+    do {
+        asked.revents = 0;
+        CHECK_IS(poll(&asked, 1, SOON), 1);
+    } while ((asked.revents & condition) != condition);
+}
+
+/* Another number of the same socket. */
+static inline SOCKET duplicate(SOCKET s)
+{
+    return (SOCKET)dup((int)s);
+}
+
+/* What is open and no socket. */
+static inline void open_file_and_pipe(uintptr_t *file, uintptr_t ends[2])
+{
+    int pipes[2], opened = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    CHECK(opened >= 0);
+    CHECK_IS(pipe(pipes), 0);
+    *file = (uintptr_t)opened;
+    ends[0] = (uintptr_t)pipes[0];
+    ends[1] = (uintptr_t)pipes[1];
+}
+
+static inline void close_file_and_pipe(uintptr_t file, const uintptr_t ends[2])
+{
+    CHECK_IS(close((int)ends[0]), 0);
+    CHECK_IS(close((int)ends[1]), 0);
+    CHECK_IS(close((int)file), 0);
+}
+
+/* A stream that is not connected, and a datagram socket that is bound. */
+static inline void sockets_of_another_family(SOCKET *stream, SOCKET *datagrams)
+{
+    struct sockaddr_un nameless;
+    memset(&nameless, 0, sizeof nameless);
+    nameless.sun_family = AF_UNIX;
+    *stream = socket(AF_UNIX, SOCK_STREAM, 0);
+    *datagrams = socket(AF_UNIX, SOCK_DGRAM, 0);
+    /* One sizeof(sa_family_t) of name: Linux binds it to an abstract name of its own choice. */
+    CHECK_IS(bind(*datagrams, (struct sockaddr *)&nameless, sizeof nameless.sun_family), 0);
+}
+
+/* The most memory that the program has had so far, in KiB. */
+static inline long peak_memory(void)
+{
+    struct rusage usage;
+    CHECK_IS(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+#endif

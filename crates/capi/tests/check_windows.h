@@ -1,0 +1,144 @@
+/* What the test programs need of Windows. A part of check.h. */
+#ifndef CHECK_WINDOWS_H
+#define CHECK_WINDOWS_H
+
+/* The calls on ports are this library's, or the system's own, which may have no notifications. */
+#ifdef CP_NOTIFICATIONS
+#include <completion_port.h>
+#define HAS_NOTIFICATIONS 1
+#else
+#define HAS_NOTIFICATIONS 0
+#endif
+
+#include <fcntl.h>
+#include <io.h>
+#include <process.h>
+#include <psapi.h>
+#include <ws2tcpip.h>
+#include <unistd.h>
+
+/* As on other systems. */
+#define pipe(ends) _pipe((ends), 4096, _O_BINARY)
+
+/* The names of former memory models, which programs use for the ends of a connection. */
+#undef near
+#undef far
+
+/* Conditions, as the programs name them: what WSAPoll takes of POLLIN is what can be read at once. */
+#undef POLLIN
+#undef POLLOUT
+#define POLLIN POLLRDNORM
+#define POLLOUT POLLWRNORM
+#define POLLRDHUP POLLHUP
+
+/* What socket calls say after a failure is the system's. */
+#define HAS_SOCKET_CALLS 0
+
+/* An edge that was not drained is told again after some milliseconds, if it is persistent: the driver has none. */
+#define HAS_EDGES 0
+
+/* A thread has to say that it is about to sleep. */
+#define SEES_SLEEP 0
+
+/* Whether it is Wine: what that does in another way than Windows is named where a claim is left out for it. */
+static inline int is_wine(void)
+{
+    return GetProcAddress(GetModuleHandleA("ntdll.dll"), "wine_get_version") != NULL;
+}
+
+/* Leaves a claim out under Wine, and says what the system does there in another way. */
+#define NOT_ON_WINE(cause) \
+    if (is_wine()) { \
+        printf("SKIPPED %s under Wine: %s\n", __func__, cause); \
+        return; \
+    }
+
+static unsigned __stdcall check_stuck(void *seconds)
+{
+    Sleep((DWORD)(uintptr_t)seconds * 1000);
+    fprintf(stderr, "the program is stuck\n");
+    _exit(1);
+}
+
+/* Ends the program after so many seconds. */
+static inline void end_if_stuck(unsigned seconds)
+{
+    CHECK(_beginthreadex(NULL, 0, check_stuck, (void *)(uintptr_t)seconds, 0, NULL) != 0);
+}
+
+/* A socket that the library does not know. */
+static inline SOCKET unseen_socket(void)
+{
+    SOCKET s = socket(AF_INET, SOCK_DGRAM, IPPROTO_UDP);
+    u_long on = 1;
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(ioctlsocket(s, FIONBIO, &on), 0);
+    return s;
+}
+
+/* Waits until the system says this of the socket, without the port. */
+static inline void until(SOCKET s, int condition)
+{
+    WSAPOLLFD asked;
+    asked.fd = s;
+    do {
+        asked.events = (SHORT)(condition & (POLLRDNORM | POLLWRNORM));
+        asked.revents = 0;
+        CHECK(WSAPoll(&asked, 1, SOON) >= 0);
+        Sleep(1);
+    } while ((asked.revents & condition) != condition);
+}
+
+/* Another number of the same socket. */
+static inline SOCKET duplicate(SOCKET s)
+{
+    WSAPROTOCOL_INFOW told;
+    SOCKET twin;
+    CHECK_IS(WSADuplicateSocketW(s, GetCurrentProcessId(), &told), 0);
+    twin = WSASocketW(told.iAddressFamily, told.iSocketType, told.iProtocol, &told, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(twin != INVALID_SOCKET);
+    return twin;
+}
+
+/* What is open and no socket. */
+static inline void open_file_and_pipe(uintptr_t *file, uintptr_t ends[2])
+{
+    char name[MAX_PATH];
+    HANDLE opened, pipes[2];
+    CHECK(GetModuleFileNameA(NULL, name, MAX_PATH) > 0);
+    opened = CreateFileA(name, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(opened != INVALID_HANDLE_VALUE);
+    CHECK_IS(CreatePipe(&pipes[0], &pipes[1], NULL, 0), TRUE);
+    *file = (uintptr_t)opened;
+    ends[0] = (uintptr_t)pipes[0];
+    ends[1] = (uintptr_t)pipes[1];
+}
+
+static inline void close_file_and_pipe(uintptr_t file, const uintptr_t ends[2])
+{
+    CHECK_IS(CloseHandle((HANDLE)ends[0]), TRUE);
+    CHECK_IS(CloseHandle((HANDLE)ends[1]), TRUE);
+    CHECK_IS(CloseHandle((HANDLE)file), TRUE);
+}
+
+/* A stream that is not connected, and a datagram socket that is bound. */
+static inline void sockets_of_another_family(SOCKET *stream, SOCKET *datagrams)
+{
+    struct sockaddr_in6 address;
+    memset(&address, 0, sizeof address);
+    address.sin6_family = AF_INET6;
+    address.sin6_addr.s6_addr[15] = 1;
+    *stream = socket(AF_INET6, SOCK_STREAM, IPPROTO_TCP);
+    *datagrams = socket(AF_INET6, SOCK_DGRAM, IPPROTO_UDP);
+    CHECK_IS(bind(*datagrams, (struct sockaddr *)&address, sizeof address), 0);
+}
+
+/* The most memory that the program has had so far, in KiB. */
+static inline long peak_memory(void)
+{
+    PROCESS_MEMORY_COUNTERS counters;
+    CHECK(GetProcessMemoryInfo(GetCurrentProcess(), &counters, sizeof counters));
+    return (long)(counters.PeakWorkingSetSize / 1024);
+}
+
+#endif
