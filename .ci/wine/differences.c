@@ -130,6 +130,17 @@ static void order_of_release(void)
     difference("the first waiter is released first", order[0] != 2);
 }
 
+/* A completion port that is asked for no packet says that it has brought some. */
+static void room_for_nothing(void)
+{
+    OVERLAPPED_ENTRY entry;
+    ULONG count = 0;
+    HANDLE port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 1);
+    PostQueuedCompletionStatus(port, 0, 1, NULL);
+    difference("room for no packet is no mistake", GetQueuedCompletionStatusEx(port, &entry, 0, &count, 0, FALSE));
+    CloseHandle(port);
+}
+
 /* What the driver of sockets reads and writes: a poll of one socket. */
 static struct poll {
     OVERLAPPED overlapped;
@@ -230,6 +241,7 @@ int main(int count, char **arguments)
     error_after_reset();
     address_of_datagrams();
     order_of_release();
+    room_for_nothing();
     answer_as_the_thread_ends();
     reset_in_the_queue();
     /* The last one, since what is printed may go to another console from then on. */

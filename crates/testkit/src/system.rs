@@ -52,6 +52,7 @@ impl System {
     /// The system of this machine, with its best back end.
     #[must_use]
     pub fn native() -> Self {
+        native::prepare();
         Self {
             kind: Kind::Native,
             sets: 1,

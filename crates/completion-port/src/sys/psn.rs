@@ -11,6 +11,9 @@
 //! removal is on its way, the queue is looked through for that; if another thread has taken it already, the socket is
 //! registered when that thread has come to it.
 //!
+//! Until then no other port can register the socket either. So the reactors of one kernel know which of them
+//! [has](Holders) a socket. One that is refused, though the engine has given it the number, has the other one give it up.
+//!
 //! Nothing is ever disabled: the documentation forbids to enable again before a notification of that has come. Whether a
 //! number still names what was attached, a removal tells: it finds a registration or none. So where the engine wants to
 //! know it, which it does of borrowed sockets only, the socket is registered anew.
@@ -20,8 +23,11 @@
 //!
 //! The reactor makes its calls by [`Calls`]: those of the system, or of the simulated kernel.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
@@ -99,7 +105,7 @@ struct Taken {
 const RARE: u32 = event::HANGUP | event::ERR;
 
 /// The few calls of a kernel that the reactor makes. The kernel's queue is behind them.
-pub(crate) trait Calls: Send + Sync {
+pub(crate) trait Calls: Send + Sync + 'static {
     /// The name of the reactor.
     fn name(&self) -> &'static str;
 
@@ -135,12 +141,86 @@ pub(crate) trait Calls: Send + Sync {
 
     /// See [`Reactor::kind`].
     fn kind(&self, descriptor: Descriptor) -> Kind;
+
+    /// Whether a registration that is enabled by edge tells at once of what holds, as if it had begun just then.
+    fn tells_when_enabled(&self) -> bool;
+
+    /// What all reactors of this kernel share.
+    fn holders(&self) -> &Holders;
+}
+
+/// A reactor, to another one of its kernel.
+trait Holder: Send + Sync {
+    /// Ends its registration of a socket, if it has one still, and takes what is in its queue, so that removals come to
+    /// their end.
+    fn give_up(&self, descriptor: Descriptor);
+}
+
+/// Which reactor of a kernel has the registration of a socket, until the last packet of that was taken from its queue.
+#[derive(Default)]
+pub(crate) struct Holders(Mutex<BTreeMap<Descriptor, Weak<dyn Holder>>>);
+
+impl fmt::Debug for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.lock().keys()).finish()
+    }
+}
+
+impl Holders {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Descriptor, Weak<dyn Holder>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, descriptor: Descriptor, holder: Weak<dyn Holder>) {
+        self.lock().insert(descriptor, holder);
+    }
+
+    fn find(&self, descriptor: Descriptor) -> Option<Arc<dyn Holder>> {
+        self.lock().get(&descriptor)?.upgrade()
+    }
+
+    /// This reactor has no registration of the socket any more.
+    fn forget<C>(&self, descriptor: Descriptor, holder: *const Shared<C>) {
+        let mut held = self.lock();
+        if held.get(&descriptor).is_some_and(|noted| ptr::addr_eq(noted.as_ptr(), holder)) {
+            held.remove(&descriptor);
+        }
+    }
+
+    /// This reactor is gone.
+    fn forget_all<C>(&self, holder: *const Shared<C>) {
+        self.lock().retain(|_, noted| !ptr::addr_eq(noted.as_ptr(), holder));
+    }
 }
 
 /// See the module's documentation.
-pub(crate) struct Psn<C> {
+pub(crate) struct Psn<C: Calls>(Arc<Shared<C>>);
+
+/// The reactor, as others of its kernel know it.
+pub(crate) struct Shared<C> {
     pub(crate) calls: C,
     state: Mutex<State>,
+}
+
+impl<C: Calls> Deref for Psn<C> {
+    type Target = Shared<C>;
+    fn deref(&self) -> &Shared<C> {
+        &self.0
+    }
+}
+
+impl<C: Calls> Drop for Psn<C> {
+    fn drop(&mut self) {
+        self.calls.holders().forget_all(Arc::as_ptr(&self.0));
+    }
+}
+
+impl<C: Calls> Holder for Shared<C> {
+    fn give_up(&self, descriptor: Descriptor) {
+        let mut state = self.state();
+        self.end_registration(&mut state, descriptor);
+        self.drain(&mut state);
+    }
 }
 
 #[derive(Default)]
@@ -168,6 +248,9 @@ struct Record {
     asked: Option<Asked>,
     /// What held when an earlier registration of the socket was taken back to see whether it is there.
     before: Option<u32>,
+    /// The same of a stream that had ended or failed, which was reported. A system that tells when a registration is
+    /// enabled tells of it once more, and the engine would ask again whether the number is still the same.
+    echo: u32,
     /// The number was just found to name what was attached. It may be closed at any time, so that what is asked for now
     /// does not wait.
     is_checked: bool,
@@ -211,6 +294,11 @@ impl Asked {
 }
 
 impl Record {
+    /// Whether a report tells nothing but what was reported of an earlier registration.
+    fn is_echo(&self, events: u32) -> bool {
+        events & RARE != 0 && events & !self.echo == 0
+    }
+
     fn change(&self, key: u64, operation: Operation) -> Change {
         let filter = self.asked.map_or(0, |asked| asked.filter());
         let trigger = self.asked.map_or(Trigger::LevelOnce, |asked| asked.trigger());
@@ -225,9 +313,11 @@ const NOT_ATTACHED: Fault =
 impl<C: Calls> Psn<C> {
     pub(crate) fn new(calls: C) -> Self {
         let state = State { last: LOOK, ..State::default() };
-        Self { calls, state: Mutex::new(state) }
+        Self(Arc::new(Shared { calls, state: Mutex::new(state) }))
     }
+}
 
+impl<C: Calls> Shared<C> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -328,7 +418,12 @@ impl<C: Calls> Psn<C> {
         state.last += 1;
         let key = state.last;
         let stage = Stage::PutOff;
-        let record = Record { descriptor, name, stage, asked, before, is_checked: true };
+        let is_over = |before: &u32| {
+            let is_told_again = before & RARE != 0 && self.calls.tells_when_enabled();
+            is_told_again && self.calls.kind(descriptor) == Kind::Stream
+        };
+        let (echo, is_checked) = (before.filter(is_over).unwrap_or(0), true);
+        let record = Record { descriptor, name, stage, asked, before, echo, is_checked };
         state.records.insert(key, record);
         state.attached.insert(descriptor, key);
         self.drain(state);
@@ -348,7 +443,12 @@ impl<C: Calls> Psn<C> {
                     WAKE => wakes = true,
                     LOOK => looks = true,
                     key if packet.events & event::REMOVE != 0 => self.end(state, key),
-                    key => again.push(key),
+                    key => {
+                        let record = state.records.get(&key);
+                        if !record.is_some_and(|record| record.is_echo(packet.events)) {
+                            again.push(key);
+                        }
+                    }
                 }
             }
             if count < ROOM {
@@ -375,11 +475,28 @@ impl<C: Calls> Psn<C> {
         }
     }
 
+    /// Begins to remove the registration of a socket, if it is attached.
+    fn end_registration(&self, state: &mut State, descriptor: Descriptor) {
+        let Some(key) = state.attached.remove(&descriptor) else { return };
+        state.waiting.retain(|waiting| *waiting != key);
+        let Some(record) = state.records.get_mut(&key) else { return };
+        record.asked = None;
+        let is_registered = record.stage == Stage::Registered;
+        record.stage = Stage::Leaving;
+        if !is_registered || self.change(record.change(key, Operation::Remove)) != 0 {
+            state.forget(key);
+            self.calls.holders().forget(descriptor, self);
+        }
+    }
+
     /// A registration is gone for good.
     fn end(&self, state: &mut State, key: u64) {
         let Some(ended) = state.records.get(&key).map(|record| record.descriptor) else { return };
         state.forget(key);
-        let Some(next) = state.attached.get(&ended).copied() else { return };
+        let Some(next) = state.attached.get(&ended).copied() else {
+            self.calls.holders().forget(ended, self);
+            return;
+        };
         let Some(record) = state.records.get_mut(&next) else { return };
         if record.stage != Stage::PutOff {
             return;
@@ -423,6 +540,9 @@ impl<C: Calls> Psn<C> {
             return None;
         }
         let asked = record.asked?;
+        if record.is_echo(packet.events) {
+            return None;
+        }
         if asked.until != Until::Detached && poll >= asked.sent {
             record.asked = None;
         }
@@ -547,11 +667,26 @@ impl<C: Calls> Reactor for Psn<C> {
         state.last += 1;
         let key = state.last;
         let stage = Stage::Registered;
-        let mut record =
-            Record { descriptor, name, stage, asked: None, before: None, is_checked: false };
+        let mut record = Record {
+            descriptor,
+            name,
+            stage,
+            asked: None,
+            before: None,
+            echo: 0,
+            is_checked: false,
+        };
         let mut result = self.register(&record, key);
         if result == INVALID_PARAMETER && state.is_leaving(descriptor) {
             self.drain(&mut state);
+            result = self.register(&record, key);
+        } else if result == INVALID_PARAMETER
+            && let Some(other) = self.calls.holders().find(descriptor)
+        {
+            // Without the lock, which a reactor that wants something of this one takes.
+            drop(state);
+            other.give_up(descriptor);
+            state = self.state();
             result = self.register(&record, key);
         }
         match result {
@@ -562,6 +697,8 @@ impl<C: Calls> Reactor for Psn<C> {
         }
         state.records.insert(key, record);
         state.attached.insert(descriptor, key);
+        let this: Weak<Shared<C>> = Arc::downgrade(&self.0);
+        self.calls.holders().note(descriptor, this);
         Ok(())
     }
 
@@ -596,16 +733,7 @@ impl<C: Calls> Reactor for Psn<C> {
     }
 
     fn detach(&self, descriptor: Descriptor) {
-        let mut state = self.state();
-        let Some(key) = state.attached.remove(&descriptor) else { return };
-        state.waiting.retain(|waiting| *waiting != key);
-        let Some(record) = state.records.get_mut(&key) else { return };
-        record.asked = None;
-        let is_registered = record.stage == Stage::Registered;
-        record.stage = Stage::Leaving;
-        if !is_registered || self.change(record.change(key, Operation::Remove)) != 0 {
-            state.forget(key);
-        }
+        self.end_registration(&mut self.state(), descriptor);
     }
 
     fn watches(&self, descriptor: Descriptor) -> bool {

@@ -25,6 +25,9 @@ pub(crate) fn has_notifications() -> bool {
     false
 }
 
+/// Nothing is to be done before the first port is made.
+pub(crate) fn prepare() {}
+
 pub(crate) fn borrow(descriptor: &Owned) -> Borrowed<'_> {
     descriptor.as_fd()
 }

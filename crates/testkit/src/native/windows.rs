@@ -6,13 +6,14 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
 pub(crate) use std::os::windows::io::BorrowedSocket as Borrowed;
 use std::os::windows::io::{AsRawHandle, OwnedSocket};
 use std::os::windows::io::{AsRawSocket, AsSocket, FromRawSocket};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use windows_sys::Win32::Networking::WinSock::{
     POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, WSAPOLLFD, WSAPoll,
 };
-use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress, LoadLibraryA};
 
 use completion_port::{BorrowedSource, FileSource, OwnedSource, Source};
 
@@ -95,10 +96,34 @@ pub(crate) fn is_wine() -> bool {
 
 /// Whether the system has socket notifications.
 pub(crate) fn has_notifications() -> bool {
+    if borrowed_notifications() {
+        return true;
+    }
     // SAFETY: as above; the library is a part of the process.
     let library = unsafe { GetModuleHandleA(c"ws2_32.dll".as_ptr().cast()) };
     // SAFETY: as above.
     unsafe { GetProcAddress(library, c"ProcessSocketNotifications".as_ptr().cast()) }.is_some()
+}
+
+/// To be called before the first port is made.
+pub(crate) fn prepare() {
+    borrowed_notifications();
+}
+
+/// Whether ports have notifications by the C library of this workspace, which is loaded by the first call, where
+/// `TEST_NOTIFICATIONS` is set: ports that are made before have none.
+fn borrowed_notifications() -> bool {
+    static LOADED: OnceLock<bool> = OnceLock::new();
+    *LOADED.get_or_init(|| {
+        if std::env::var_os("TEST_NOTIFICATIONS").is_none() {
+            return false;
+        }
+        // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.
+        // - it is a library of this workspace, whose code may run at any time.
+        let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
+        assert!(!library.is_null(), "there is no completion_port.dll");
+        true
+    })
 }
 
 fn internet(address: &SockAddr) -> io::Result<Address> {

@@ -73,7 +73,7 @@ use crate::sys::codes;
 use crate::sys::fd::RawFd;
 use crate::sys::files::Task;
 use crate::sys::kqueue::Kqueue;
-use crate::sys::psn::Psn;
+use crate::sys::psn::{Holders, Psn};
 
 mod calls;
 mod datagram;
@@ -235,6 +235,7 @@ struct State {
     sets: BTreeMap<u64, Set>,
     queues: BTreeMap<u64, Queue>,
     notifiers: BTreeMap<u64, psn::Queue>,
+    holders: Arc<Holders>,
     /// The number that was last given to a set or a queue.
     last_set: u64,
     mechanism: Mechanism,

@@ -3,6 +3,7 @@
 //! edge tells nothing of what holds already.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::kqueue::Ends;
@@ -15,7 +16,7 @@ use crate::state::facts::{Descriptor, Kind};
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::psn::{
-    Calls, Change, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
+    Calls, Change, Holders, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
     Operation, Packet, Psn, Trigger, event,
 };
 
@@ -229,6 +230,7 @@ pub(super) struct SimulatedPort {
     /// The number of the queue, and of a set that nothing is added to, by which this port is told from others.
     port: u64,
     origin: Origin,
+    holders: Arc<Holders>,
 }
 
 impl SimulatedPort {
@@ -236,8 +238,9 @@ impl SimulatedPort {
         let mut state = kernel.lock();
         let port = state.add_set();
         state.notifiers.insert(port, Queue::default());
+        let holders = Arc::clone(&state.holders);
         drop(state);
-        Self { kernel, port, origin: Origin::by_number() }
+        Self { kernel, port, origin: Origin::by_number(), holders }
     }
 }
 
@@ -263,6 +266,14 @@ impl State {
             !queue.registrations.contains_key(&change.descriptor)
         };
         if is_new {
+            let has_it = |(other, queue): (&u64, &Queue)| {
+                let known = queue.registrations.get(&change.descriptor);
+                *other != port && known.is_some_and(|known| known.file == file)
+            };
+            if self.notifiers.iter().any(has_it) {
+                // Another port has it, if only its last packet.
+                return INVALID_PARAMETER;
+            }
             self.calls.attach += 1;
             match self.attach_failures.pop_front() {
                 None => {}
@@ -353,6 +364,14 @@ impl Calls for SimulatedPort {
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
         self.kernel.ask_kind(descriptor)
+    }
+
+    fn tells_when_enabled(&self) -> bool {
+        false
+    }
+
+    fn holders(&self) -> &Holders {
+        &self.holders
     }
 }
 
@@ -456,6 +475,29 @@ mod tests {
         let state = reactor.calls.kernel.lock();
         let queue = &state.notifiers[&reactor.calls.port];
         assert_eq!((queue.registrations.len(), queue.packets.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_socket_may_be_attached_elsewhere_while_its_removal_is_on_its_way() {
+        let kernel = Kernel::new();
+        let (one, other) = (reactor(&kernel), reactor(&kernel));
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        theirs.write(b"x").unwrap();
+        for name in 1..4 {
+            for at in [&one, &other] {
+                at.attach(ours.number(), name, BOTH).unwrap();
+                want(at, &ours, name, Facts::IN, Until::Edge);
+                assert_eq!(edges(at), [(name, Facts::IN)]);
+                assert!(at.watches(ours.number()));
+                at.detach(ours.number());
+            }
+        }
+        // The engine gives a number to another port also if its former one was abandoned, and says nothing to that.
+        one.attach(ours.number(), 8, BOTH).unwrap();
+        other.attach(ours.number(), 9, BOTH).unwrap();
+        assert!(other.watches(ours.number()) && !one.watches(ours.number()));
+        drop(other);
+        one.attach(ours.number(), 8, BOTH).unwrap();
     }
 
     #[test]

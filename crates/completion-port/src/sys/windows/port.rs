@@ -18,13 +18,13 @@ use crate::state::facts::Fault;
 pub(super) const ROOM: usize = 64;
 
 /// How many threads the kernel lets run with packets: all. Which run is the engine's to say.
-const ALL: u32 = i32::MAX.cast_unsigned();
+pub(super) const ALL: u32 = i32::MAX.cast_unsigned();
 
 /// Room for packets.
 pub(super) type Room = [MaybeUninit<OVERLAPPED_ENTRY>];
 
 /// Until the next tick.
-fn nap() {
+pub(super) fn nap() {
     // SAFETY: Sleep demands nothing.
     unsafe { Sleep(1) };
 }

@@ -3,23 +3,34 @@
 //! The function is looked up when the first port is made, and never imported: a program that was linked with it
 //! would not start on an older Windows. Operations, files, threads and the process are those of the other back end.
 
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+#[cfg(feature = "sim")]
+use windows_sys::Win32::System::LibraryLoader::{
+    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+    GetModuleHandleExA,
+};
 
-use windows_sys::Win32::Foundation::{ERROR_TIMEOUT, HANDLE, WAIT_TIMEOUT};
+use windows_sys::Win32::Foundation::{
+    CloseHandle, ERROR_TIMEOUT, HANDLE, HMODULE, INVALID_HANDLE_VALUE, WAIT_TIMEOUT,
+};
 use windows_sys::Win32::Networking::WinSock::{
     POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SOCK_NOTIFY_REGISTRATION, WSAECONNABORTED, WSAPOLLFD,
     WSAPoll,
 };
-use windows_sys::Win32::System::IO::OVERLAPPED_ENTRY;
+use windows_sys::Win32::System::IO::{
+    CreateIoCompletionPort, OVERLAPPED, OVERLAPPED_ENTRY, PostQueuedCompletionStatus,
+};
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
 use windows_sys::Win32::System::Threading::INFINITE;
+use windows_sys::core::BOOL;
 
 use super::afd::Afd;
-use super::options::{is_open, socket};
-use super::port::Port;
+use super::options::{is_open, last_error, socket, system_fault};
+use super::port::{ALL, nap};
 use super::timeout;
 use crate::address::Address;
 use crate::error::ErrorKind;
@@ -30,7 +41,7 @@ use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::files::{Files, Hold, Now, Task};
 use crate::sys::host::{Host, Origin};
-use crate::sys::psn::{Calls, Change, Packet, Psn, event};
+use crate::sys::psn::{Calls, Change, Holders, Packet, Psn, event};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
 use crate::sys::thread::Thread;
@@ -47,30 +58,123 @@ type Process = unsafe extern "system" fn(
     *mut u32,
 ) -> u32;
 
-/// The function, if the system has it.
-fn process() -> Option<Process> {
-    static FOUND: OnceLock<Option<Process>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        // SAFETY: GetModuleHandleA reads a name that ends with a zero.
-        // - it does. The library is a part of the process, since other functions of it are imported.
-        let library = unsafe { GetModuleHandleA(c"ws2_32.dll".as_ptr().cast()) };
-        if library.is_null() {
-            return None;
-        }
-        // SAFETY: GetProcAddress demands a library that is loaded, and reads a name that ends with a zero.
-        // - it was found just now, and is never unloaded, for the same reason.
-        let found =
-            unsafe { GetProcAddress(library, c"ProcessSocketNotifications".as_ptr().cast()) }?;
-        // SAFETY: `transmute` demands that what is called has this signature.
-        // - the system documents it for this name.
-        Some(unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, Process>(found) })
+/// The calls that make such a port, post to it and close it: as `CreateIoCompletionPort`,
+/// `PostQueuedCompletionStatus` and `CloseHandle`.
+type Create = unsafe extern "system" fn(HANDLE, HANDLE, usize, u32) -> HANDLE;
+type Post = unsafe extern "system" fn(HANDLE, u32, usize, *const OVERLAPPED) -> BOOL;
+type Close = unsafe extern "system" fn(HANDLE) -> BOOL;
+
+/// Calls that belong together: a port that one of them has made is for the others.
+#[derive(Clone, Copy)]
+struct Library {
+    create: Create,
+    process: Process,
+    post: Post,
+    close: Close,
+    /// See [`Calls::tells_when_enabled`].
+    tells_when_enabled: bool,
+}
+
+/// A function of a library that is loaded.
+fn function(library: HMODULE, name: &CStr) -> Option<unsafe extern "system" fn() -> isize> {
+    // SAFETY: GetProcAddress demands a library that is loaded, and reads a name that ends with a zero.
+    // - each caller has found it just now, and it is never unloaded: `ws2_32.dll` since other functions of it are
+    //   imported, and the other one by the promise of `replacement`.
+    unsafe { GetProcAddress(library, name.as_ptr().cast()) }
+}
+
+fn loaded(name: &CStr) -> Option<HMODULE> {
+    // SAFETY: GetModuleHandleA reads a name that ends with a zero.
+    let library = unsafe { GetModuleHandleA(name.as_ptr().cast()) };
+    (!library.is_null()).then_some(library)
+}
+
+fn process_of(library: HMODULE) -> Option<Process> {
+    let found = function(library, c"ProcessSocketNotifications")?;
+    // SAFETY: `transmute` demands that what is called has this signature.
+    // - the system documents it for this name.
+    Some(unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, Process>(found) })
+}
+
+/// The system's calls, if it has all of them.
+fn native() -> Option<Library> {
+    Some(Library {
+        create: CreateIoCompletionPort,
+        process: process_of(loaded(c"ws2_32.dll")?)?,
+        post: PostQueuedCompletionStatus,
+        close: CloseHandle,
+        // Its documentation says nothing of it.
+        tells_when_enabled: false,
     })
 }
 
-/// What the reactor calls.
+/// For tests on a system without notifications: the calls of the C library of this workspace, if the process has loaded
+/// it, which has to keep it.
+#[cfg(feature = "sim")]
+fn replacement() -> Option<Library> {
+    let library = loaded(c"completion_port.dll")?;
+    let mut own = ptr::null_mut();
+    // SAFETY: GetModuleHandleExA with FROM_ADDRESS takes an address within a module, and writes that module's handle at
+    // the other pointer.
+    // - within a module: it is that of a function of this crate;
+    // - valid for writes: `own` is a local.
+    let done = unsafe {
+        GetModuleHandleExA(
+            GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+            replacement as fn() -> Option<Library> as *const u8,
+            &raw mut own,
+        )
+    };
+    if done == 0 || own == library {
+        // This is that library, built with the features of the tests: its ports have to stand on the system's calls.
+        return None;
+    }
+    let create = function(library, c"cp_create_io_completion_port")?;
+    let post = function(library, c"cp_post")?;
+    let close = function(library, c"cp_close_handle")?;
+    type Any = unsafe extern "system" fn() -> isize;
+    Some(Library {
+        // SAFETY: `transmute` demands that what is called has this signature.
+        // - its header says so.
+        create: unsafe { std::mem::transmute::<Any, Create>(create) },
+        process: process_of(library)?,
+        // SAFETY: as above.
+        post: unsafe { std::mem::transmute::<Any, Post>(post) },
+        // SAFETY: as above.
+        close: unsafe { std::mem::transmute::<Any, Close>(close) },
+        // As its header says.
+        tells_when_enabled: true,
+    })
+}
+
+#[cfg(not(feature = "sim"))]
+fn replacement() -> Option<Library> {
+    None
+}
+
+/// The calls, if there are any. They are looked up once.
+fn library() -> Option<Library> {
+    static FOUND: OnceLock<Option<Library>> = OnceLock::new();
+    *FOUND.get_or_init(|| replacement().or_else(native))
+}
+
+/// A completion port, and what it is for.
 struct Native {
-    port: Port,
-    process: Process,
+    library: Library,
+    port: HANDLE,
+}
+
+// SAFETY: a handle may be used by any thread.
+unsafe impl Send for Native {}
+// SAFETY: as above, by several at once as well.
+unsafe impl Sync for Native {}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        // SAFETY: it demands a port that no thread uses any more.
+        // - `self` owns it, and each call on it borrows `self`.
+        unsafe { (self.library.close)(self.port) };
+    }
 }
 
 fn registration(change: &Change) -> SOCK_NOTIFY_REGISTRATION {
@@ -88,6 +192,13 @@ fn registration(change: &Change) -> SOCK_NOTIFY_REGISTRATION {
 }
 
 impl Native {
+    fn new(library: Library) -> Result<Self, Fault> {
+        // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
+        // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
+        let port = unsafe { (library.create)(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
+        if port.is_null() { Err(system_fault(last_error())) } else { Ok(Self { library, port }) }
+    }
+
     /// One WSAPoll without waiting.
     fn polled(descriptor: Descriptor) -> i16 {
         let events = POLLRDNORM | POLLWRNORM;
@@ -131,10 +242,10 @@ impl Calls for Native {
         // before it says, writes at most as many entries at the second one as the argument before that says, and their
         // number at the last.
         // - valid: `registrations` and `entries` are locals with so many; `count` is a local; null stands for none;
-        // - the port is open, since `self` owns it.
+        // - the port is open and one of the same library, since `self` owns it.
         let done = unsafe {
-            (self.process)(
-                self.port.handle(),
+            (self.library.process)(
+                self.port,
                 u32::try_from(changes.len()).unwrap_or(0),
                 list,
                 milliseconds,
@@ -163,7 +274,14 @@ impl Calls for Native {
     }
 
     fn post(&self, key: u64) {
-        self.port.post(usize::try_from(key).unwrap_or(0));
+        let key = usize::try_from(key).unwrap_or(0);
+        // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
+        // them.
+        // - open: `self` owns it.
+        while unsafe { (self.library.post)(self.port, 0, key, ptr::null()) } == 0 {
+            // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
+            nap();
+        }
     }
 
     fn look(&self, descriptor: Descriptor, filter: u32) -> u32 {
@@ -202,6 +320,15 @@ impl Calls for Native {
     fn kind(&self, descriptor: Descriptor) -> Kind {
         super::afd::kind(descriptor)
     }
+
+    fn tells_when_enabled(&self) -> bool {
+        self.library.tells_when_enabled
+    }
+
+    fn holders(&self) -> &Holders {
+        static HOLDERS: OnceLock<Holders> = OnceLock::new();
+        HOLDERS.get_or_init(Holders::default)
+    }
 }
 
 /// The back end: the reactor, and everything else.
@@ -213,9 +340,9 @@ pub(super) struct Notified {
 impl Notified {
     /// `None` where the system has no notifications.
     pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
-        let process = process()?;
+        let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
-            let reactor = Psn::new(Native { port: Port::new()?, process });
+            let reactor = Psn::new(Native::new(library)?);
             Ok(Self { reactor, rest })
         }))
     }
