@@ -17,7 +17,7 @@ use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
 use crate::sys::fd::RawFd;
 use crate::sys::files::{Hold, Issuer, Now, Task, What};
-use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
+use crate::sys::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
 use crate::task::{self, Ending};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
@@ -212,7 +212,8 @@ impl<B> Operation<B> {
     ///
     /// On Linux the connection is accepted as soon as it is there, by [accept4(2)]; the data is received at
     /// once if it has come by then, which costs one system call. Otherwise the connection is watched in the
-    /// kernel's set as long as the operation waits. When the packet is handed out it is in the set no more.
+    /// kernel's set as long as the operation waits. When the packet is handed out it is in the set no more. On Windows
+    /// `AcceptEx` wins the connection, without data, and the rest is the same.
     ///
     /// [`AcceptEx`]: https://learn.microsoft.com/windows/win32/api/mswsock/nf-mswsock-acceptex
     /// [accept4(2)]: https://man7.org/linux/man-pages/man2/accept.2.html
@@ -450,11 +451,23 @@ impl<B> Outcome<B> {
     }
 }
 
+/// What has become of an operation on a socket, beside its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Fresh,
+    /// The back end has declined to carry it out: it waits for edges.
+    Declined,
+    /// The connect is under way.
+    Begun,
+    /// The accept waits at the connection that it has won.
+    AtPeer,
+}
+
 /// How far an operation has come.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// The connect is under way.
-    is_begun: bool,
+    stage: Stage,
     /// A datagram was longer than the buffer.
     is_cut: bool,
     /// How many bytes were sent, received, written or read.
@@ -491,6 +504,8 @@ impl Progress {
         match attempt {
             Attempt::Done(()) => Attempted::Done,
             Attempt::Blocked => Attempted::Blocked,
+            Attempt::Carried if self.stage == Stage::Declined => Attempted::Blocked,
+            Attempt::Carried => Attempted::Carried,
             Attempt::Scarce => Attempted::Scarce,
             Attempt::Failed(fault) => {
                 self.fault = Some(fault);
@@ -507,7 +522,7 @@ pub(crate) struct Cargo<B> {
     progress: Progress,
     /// Packets of it bring clones of the key.
     pub(crate) is_shared: bool,
-    /// It has become a task, which has not come back to it.
+    /// It has become a task or a transfer, which has not come back to it.
     pub(crate) is_handed_over: bool,
     /// Why it has ended, once it has.
     verdict: Verdict,
@@ -717,6 +732,83 @@ impl<B: Buffer> Cargo<B> {
         task
     }
 
+    /// The operation goes to a back end that carries it out by itself, and the buffer with it.
+    pub(crate) fn hand_over_transfer(&mut self, name: u64, descriptor: Descriptor) -> Transfer {
+        let Operation { kind, buffer: place, address, .. } = &mut self.operation;
+        let ask = match kind {
+            Kind::Accept | Kind::AcceptAndReceive => Ask::Accept,
+            Kind::Connect => Ask::Connect,
+            Kind::Receive => Ask::Receive,
+            Kind::ReceiveFrom => Ask::ReceiveFrom,
+            Kind::Send => Ask::Send,
+            Kind::SendAll => Ask::SendAll,
+            Kind::Read | Kind::Write | Kind::SyncData | Kind::SyncAll | Kind::Task(_) => {
+                unreachable!("no attempt at it says that it is carried out")
+            }
+        };
+        let buffer = match ask {
+            // What is accepted receives afterwards.
+            Ask::Accept | Ask::Connect => None,
+            _ => place.take(),
+        };
+        let mut lending = Lending { loan: buffer.map(Loan::new), place };
+        match &mut lending.loan {
+            Some(loan) if matches!(ask, Ask::Receive | Ask::ReceiveFrom) => {
+                loan.lend_room(|buffer: &mut B, part| {
+                    // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                    // - the back end writes what it has received.
+                    unsafe { buffer.room(&mut |room| part(room)) };
+                });
+            }
+            Some(loan) => loan.lend_bytes(|buffer: &B, part| {
+                buffer.filled(&mut |bytes| part(bytes));
+            }),
+            None => {}
+        }
+        let loan = lending.loan.take();
+        drop(lending);
+        let mut transfer = Transfer {
+            name,
+            descriptor,
+            ask,
+            address: address.take(),
+            loan,
+            done: 0,
+            is_cut: false,
+            connection: None,
+            fault: None,
+            is_called_off: false,
+            is_declined: false,
+            is_first_part: *kind == Kind::AcceptAndReceive,
+        };
+        // What was sent at the attempts is sent.
+        transfer.advance(self.progress.len);
+        self.is_handed_over = true;
+        transfer
+    }
+
+    /// The transfer of the operation has come back.
+    pub(crate) fn take_transfer_back(&mut self, transfer: Transfer) {
+        let Transfer { ask, address, loan, done, is_cut, connection, fault, .. } = transfer;
+        self.is_handed_over = false;
+        let stage = if transfer.is_declined { Stage::Declined } else { Stage::Fresh };
+        self.progress = Progress { stage, is_cut, len: done, socket: connection, fault };
+        self.operation.address = address;
+        let Some(loan) = loan else { return };
+        let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
+        if matches!(ask, Ask::Receive | Ask::ReceiveFrom) && done > 0 {
+            // SAFETY: `room` demands that only initialized bytes are written to the parts.
+            // - nothing is written.
+            unsafe { buffer.room(&mut |_| {}) };
+            // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as
+            // it was when the room was asked for.
+            // - initialized: the system says that it has received so many, from the beginning of the parts that the
+            //   buffer gave before it was moved, and to move it has changed no byte of them;
+            // - as it was: the room was asked for just now.
+            unsafe { buffer.set_filled(done) };
+        }
+    }
+
     /// The task of the operation has come back.
     pub(crate) fn take_back(&mut self, task: Task) {
         self.is_handed_over = false;
@@ -846,20 +938,27 @@ impl<B: Buffer> Operation<B> {
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
     ) -> Attempted {
-        if progress.socket.is_some() {
+        if progress.stage == Stage::AtPeer {
             return match self.try_receive(progress, sockets, descriptor, Transport::Messages) {
                 Attempted::Done => Attempted::Spoken,
+                // The connection is the program's afterwards, and no business of this port's.
+                Attempted::Carried => Attempted::Blocked,
                 attempted => attempted,
             };
         }
-        match self.try_accept(progress, sockets, descriptor) {
-            Attempt::Done(()) => {}
-            other => return progress.note(other),
+        if progress.socket.is_none() {
+            match self.try_accept(progress, sockets, descriptor) {
+                Attempt::Done(()) => {}
+                other => return progress.note(other),
+            }
         }
         // To ask how the connection carries bytes would cost more than is to be gained by it.
         let connection = connection(progress);
         match self.try_receive(progress, sockets, connection, Transport::Messages) {
-            Attempted::Blocked | Attempted::Scarce => Attempted::Silent,
+            Attempted::Blocked | Attempted::Scarce | Attempted::Carried => {
+                progress.stage = Stage::AtPeer;
+                Attempted::Silent
+            }
             attempted => attempted,
         }
     }
@@ -870,12 +969,14 @@ impl<B: Buffer> Operation<B> {
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
     ) -> Attempt<()> {
-        if progress.is_begun {
+        if progress.stage == Stage::Begun {
             return sockets.end_connect(descriptor);
         }
         let address = self.address.as_ref().expect("it was started with an address");
         let attempt = sockets.begin_connect(descriptor, address);
-        progress.is_begun = matches!(attempt, Attempt::Blocked);
+        if matches!(attempt, Attempt::Blocked) {
+            progress.stage = Stage::Begun;
+        }
         attempt
     }
 
@@ -1014,6 +1115,7 @@ impl<T> Attempt<T> {
         match self {
             Self::Done(value) => Attempt::Done(map(value)),
             Self::Blocked => Attempt::Blocked,
+            Self::Carried => Attempt::Carried,
             Self::Scarce => Attempt::Scarce,
             Self::Failed(fault) => Attempt::Failed(fault),
         }

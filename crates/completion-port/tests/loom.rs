@@ -51,6 +51,8 @@ mod readiness;
 mod removal;
 #[path = "loom/slot.rs"]
 mod slot;
+#[path = "loom/transfers.rs"]
+mod transfers;
 #[path = "loom/waits.rs"]
 mod waits;
 

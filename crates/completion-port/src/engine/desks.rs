@@ -14,6 +14,17 @@ use crate::sync::MutexGuard;
 /// How long a deadline that is over is left alone, where a packet is on its way that may turn out to be none.
 const RECONSIDER: Duration = Duration::from_millis(1);
 
+/// What an operation that has come back leaves to be queued; `NIL` stands for none.
+pub(super) struct Brought {
+    pub(super) nodes: [Node; 3],
+    /// A slot that is to be checked before.
+    pub(super) to_check: Node,
+}
+
+impl Brought {
+    const NOTHING: Self = Self { nodes: [NIL; 3], to_check: NIL };
+}
+
 impl Desk {
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, Lanes> {
@@ -63,6 +74,33 @@ impl Engine {
         is_missed
     }
 
+    /// An edge tells that the operation with this name, which the back end has carried out, can be brought back.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn bring_back(&self, name: u64) -> Brought {
+        #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
+        let node = name as u32;
+        let record = node & !FLIGHT;
+        let Some(transfer) = self.backend.bring_back(name) else { return Brought::NOTHING };
+        let was_called_off = transfer.is_called_off;
+        let goes_on =
+            transfer.is_declined || (transfer.is_first_part && transfer.connection.is_some());
+        // Before the flight ends: the thread that sees that takes it.
+        self.tasks.keep_transfer(record, transfer);
+        let index = self.nodes.flight(node).slot();
+        let (slot, desk) = (self.slot(index), self.desks.at(index));
+        let mut lanes = desk.lock();
+        let poll = self.poll_of(slot.descriptor());
+        let outcome = (was_called_off, goes_on);
+        let effects = lanes.come_back_active(&self.nodes, slot, node, outcome, poll);
+        drop(lanes);
+        match effects.next {
+            Next::Queue => Brought { nodes: [node, effects.due, index], to_check: NIL },
+            Next::Recheck => Brought { nodes: [node, effects.due, NIL], to_check: index },
+            _ => Brought { nodes: [node, effects.due, NIL], to_check: NIL },
+        }
+    }
+
     /// The alarm of a slot has rung. What is to be queued by that is put at the end of `due`, or put on the list
     /// of what is to be checked. The caller has the port's lock.
     pub(super) fn ring(&self, stock: &mut Stock, index: u32, now: Moment, due: &mut Fifo) {
@@ -108,12 +146,15 @@ impl Engine {
         let poll = self.poll_of(slot.descriptor());
         let (again, next) = lanes.ring(&self.nodes, slot, now, poll, due);
         let again = again.min(self.recall_late(&mut lanes, now, due));
+        let next_of_recalled = self.recall_transfers(&mut lanes, slot, due);
         desk.set_deadline(again);
         drop(lanes);
-        match next {
-            Next::Queue => due.push(&self.nodes, index),
-            Next::Recheck => stock.recheck.push(&self.nodes, index),
-            _ => {}
+        for next in [next, next_of_recalled] {
+            match next {
+                Next::Queue => due.push(&self.nodes, index),
+                Next::Recheck => stock.recheck.push(&self.nodes, index),
+                _ => {}
+            }
         }
         again
     }
@@ -132,12 +173,13 @@ impl Engine {
         }
         self.recall_all(&mut lanes, verdict, ended);
         let next = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
+        let next_of_recalled = self.recall_transfers(&mut lanes, slot, ended);
         let is_any_away = lanes.is_any_away();
         drop(lanes);
         if is_any_away {
             self.call_off_away(index, verdict, ended);
         }
-        next
+        if next_of_recalled == Next::Nothing { next } else { next_of_recalled }
     }
 
     /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then.

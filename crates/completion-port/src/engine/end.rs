@@ -156,6 +156,10 @@ impl Engine {
             if flight.is_aloft() && !(forked && self.is_file(flight.slot())) {
                 remains.operations.push(record);
             }
+            if flight.is_handed() && !forked {
+                // Before the keys are dropped: a system may let a send go on behind the closing of its socket.
+                drop(self.backend.recall(self.transfer_of(record)));
+            }
         }
         for index in 0.. {
             let Some(slot) = self.nodes.slots.find(index) else { break };

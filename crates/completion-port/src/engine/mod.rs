@@ -27,6 +27,7 @@ mod sleep;
 mod stage;
 mod tasks;
 mod threads;
+mod transfers;
 mod wait;
 
 use std::fmt;

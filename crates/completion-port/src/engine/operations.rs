@@ -42,10 +42,20 @@ pub(crate) enum Attempted {
     Drained,
     Blocked,
     Scarce,
-    /// A connection is won, and its peer has sent nothing yet: [`Engine::await_data`] is to be called.
-    Silent,
     /// Done, at the internal slot at which the peer was silent before.
     Spoken,
+    /// A connection is won, and its peer has sent nothing yet: [`Engine::await_data`] is to be called.
+    Silent,
+    /// The back end carries the operation out: [`Engine::hand_over_transfer`] is to be called.
+    Carried,
+}
+
+impl Attempted {
+    /// Whether [`Engine::tried`] is not what follows.
+    #[inline]
+    pub(crate) fn goes_elsewhere(self) -> bool {
+        matches!(self, Self::Silent | Self::Carried)
+    }
 }
 
 /// An operation in flight, and what it belongs to.
@@ -339,7 +349,7 @@ impl Engine {
             Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
             Attempted::Blocked => Tried::Blocked,
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
-            Attempted::Silent => unreachable!("its caller has called `await_data`"),
+            Attempted::Silent | Attempted::Carried => unreachable!("its caller has seen to it"),
         };
         let direction = flight.direction();
         let name = aloft.registration();
@@ -556,13 +566,15 @@ impl Engine {
                 // It has left for another slot, or come home.
                 continue;
             }
-            let effects = lanes.call_off(&self.nodes, slot, node, Verdict::Cancelled, poll);
-            let Some(mut effects) = effects else { break };
-            if self.recall_one(&mut lanes, node, Verdict::Cancelled) {
-                effects.due = node;
-            }
+            let verdict = Verdict::Cancelled;
+            let effects = lanes.call_off(&self.nodes, slot, node, verdict, poll);
+            let Some(effects) = effects else { break };
+            let mut ended = Fifo::new();
+            let next = self.recall_one(&mut lanes, slot, node, verdict, &mut ended);
             drop(lanes);
             self.see_to(effects, index, None);
+            self.submit_all(ended);
+            self.follow(next, index, None);
             return true;
         }
         false

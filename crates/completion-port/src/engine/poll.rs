@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::answer::until;
+use super::desks::Brought;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of, name_parts};
 use crate::state::facts::{Edge, Probe};
-use crate::state::queue::{Fifo, Links, Node, Row};
+use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_flight};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
@@ -259,6 +260,7 @@ impl Engine {
         for edge in &scratch.edges {
             let (index, generation) = name_parts(edge.name);
             let Some(slot) = self.nodes.slots.find(index) else {
+                // Or it tells of an operation: see below.
                 strays += 1;
                 continue;
             };
@@ -307,6 +309,21 @@ impl Engine {
                         if !self.put_aside(node) {
                             ready.push(node, self.nodes.link(node));
                         }
+                    }
+                }
+            }
+        }
+        if strays > 0 {
+            // Of those of no registration some may tell of operations that have come back.
+            for name in scratch.edges.iter().map(|edge| edge.name) {
+                if is_flight(name_parts(name).0) {
+                    strays -= 1;
+                    let Brought { nodes, to_check } = self.bring_back(name);
+                    for node in nodes.into_iter().filter(|node| *node != NIL) {
+                        ready.push(node, self.nodes.link(node));
+                    }
+                    if to_check != NIL {
+                        recheck.push(to_check, self.nodes.link(to_check));
                     }
                 }
             }

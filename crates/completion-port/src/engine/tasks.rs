@@ -1,4 +1,4 @@
-//! What the back end has of the operations on files, and what it has given back.
+//! What the back end has of operations, and what it has given back: tasks of those on files, transfers of those on sockets.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
@@ -8,9 +8,11 @@ use crate::arena::Arena;
 use crate::state::facts::Fault;
 use crate::state::flights::{Lanes, Records, Verdict};
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, Node};
+use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
+use crate::state::slot::{Next, Slot};
 use crate::sync::{Mutex, MutexGuard};
 use crate::sys::files::{Hold, Task};
+use crate::sys::sockets::Transfer;
 
 /// A place for what one thread leaves for another.
 #[derive(Default)]
@@ -26,18 +28,25 @@ impl<T> Place<T> {
 pub(super) struct Tasks {
     /// By the numbers of records: tasks that have come back, and whose packets have not been taken.
     returned: Arena<Place<Option<Task>>>,
+    /// The same of transfers.
+    brought_back: Arena<Place<Option<Transfer>>>,
     /// By the numbers of slots: the files of registrations whose operations the back end has, or has had.
     holds: Arena<Place<Option<Arc<dyn Hold>>>>,
 }
 
 impl Tasks {
     pub(super) const fn new() -> Self {
-        Self { returned: Arena::new(), holds: Arena::new() }
+        Self { returned: Arena::new(), brought_back: Arena::new(), holds: Arena::new() }
     }
 
     /// A task has come back, whose flight ends by that.
     pub(super) fn keep(&self, record: u32, task: Task) {
         *self.returned.at(record).lock() = Some(task);
+    }
+
+    /// The same for a transfer.
+    pub(super) fn keep_transfer(&self, record: u32, transfer: Transfer) {
+        *self.brought_back.at(record).lock() = Some(transfer);
     }
 }
 
@@ -89,13 +98,84 @@ impl Engine {
         true
     }
 
-    /// An operation on a file was called off. True if it has ended by that, and its node is the caller's.
-    pub(super) fn recall_one(&self, lanes: &mut Lanes, node: Node, verdict: Verdict) -> bool {
-        let has_ended = self.nodes.flight(node).is_handed() && self.recall(node);
-        if has_ended {
-            lanes.end_file(&self.nodes, node, verdict);
+    /// An operation was called off. If the back end has had it, and it has ended by this call, its node is put at the end
+    /// of `ended`, and that of the next operation, if it is due by that. Returns what the slot asks for.
+    pub(super) fn recall_one(
+        &self,
+        lanes: &mut Lanes,
+        slot: &Slot,
+        node: Node,
+        verdict: Verdict,
+        ended: &mut Fifo,
+    ) -> Next {
+        if !self.nodes.flight(node).is_handed() {
+            return Next::Nothing;
         }
-        has_ended
+        if lanes.is_active(&self.nodes, node) {
+            return self.recall_transfer(lanes, slot, node, ended);
+        }
+        if self.recall(node) {
+            lanes.end_file(&self.nodes, node, verdict);
+            ended.push(&self.nodes, node);
+        }
+        Next::Nothing
+    }
+
+    /// There is room for the transfer of this record when it comes back. False if there is no memory.
+    pub(crate) fn reserve_transfer(&self, record: u32) -> bool {
+        self.tasks.brought_back.reserve(record)
+    }
+
+    /// The name that the operation of this record has as a transfer.
+    pub(crate) fn transfer_of(&self, record: u32) -> u64 {
+        self.operation_of(record) | u64::from(FLIGHT)
+    }
+
+    /// The transfer of an operation that has come back, if the back end has had it, and no thread has taken it yet.
+    pub(crate) fn take_transfer(&self, record: u32) -> Option<Transfer> {
+        self.tasks.brought_back.find(record).and_then(|place| place.lock().take())
+    }
+
+    /// Asks the back end for the active flight of a lane, which is called off.
+    fn recall_transfer(
+        &self,
+        lanes: &mut Lanes,
+        slot: &Slot,
+        node: Node,
+        ended: &mut Fifo,
+    ) -> Next {
+        let record = node & !FLIGHT;
+        let Some(transfer) = self.backend.recall(self.transfer_of(record)) else {
+            return Next::Nothing;
+        };
+        self.tasks.keep_transfer(record, Transfer { is_called_off: true, ..transfer });
+        let poll = self.poll_of(slot.descriptor());
+        let effects = lanes.end_recalled(&self.nodes, slot, node, poll);
+        ended.push(&self.nodes, node);
+        if effects.due != NIL {
+            ended.push(&self.nodes, effects.due);
+        }
+        effects.next
+    }
+
+    /// The same for those of the lanes that are called off.
+    pub(super) fn recall_transfers(
+        &self,
+        lanes: &mut Lanes,
+        slot: &Slot,
+        ended: &mut Fifo,
+    ) -> Next {
+        let mut outcome = Next::Nothing;
+        for node in lanes.called_off_at_back_end(&self.nodes) {
+            if node == NIL {
+                continue;
+            }
+            let next = self.recall_transfer(lanes, slot, node, ended);
+            if next != Next::Nothing {
+                outcome = next;
+            }
+        }
+        outcome
     }
 
     /// Calls off all operations on files of a registration. The nodes of those that have ended by that are put at

@@ -64,8 +64,8 @@ impl<K, B: Buffer> Store<K, B> {
         attempted: Attempted,
         seat: Option<&Seat>,
     ) -> Course {
-        let course = if attempted == Attempted::Silent {
-            self.await_data(cell, aloft, seat)
+        let course = if attempted.goes_elsewhere() {
+            self.send_elsewhere(cell, aloft, attempted, seat)
         } else {
             self.engine.tried(aloft, attempted, seat)
         };
@@ -75,10 +75,77 @@ impl<K, B: Buffer> Store<K, B> {
         course
     }
 
-    /// The operation in `cell` has won a connection, which has no data yet. It fails if that cannot be
-    /// watched.
+    /// The operation in `cell` does not wait in its lane for an edge.
     #[cold]
     #[inline(never)]
+    fn send_elsewhere<'e>(
+        &'e self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &mut Aloft<'e>,
+        attempted: Attempted,
+        seat: Option<&Seat>,
+    ) -> Course {
+        if attempted == Attempted::Silent {
+            self.await_data(cell, aloft, seat)
+        } else {
+            self.hand_over_transfer(cell, aloft, seat)
+        }
+    }
+
+    /// The operation in `cell` is carried out by the back end.
+    fn hand_over_transfer<'e>(
+        &'e self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &mut Aloft<'e>,
+        seat: Option<&Seat>,
+    ) -> Course {
+        let engine = &self.engine;
+        let record = aloft.record;
+        if !engine.reserve_transfer(record) {
+            // It waits for an edge instead.
+            return engine.tried(aloft, Attempted::Blocked, seat);
+        }
+        let trying = Trying { store: self, aloft, seat };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
+        //   come of that, below, it hands the operation to no other thread.
+        let cargo = unsafe { cell.get_mut() };
+        let transfer = cargo.hand_over_transfer(engine.transfer_of(record), aloft.descriptor());
+        std::mem::forget(trying);
+        if engine.forked() {
+            // The buffer's code has forked, and this is the child: the operation is the parent's.
+            std::mem::forget(transfer);
+            return Course::Waits;
+        }
+        match engine.hand_over_transfer(aloft, transfer, seat) {
+            Ok(()) => Course::Waits,
+            Err((course, transfer)) => {
+                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+                // - a value, and nothing else: the operation has ended, and its node is the caller's.
+                unsafe { cell.get_mut() }.take_transfer_back(transfer);
+                course
+            }
+        }
+    }
+
+    /// The operation in `cell`, whose node has come to the calling thread, was handed to the back end, and has come back
+    /// from it.
+    #[cold]
+    #[inline(never)]
+    fn fetch(&self, cell: &Cell<Cargo<B>>, record: u32) {
+        let Some(transfer) = self.engine.take_transfer(record) else {
+            return self.fetch_task(cell, record);
+        };
+        let fetching = Fetching { store: self, cell, record };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: the node of an operation comes to one thread, the caller.
+        unsafe { cell.get_mut() }.take_transfer_back(transfer);
+        std::mem::forget(fetching);
+    }
+
+    /// The operation in `cell` has won a connection, which has no data yet. It fails if that cannot be
+    /// watched.
     fn await_data<'e>(
         &'e self,
         cell: &Cell<Cargo<B>>,
@@ -212,6 +279,27 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         store.engine.tried(&aloft, Attempted::Done, seat);
         store.engine.bring_home(&mut aloft);
         store.engine.queue_operation(aloft.record);
+    }
+}
+
+/// An operation that has come back from the back end, while code of its buffer is called. Should that panic, the operation
+/// fails, and its packet is queued. One that is to be tried again calls none.
+struct Fetching<'s, K, B: Buffer> {
+    store: &'s Store<K, B>,
+    cell: &'s Cell<Cargo<B>>,
+    record: u32,
+}
+
+impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
+    fn drop(&mut self) {
+        if self.store.engine.forked() {
+            return;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as in `fetch`, from where this is called while it unwinds; the reference there is
+        //   used no more.
+        unsafe { self.cell.get_mut() }.fail_by_panic();
+        self.store.engine.queue_operation(self.record);
     }
 }
 
@@ -437,9 +525,10 @@ struct Left<'p> {
     record: u32,
     /// The desk of the registration.
     desk: &'p Desk,
-    /// Nothing was tried, though that looks worth while: what it wins must be given up again if it cannot go in flight.
+    /// It is to be tried in flight: what it wins must be given up again if it cannot go there, or the system carries it out.
     is_untried: bool,
-    was_scarce: bool,
+    /// What trying it has come to, if that is to be seen to in flight.
+    known: Option<Attempted>,
 }
 
 /// An operation that could not be done by its token at once.
@@ -591,7 +680,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             engine.tell_started(self.held.name(), operation.call());
         }
         let descriptor = slot.descriptor();
-        let mut left = Left { record, desk, is_untried: false, was_scarce: false };
+        let mut left = Left { record, desk, is_untried: false, known: None };
         let is_over = if operation.is_of_file() {
             store.try_on_file(operation, progress, desk, descriptor)
         } else {
@@ -614,7 +703,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     self.held.drained = drained.and(Drained::of(direction));
                 }
                 Attempted::Done => {}
-                Attempted::Scarce => left.was_scarce = true,
+                Attempted::Scarce => left.known = Some(attempted),
+                Attempted::Carried => (left.is_untried, left.known) = (true, Some(attempted)),
                 Attempted::Silent | Attempted::Spoken => unreachable!("it is tried in flight only"),
             }
             matches!(attempted, Attempted::Done | Attempted::Drained)
@@ -638,7 +728,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         progress: Progress,
         left: Left<'p>,
     ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
-        let Left { record, desk, is_untried, was_scarce } = left;
+        let Left { record, desk, is_untried, known } = left;
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
@@ -653,7 +743,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             Ok(Course::Try) => {
                 let mut aloft = engine.aloft(record);
                 let seat = current_seat(engine);
-                let known = was_scarce.then_some(Attempted::Scarce);
                 if !store.attempt_own(cell, &mut aloft, known, seat.as_deref()) {
                     return Ok(Begun::InFlight(name));
                 }
@@ -1062,7 +1151,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             engine.bring_home(&mut aloft);
         }
         if is_handed_over {
-            store.fetch_task(cell, record);
+            store.fetch(cell, record);
             if engine.forked() {
                 // The buffer's code has forked, and this is the child.
                 return None;

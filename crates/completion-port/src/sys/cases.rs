@@ -64,6 +64,7 @@ pub(super) fn told<T>(attempt: Attempt<T>) -> Told<T> {
         Attempt::Done(value) => Done(value),
         Attempt::Blocked => Blocked,
         Attempt::Scarce => Scarce,
+        Attempt::Carried => unreachable!("neither system carries operations out"),
         Attempt::Failed(Fault { kind, code }) => Failed(kind, code),
     }
 }

@@ -3,8 +3,7 @@
 //!
 //! A file cannot be watched. So an operation that cannot be done at once is handed to the system as a
 //! whole, as a [`Task`] with the memory that it needs, and comes back when it is done. As long as the
-//! system has it, the memory is the system's. A system that completes operations by itself has them all
-//! as tasks.
+//! system has it, the memory is the system's.
 
 use std::fmt;
 use std::mem::MaybeUninit;

@@ -3,10 +3,15 @@
 //!
 //! The port decides when something is tried. A [`Sockets`] translates one attempt into system calls, and
 //! their results into an [`Attempt`]. A call that a signal ended is repeated.
+//!
+//! A system that completes operations by itself is handed what would have to wait, as a [`Transfer`] with the memory that
+//! it needs. As long as the system has it, the memory is the system's.
 
+use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::address::Address;
+use crate::loan::Loan;
 use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Fault};
 
@@ -22,6 +27,10 @@ pub(crate) enum Attempt<T> {
     /// comes later than this attempt began: OUT for a connect and a send, IN for the others. An end or an
     /// error counts for both.
     Blocked,
+    /// It would have to wait, and the system can do it by itself meanwhile: it is to be handed over, by
+    /// [`Sockets::hand_over`].
+    #[allow(dead_code, reason = "for systems that complete operations by themselves")]
+    Carried,
     /// It would have to wait for what no edge tells of: a descriptor, memory, room in the queue of a listener
     /// or of a receiver of `AF_UNIX`. Nothing is lost by that. It is to be tried again when some time has
     /// passed.
@@ -70,6 +79,77 @@ impl Transport {
     /// Whether a receive that brings fewer bytes than there was room for has left no data behind.
     pub(crate) fn is_drained_by_short_receive(self) -> bool {
         self == Self::DrainedStream
+    }
+}
+
+/// What the system is to do by itself with a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// To win a connection.
+    Accept,
+    /// To connect to [`Transfer::address`].
+    Connect,
+    /// To fill the loan with what comes.
+    Receive,
+    /// The same, and to tell where from.
+    ReceiveFrom,
+    /// To send some of the loan, or one datagram.
+    Send,
+    /// To send all of the loan.
+    SendAll,
+}
+
+/// An operation that the system carries out by itself, until it comes back.
+pub(crate) struct Transfer {
+    /// No other transfer of its port has it as long as this one is about. An edge with this name tells that it can be
+    /// [brought back](Sockets::bring_back).
+    pub(crate) name: u64,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) ask: Ask,
+    /// Where it is to go; or where from it came.
+    pub(crate) address: Option<Address>,
+    /// The buffer, if there is one. Its parts are those that are left.
+    pub(crate) loan: Option<Loan>,
+    /// How many bytes were sent or received so far.
+    pub(crate) done: usize,
+    /// A datagram was longer than the loan.
+    pub(crate) is_cut: bool,
+    /// The connection that was won. It does not wait, and is not inherited by other programs.
+    pub(crate) connection: Option<OwnedSource>,
+    pub(crate) fault: Option<Fault>,
+    /// It was recalled, or the system let go of it, before its end.
+    pub(crate) is_called_off: bool,
+    /// The system has not begun: the operation is to be tried again, and to wait for an edge if need be.
+    pub(crate) is_declined: bool,
+    /// Once a connection is won the operation is to be tried again: what it does with that is its caller's.
+    pub(crate) is_first_part: bool,
+}
+
+impl Transfer {
+    /// So many more bytes were sent or received.
+    #[allow(dead_code, reason = "for systems that complete operations by themselves")]
+    pub(crate) fn advance(&mut self, len: usize) {
+        self.done += len;
+        if let Some(loan) = &mut self.loan {
+            loan.advance(len);
+        }
+    }
+
+    /// Whether nothing is left to be sent.
+    #[allow(dead_code, reason = "for systems that complete operations by themselves")]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.loan.as_ref().is_none_or(|loan| loan.parts().is_empty())
+    }
+}
+
+impl fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer")
+            .field("name", &self.name)
+            .field("descriptor", &self.descriptor)
+            .field("ask", &self.ask)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,4 +217,27 @@ pub(crate) trait Sockets: Send + Sync {
         parts: &[&[u8]],
         address: Option<&Address>,
     ) -> Attempt<usize>;
+
+    /// Hands an operation over, of which an attempt has said [`Attempt::Carried`]. No system call is made: the caller may
+    /// have a lock. [`Sockets::begin`] follows.
+    fn hand_over(&self, transfer: Transfer) {
+        unreachable!("{transfer:?} is carried out by no system that has not said so");
+    }
+
+    /// Has what was handed over begun. The caller has no lock, and what was begun may come back before this returns.
+    fn begin(&self) {}
+
+    /// Asks for an operation that was handed over. `Some`: it had not been begun, and is the caller's again. `None`: an
+    /// edge tells of its end, or has done so; the system was asked to let go of it. It does not wait, and calls
+    /// nothing of the port: the caller may have locks.
+    fn recall(&self, name: u64) -> Option<Transfer> {
+        let _ = name;
+        None
+    }
+
+    /// An operation that was handed over, and of whose end an edge has told the caller.
+    fn bring_back(&self, name: u64) -> Option<Transfer> {
+        let _ = name;
+        None
+    }
 }

@@ -12,11 +12,12 @@ use crate::error::ErrorKind;
 use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::moment::Moment;
+use crate::state::queue::is_flight;
 use crate::state::table::Descriptors;
 use crate::sys::files::{Files, Hold, Now, Task};
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
-use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
+use crate::sys::sockets::{Attempt, Received, Sockets, Transfer, Transport};
 use crate::sys::thread::Thread;
 
 /// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time; unless
@@ -48,6 +49,16 @@ struct FakeState {
     until: Option<Until>,
     /// What a port has put.
     tasks: Vec<Task>,
+    /// What a port has handed over; and what of that has ended, and was not brought back.
+    transfers: Vec<Transfer>,
+    brought: Vec<Transfer>,
+}
+
+/// Whether an edge tells of the end of an operation.
+fn is_of_operation(edge: &Edge) -> bool {
+    let name = edge.name;
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
+    is_flight(name as u32)
 }
 
 impl FakeState {
@@ -61,7 +72,7 @@ impl FakeState {
 
     fn watch(&mut self, name: u64, wanted: Facts, until: Option<Until>) {
         (self.name, self.wanted, self.until) = (name, wanted, until);
-        self.edges.clear();
+        self.edges.retain(is_of_operation);
         self.look();
     }
 }
@@ -254,8 +265,8 @@ impl Reactor for Handle {
         let woken = self.0.sets == 1 && std::mem::take(&mut state.woken);
         // Like the real one it looks again at what it has noted, and reports what holds now.
         let readable = state.readable;
-        state.edges.retain(|_| readable);
-        if !state.edges.is_empty() {
+        state.edges.retain(|edge| readable || is_of_operation(edge));
+        if state.edges.iter().any(|edge| !is_of_operation(edge)) {
             state.until = state.until.filter(|until| *until == Until::Detached);
         }
         edges.append(&mut state.edges);
@@ -331,6 +342,23 @@ impl Sockets for Handle {
     ) -> Attempt<usize> {
         Attempt::Blocked
     }
+    fn hand_over(&self, transfer: Transfer) {
+        self.0.state.lock().unwrap().transfers.push(transfer);
+    }
+    /// What was not ended by then is called off, and an edge tells of it.
+    fn recall(&self, name: u64) -> Option<Transfer> {
+        self.0.end_transfer(|transfer| {
+            let is_this = transfer.name == name;
+            transfer.is_called_off |= is_this;
+            is_this
+        });
+        None
+    }
+    fn bring_back(&self, name: u64) -> Option<Transfer> {
+        let mut state = self.0.state.lock().unwrap();
+        let place = state.brought.iter().position(|transfer| transfer.name == name)?;
+        Some(state.brought.remove(place))
+    }
 }
 
 /// No model has a file but those that stand in for the back end themselves.
@@ -381,6 +409,23 @@ impl Hold for Held {
 }
 
 impl Fake {
+    /// Ends the first transfer that `is_it`. False if there is none.
+    pub(crate) fn end_transfer(&self, is_it: impl FnMut(&mut Transfer) -> bool) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let Some(place) = state.transfers.iter_mut().position(is_it) else { return false };
+        let transfer = state.transfers.remove(place);
+        state.edges.push(Edge { name: transfer.name, facts: Facts::NONE });
+        state.brought.push(transfer);
+        self.changed.notify_all();
+        true
+    }
+
+    /// How many operations the back end has.
+    pub(crate) fn transfers(&self) -> usize {
+        let state = self.state.lock().unwrap();
+        state.transfers.len() + state.brought.len()
+    }
+
     /// A task that was put and not taken back: the back end begins with it.
     pub(crate) fn begin_task(&self) -> Option<Task> {
         self.state.lock().unwrap().tasks.pop()

@@ -1,0 +1,39 @@
+//! How an operation on a socket is handed to a back end that carries it out by itself.
+//!
+//! The operation stays the active one of its lane meanwhile: those behind it wait, and no edge concerns it. An edge that
+//! has its own name tells that it can be brought back ([`Engine::bring_back`]).
+
+use super::Engine;
+use super::operations::Aloft;
+use super::seat::Seat;
+use crate::state::flights::Course;
+use crate::state::queue::FLIGHT;
+use crate::sys::sockets::Transfer;
+
+impl Engine {
+    /// The operation that the caller has tried goes to the back end; it may have come back when this returns, and is the
+    /// caller's no more. If it was called off meanwhile it has ended, and the transfer is the caller's again.
+    #[cold]
+    #[allow(clippy::result_large_err, reason = "a refusal gives the transfer back")]
+    pub(crate) fn hand_over_transfer(
+        &self,
+        aloft: &Aloft<'_>,
+        transfer: Transfer,
+        seat: Option<&Seat>,
+    ) -> Result<(), (Course, Transfer)> {
+        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let poll = self.poll_of(slot.descriptor());
+        let mut lanes = desk.lock();
+        let (course, effects) = lanes.hand_over_active(&self.nodes, slot, record | FLIGHT, poll);
+        if course != Course::Waits {
+            drop(lanes);
+            self.see_to(effects, index, seat);
+            return Err((course, transfer));
+        }
+        // With the lock: a thread that calls the flight off finds it at the back end.
+        self.backend.hand_over(transfer);
+        drop(lanes);
+        self.backend.begin();
+        Ok(())
+    }
+}

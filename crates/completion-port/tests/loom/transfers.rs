@@ -1,0 +1,381 @@
+//! Operations on sockets that the back end carries out: transfers that come back while they are called off, while the port is
+//! closed, and while their registration is removed. The back end has what was handed over until a thread of the model ends
+//! it, and tells of that by an edge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::detection::BlockDetection;
+use crate::engine::{
+    Aloft, Course, Engine, Entry, Plan, Purpose, Seat, Taken, Verdict, name_parts,
+};
+use crate::error::{Call, ErrorKind};
+use crate::fake::Fake;
+use crate::interest::Interest;
+use crate::kit::{
+    NO_HINT, entry, explore_within, looking_engine, next, one_shot_engine, spawn, visit, wait_for,
+};
+use crate::state::flights::Direction;
+use crate::state::moment::Moment;
+use crate::state::slot::Mode;
+use crate::sys::sockets::{Ask, Transfer};
+
+/// A port with one association, of which nothing is ever ready.
+struct Quay {
+    engine: Arc<Engine>,
+    fake: Arc<Fake>,
+    name: u64,
+    is_shared: bool,
+    /// The packets of operations.
+    packets: AtomicUsize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Done(Verdict),
+    Removed,
+}
+
+impl Quay {
+    fn new(is_shared: bool) -> Arc<Self> {
+        Self::of(one_shot_engine(1), is_shared)
+    }
+
+    fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
+        let index = engine.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
+        let associated = Some(Interest::IN);
+        let entry = Entry { associated, shared: is_shared, ..entry(mode) };
+        let name = engine.register(Call::Associate, index, entry, || None).unwrap();
+        Arc::new(Self { engine, fake, name, is_shared, packets: AtomicUsize::new(0) })
+    }
+
+    /// Starts an operation, which cannot be done at once.
+    fn start(&self) -> Result<u64, ErrorKind> {
+        self.start_until(Moment::NEVER)
+    }
+
+    fn start_until(&self, deadline: Moment) -> Result<u64, ErrorKind> {
+        let engine = &self.engine;
+        let (index, _) = name_parts(self.name);
+        let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
+        let kind = |error: crate::error::Error| error.kind();
+        if !self.is_shared {
+            let (record, desk) = engine
+                .own_record(index, plan.call, |_| true)
+                .inspect_err(|_| engine.free(self.name))
+                .map_err(kind)?;
+            let operation = engine.operation_of(record);
+            let slot = engine.slot(index);
+            let course = engine
+                .lend(slot, index, desk, record, &plan, NO_HINT, true)
+                .inspect_err(|_| engine.free(self.name))
+                .map_err(kind)?;
+            assert_eq!(course, Course::Try);
+            self.hand_over(&engine.aloft(record));
+            return Ok(operation);
+        }
+        let record = engine.shared_record(self.name, &plan, |_| true).map_err(kind)?;
+        let operation = engine.operation_of(record);
+        let course = engine.share(self.name, record, &plan).map_err(|error| {
+            engine.give_back_record(record);
+            error.kind()
+        })?;
+        if course == Course::Try {
+            self.hand_over(&engine.aloft(record));
+        }
+        Ok(operation)
+    }
+
+    /// The operation was tried in vain. If it has ended, its packet is queued.
+    fn hand_over(&self, aloft: &Aloft<'_>) {
+        let engine = &self.engine;
+        let record = aloft.record;
+        assert!(engine.reserve_transfer(record));
+        let transfer = Transfer {
+            name: engine.transfer_of(record),
+            descriptor: aloft.descriptor(),
+            ask: Ask::Receive,
+            address: None,
+            loan: None,
+            done: 0,
+            is_cut: false,
+            connection: None,
+            fault: None,
+            is_called_off: false,
+            is_declined: false,
+            is_first_part: false,
+        };
+        if engine.hand_over_transfer(aloft, transfer, None).is_err() {
+            engine.queue_operation(record);
+        }
+    }
+
+    /// What the kernel does, once.
+    fn work(&self) {
+        self.fake.end_transfer(|_| true);
+    }
+
+    /// The kernel does not begin.
+    fn decline(&self) {
+        self.fake.end_transfer(|transfer| {
+            transfer.is_declined = true;
+            true
+        });
+    }
+
+    fn see_next(&self, seat: &Seat) -> Option<Seen> {
+        let engine = &self.engine;
+        let record = match next(engine, seat)? {
+            Taken::Operation(record) => record,
+            Taken::Removed(name) => {
+                assert_eq!(name, self.name);
+                engine.free(name);
+                return Some(Seen::Removed);
+            }
+            other => panic!("{other:?}"),
+        };
+        let aloft = engine.aloft(record);
+        let course = engine.turn(&aloft, Some(seat));
+        let transfer = engine.take_transfer(record);
+        let verdict = match course {
+            Course::Try => {
+                // It was declined, or stood behind another one.
+                assert!(transfer.is_none_or(|transfer| transfer.is_declined));
+                self.hand_over(&aloft);
+                engine.count_operation(seat, false);
+                return None;
+            }
+            Course::Ends(verdict) => verdict,
+            Course::Waits => panic!("its node has come"),
+        };
+        if let Some(transfer) = transfer {
+            let is_done = !transfer.is_called_off && !transfer.is_declined;
+            assert_eq!(is_done, verdict == Verdict::Done);
+            assert_eq!(transfer.name, engine.transfer_of(record));
+        } else {
+            assert_ne!(verdict, Verdict::Done, "what is done has come back");
+        }
+        engine.count_operation(seat, true);
+        self.packets.fetch_add(1, SeqCst);
+        if self.is_shared {
+            engine.land_shared(&aloft, seat);
+            engine.free_record(record, Some(seat));
+        } else {
+            engine.land_own(&aloft);
+        }
+        Some(Seen::Done(verdict))
+    }
+
+    /// Waits for a packet, and takes it.
+    fn wait(&self, seat: &Seat) -> Option<Seen> {
+        wait_for(&self.engine, seat, || self.see_next(seat))
+    }
+
+    /// The same for a thread that comes and goes.
+    fn take_one(&self) -> Option<Seen> {
+        visit(&self.engine, |seat| self.wait(seat))
+    }
+
+    /// Takes packets until waits are over. The token of an operation that has ended is dropped.
+    fn serve(&self) {
+        let seat = self.engine.join();
+        while let Some(seen) = self.wait(&seat) {
+            if seen != Seen::Removed && !self.is_shared {
+                self.engine.free(self.name);
+            }
+        }
+        self.engine.leave(&seat);
+    }
+}
+
+/// Each kind of association.
+fn everywhere(preemptions: usize, model: impl Fn(Arc<Quay>) + Copy + Send + Sync + 'static) {
+    for is_shared in [false, true] {
+        explore_within(preemptions, move || model(Quay::new(is_shared)));
+    }
+}
+
+#[test]
+fn an_operation_that_comes_back_comes_out_of_a_wait() {
+    everywhere(3, |quay| {
+        let waiter = spawn(&quay, Quay::take_one);
+        quay.start().unwrap();
+        quay.work();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+    });
+}
+
+#[test]
+fn an_operation_that_is_cancelled_as_it_is_done_comes_back_once() {
+    everywhere(2, |quay| {
+        let operation = quay.start().unwrap();
+        let waiter = spawn(&quay, Quay::take_one);
+        let worker = spawn(&quay, Quay::work);
+        let is_in_time = quay.engine.cancel_operation(operation).unwrap();
+        worker.join().unwrap();
+        let seen = waiter.join().unwrap();
+        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+        assert!(!quay.engine.cancel_operation(operation).unwrap());
+        assert_eq!(quay.fake.transfers(), 0);
+    });
+}
+
+/// It is handed over by a thread that has not done so when another one cancels it.
+#[test]
+fn an_operation_that_is_cancelled_as_it_is_handed_over_ends() {
+    explore_within(2, || {
+        let quay = Quay::new(true);
+        let starter = spawn(&quay, |quay| quay.start().unwrap());
+        // The name of the first use of the first record.
+        let operation = 0;
+        let is_cancelled = quay.engine.cancel_operation(operation).unwrap();
+        assert_eq!(starter.join().unwrap(), operation);
+        if !is_cancelled {
+            quay.work();
+        }
+        let seen = quay.take_one();
+        let wanted = if is_cancelled { Verdict::Cancelled } else { Verdict::Done };
+        assert_eq!(seen, Some(Seen::Done(wanted)));
+        assert_eq!(quay.fake.transfers(), 0);
+    });
+}
+
+#[test]
+fn what_stands_behind_an_operation_is_handed_over_when_that_comes_back() {
+    explore_within(2, || {
+        let quay = Quay::new(true);
+        let first = quay.start().unwrap();
+        quay.start().unwrap();
+        assert_eq!(quay.fake.transfers(), 1, "one of a direction at a time");
+        let waiter =
+            spawn(&quay, |quay| visit(&quay.engine, |seat| [quay.wait(seat), quay.wait(seat)]));
+        quay.engine.cancel_operation(first).unwrap();
+        while quay.packets.load(SeqCst) < 2 {
+            quay.work();
+            loom::thread::yield_now();
+        }
+        let seen = waiter.join().unwrap();
+        let wanted = [Verdict::Cancelled, Verdict::Done].map(|verdict| Some(Seen::Done(verdict)));
+        assert_eq!(seen, wanted);
+    });
+}
+
+#[test]
+fn an_operation_that_the_system_declines_is_tried_again() {
+    everywhere(2, |quay| {
+        quay.start().unwrap();
+        let waiter = spawn(&quay, Quay::take_one);
+        quay.decline();
+        while quay.packets.load(SeqCst) < 1 {
+            quay.work();
+            loom::thread::yield_now();
+        }
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+    });
+}
+
+#[test]
+fn an_operation_that_is_cancelled_as_the_system_declines_it_ends() {
+    everywhere(2, |quay| {
+        let operation = quay.start().unwrap();
+        let waiter = spawn(&quay, Quay::take_one);
+        let worker = spawn(&quay, Quay::decline);
+        assert!(quay.engine.cancel_operation(operation).unwrap());
+        worker.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Cancelled)));
+        assert_eq!(quay.fake.transfers(), 0);
+    });
+}
+
+/// Waits go on until the system has let go.
+#[test]
+fn a_port_that_is_closed_hands_out_what_the_system_has() {
+    everywhere(2, |quay| {
+        quay.start().unwrap();
+        let worker = spawn(&quay, Quay::work);
+        let closer = spawn(&quay.engine, |engine| engine.close());
+        quay.serve();
+        worker.join().unwrap();
+        closer.join().unwrap();
+        assert_eq!(quay.packets.load(SeqCst), 1, "the operation has no packet");
+        assert_eq!(quay.fake.transfers(), 0);
+    });
+}
+
+#[test]
+fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_comes_back() {
+    everywhere(2, |quay| {
+        let closer = spawn(&quay.engine, |engine| engine.close());
+        let starter = spawn(&quay, |quay| quay.start());
+        quay.serve();
+        closer.join().unwrap();
+        let started = starter.join().unwrap();
+        assert_eq!(quay.packets.load(SeqCst), usize::from(started.is_ok()), "{started:?}");
+        assert_eq!(quay.fake.transfers(), 0);
+    });
+}
+
+#[test]
+fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
+    everywhere(2, |quay| {
+        let operation = quay.start().unwrap();
+        let canceller = spawn(&quay, move |quay| quay.engine.cancel_operation(operation).unwrap());
+        let closer = spawn(&quay.engine, |engine| engine.close());
+        quay.serve();
+        canceller.join().unwrap();
+        closer.join().unwrap();
+        assert_eq!(quay.packets.load(SeqCst), 1, "the operation has no packet");
+    });
+}
+
+#[test]
+fn a_removal_comes_behind_what_the_system_has() {
+    explore_within(2, || {
+        let quay = Quay::new(true);
+        quay.start().unwrap();
+        let worker = spawn(&quay, Quay::work);
+        let remover = spawn(&quay, |quay| quay.engine.remove(quay.name).unwrap());
+        assert!(matches!(quay.take_one(), Some(Seen::Done(_))));
+        assert_eq!(quay.take_one(), Some(Seen::Removed));
+        worker.join().unwrap();
+        remover.join().unwrap();
+        assert_eq!(quay.engine.snapshot().registered, 0);
+    });
+}
+
+/// A deadline is over, or the transfer comes back first: there is one packet, which is never early.
+#[test]
+fn a_deadline_calls_an_operation_off_or_finds_it_done() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let quay = Quay::of(looking_engine(2, BlockDetection::Announced), is_shared);
+            let at = quay.fake.time() + Duration::from_millis(5);
+            quay.start_until(at).unwrap();
+            let worker = spawn(&quay, Quay::work);
+            let seen = quay.take_one();
+            worker.join().unwrap();
+            match seen {
+                Some(Seen::Done(Verdict::Done)) => {}
+                Some(Seen::Done(Verdict::TimedOut)) => assert!(quay.fake.time() >= at, "early"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(quay.fake.transfers(), 0);
+        });
+    }
+}
+
+/// The operation is left with the port, and the system is asked for it before the keys go.
+#[test]
+fn a_port_is_dropped_with_what_the_system_has() {
+    everywhere(2, |quay| {
+        quay.start().unwrap();
+        let remains = quay.engine.dismantle();
+        assert_eq!((remains.operations.len(), remains.keys.len()), (1, 1));
+        assert!(quay.engine.take_transfer(remains.operations[0]).is_none());
+        assert!(!quay.fake.end_transfer(|_| true), "the system was not asked for it");
+    });
+}
