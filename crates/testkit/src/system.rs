@@ -191,7 +191,22 @@ impl System {
         }
     }
 
-    /// The same, for what Windows has and Wine has not.
+    /// Whether the system carries operations on sockets out by itself: what comes is theirs at once, and not only when a
+    /// thread looks.
+    #[must_use]
+    pub fn carries_operations(&self) -> bool {
+        cfg!(windows) && matches!(self.kind, Kind::Native) && !native::has_notifications()
+    }
+
+    /// For claims about what an operation leaves that waits, or has not been come to, where the system does not carry it
+    /// out by itself. `what` says what it is.
+    pub fn not_where_operations_are_carried_out(&self, what: &'static str) {
+        if self.carries_operations() {
+            lacking(what);
+        }
+    }
+
+    /// For claims about what Windows has and Wine has not.
     pub fn not_on_wine(&self, what: &'static str) {
         if matches!(self.kind, Kind::Native) && native::is_wine() {
             lacking(what);

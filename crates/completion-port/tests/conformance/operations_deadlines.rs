@@ -295,6 +295,7 @@ on_every_system! {
 
     /// Rule 60: the deadline of what was to be tried while another one was over is kept.
     fn a_deadline_outlives_an_attempt_in_vain(system: &System) {
+        system.not_where_operations_are_carried_out("attempt in vain at what waits");
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
         let same = near.dup().unwrap();

@@ -77,7 +77,8 @@ on_every_system! {
         let receive = token.recv(room(4)).unwrap();
         port.remove(id).unwrap();
         port.remove(id).unwrap();
-        assert!(!port.cancel(receive).unwrap());
+        // What the system has ends when the system has let go of it.
+        assert!(system.carries_operations() || !port.cancel(receive).unwrap());
         let (token, outcome) = done(&port, system);
         assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
         silent(&port, system);
@@ -488,6 +489,12 @@ on_every_system! {
             port.wait(&mut Batch::new(), system.soon()).unwrap().count()
         }));
         assert!(taken.is_err());
+        let mut next = b"y";
+        if system.carries_operations() {
+            // What had come was in the buffer that has failed.
+            next = b"z";
+            far.write(next).unwrap();
+        }
         let mut outcomes = Vec::new();
         for packet in all(&port, system, 2) {
             let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
@@ -495,7 +502,7 @@ on_every_system! {
             outcomes.push((result, buffer.bytes));
         }
         assert!(outcomes.contains(&(Err(ErrorKind::Other), Vec::new())), "{outcomes:?}");
-        assert!(outcomes.contains(&(Ok(1), b"y".to_vec())), "{outcomes:?}");
+        assert!(outcomes.contains(&(Ok(1), next.to_vec())), "{outcomes:?}");
         silent(&port, system);
     }
 

@@ -85,8 +85,8 @@ on_every_system! {
             let id = port.associate_shared(near.clone()).unwrap();
             let first = start_receives(&port, id, &[1])[0];
             far.write(b"ab").unwrap();
-            await_unread(&near, system, 2);
-            // No thread has looked: the first one waits still.
+            // No thread has looked: the first one waits still, or the system has ended it.
+            await_unread(&near, system, if system.carries_operations() { 1 } else { 2 });
             let started = port.start_now(id, Operation::recv(room(1))).unwrap();
             let Started::InFlight(second) = started else { panic!("it has overtaken the first") };
             let taken: Vec<_> = all(&port, system, 2)
@@ -143,10 +143,20 @@ on_every_system! {
             let Started::InFlight(second) = started else { panic!("it has overtaken the first") };
             assert!(before > 0);
             let mut order = Vec::new();
-            let (taken, read) = take_all(&port, system, &far, 2, 11);
+            // What the system carries out went on as room was made.
+            let is_carried = system.carries_operations();
+            let (taken, mut read) =
+                take_all(&port, system, &far, 2, if is_carried { 6 } else { 11 });
             order.extend(taken.iter().map(|(name, _)| *name));
             assert_eq!(order, [first, second]);
-            assert!(read.ends_with(b"firstsecond"), "{}", read.escape_ascii());
+            let mut bytes = [0; 4096];
+            eventually(system, "all has come", || {
+                let more = far.read(&mut bytes).unwrap_or(0);
+                read.extend_from_slice(&bytes[..more]);
+                read.ends_with(b"second")
+            });
+            let is_behind = read.ends_with(b"firstsecond");
+            assert!(is_behind || is_carried, "{}", read.escape_ascii());
         }
     }
 
@@ -245,7 +255,7 @@ on_every_system! {
             port.enable(id.id(), Interest::IN, Persistent::Edge).unwrap();
             start_receives(&port, id, &[2, 1]);
             far.write(b"abcd").unwrap();
-            await_unread(&near, system, 4);
+            await_unread(&near, system, if system.carries_operations() { 2 } else { 4 });
             let sorts: Vec<_> = all(&port, system, 3).iter().map(sort).collect();
             assert_eq!(sorts, ["finished", "finished", "notified"]);
             assert_eq!(near.unread().unwrap(), 1);
@@ -260,7 +270,7 @@ on_every_system! {
         let id = port.associate_shared(near.clone()).unwrap();
         start_receives(&port, id, &[8]);
         far.write(b"x").unwrap();
-        await_unread(&near, system, 1);
+        await_unread(&near, system, usize::from(!system.carries_operations()));
         port.enable(id.id(), Interest::IN, Persistent::Level).unwrap();
         assert_eq!(bytes(finished(&port, system).into_parts().1), b"x");
         silent(&port, system);
@@ -439,8 +449,8 @@ on_every_system! {
             drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
             assert!(port.stats().queued >= 2, "{port:#?}");
         }
-        // A thread that looks at nothing receives nothing.
-        assert_eq!(near.unread().unwrap(), 3);
+        // A thread that looks at nothing receives nothing, but what the system had begun.
+        assert_eq!(near.unread().unwrap(), if system.carries_operations() { 2 } else { 3 });
         let mut receives = Vec::new();
         let mut sends = 0;
         for packet in all(&port, system, 4) {
@@ -498,7 +508,8 @@ on_every_system! {
                 eventually(system, "it is found", || port.stats().queued == 1);
                 assert_eq!(port.stats().running, limit);
                 stays(system, 2, "no seat is free", || heard.try_recv().is_err());
-                assert_eq!((near[limit].unread().unwrap(), port.stats().queued), (1, 1));
+                let unread = usize::from(!system.carries_operations());
+                assert_eq!((near[limit].unread().unwrap(), port.stats().queued), (unread, 1));
                 gates[0].open();
                 assert_eq!(hear(system, &heard, "a seat is free"), limit);
             });
@@ -538,6 +549,7 @@ on_every_system! {
 
     /// Rule 54: an attempt that comes to nothing is no packet, and leaves no trace in the statistics.
     fn an_attempt_in_vain_is_no_packet(system: &System) {
+        system.not_where_operations_are_carried_out("attempt in vain at what waits");
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
         let same = near.dup().unwrap();

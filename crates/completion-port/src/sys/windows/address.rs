@@ -49,6 +49,15 @@ impl RawAddress {
         Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
+    /// What the system has written elsewhere.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        let mut raw = Self::room();
+        let len = bytes.len().min(SIZE);
+        raw.put(0, &bytes[..len]);
+        raw.len = length(len);
+        raw
+    }
+
     /// Refused if it is no address of the system.
     pub(super) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {

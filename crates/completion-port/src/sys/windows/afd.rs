@@ -17,16 +17,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use windows_sys::Win32::Networking::WinSock::{
-    FIONBIO, FIONREAD, INVALID_SOCKET, POLLERR, POLLHUP, POLLNVAL, POLLRDBAND, POLLRDNORM,
-    POLLWRNORM, SIO_BASE_HANDLE, SIO_BSP_HANDLE_POLL, SO_TYPE, SOCK_SEQPACKET, SOCK_STREAM, SOCKET,
-    SOL_SOCKET, WSADATA, WSAENOTSOCK, WSAIoctl, WSAPOLLFD, WSAPoll, WSAStartup, ioctlsocket,
+    AF_INET, AF_INET6, FIONBIO, FIONREAD, INVALID_SOCKET, POLLERR, POLLHUP, POLLNVAL, POLLRDBAND,
+    POLLRDNORM, POLLWRNORM, SIO_BASE_HANDLE, SIO_BSP_HANDLE_POLL, SO_TYPE, SOCK_SEQPACKET,
+    SOCK_STREAM, SOCKET, SOL_SOCKET, WSADATA, WSAENOTSOCK, WSAIoctl, WSAPOLLFD, WSAPoll,
+    WSAStartup, ioctlsocket,
 };
 
 use super::files::FileService;
 use super::host::now;
+use super::operations::Operations;
 use super::options::{Code, fault, fault_of, is_open, last_code, number, socket};
 use super::port::{Packet, Port, ROOM};
 use super::request::{Device, End, Ended, Flying, Owner, Request, event};
+use super::sockets::{TCP, protocol};
 use super::timeout;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
@@ -40,6 +43,11 @@ const WAKE: usize = 1;
 const NUDGE: usize = 2;
 /// Of what the driver completes.
 const POLLED: usize = 3;
+/// Of what sockets complete.
+const CARRIED: usize = 4;
+
+/// `IPPROTO_UDP`, in a field that has another type.
+const UDP: i32 = 17;
 
 /// What goes on holding once it does.
 const STICKY: u32 = event::DISCONNECT | event::ABORT | event::CONNECT_FAIL;
@@ -115,6 +123,21 @@ struct State {
     last: u32,
     /// No operation on the socket waits.
     is_nonblocking: bool,
+    /// Whether the kernel carries operations on the socket out; `None`: not known yet.
+    carried: Option<Option<Carried>>,
+    /// The kernel has declined a connect: the next attempt is to begin it.
+    begins_connects: bool,
+    /// The socket is attached no more, and nothing is asked of it but whether it is closed.
+    is_detached: bool,
+}
+
+/// A socket on which the kernel carries operations out, by what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// TCP.
+    Stream,
+    /// UDP.
+    Datagrams,
 }
 
 struct Main {
@@ -139,10 +162,13 @@ pub(super) struct Afd {
     port: Port,
     device: Device,
     sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
+    /// Those that are detached, and associated with the completion port for as long as they are open.
+    former: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     late: Mutex<Late>,
     /// Threads that may sleep at the completion port.
     sleepers: AtomicUsize,
     pub(super) files: FileService,
+    pub(super) operations: Operations,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -220,9 +246,11 @@ impl Afd {
             port,
             device,
             sockets: Mutex::default(),
+            former: Mutex::default(),
             late: Mutex::default(),
             sleepers: AtomicUsize::new(0),
             files: FileService::new(files),
+            operations: Operations::default(),
         })
     }
 
@@ -255,6 +283,40 @@ impl Afd {
         self.device.cancel(&next);
         self.abandon(state);
         false
+    }
+
+    /// The socket was detached. If it stays associated with the completion port that is remembered: the association cannot
+    /// be asked for, nor made once more.
+    fn part_with(&self, descriptor: Descriptor, watched: &Arc<Watched>) {
+        let mut state = watched.state();
+        if state.sentinel.is_none() || !matches!(state.carried, Some(Some(_))) {
+            return self.abandon(&mut state);
+        }
+        if let Some(main) = &state.main {
+            self.device.cancel(&main.flying);
+        }
+        state.is_detached = true;
+        drop(state);
+        locked(&self.former).insert(descriptor, Arc::clone(watched));
+    }
+
+    /// A socket that is detached was closed.
+    fn forget(&self, watched: &Arc<Watched>) {
+        let mut former = locked(&self.former);
+        // Its number was its base: see `associate`.
+        let descriptor = Descriptor::try_from(watched.base).unwrap_or(-1);
+        if former.get(&descriptor).is_some_and(|it| Arc::ptr_eq(it, watched)) {
+            former.remove(&descriptor);
+        }
+    }
+
+    /// What is known of operations on a socket that is being attached, if it was attached before.
+    fn remembered(&self, descriptor: Descriptor) -> Option<Option<Carried>> {
+        let former = locked(&self.former).remove(&descriptor)?;
+        let mut state = former.state();
+        let is_there = self.is_there(&former, &mut state);
+        self.abandon(&mut state);
+        if is_there { state.carried } else { None }
     }
 
     /// The socket was detached or closed.
@@ -323,6 +385,10 @@ impl Afd {
                     End::Failed if is_current => self.abandon(&mut state),
                     End::Void | End::Failed => {}
                 }
+                if state.is_detached && state.sentinel.is_none() {
+                    drop(state);
+                    self.forget(&watched);
+                }
                 None
             }
             Owner::Main(watched) => {
@@ -344,7 +410,9 @@ impl Afd {
         end: &End,
         moment: Moment,
     ) -> Option<Edge> {
-        state.sentinel.as_ref()?;
+        if state.sentinel.is_none() || state.is_detached {
+            return None;
+        }
         let events = match end {
             End::Told(events) if events & event::LOCAL_CLOSE != 0 => {
                 self.abandon(state);
@@ -386,8 +454,8 @@ impl Afd {
         drop(late);
         for (_, watched) in due {
             let mut state = watched.state();
-            let is_wanted =
-                state.sentinel.is_some() && state.main.is_none() && state.until == Until::Detached;
+            let is_attached = state.sentinel.is_some() && !state.is_detached;
+            let is_wanted = is_attached && state.main.is_none() && state.until == Until::Detached;
             if is_wanted && self.ask(&watched, &mut state).is_err() {
                 self.abandon(&mut state);
             }
@@ -411,11 +479,19 @@ impl Afd {
             match packet {
                 Packet::Posted(WAKE) => woken = true,
                 Packet::Posted(_) => {}
-                Packet::Ended(overlapped) => {
+                Packet::Ended(overlapped, CARRIED) => {
+                    let port = (&self.port, CARRIED);
+                    let is_there = |descriptor| self.watches(descriptor);
+                    if let Some(name) = self.operations.complete(overlapped.addr(), port, is_there)
+                    {
+                        edges.push(Edge { facts: Facts::NONE, name });
+                    }
+                }
+                Packet::Ended(overlapped, _) => {
                     // SAFETY: `Ended::take` demands an address that a packet of the device's port has brought just
                     // now, once.
-                    // - nothing but `device` is associated with `port`, and what is posted there has no address;
-                    //   each packet is taken once.
+                    // - sockets are associated with `port` by another key, what is posted there without one has no
+                    //   address, and nothing else but `device` is associated with it; each packet is taken once.
                     let ended = unsafe { Ended::take(overlapped, &self.device) };
                     edges.extend(self.end(ended, moment));
                 }
@@ -435,6 +511,54 @@ impl Afd {
             watched.state().is_nonblocking = true;
         }
         Ok(())
+    }
+
+    /// Whether the kernel carries operations on the socket out: that is settled by the first question, which associates the
+    /// socket with the completion port. Other ways are taken for what is associated with another one, was opened for no
+    /// overlapped calls, has another provider before the system's, or is of a family other than those of IP.
+    pub(super) fn carries(&self, descriptor: Descriptor) -> Option<Carried> {
+        let watched = self.find(descriptor)?;
+        let mut state = watched.state();
+        if state.carried.is_none() {
+            state.carried = Some(self.associate(descriptor, &watched));
+        }
+        state.carried.flatten()
+    }
+
+    /// Whether a connect of the socket is handed to the kernel.
+    pub(super) fn carries_connects(&self, descriptor: Descriptor) -> bool {
+        self.carries(descriptor) == Some(Carried::Stream)
+            && self.find(descriptor).is_some_and(|watched| !watched.state().begins_connects)
+    }
+
+    /// The kernel has declined a connect of the socket.
+    pub(super) fn stop_carrying_connects(&self, descriptor: Descriptor) {
+        if let Some(watched) = self.find(descriptor) {
+            watched.state().begins_connects = true;
+        }
+    }
+
+    fn associate(&self, descriptor: Descriptor, watched: &Watched) -> Option<Carried> {
+        if watched.base != socket(descriptor) {
+            return None;
+        }
+        let (family, protocol) = protocol(descriptor)?;
+        let carried = match protocol {
+            TCP => Carried::Stream,
+            UDP => Carried::Datagrams,
+            _ => return None,
+        };
+        if family != i32::from(AF_INET) && family != i32::from(AF_INET6) {
+            return None;
+        }
+        let handle = ptr::without_provenance_mut(socket(descriptor));
+        self.port.associate_number(handle, CARRIED).ok()?;
+        Some(carried)
+    }
+
+    /// Begins with the operations that were handed over.
+    pub(super) fn begin_operations(&self) {
+        self.operations.begin(&self.port, CARRIED);
     }
 
     /// Whether the last poll of the socket has told that a connect has failed.
@@ -473,15 +597,18 @@ pub(super) fn make_nonblocking(descriptor: Descriptor) -> Result<(), Code> {
 
 impl Drop for Afd {
     fn drop(&mut self) {
-        for (_, watched) in locked(&self.sockets).drain() {
-            self.abandon(&mut watched.state());
+        for all in [&self.sockets, &self.former] {
+            for (_, watched) in locked(all).drain() {
+                self.abandon(&mut watched.state());
+            }
         }
         locked(&self.late).clear();
+        self.operations.end();
         // Requests of sockets that were detached or are asked about anew are cancelled one by one. All the same:
         let _ = self.device.cancel_all();
         let end = now() + LAST;
         let mut edges = Vec::new();
-        while self.device.flying() > 0 && now() < end {
+        while self.device.flying() + self.operations.flying() > 0 && now() < end {
             // No thread polls any more. What would be asked anew has been abandoned.
             self.take(&mut edges, Some(SOON));
         }
@@ -505,6 +632,7 @@ impl Reactor for Afd {
         {
             return Err(Fault { kind: ErrorKind::AlreadyRegistered, code: None });
         }
+        let carried = self.remembered(descriptor);
         let watched = Arc::new(Watched {
             base,
             state: Mutex::new(State {
@@ -518,6 +646,9 @@ impl Reactor for Afd {
                 pause: Duration::ZERO,
                 last: 0,
                 is_nonblocking: false,
+                carried,
+                begins_connects: false,
+                is_detached: false,
             }),
         });
         // With the lock: whatever the driver tells by then finds whose it is.
@@ -563,7 +694,7 @@ impl Reactor for Afd {
     fn detach(&self, descriptor: Descriptor) {
         let watched = locked(&self.sockets).remove(&descriptor);
         if let Some(watched) = watched {
-            self.abandon(&mut watched.state());
+            self.part_with(descriptor, &watched);
         }
     }
 

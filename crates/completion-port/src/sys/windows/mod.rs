@@ -14,6 +14,7 @@ mod afd;
 pub(crate) mod codes;
 mod files;
 mod host;
+mod operations;
 mod options;
 mod port;
 mod psn;

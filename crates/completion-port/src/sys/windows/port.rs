@@ -50,19 +50,32 @@ impl Port {
 
     /// From now on what `file` completes comes out of this port, with `key`.
     pub(super) fn associate(&self, file: &OwnedHandle, key: usize) -> Result<(), Fault> {
-        // SAFETY: CreateIoCompletionPort demands open handles of a file and a port.
-        // - both are borrowed over the call.
-        let done = unsafe { CreateIoCompletionPort(file.as_raw_handle(), self.handle(), key, 0) };
+        self.associate_number(file.as_raw_handle(), key)
+    }
+
+    /// The same for what this handle names. Refused if that was opened for no overlapped calls, or is associated with a
+    /// completion port already.
+    pub(super) fn associate_number(&self, file: HANDLE, key: usize) -> Result<(), Fault> {
+        // SAFETY: CreateIoCompletionPort demands an open port, and refuses a number that names no file. It touches no
+        // memory of this process.
+        // - open: `self` owns it.
+        let done = unsafe { CreateIoCompletionPort(file, self.handle(), key, 0) };
         if done.is_null() { Err(system_fault(last_error())) } else { Ok(()) }
     }
 
     /// Queues a packet that says no more than `key`.
     pub(super) fn post(&self, key: usize) {
+        self.post_for(key, 0);
+    }
+
+    /// Queues a packet as of a request at this address. What takes it must know that there may be none.
+    pub(super) fn post_for(&self, key: usize, address: usize) {
+        let address = ptr::without_provenance(address);
         loop {
             // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at
             // none of them.
             // - open: `self` owns it.
-            if unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, ptr::null()) } != 0 {
+            if unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, address) } != 0 {
                 return;
             }
             // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
@@ -102,8 +115,8 @@ impl Port {
 
 /// What a packet brings.
 pub(super) enum Packet {
-    /// A request has ended, which was made with the memory at this address.
-    Ended(*mut OVERLAPPED),
+    /// A request has ended, which was made with the memory at this address, by a file that was associated with this key.
+    Ended(*mut OVERLAPPED, usize),
     /// A packet that [`Port::post`] has queued.
     Posted(usize),
 }
@@ -113,7 +126,7 @@ impl From<OVERLAPPED_ENTRY> for Packet {
         if entry.lpOverlapped.is_null() {
             Self::Posted(entry.lpCompletionKey)
         } else {
-            Self::Ended(entry.lpOverlapped)
+            Self::Ended(entry.lpOverlapped, entry.lpCompletionKey)
         }
     }
 }

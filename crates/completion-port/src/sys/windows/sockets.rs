@@ -18,12 +18,12 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 
 use super::address::RawAddress;
-use super::afd::{Afd, make_nonblocking};
+use super::afd::{Afd, Carried, make_nonblocking};
 use super::options::{Code, fault, fault_of, last_code, number, socket};
 use crate::address::{Address, Kind};
 use crate::source::{OwnedKind, OwnedSource, Source as _};
 use crate::state::facts::{Descriptor, Fault};
-use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+use crate::sys::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
 
 /// Parts for which there is room without much ado.
 const FEW: usize = 8;
@@ -32,29 +32,34 @@ const FEW: usize = 8;
 const PASSED_OVER: usize = 64;
 
 /// `IPPROTO_TCP`, in a field that has another type.
-const TCP: i32 = 6;
+pub(super) const TCP: i32 = 6;
 
 fn failed<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
     Attempt::Failed(fault(descriptor, code))
 }
 
-/// What becomes of a receive or a send that the system did not do.
-fn not_done<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
+/// What becomes of a call that the system did not do at once; if it would have to wait, the system may do it meanwhile.
+fn not_done<T>(
+    descriptor: Descriptor,
+    code: Code,
+    is_carried: impl FnOnce() -> bool,
+) -> Attempt<T> {
     match code {
+        WSAEWOULDBLOCK if is_carried() => Attempt::Carried,
         WSAEWOULDBLOCK => Attempt::Blocked,
         WSAENOBUFS => Attempt::Scarce,
         _ => failed(descriptor, code),
     }
 }
 
-fn owned(socket: SOCKET) -> OwnedSocket {
+pub(super) fn owned(socket: SOCKET) -> OwnedSocket {
     // SAFETY: `from_raw_socket` demands an open socket that nothing else owns.
-    // - each caller passes what `accept` or WSASocketW returned it just now.
+    // - each caller passes what `accept` or WSASocketW has returned just now.
     unsafe { OwnedSocket::from_raw_socket(socket as RawSocket) }
 }
 
 /// The address of the socket's peer, or its own.
-fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
+pub(super) fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
     let mut raw = RawAddress::room();
     let (address, len) = raw.as_mut_ptrs();
     let call = match of {
@@ -69,14 +74,14 @@ fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
 }
 
 #[derive(Clone, Copy)]
-enum Name {
+pub(super) enum Name {
     Peer,
     Own,
 }
 
 /// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
 /// connect to a port of this machine, at which nothing listens, is given the same port as its own.
-fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
+pub(super) fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
     let own = || name(descriptor, Name::Own).ok().flatten();
     peer.is_some_and(|peer| own().is_some_and(|own| own.is_same_end(peer))) && is_stream(descriptor)
 }
@@ -85,8 +90,8 @@ fn is_stream(descriptor: Descriptor) -> bool {
     number(descriptor, SOL_SOCKET, SO_TYPE) == Ok(SOCK_STREAM)
 }
 
-/// The protocol of a socket, as its provider says.
-fn protocol(descriptor: Descriptor) -> Option<i32> {
+/// The family and the protocol of a socket, as its provider says.
+pub(super) fn protocol(descriptor: Descriptor) -> Option<(i32, i32)> {
     let mut info = MaybeUninit::<WSAPROTOCOL_INFOW>::zeroed();
     let mut size = i32::try_from(size_of::<WSAPROTOCOL_INFOW>()).unwrap_or(0);
     let place = info.as_mut_ptr().cast();
@@ -99,7 +104,7 @@ fn protocol(descriptor: Descriptor) -> Option<i32> {
     // SAFETY: `assume_init` demands that the bytes are a value of the type.
     // - it has numbers only, for which zeros and all else that the call may have written are values.
     let info = unsafe { info.assume_init() };
-    (done == 0).then_some(info.iProtocol)
+    (done == 0).then_some((info.iAddressFamily, info.iProtocol))
 }
 
 /// A part of the room that a receive fills, as WSARecv takes it. What is longer than its length can say is
@@ -110,7 +115,7 @@ struct Part<'r> {
     room: PhantomData<&'r mut [MaybeUninit<u8>]>,
 }
 
-fn length(bytes: usize) -> u32 {
+pub(super) fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -301,7 +306,7 @@ impl Sockets for Afd {
 
     fn transport(&self, descriptor: Descriptor) -> Transport {
         match (is_stream(descriptor), protocol(descriptor)) {
-            (true, Some(TCP)) => Transport::DrainedStream,
+            (true, Some((_, TCP))) => Transport::DrainedStream,
             (true, _) => Transport::Stream,
             (false, _) => Transport::Messages,
         }
@@ -345,7 +350,10 @@ impl Sockets for Afd {
                     // says, which asks the connection for its peer.
                     WSAECONNRESET | WSAECONNABORTED | WSAENOTCONN => continue,
                     WSAEMFILE => return Attempt::Scarce,
-                    code => return not_done(descriptor, code),
+                    code => {
+                        let is_carried = || self.carries(descriptor) == Some(Carried::Stream);
+                        return not_done(descriptor, code, is_carried);
+                    }
                 }
             }
             let handle: HANDLE = ptr::without_provenance_mut(accepted);
@@ -368,6 +376,12 @@ impl Sockets for Afd {
             Ok(raw) => raw,
             Err(fault) => return Attempt::Failed(fault),
         };
+        if self.carries_connects(descriptor)
+            && matches!(name(descriptor, Name::Peer), Err(WSAENOTCONN))
+        {
+            // A connect that has begun cannot be handed over.
+            return Attempt::Carried;
+        }
         // SAFETY: connect reads as many bytes at the pointer as its third argument says.
         // - valid for reads: `raw` lives until the call returns, and this is its length.
         let done = unsafe { connect(socket(descriptor), raw.as_ptr(), raw.len()) };
@@ -409,7 +423,13 @@ impl Sockets for Afd {
         let received = self
             .make_sure_not_to_wait(descriptor)
             .and_then(|()| receive_parts(descriptor, room, None, || transport.is_stream()));
-        received.map_or_else(|code| not_done(descriptor, code), Attempt::Done)
+        // A datagram would be taken though there is no room for it.
+        let is_carried = || match self.carries(descriptor) {
+            Some(Carried::Stream) => true,
+            Some(Carried::Datagrams) => room.iter().any(|part| !part.is_empty()),
+            None => false,
+        };
+        received.map_or_else(|code| not_done(descriptor, code, is_carried), Attempt::Done)
     }
 
     fn receive_from(
@@ -423,7 +443,10 @@ impl Sockets for Afd {
         });
         match received {
             Ok(received) => Attempt::Done((received, from.address())),
-            Err(code) => not_done(descriptor, code),
+            Err(code) => not_done(descriptor, code, || {
+                self.carries(descriptor) == Some(Carried::Datagrams)
+                    && room.iter().any(|part| !part.is_empty())
+            }),
         }
     }
 
@@ -449,6 +472,27 @@ impl Sockets for Afd {
         } else {
             with_bytes::<PARTS, _>(parts, send)
         };
-        sent.map_or_else(|code| not_done(descriptor, code), Attempt::Done)
+        let is_carried = || self.carries(descriptor).is_some();
+        sent.map_or_else(|code| not_done(descriptor, code, is_carried), Attempt::Done)
+    }
+
+    fn hand_over(&self, transfer: Transfer) {
+        self.operations.put(transfer);
+    }
+
+    fn begin(&self) {
+        self.begin_operations();
+    }
+
+    fn recall(&self, name: u64) -> Option<Transfer> {
+        self.operations.recall(name)
+    }
+
+    fn bring_back(&self, name: u64) -> Option<Transfer> {
+        let transfer = self.operations.take_ended(name)?;
+        if transfer.is_declined && transfer.ask == Ask::Connect {
+            self.stop_carrying_connects(transfer.descriptor);
+        }
+        Some(transfer)
     }
 }

@@ -280,7 +280,7 @@ impl Shared {
                     drop(state);
                     self.go_on(flight, &mut signal);
                 }
-                Packet::Ended(overlapped) => {
+                Packet::Ended(overlapped, _) => {
                     let aboard = state.aboard.get_mut(&overlapped.addr());
                     if !aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies)) {
                         // Wine tells of some operations that it has refused.

@@ -1,0 +1,451 @@
+//! Which operations the kernel carries out, and what becomes of their memory.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind as Io, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::windows::io::{AsRawSocket as _, OwnedSocket};
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use windows_sys::Win32::Networking::WinSock::{WSA_IO_PENDING, WSABUF, WSARecv};
+use windows_sys::Win32::System::IO::OVERLAPPED;
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
+
+use super::super::afd::Afd;
+use super::super::options::last_code;
+use super::super::port::Port as Kernel;
+use crate::file_engine::FileEngine;
+use crate::loan::Loan;
+use crate::source::Source as _;
+use crate::state::facts::{Descriptor, Edge, Facts};
+use crate::sys::reactor::Reactor as _;
+use crate::sys::sockets::{Ask, Attempt, Sockets as _, Transfer, Transport};
+use crate::{Batch, Operation, Outcome, Packet, Port, SharedSource};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Long enough for what must not come.
+const QUIET: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// The calls of this thread that the kernel has accepted.
+    static CARRIED: RefCell<Vec<Ask>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The kernel has accepted a call of this thread.
+pub(super) fn note(ask: Ask) {
+    CARRIED.with_borrow_mut(|carried| carried.push(ask));
+}
+
+/// The calls since this was last asked.
+fn carried() -> Vec<Ask> {
+    CARRIED.take()
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    for stream in [&near, &far] {
+        stream.set_nodelay(true).unwrap();
+        stream.set_nonblocking(true).unwrap();
+    }
+    (near, far)
+}
+
+fn number(socket: &impl std::os::windows::io::AsSocket) -> Descriptor {
+    socket.as_source().name.number
+}
+
+/// Sends until there has been no room for a while: what is under way is taken by the other end.
+fn fill(stream: &mut TcpStream) {
+    let mut last = Instant::now();
+    while last.elapsed() < QUIET {
+        match stream.write(&[b'x'; 65536]) {
+            Ok(_) => last = Instant::now(),
+            Err(error) if error.kind() == Io::WouldBlock => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The outcome of the only operation in flight, whose token ends.
+#[track_caller]
+fn outcome<K>(port: &Port<K>) -> Outcome {
+    let mut batch = Batch::new();
+    let mut packets = port.wait(&mut batch, SOON).unwrap();
+    match packets.next() {
+        Some(Packet::Done(done)) => done.into_parts().1,
+        Some(Packet::Finished(finished)) => finished.into_parts().1,
+        _ => panic!("no operation has ended"),
+    }
+}
+
+#[test]
+fn what_has_to_wait_is_carried_out_by_the_kernel() {
+    carried();
+    let port = Port::<OwnedSocket>::new().unwrap();
+
+    let (near, mut far) = pair();
+    port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
+    assert_eq!(carried(), [Ask::Receive]);
+    far.write_all(b"abc").unwrap();
+    let Outcome::Received(Ok(3), bytes) = outcome(&port) else { panic!() };
+    assert_eq!(bytes, b"abc");
+
+    let (mut near, mut far) = pair();
+    fill(&mut near);
+    port.associate(near.into()).unwrap().send_all(vec![b'y'; 3 << 20]).unwrap();
+    assert_eq!(carried(), [Ask::SendAll]);
+    let reader = std::thread::spawn(move || {
+        far.set_nonblocking(false).unwrap();
+        let mut bytes = Vec::new();
+        far.read_to_end(&mut bytes).unwrap();
+        bytes.iter().filter(|byte| **byte == b'y').count()
+    });
+    assert!(matches!(outcome(&port), Outcome::Sent(Ok(len), _) if len == 3 << 20));
+    assert_eq!(carried(), [Ask::SendAll; 2], "call after call");
+    assert_eq!(reader.join().unwrap(), 3 << 20);
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    port.associate(listener.into()).unwrap().accept().unwrap();
+    assert_eq!(carried(), [Ask::Accept]);
+    let client = TcpStream::connect(address).unwrap();
+    let Outcome::Accepted(Ok((socket, Some(peer)))) = outcome(&port) else { panic!() };
+    assert_eq!(peer.as_ip(), Some(client.local_addr().unwrap()));
+    let socket = TcpStream::from(socket.into_descriptor().unwrap());
+    // The connection knows its listener.
+    assert_eq!(socket.local_addr().unwrap(), address);
+    assert_eq!(socket.peer_addr().unwrap(), client.local_addr().unwrap());
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let to_key = |socket: crate::OwnedSource| socket.into_descriptor().unwrap();
+    port.connect(address, None, to_key).unwrap();
+    assert_eq!(carried(), [Ask::Connect]);
+    let mut batch = Batch::new();
+    let Some(Packet::Done(done)) = port.wait(&mut batch, SOON).unwrap().next() else { panic!() };
+    let (token, outcome_of_connect) = done.into_parts();
+    assert!(matches!(outcome_of_connect, Outcome::Connected(Ok(()))));
+    // The socket knows its peer.
+    assert_eq!(TcpStream::from(token.into_key()).peer_addr().unwrap(), address);
+
+    let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = datagrams.local_addr().unwrap();
+    port.associate(datagrams.into()).unwrap().recv_from(Vec::with_capacity(8)).unwrap();
+    assert_eq!(carried(), [Ask::ReceiveFrom]);
+    peer.send_to(b"abc", address).unwrap();
+    let Outcome::ReceivedFrom(Ok((3, Some(from))), _) = outcome(&port) else { panic!() };
+    assert_eq!(from.as_ip(), Some(peer.local_addr().unwrap()));
+}
+
+#[test]
+fn what_can_be_done_at_once_is_no_call_that_waits() {
+    carried();
+    let port = Port::<OwnedSocket>::new().unwrap();
+    let (near, mut far) = pair();
+    far.write_all(b"abc").unwrap();
+    while near.peek(&mut [0; 8]).is_err() {}
+    port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
+    assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
+    assert_eq!(carried(), []);
+}
+
+/// A datagram is taken by a receive without room: it waits for an edge.
+#[test]
+fn a_receive_without_room_takes_no_datagram() {
+    carried();
+    let port = Port::<Arc<UdpSocket>>::new().unwrap();
+    let near = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    port.associate(Arc::clone(&near)).unwrap().recv(Vec::new()).unwrap();
+    assert_eq!(carried(), []);
+    far.send_to(b"abc", near.local_addr().unwrap()).unwrap();
+    assert!(matches!(outcome(&port), Outcome::Received(Ok(0), _)));
+    assert_eq!(near.recv(&mut [0; 8]).unwrap(), 3);
+}
+
+#[test]
+fn a_socket_of_another_completion_port_waits_for_edges() {
+    carried();
+    let other = Kernel::new().unwrap();
+    let (near, mut far) = pair();
+    let handle = ptr::without_provenance_mut(usize::try_from(near.as_raw_socket()).unwrap());
+    other.associate_number(handle, 1).unwrap();
+    let port = Port::<OwnedSocket>::new().unwrap();
+    port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
+    far.write_all(b"abc").unwrap();
+    assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
+    assert_eq!(carried(), []);
+}
+
+#[test]
+fn a_socket_that_comes_back_to_its_port_is_known_there() {
+    carried();
+    let port = Port::<TcpStream>::new().unwrap();
+    let (mut near, mut far) = pair();
+    for _ in 0..3 {
+        port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
+        assert_eq!(carried(), [Ask::Receive]);
+        far.write_all(b"abc").unwrap();
+        let mut batch = Batch::new();
+        let Some(Packet::Done(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
+            panic!()
+        };
+        let (token, outcome) = done.into_parts();
+        assert!(matches!(outcome, Outcome::Received(Ok(3), _)));
+        near = token.into_key();
+    }
+    drop(port);
+    // At another one it waits for edges.
+    let port = Port::<TcpStream>::new().unwrap();
+    port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
+    far.write_all(b"abc").unwrap();
+    assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
+    assert_eq!(carried(), []);
+}
+
+/// Its packet brings an address that is none of the port's.
+#[test]
+fn a_call_of_the_program_is_passed_over() {
+    carried();
+    let port = Port::<Arc<TcpStream>>::new().unwrap();
+    let (near, mut far) = pair();
+    let near = Arc::new(near);
+    port.associate(Arc::clone(&near)).unwrap().recv(Vec::with_capacity(8)).unwrap();
+    let mut bytes = [0_u8; 8];
+    let parts = WSABUF { len: 8, buf: bytes.as_mut_ptr() };
+    let (mut own, mut flags) = (OVERLAPPED::default(), 0);
+    let socket = usize::try_from(near.as_raw_socket()).unwrap();
+    // SAFETY: WSARecv reads one buffer and flags, and writes to all of these until it is done.
+    // - valid: they are locals, and the loop below ends when it is done.
+    let done = unsafe {
+        WSARecv(socket, &raw const parts, 1, ptr::null_mut(), &raw mut flags, &raw mut own, None)
+    };
+    assert!(done != 0 && last_code() == WSA_IO_PENDING);
+    far.write_all(b"abc").unwrap();
+    assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
+    far.write_all(b"de").unwrap();
+    let end = Instant::now() + SOON;
+    let place = &raw const own.Internal;
+    // SAFETY: reading demands a valid place; a whole word is read.
+    // - it is that of a local.
+    while unsafe { place.read_volatile() } != 0 {
+        assert!(Instant::now() < end);
+        drop(port.wait(&mut Batch::new(), Duration::from_millis(1)).unwrap());
+    }
+    assert!(port.wait(&mut Batch::new(), QUIET).unwrap().next().is_none());
+    assert_eq!(&bytes[..2], b"de");
+}
+
+fn transfer(descriptor: Descriptor, name: u64, ask: Ask, loan: Option<Loan>) -> Transfer {
+    Transfer {
+        name,
+        descriptor,
+        ask,
+        address: None,
+        loan,
+        done: 0,
+        is_cut: false,
+        connection: None,
+        fault: None,
+        is_called_off: false,
+        is_declined: false,
+        is_first_part: false,
+    }
+}
+
+fn room(bytes: usize) -> Option<Loan> {
+    let mut loan = Loan::new(Vec::<u8>::with_capacity(bytes));
+    loan.lend_room(|buffer: &mut Vec<u8>, part| part(&mut buffer.spare_capacity_mut()[..bytes]));
+    Some(loan)
+}
+
+/// The operations of which edges tell within so long.
+fn ended_within(afd: &Afd, limit: Duration) -> Vec<Transfer> {
+    let end = Instant::now() + limit;
+    let mut edges: Vec<Edge> = Vec::with_capacity(64);
+    let mut ended = Vec::new();
+    while ended.is_empty() && Instant::now() < end {
+        afd.poll(0, &mut edges, Some(end.saturating_duration_since(Instant::now())));
+        ended.extend(edges.iter().map(|edge| afd.bring_back(edge.name).unwrap()));
+    }
+    ended
+}
+
+#[track_caller]
+fn ended(afd: &Afd) -> Transfer {
+    let mut all = ended_within(afd, SOON);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.pop().unwrap()
+}
+
+/// A call that fails at once has taken the datagram. Whether a packet tells of it as well depends on the system.
+#[test]
+fn a_datagram_that_is_cut_at_once_is_told_once() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let here = number(&near);
+    afd.attach(here, 7, Facts::IN).unwrap();
+    assert!(afd.carries(here).is_some());
+    for name in 1..50 {
+        far.send_to(b"hello", near.local_addr().unwrap()).unwrap();
+        near.peek_from(&mut [0; 8]).unwrap();
+        afd.hand_over(transfer(here, name, Ask::ReceiveFrom, room(3)));
+        afd.begin();
+        let cut = ended(&afd);
+        assert_eq!((cut.name, cut.done, cut.is_cut), (name, 3, true), "{:?}", cut.fault);
+        assert_eq!(cut.address.unwrap().as_ip(), Some(far.local_addr().unwrap()));
+    }
+    assert!(ended_within(&afd, QUIET).is_empty());
+    assert_eq!(afd.operations.flying(), 0);
+}
+
+#[test]
+fn what_the_system_does_not_begin_is_declined() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (near, _far) = pair();
+    let here = number(&near);
+    afd.attach(here, 7, Facts::IN).unwrap();
+    assert!(afd.carries(here).is_some());
+    let address = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)).into());
+    afd.hand_over(Transfer { address, ..transfer(here, 1, Ask::Connect, None) });
+    afd.begin();
+    let declined = ended(&afd);
+    assert!(declined.is_declined && declined.address.is_some());
+}
+
+/// What the system says of it is said by the call that the port makes itself then.
+#[test]
+fn a_connect_that_is_declined_fails_as_the_system_says() {
+    let port = Port::<OwnedSocket>::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    port.associate(listener.into()).unwrap().connect(address).unwrap();
+    let Outcome::Connected(Err(error)) = outcome(&port) else { panic!() };
+    assert!(error.os_code().is_some(), "{error:?}");
+}
+
+#[test]
+fn what_is_recalled_comes_back_by_the_call_or_by_an_edge() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (near, mut far) = pair();
+    let here = number(&near);
+    afd.attach(here, 7, Facts::IN).unwrap();
+    let mut nothing = [];
+    let attempt = afd.receive(here, Transport::DrainedStream, &mut nothing);
+    assert!(matches!(attempt, Attempt::Carried));
+    afd.hand_over(transfer(here, 1, Ask::Receive, room(8)));
+    assert_eq!(afd.recall(1).map(|transfer| transfer.name), Some(1));
+    afd.hand_over(transfer(here, 2, Ask::Receive, room(8)));
+    afd.begin();
+    assert!(afd.recall(2).is_none());
+    let recalled = ended(&afd);
+    assert!(recalled.is_called_off && recalled.fault.is_none() && recalled.done == 0);
+    assert!(afd.recall(2).is_none());
+    // Nothing was taken by it.
+    far.write_all(b"abc").unwrap();
+    afd.hand_over(transfer(here, 3, Ask::Receive, room(8)));
+    afd.begin();
+    assert_eq!(ended(&afd).done, 3);
+}
+
+#[test]
+fn a_call_outlives_its_thread() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (near, mut far) = pair();
+    let here = number(&near);
+    afd.attach(here, 7, Facts::IN).unwrap();
+    assert!(afd.carries(here).is_some());
+    for name in 1..30 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                afd.hand_over(transfer(here, name, Ask::Receive, room(8)));
+                afd.begin();
+            });
+        });
+        far.write_all(b"abc").unwrap();
+        let ended = ended(&afd);
+        assert_eq!((ended.name, ended.done), (name, 3), "{:?}", ended.fault);
+    }
+}
+
+fn handles() -> u32 {
+    let mut count = 0;
+    // SAFETY: GetCurrentProcess demands nothing.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: GetProcessHandleCount writes a number at the pointer.
+    // - valid: `count` is a local.
+    assert!(unsafe { GetProcessHandleCount(process, &raw mut count) } != 0);
+    count
+}
+
+/// A buffer whose drop can be seen.
+#[derive(Debug)]
+struct Counted(Vec<u8>, #[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+// SAFETY: the room is that of the vector, which promises the same.
+unsafe impl crate::Buffer for Counted {
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        self.0.filled(part);
+    }
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [std::mem::MaybeUninit<u8>])) {
+        // SAFETY: the caller's promise is the vector's.
+        unsafe { self.0.room(part) };
+    }
+    unsafe fn set_filled(&mut self, len: usize) {
+        // SAFETY: as above.
+        unsafe { self.0.set_filled(len) };
+    }
+}
+
+#[test]
+fn a_dropped_port_leaves_nothing_of_what_the_kernel_had() {
+    let count = Arc::new(());
+    let drop_one = || {
+        carried();
+        let port: Port<SharedSource<OwnedSocket>, (), Counted> =
+            Port::builder().buffers().build().unwrap();
+        let counted = |bytes| Counted(bytes, Arc::clone(&count));
+        let mut far_ends = Vec::new();
+        for _ in 0..20 {
+            let (mut near, far) = pair();
+            fill(&mut near);
+            let id = port.associate_shared(SharedSource::new(near.into())).unwrap();
+            port.start(id, Operation::recv(counted(Vec::with_capacity(8)))).unwrap();
+            port.start(id, Operation::send_all(counted(vec![1; 1 << 20]))).unwrap();
+            port.start(id, Operation::send(counted(vec![2; 8]))).unwrap();
+            far_ends.push(far);
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let id = port.associate_shared(SharedSource::new(listener.into())).unwrap();
+        for _ in 0..3 {
+            port.start(id, Operation::accept_and_recv(counted(Vec::with_capacity(8)))).unwrap();
+        }
+        let mut kinds = BTreeMap::new();
+        carried().into_iter().for_each(|ask| *kinds.entry(format!("{ask:?}")).or_insert(0) += 1);
+        assert_eq!(format!("{kinds:?}"), r#"{"Accept": 1, "Receive": 20, "SendAll": 20}"#);
+        assert_eq!(Arc::strong_count(&count), 1 + 3 * 20 + 3);
+        let begun = Instant::now();
+        drop(port);
+        assert_eq!(Arc::strong_count(&count), 1);
+        begun.elapsed()
+    };
+    // What a process makes once.
+    drop_one();
+    let before = handles();
+    let took = drop_one();
+    assert!(took < Duration::from_secs(4), "the kernel has kept something: {took:?}");
+    let end = Instant::now() + SOON;
+    while handles() > before {
+        assert!(Instant::now() < end, "{} handles more", handles() - before);
+        std::thread::yield_now();
+    }
+}
