@@ -365,10 +365,11 @@ impl<C: Calls> Shared<C> {
                 return Err(self.fault(descriptor, result));
             }
             if is_lasting {
-                // What has begun to hold before is told by no edge. The engine asks whether a number is still the same
-                // each time when it was told of an end or an error, and is to be told of that once.
+                // What has begun to hold before is told by no edge. Where nothing holds an edge is to come, and no thread is
+                // woken. The engine asks whether a number is still the same each time when it was told of an end or an
+                // error, and is to be told of that once.
                 let now = self.calls.look(descriptor, asked.filter());
-                if before != Some(now) || now & RARE == 0 {
+                if now != 0 && (before != Some(now) || now & RARE == 0) {
                     state.unseen.push(key);
                     self.calls.post(LOOK);
                 }
@@ -749,13 +750,16 @@ impl<C: Calls> Reactor for Psn<C> {
         edges.clear();
         let mut taken = Taken::default();
         let mut state = self.state();
-        let changes = state.take_changes();
-        let poll = state.polls;
         let sleeps = timeout != Some(Duration::ZERO);
-        if !sleeps || !changes.is_empty() {
-            self.take(&mut state, changes, edges, poll, &mut taken);
-        }
-        if sleeps && edges.is_empty() && taken == Taken::default() {
+        loop {
+            let changes = state.take_changes();
+            let poll = state.polls;
+            if !sleeps || !changes.is_empty() {
+                self.take(&mut state, changes, edges, poll, &mut taken);
+            }
+            if !sleeps || !edges.is_empty() || taken != Taken::default() {
+                break;
+            }
             state.sleepers += 1;
             drop(state);
             let mut room = [Packet::default(); ROOM];
@@ -766,6 +770,10 @@ impl<C: Calls> Reactor for Psn<C> {
             self.sort(&mut state, &room[..count], edges, poll, &mut taken);
             if count == ROOM && edges.len() < edges.capacity() {
                 self.take(&mut state, Vec::new(), edges, poll, &mut taken);
+            }
+            // The end of a removal is the reactor's own affair, and ends no wait that has no limit.
+            if timeout.is_some() || !edges.is_empty() || taken != Taken::default() {
+                break;
             }
         }
         if taken.looks {
