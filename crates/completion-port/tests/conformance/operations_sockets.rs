@@ -993,7 +993,10 @@ fn signals_end_no_operation_epoll() {
         let begun = Instant::now();
         let time = 20 * MILLISECOND;
         let last = port.start(idle, Operation::recv(room(4)).deadline(time)).unwrap();
-        for _ in 0..ROUNDS {
+        // The thread that sends signals may seldom have a processor.
+        let (mut rounds, mut signals) = (0, 0);
+        while rounds < ROUNDS || signals < ROUNDS {
+            let round = Instant::now();
             let accept = port.start(accepting, Operation::accept()).unwrap();
             let receive = port.start(id, Operation::recv(room(4))).unwrap();
             let send = port.start(id, Operation::send_all(vec![b'a'; 500_000])).unwrap();
@@ -1018,10 +1021,11 @@ fn signals_end_no_operation_epoll() {
                         assert_connected(&client, &system.adopt(source), system);
                     }
                 }
-                assert!(begun.elapsed() < system.soon(), "{left:?} do not end");
+                assert!(round.elapsed() < system.soon(), "{left:?} do not end");
             }
             assert_eq!(taken + far.drain(), 500_000);
+            rounds += 1;
+            signals += heard.try_iter().count();
         }
-        assert!(heard.try_iter().count() > ROUNDS, "there were few signals");
     });
 }
