@@ -4,6 +4,8 @@ use std::io;
 use std::os::windows::io::AsRawHandle as _;
 use std::os::windows::process::CommandExt as _;
 use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use windows_sys::Win32::System::Console::{
     AttachConsole, CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, SetConsoleCtrlHandler,
@@ -66,13 +68,23 @@ fn press() {
         1
     }
     let number = |name| std::env::var(name).unwrap().parse().unwrap();
-    let checked = |outcome: BOOL| assert_ne!(outcome, 0, "{}", io::Error::last_os_error());
     // SAFETY: AttachConsole takes any number.
-    checked(unsafe { AttachConsole(number(PROCESS)) });
+    again_and_again("attach", || unsafe { AttachConsole(number(PROCESS)) });
     // SAFETY: SetConsoleCtrlHandler demands a function that may be called by any thread; this one uses nothing.
-    checked(unsafe { SetConsoleCtrlHandler(Some(ignore), 1) });
+    again_and_again("handle", || unsafe { SetConsoleCtrlHandler(Some(ignore), 1) });
     // SAFETY: GenerateConsoleCtrlEvent takes any number; 0 is all processes of the console.
-    checked(unsafe { GenerateConsoleCtrlEvent(number(KEY), 0) });
+    again_and_again("press", || unsafe { GenerateConsoleCtrlEvent(number(KEY), 0) });
+}
+
+/// Makes a call until it succeeds, for some seconds: under Wine one now and then fails while another process attaches
+/// itself to a console.
+fn again_and_again(what: &str, call: impl Fn() -> BOOL) {
+    let begun = Instant::now();
+    while call() == 0 {
+        let error = io::Error::last_os_error();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{what}: {error}");
+        thread::park_timeout(Duration::from_millis(20));
+    }
 }
 
 /// How many handles a process has.
