@@ -43,6 +43,7 @@ use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
 use crate::state::slot::{GENERATION, Refusal, Slot};
 use crate::state::spares::Spares;
+use crate::state::strays::Strays;
 pub(crate) use crate::state::timers::Name as TimerName;
 use crate::state::timers::Timers;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
@@ -91,9 +92,6 @@ impl fmt::Debug for Shown {
 /// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. So
 /// every run tests the wrap.
 const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
-
-/// Edges of given-up registrations before the kernel's set is thought to be full of them.
-const STALE_EDGES: usize = 1024;
 
 /// Whether the port takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,10 +179,7 @@ struct Stock {
     /// Which of the back end's sets are being polled, and which is asked next.
     polling: Vec<bool>,
     next_set: usize,
-    /// Edges of registrations that have ended.
-    stale: usize,
-    /// A thread is replacing the kernel's sets.
-    rebuilding: bool,
+    strays: Strays,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
     /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
     /// which it closes, and operations that were being tried then: their packets are still to be queued.
@@ -195,7 +190,6 @@ struct Stock {
     polls: u64,
     /// The polls that brought nothing.
     empty_polls: u64,
-    rebuilds: u64,
     former: Tally,
     /// Threads that were found asleep, and of which no event tells yet.
     found: Vec<SeatNumber>,
@@ -226,7 +220,7 @@ impl Stock {
     /// Whether most of what the kernel's sets report is of registrations that have ended.
     #[inline]
     fn is_full_of_strays(&self) -> bool {
-        self.stale > STALE_EDGES.max(self.slots.in_use())
+        self.strays.are_many(self.slots.in_use())
     }
 
     /// Wakes the threads in `remove_and_wait`: nodes were queued, or a slot was given up, which may
@@ -377,13 +371,11 @@ impl Engine {
                         timers: Timers::new(number << 32),
                         polling: vec![false; sets],
                         next_set: 0,
-                        stale: 0,
-                        rebuilding: false,
+                        strays: Strays::new(),
                         peeks: 0,
                         collectors: Vec::new(),
                         polls: 0,
                         empty_polls: 0,
-                        rebuilds: 0,
                         former: Tally::default(),
                         found: Vec::new(),
                     },

@@ -93,7 +93,7 @@ impl Stock {
         let Polled { ready, recheck, strays, woken } = poll;
         self.polling[set] = false;
         self.empty_polls += u64::from(ready.is_empty() && recheck.is_empty() && !woken);
-        self.stale += strays;
+        self.strays.add(strays);
         if self.notable.is_any() {
             engine.note_queued(self, &ready);
         }
@@ -189,8 +189,7 @@ impl Engine {
         let State { schedule, stock } = &mut *state;
         stock.begin_poll(set);
         // One thread replaces the sets; until it has, no other one sleeps there.
-        let is_full = !stock.rebuilding && stock.is_full_of_strays();
-        stock.rebuilding |= is_full;
+        let is_full = stock.strays.begin_replacing(stock.slots.in_use());
         if scratch.edges.capacity() > USUAL_EDGES && schedule.may_run() > 1 {
             scratch.shrink();
         }
@@ -336,12 +335,7 @@ impl Engine {
     fn replace_sets(&self) {
         let rebuilt = self.rebuild();
         let mut state = self.lock();
-        let stock = &mut state.stock;
-        stock.rebuilding = false;
-        // Set also if the sets could not be replaced: they are tried again after as many more
-        // strays.
-        stock.stale = 0;
-        stock.rebuilds += u64::from(rebuilt);
+        state.stock.strays.end_replacing(rebuilt);
         drop(state);
         // The calling thread is counted as one that polls already.
         trace_aside!(

@@ -35,7 +35,7 @@ impl Engine {
             queued: stock.ready.len() + stock.recheck.len(),
             polls: stock.polls,
             empty_polls: stock.empty_polls,
-            rebuilds: stock.rebuilds,
+            rebuilds: stock.strays.replacements(),
             packets,
             threads: schedule.figures(),
         }

@@ -130,7 +130,7 @@ impl Scene for Stage<'_> {
 
     #[inline]
     fn is_replacing(&self) -> bool {
-        self.stock.rebuilding
+        self.stock.strays.is_replacing()
     }
 
     fn is_full_of_strays(&self) -> bool {

@@ -10,5 +10,6 @@ pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod slot;
 pub(crate) mod spares;
+pub(crate) mod strays;
 pub(crate) mod table;
 pub(crate) mod timers;
