@@ -13,6 +13,14 @@ pub(crate) fn open(object: impl FnOnce(u64) -> Result<Object, u32>) -> Result<Ha
     handles().open(object)
 }
 
+/// Makes a port.
+pub(crate) fn open_port(concurrency: u32) -> Result<Handle, u32> {
+    open(|name| {
+        let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
+        CompletionPort::new(name, concurrency).map(Object::of_port)
+    })
+}
+
 /// What a handle stands for.
 pub(crate) fn find<R>(
     handle: Handle,

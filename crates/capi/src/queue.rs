@@ -2,13 +2,37 @@
 
 use std::ffi::c_void;
 
-use crate::abi::{self, Entry, Handle};
+use crate::abi::{self, Entry, Handle, NO_HANDLE};
 use crate::errors::{code, guarded, set_last, succeeds};
-use crate::handles::usable_port;
-use crate::system::associations::{close, create_or_associate, is_ready};
+use crate::handles::{open_port, usable_port};
+use crate::system::associations::{associate, close, is_ready};
 use crate::system::status::failure;
 use crate::system::waiting::take;
 use crate::taking::Changed;
+
+/// Makes a port, or lets what is done on a file complete on one, or both.
+fn create_or_associate(
+    file: Handle,
+    existing: Handle,
+    key: usize,
+    concurrency: u32,
+) -> Result<Handle, u32> {
+    match (file.addr() != NO_HANDLE, existing.is_null()) {
+        (false, true) => open_port(concurrency),
+        (false, false) => Err(code::INVALID_PARAMETER),
+        (true, false) => {
+            associate(file, &usable_port(existing)?, key)?;
+            Ok(existing)
+        }
+        (true, true) => {
+            let made = open_port(concurrency)?;
+            let associated = usable_port(made).and_then(|port| associate(file, &port, key));
+            associated.map(|()| made).inspect_err(|_| {
+                let _ = close(made);
+            })
+        }
+    }
+}
 
 /// Makes a port, or lets a descriptor's operations complete on one: `CreateIoCompletionPort`.
 #[unsafe(no_mangle)]

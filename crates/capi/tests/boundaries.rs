@@ -52,10 +52,7 @@ const LAYERS: [(&str, &[&str]); 56] = [
         &["errors", "handles", "linux/descriptors", "linux/driver", "linux/numbers", "linux/port"],
     ),
     ("notifications", &["abi", "errors", "handles", "linux/waiting", "taking", "windows/waiting"]),
-    (
-        "windows/associations",
-        &["abi", "errors", "handles", "table", "windows/last", "windows/object", "windows/port"],
-    ),
+    ("windows/associations", &["abi", "handles", "table", "windows/last", "windows/port"]),
     ("windows/blocking", &["abi", "handles"]),
     (
         "windows/changes",

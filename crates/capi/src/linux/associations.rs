@@ -1,8 +1,9 @@
 //! How a port is made and closed, and what completes on it.
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
-use crate::abi::{Handle, NO_HANDLE};
+use crate::abi::Handle;
 use crate::errors::code;
 use crate::handles::{self, usable_port};
 use crate::linux::file::File;
@@ -12,7 +13,7 @@ use crate::linux::port::CompletionPort;
 use crate::linux::{descriptors, driver, flights, registrations};
 
 /// Lets the operations of a descriptor complete on a port.
-fn associate(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
+fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
     let descriptor = RawFd::try_from(descriptor).map_err(|_| code::INVALID_HANDLE)?;
     // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
@@ -57,48 +58,11 @@ fn associate_file(file: &File, port: &CompletionPort, key: usize) -> Result<(), 
     Ok(())
 }
 
-/// Makes a port.
-pub(crate) fn create(concurrency: u32) -> Result<Handle, u32> {
-    handles::open(|name| {
-        let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
-        CompletionPort::new(name, concurrency).map(Object::of_port)
-    })
-}
-
-fn associate_handle(file: Handle, port: &CompletionPort, key: usize) -> Result<(), u32> {
+/// Lets the operations of a descriptor or a file complete on a port.
+pub(crate) fn associate(file: Handle, port: &Arc<CompletionPort>, key: usize) -> Result<(), u32> {
     match object::file(file) {
         Ok(file) => associate_file(&file, port, key),
-        Err(_) => associate(file.addr(), port, key),
-    }
-}
-
-/// Lets the operations of a descriptor or a file complete on the port of a handle.
-pub(crate) fn associate_with(file: Handle, port: Handle, key: usize) -> Result<(), u32> {
-    associate_handle(file, &*usable_port(port)?, key)
-}
-
-/// What `CreateIoCompletionPort` does.
-pub(crate) fn create_or_associate(
-    file: Handle,
-    existing: Handle,
-    key: usize,
-    concurrency: u32,
-) -> Result<Handle, u32> {
-    match (file.addr() != NO_HANDLE, existing.is_null()) {
-        (false, true) => create(concurrency),
-        (false, false) => Err(code::INVALID_PARAMETER),
-        (true, false) => {
-            associate_with(file, existing, key)?;
-            Ok(existing)
-        }
-        (true, true) => {
-            let made = create(concurrency)?;
-            let associated =
-                handles::port(made).and_then(|port| associate_handle(file, &port, key));
-            associated.map(|()| made).inspect_err(|_| {
-                let _ = close(made);
-            })
-        }
+        Err(_) => associate_descriptor(file.addr(), port, key),
     }
 }
 

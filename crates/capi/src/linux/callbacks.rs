@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::abi::{Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
-use crate::handles::usable_port;
+use crate::handles::{open_port, usable_port};
 use crate::linux::associations;
 use crate::linux::driver;
 use crate::linux::objects::{SIGNALS, cp_signal, cp_wait_word};
@@ -66,7 +66,7 @@ fn port() -> Result<Handle, u32> {
     if let Some(port) = pool.port.get() {
         return Ok(std::ptr::without_provenance_mut(*port));
     }
-    let port = associations::create(0)?;
+    let port = open_port(0)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..(2 * processors).max(4) {
         let address = port.addr();
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn cp_bind_routine(
 ) -> c_int {
     succeeds(|| {
         let routine = routine.filter(|_| flags == 0).ok_or(code::INVALID_PARAMETER)?;
-        let port = port()?;
+        let port = usable_port(port()?)?;
         let pool = POOL.get(|_| Box::default());
         let mut routines = pool.routines.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |known: &&&Binding| matches!(known, Binding::Routine(it) if *it as usize == routine as usize);
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn cp_bind_routine(
             }
         };
         let key = std::ptr::from_ref(binding).expose_provenance();
-        associations::associate_with(file, port, key)
+        associations::associate(file, &port, key)
     })
 }
 
@@ -166,10 +166,10 @@ pub unsafe extern "C" fn cp_new_pool_io(
 ) -> *mut c_void {
     let make = || {
         let callback = callback.ok_or(code::INVALID_PARAMETER)?;
-        let port = port()?;
+        let port = usable_port(port()?)?;
         let io = Io { callback, context, shares: AtomicUsize::new(1) };
         let made = Box::into_raw(Box::new(Binding::Io(io)));
-        associations::associate_with(file, port, made.expose_provenance()).inspect_err(|_| {
+        associations::associate(file, &port, made.expose_provenance()).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
             // - it was made just now, and is the key of nothing.
             drop(unsafe { Box::from_raw(made) });

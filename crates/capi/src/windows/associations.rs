@@ -1,44 +1,18 @@
 //! How a port is made and closed, and what completes on it.
 
+use std::sync::Arc;
+
 use windows_sys::Win32::Foundation::CloseHandle;
 
-use crate::abi::{Handle, NO_HANDLE};
-use crate::errors::code;
+use crate::abi::Handle;
 use crate::handles::{self, usable_port};
 use crate::table::MARK;
 use crate::windows::last::last;
-use crate::windows::object::Object;
 use crate::windows::port::CompletionPort;
 
-fn create(concurrency: u32) -> Result<Handle, u32> {
-    handles::open(|name| {
-        let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
-        CompletionPort::new(name, concurrency).map(Object::of_port)
-    })
-}
-
-/// What `CreateIoCompletionPort` does.
-pub(crate) fn create_or_associate(
-    file: Handle,
-    existing: Handle,
-    key: usize,
-    concurrency: u32,
-) -> Result<Handle, u32> {
-    match (file.addr() != NO_HANDLE, existing.is_null()) {
-        (false, true) => create(concurrency),
-        (false, false) => Err(code::INVALID_PARAMETER),
-        (true, false) => {
-            usable_port(existing)?.associate(file, key)?;
-            Ok(existing)
-        }
-        (true, true) => {
-            let made = create(concurrency)?;
-            let associated = usable_port(made).and_then(|port| port.associate(file, key));
-            associated.map(|()| made).inspect_err(|_| {
-                let _ = handles::close(made);
-            })
-        }
-    }
+/// Lets the operations of one of the system's handles complete on a port.
+pub(crate) fn associate(file: Handle, port: &Arc<CompletionPort>, key: usize) -> Result<(), u32> {
+    port.associate(file, key)
 }
 
 /// Whether a handle has the mark of this library, so that it is none of the system.
