@@ -18,8 +18,8 @@ use windows_sys::Win32::Foundation::{
     CloseHandle, ERROR_TIMEOUT, HANDLE, HMODULE, INVALID_HANDLE_VALUE, WAIT_TIMEOUT,
 };
 use windows_sys::Win32::Networking::WinSock::{
-    POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SOCK_NOTIFY_REGISTRATION, WSAECONNABORTED, WSAPOLLFD,
-    WSAPoll,
+    POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SO_CONNECT_TIME, SOCK_NOTIFY_REGISTRATION,
+    SOL_SOCKET, WSAECONNABORTED, WSAPOLLFD, WSAPoll,
 };
 use windows_sys::Win32::System::IO::{
     CreateIoCompletionPort, OVERLAPPED, OVERLAPPED_ENTRY, PostQueuedCompletionStatus,
@@ -29,7 +29,7 @@ use windows_sys::Win32::System::Threading::INFINITE;
 use windows_sys::core::BOOL;
 
 use super::afd::Afd;
-use super::options::{is_open, last_error, socket, system_fault};
+use super::options::{is_open, last_error, number, socket, system_fault};
 use super::port::{ALL, nap};
 use super::timeout;
 use crate::address::Address;
@@ -312,9 +312,9 @@ impl Calls for Native {
         false
     }
 
-    fn was_connected(&self, _descriptor: Descriptor) -> bool {
-        // What it tells of a connection that was reset is not known.
-        false
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        // For how long it has been connected, in seconds: with all bits set it never was.
+        number(descriptor, SOL_SOCKET, SO_CONNECT_TIME).is_ok_and(|seconds| seconds != -1)
     }
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
