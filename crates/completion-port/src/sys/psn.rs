@@ -246,10 +246,9 @@ struct Record {
     stage: Stage,
     /// What was asked for last, and has not been reported for certain.
     asked: Option<Asked>,
-    /// What held when an earlier registration of the socket was taken back to see whether it is there.
-    before: Option<u32>,
-    /// The same of a stream that had ended or failed, which was reported. A system that tells when a registration is
-    /// enabled tells of it once more, and the engine would ask again whether the number is still the same.
+    /// What the engine was told by an earlier registration of the socket, which was taken back to see whether it is there.
+    /// The next report of an end or an error tells of it once more: the engine asks whether a number is still the same each
+    /// time when it is told of one, and would go on asking.
     echo: u32,
     /// The number was just found to name what was attached. It may be closed at any time, so that what is asked for now
     /// does not wait.
@@ -271,6 +270,8 @@ struct Asked {
     until: Until,
     /// Since which poll it is enabled. What an earlier one brings may be older.
     sent: u64,
+    /// What the engine was told since.
+    told: u32,
 }
 
 impl Asked {
@@ -294,9 +295,9 @@ impl Asked {
 }
 
 impl Record {
-    /// Whether a report tells nothing but what was reported of an earlier registration.
-    fn is_echo(&self, events: u32) -> bool {
-        events & RARE != 0 && events & !self.echo == 0
+    /// Whether a report tells nothing but what was reported of an earlier registration. It does so once.
+    fn is_echo(&mut self, events: u32) -> bool {
+        events & RARE != 0 && events & !std::mem::take(&mut self.echo) == 0
     }
 
     fn change(&self, key: u64, operation: Operation) -> Change {
@@ -357,19 +358,18 @@ impl<C: Calls> Shared<C> {
         let Some(asked) = record.asked else { return Ok(()) };
         let is_lasting = asked.until == Until::Detached;
         if is_lasting || std::mem::take(&mut record.is_checked) {
-            let before = record.before.take();
             let enable = record.change(key, Operation::Enable);
             state.waiting.retain(|waiting| *waiting != key);
             let result = self.change(enable);
             if result != 0 {
                 return Err(self.fault(descriptor, result));
             }
-            if is_lasting {
+            if is_lasting && !self.calls.tells_when_enabled() {
                 // What has begun to hold before is told by no edge. Where nothing holds an edge is to come, and no thread is
-                // woken. The engine asks whether a number is still the same each time when it was told of an end or an
-                // error, and is to be told of that once.
+                // woken.
                 let now = self.calls.look(descriptor, asked.filter());
-                if now != 0 && (before != Some(now) || now & RARE == 0) {
+                let record = state.records.get_mut(&key);
+                if now != 0 && record.is_some_and(|record| !record.is_echo(now)) {
                     state.unseen.push(key);
                     self.calls.post(LOOK);
                 }
@@ -402,12 +402,17 @@ impl<C: Calls> Shared<C> {
             return self.calls.is_open(record.descriptor);
         }
         let descriptor = record.descriptor;
-        let lasting = record.asked.filter(|asked| asked.until == Until::Detached);
-        let before = lasting.map(|asked| self.calls.look(descriptor, asked.filter()));
+        let is_lasting = |asked: &Asked| asked.until == Until::Detached;
+        let told = record.asked.filter(|asked| is_lasting(asked) && asked.told & RARE != 0);
+        // What a stream has come to stays so. An error of a datagram socket may have been fetched since.
+        let holds = |asked: Asked| match self.calls.kind(descriptor) {
+            Kind::Stream => u32::MAX,
+            _ => self.calls.look(descriptor, asked.filter()),
+        };
+        let echo = told.map_or(0, |asked| asked.told & holds(asked));
         // What the queue has of it is lost by the removal.
         self.drain(state);
-        let is_unseen = state.unseen.contains(&key);
-        let before = before.filter(|_| !is_unseen);
+        let echo = if state.unseen.contains(&key) { 0 } else { echo };
         let Some(record) = state.records.get_mut(&key) else { return false };
         let remove = record.change(key, Operation::Remove);
         if self.change(remove) != 0 {
@@ -419,12 +424,7 @@ impl<C: Calls> Shared<C> {
         state.last += 1;
         let key = state.last;
         let stage = Stage::PutOff;
-        let is_over = |before: &u32| {
-            let is_told_again = before & RARE != 0 && self.calls.tells_when_enabled();
-            is_told_again && self.calls.kind(descriptor) == Kind::Stream
-        };
-        let (echo, is_checked) = (before.filter(is_over).unwrap_or(0), true);
-        let record = Record { descriptor, name, stage, asked, before, echo, is_checked };
+        let record = Record { descriptor, name, stage, asked, echo, is_checked: true };
         state.records.insert(key, record);
         state.attached.insert(descriptor, key);
         self.drain(state);
@@ -445,7 +445,7 @@ impl<C: Calls> Shared<C> {
                     LOOK => looks = true,
                     key if packet.events & event::REMOVE != 0 => self.end(state, key),
                     key => {
-                        let record = state.records.get(&key);
+                        let record = state.records.get_mut(&key);
                         if !record.is_some_and(|record| record.is_echo(packet.events)) {
                             again.push(key);
                         }
@@ -540,10 +540,11 @@ impl<C: Calls> Shared<C> {
             self.calls.post(LOOK);
             return None;
         }
-        let asked = record.asked?;
         if record.is_echo(packet.events) {
             return None;
         }
+        let asked = record.asked.as_mut()?;
+        asked.told |= packet.events;
         if asked.until != Until::Detached && poll >= asked.sent {
             record.asked = None;
         }
@@ -599,10 +600,11 @@ impl<C: Calls> Shared<C> {
         while edges.len() < edges.capacity()
             && let Some(key) = state.unseen.pop()
         {
-            let Some(record) = state.records.get(&key) else { continue };
-            let Some(asked) = record.asked else { continue };
+            let Some(record) = state.records.get_mut(&key) else { continue };
+            let Some(asked) = &mut record.asked else { continue };
             let events = self.calls.look(record.descriptor, asked.filter());
             if events != 0 {
+                asked.told |= events;
                 let facts = self.facts(record.descriptor, events);
                 edges.push(Edge { facts, name: record.name });
             }
@@ -668,15 +670,8 @@ impl<C: Calls> Reactor for Psn<C> {
         state.last += 1;
         let key = state.last;
         let stage = Stage::Registered;
-        let mut record = Record {
-            descriptor,
-            name,
-            stage,
-            asked: None,
-            before: None,
-            echo: 0,
-            is_checked: false,
-        };
+        let mut record =
+            Record { descriptor, name, stage, asked: None, echo: 0, is_checked: false };
         let mut result = self.register(&record, key);
         if result == INVALID_PARAMETER && state.is_leaving(descriptor) {
             self.drain(&mut state);
@@ -724,7 +719,8 @@ impl<C: Calls> Reactor for Psn<C> {
         let key = state.find(descriptor).ok_or(NOT_ATTACHED)?;
         let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
         record.name = name;
-        record.asked = Some(Asked { wanted, until, sent: u64::MAX });
+        record.asked = Some(Asked { wanted, until, sent: u64::MAX, told: 0 });
+        record.echo = 0;
         self.ask(&mut state, key)
     }
 
