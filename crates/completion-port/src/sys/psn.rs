@@ -435,7 +435,7 @@ impl<C: Calls> Shared<C> {
     /// would be older than the poll that hands them out.
     fn drain(&self, state: &mut State) {
         let (mut wakes, mut looks) = (false, false);
-        let mut again = Vec::new();
+        let (mut again, mut ended) = (Vec::new(), Vec::new());
         loop {
             let mut room = [Packet::default(); ROOM];
             let count = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
@@ -443,7 +443,7 @@ impl<C: Calls> Shared<C> {
                 match packet.key {
                     WAKE => wakes = true,
                     LOOK => looks = true,
-                    key if packet.events & event::REMOVE != 0 => self.end(state, key),
+                    key if packet.events & event::REMOVE != 0 => ended.push(key),
                     key => {
                         let record = state.records.get_mut(&key);
                         if !record.is_some_and(|record| record.is_echo(packet.events)) {
@@ -462,12 +462,16 @@ impl<C: Calls> Shared<C> {
                 state.unseen.push(key);
                 looks = true;
             } else if asked.is_some() {
-                // At once, so that it stays before what is asked for later. It is registered, and so not refused.
+                // At once, so that it stays before what is asked for later, what is registered below included. It is
+                // registered itself, and so not refused.
                 if let Some(record) = state.records.get_mut(&key) {
                     record.is_checked = true;
                 }
                 let _ = self.ask(state, key);
             }
+        }
+        for key in ended {
+            self.end(state, key);
         }
         for (is_due, key) in [(wakes, WAKE), (looks, LOOK)] {
             if is_due {
