@@ -194,7 +194,7 @@ impl Holders {
 }
 
 /// See the module's documentation.
-pub(crate) struct Psn<C: Calls>(Arc<Shared<C>>);
+pub(crate) struct Psn<C: Calls>(pub(crate) Arc<Shared<C>>);
 
 /// The reactor, as others of its kernel know it.
 pub(crate) struct Shared<C> {
@@ -211,6 +211,8 @@ impl<C: Calls> Deref for Psn<C> {
 
 impl<C: Calls> Drop for Psn<C> {
     fn drop(&mut self) {
+        // All has been detached. No other reactor gets a socket whose removal is on its way, nor finds this one from now on.
+        self.drain(&mut self.state());
         self.calls.holders().forget_all(Arc::as_ptr(&self.0));
     }
 }

@@ -451,6 +451,20 @@ mod tests {
     }
 
     #[test]
+    fn a_reactor_that_others_do_not_find_any_more_keeps_no_socket_from_them() {
+        let kernel = Kernel::new();
+        let (former, next) = (reactor(&kernel), reactor(&kernel));
+        let (ours, _theirs) = kernel.tcp_pair().unwrap();
+        former.attach(ours.number(), 1, BOTH).unwrap();
+        former.detach(ours.number());
+        // Its port is closed a moment later.
+        let share = Arc::clone(&former.0);
+        drop(former);
+        next.attach(ours.number(), 2, BOTH).unwrap();
+        drop(share);
+    }
+
+    #[test]
     fn a_socket_may_be_attached_again_while_its_removal_is_on_its_way() {
         let kernel = Kernel::new();
         let reactor = reactor(&kernel);
