@@ -25,6 +25,15 @@
 /* A port finds out that a thread sleeps. */
 #define SEES_SLEEP 1
 
+/* There is a mode in which nothing is remembered of a number, and hints spare questions in the other one. */
+#define HAS_CHECKED_MODE 1
+
+/* A socket is told from one that was removed and closed unseen, before the last packet of that is taken. */
+#define KNOWS_WHAT_WAS_REMOVED 1
+
+/* A socket is told from one that had its number, and that a duplicate keeps alive. */
+#define KNOWS_WHAT_IS_KEPT_ALIVE 1
+
 /* Whether it is Wine, under which a claim may be left out. */
 static inline int is_wine(void)
 {
@@ -46,11 +55,17 @@ static inline SOCKET unseen_socket(void)
     return s;
 }
 
+/* Closes it so that the library is told nothing. */
+static inline void close_unseen(SOCKET s)
+{
+    CHECK_IS(close((int)s), 0);
+}
+
 /* Another socket of the same number. The library is told nothing of either call. */
 static inline SOCKET another(SOCKET s)
 {
     SOCKET next;
-    CHECK_IS(close((int)s), 0);
+    close_unseen(s);
     next = unseen_socket();
     if (next != s) {
         /* A thread of the library has just ended, or a port, and a lower number was free. */

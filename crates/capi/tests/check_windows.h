@@ -2,6 +2,15 @@
 #ifndef CHECK_WINDOWS_H
 #define CHECK_WINDOWS_H
 
+/* Closes a socket by the system's call, of which the library is told nothing. */
+#pragma push_macro("closesocket")
+#undef closesocket
+static inline void close_unseen(SOCKET s)
+{
+    CHECK_IS(closesocket(s), 0);
+}
+#pragma pop_macro("closesocket")
+
 /* The calls on ports are this library's, or the system's own, which may have no notifications. */
 #ifdef CP_NOTIFICATIONS
 #include <completion_port.h>
@@ -40,6 +49,15 @@
 /* A thread has to say that it is about to sleep. */
 #define SEES_SLEEP 0
 
+/* Each change asks what its number names. */
+#define HAS_CHECKED_MODE 0
+
+/* A socket is refused if one of its number was removed and closed unseen, until the last packet of that is taken. */
+#define KNOWS_WHAT_WAS_REMOVED 0
+
+/* A socket is taken for the one that had its number, as long as a duplicate keeps that alive. */
+#define KNOWS_WHAT_IS_KEPT_ALIVE 0
+
 /* Whether it is Wine: what that does in another way than Windows is named where a claim is left out for it. */
 static inline int is_wine(void)
 {
@@ -76,6 +94,22 @@ static inline SOCKET unseen_socket(void)
     return s;
 }
 
+/* Another socket of the same number. The library is told nothing of either call. */
+static inline SOCKET another(SOCKET s)
+{
+    SOCKET others[64], made;
+    int count = 0;
+    close_unseen(s);
+    while ((made = unseen_socket()) != s) {
+        CHECK(count < 64);
+        others[count++] = made;
+    }
+    while (count > 0) {
+        close_unseen(others[--count]);
+    }
+    return made;
+}
+
 /* Waits until the system says this of the socket, without the port. */
 static inline void until(SOCKET s, int condition)
 {
@@ -99,6 +133,7 @@ static inline SOCKET duplicate(SOCKET s)
     CHECK(twin != INVALID_SOCKET);
     return twin;
 }
+
 
 /* What is open and no socket. */
 static inline void open_file_and_pipe(uintptr_t *file, uintptr_t ends[2])

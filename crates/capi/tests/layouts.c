@@ -28,7 +28,7 @@ HOLDS((DWORD)-1 > 0 && (ULONG)-1 > 0 && (LONG)-1 < 0);
 HOLDS(sizeof(UINT8) == 1 && sizeof(UINT16) == 2 && sizeof(UINT32) == 4 && sizeof(UINT64) == 8);
 HOLDS(sizeof(ULONG_PTR) == 8 && sizeof(UINT_PTR) == 8 && sizeof(DWORD_PTR) == 8 && sizeof(PVOID) == 8);
 HOLDS(sizeof(USHORT) == 2 && sizeof(UCHAR) == 1 && sizeof(ULONGLONG) == 8 && sizeof(LONGLONG) == 8);
-HOLDS(sizeof(u_long) == 8); /* the system's own: here it is not a DWORD */
+HOLDS(sizeof(u_long) == sizeof(long)); /* the system's own: on Linux it is not a DWORD */
 
 /* ---- structures ------------------------------------------------------------------------------------- */
 

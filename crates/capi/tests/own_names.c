@@ -3,11 +3,29 @@
 #include <completion_port.h>
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef _WIN32
+#include <ws2tcpip.h>
+/* Calls on sockets are the system's. */
+#define cp_socket (int)socket
+#define cp_bind bind
+#define cp_listen listen
+#define cp_connect connect
+#define cp_accept (int)accept
+#define cp_getsockname getsockname
+#define cp_getpeername getpeername
+#define cp_send(socket, bytes, size, flags) send((socket), (const char *)(bytes), (int)(size), (flags))
+#define cp_recv(socket, bytes, size, flags) recv((socket), (char *)(bytes), (int)(size), (flags))
+/* The names of former memory models. */
+#undef near
+#undef far
+#else
+#include <netinet/in.h>
 #include <unistd.h>
+#endif
 
 #define SOON 60000u
 
@@ -125,6 +143,7 @@ static void the_reference_in_its_own_words(void)
     CHECK_IS(cp_close_socket(far), 0);
 }
 
+#ifndef _WIN32
 static void socket_calls(void)
 {
     int near, far, value = 1, error = -1;
@@ -177,11 +196,19 @@ static void socket_calls(void)
     CHECK_IS(cp_error_of_errno(EFAULT), CP_ERROR_FAULT);
     CHECK_IS(cp_error_of_errno(EINVAL), CP_ERROR_INVALID);
 }
+#endif
 
 int main(void)
 {
+#ifdef _WIN32
+    WSADATA data;
+    CHECK_IS(WSAStartup(MAKEWORD(2, 2), &data), 0);
+    the_reference_in_its_own_words();
+    CHECK_IS(WSACleanup(), 0);
+#else
     alarm(540);
     the_reference_in_its_own_words();
     socket_calls();
+#endif
     return 0;
 }

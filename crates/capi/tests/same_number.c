@@ -1,5 +1,5 @@
-/* A socket that was closed by close(2), which this library does not see, and the next one of its number. What is
- * asked then is asked of the one that the number names. Row 30. */
+/* A socket that was closed by a call that this library does not see, and the next one of its number. What is asked then
+ * is asked of the one that the number names. Row 30. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -9,10 +9,11 @@
 
 #include <completion_port.h>
 
-#include <poll.h>
 #include <pthread.h>
+#ifndef _WIN32
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#endif
 
 #include "check.h"
 
@@ -21,7 +22,8 @@ static HANDLE port;
 static const unsigned triggers[] = {LEVEL_ON, LEVEL_ONCE, EDGE_ON, EDGE_ONCE};
 enum { TRIGGERS = 4 };
 
-/* ---- what the library asks the kernel -------------------------------------------------------------- */
+#ifndef _WIN32
+/* ---- what the library asks the kernel, where a program can have such calls of its own --------------- */
 
 /* The program has these of its own, which the library calls. */
 static int refusal; /* the error that the next addition to a set gets, or 0 */
@@ -50,13 +52,9 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
 #ifdef __cplusplus
 }
 #endif
+#endif
 
 /* ---- sockets that the library has not given out ----------------------------------------------------- */
-
-static void close_unseen(SOCKET s)
-{
-    CHECK_IS(close((int)s), 0);
-}
 
 /* What a registration has been through when its socket is closed. */
 enum {
@@ -216,7 +214,7 @@ static void what_a_duplicate_keeps_alive_is_not_taken_for_the_next_one(void)
             SOCKET s = unseen_socket(), twin;
             struct sockaddr_in former = bind_to_loopback(s);
             CHECK_IS(enable(port, s, 1, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
-            twin = (SOCKET)dup((int)s);
+            twin = duplicate(s);
             s = another(s);
             if (is_enabled) {
                 CHECK_IS(enable(port, s, 2, FILTER_IN, triggers[trigger]), ERROR_SUCCESS);
@@ -238,12 +236,13 @@ static void what_a_duplicate_keeps_alive_is_not_taken_for_the_next_one(void)
     }
 }
 
+#ifndef _WIN32 /* where no call gives a duplicate the number that is wanted */
 /* The number names the very socket again: it is registered still. */
 static void a_socket_that_comes_back_to_its_number_is_registered(void)
 {
     SOCKET s = unseen_socket(), twin;
     CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    twin = (SOCKET)dup((int)s);
+    twin = duplicate(s);
     CHECK(twin != INVALID_SOCKET);
     close_unseen(s);
     CHECK_IS(dup2((int)twin, (int)s), (int)s);
@@ -254,6 +253,7 @@ static void a_socket_that_comes_back_to_its_number_is_registered(void)
     close_unseen(twin);
     close_unseen(s);
 }
+#endif
 
 /* The next socket may be associated, whatever the former one was. */
 static void an_association_is_that_of_a_socket(void)
@@ -271,6 +271,7 @@ static void an_association_is_that_of_a_socket(void)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
+#ifndef _WIN32
 /* If the kernel refuses to watch the next socket, the entry says so, and nothing is registered. */
 static void what_the_kernel_refuses_is_told_at_once(void)
 {
@@ -345,6 +346,7 @@ static void a_number_that_is_adopted_is_as_good_as_given_out(void)
     cp_adopt(-1);
     cp_adopt(0x7FFFFFFF);
 }
+#endif
 
 /* ---- at random -------------------------------------------------------------------------------------- */
 
@@ -361,7 +363,6 @@ static void *closes_and_opens(void *argument)
     for (i = 0; i < round_count; i++) {
         uintptr_t key = first + (uintptr_t)i;
         SOCKET s = unseen_socket();
-        struct pollfd nothing = {-1, 0, 0};
         bind_to_loopback(s);
         if (i % 3 == 0) {
             drain(s);
@@ -369,7 +370,7 @@ static void *closes_and_opens(void *argument)
         CHECK_IS(enable(port, s, key, FILTER_IN, triggers[i % TRIGGERS]), ERROR_SUCCESS);
         send_to_itself(s);
         while (!__atomic_load_n(&told[key], __ATOMIC_ACQUIRE)) {
-            poll(&nothing, 1, 1);
+            Sleep(1);
         }
         if (i % 2 == 0) {
             drain(s);
@@ -400,6 +401,7 @@ static void every_socket_is_told_of_at_random(void)
     pthread_t owners[OWNERS], tellers[2];
     uintptr_t i;
     unsigned events;
+    NOT_ON_WINE("its server fails when many sockets are closed that are polled");
     round_count = is_slow() ? ROUNDS / 30 : ROUNDS;
     for (i = 0; i < 2; i++) {
         CHECK_IS(pthread_create(&tellers[i], NULL, tells, NULL), 0);
@@ -417,29 +419,37 @@ static void every_socket_is_told_of_at_random(void)
     CHECK_IS(NEXT(port, &events), 0); /* the one that was handed on last */
 }
 
+static void what_holds_on_every_system(void)
+{
+    enabling_is_meant_for_the_socket_that_is_there();
+    nothing_is_told_of_a_socket_that_was_not_enabled();
+    what_was_not_enabled_cannot_be_disabled_or_removed();
+    what_was_enabled_can_be_disabled_and_removed();
+    if (KNOWS_WHAT_IS_KEPT_ALIVE) {
+        what_a_duplicate_keeps_alive_is_not_taken_for_the_next_one();
+    }
+#ifndef _WIN32
+    a_socket_that_comes_back_to_its_number_is_registered();
+#endif
+    an_association_is_that_of_a_socket();
+    memset(told, 0, sizeof told);
+    every_socket_is_told_of_at_random();
+}
+
 int main(void)
 {
-    int is_checked;
     start();
-    for (is_checked = 0; is_checked < 2; is_checked++) {
-        CHECK_IS(cp_set_checked(is_checked), 0);
-        port = new_port(0);
-        enabling_is_meant_for_the_socket_that_is_there();
-        nothing_is_told_of_a_socket_that_was_not_enabled();
-        what_was_not_enabled_cannot_be_disabled_or_removed();
-        what_was_enabled_can_be_disabled_and_removed();
-        what_a_duplicate_keeps_alive_is_not_taken_for_the_next_one();
-        a_socket_that_comes_back_to_its_number_is_registered();
-        an_association_is_that_of_a_socket();
-        what_the_kernel_refuses_is_told_at_once();
-        if (!is_checked) {
-            a_hint_spares_the_question_of_a_number_that_was_given_out();
-            a_number_that_is_adopted_is_as_good_as_given_out();
-        }
-        memset(told, 0, sizeof told);
-        every_socket_is_told_of_at_random();
-        CHECK_IS(CloseHandle(port), TRUE);
-        CHECK_IS(cp_set_checked(0), is_checked);
-    }
+    port = new_port(0);
+    what_holds_on_every_system();
+#if HAS_CHECKED_MODE
+    what_the_kernel_refuses_is_told_at_once();
+    a_hint_spares_the_question_of_a_number_that_was_given_out();
+    a_number_that_is_adopted_is_as_good_as_given_out();
+    CHECK_IS(cp_set_checked(1), 0);
+    what_holds_on_every_system();
+    what_the_kernel_refuses_is_told_at_once();
+    CHECK_IS(cp_set_checked(0), 1);
+#endif
+    CHECK_IS(CloseHandle(port), TRUE);
     return finish();
 }
