@@ -411,6 +411,34 @@ pub unsafe extern "C" fn cp_connect(
     connected
 }
 
+/// A receive by `call`, which makes the system's one and returns what that returns.
+#[inline]
+fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> isize) -> isize {
+    let read = called(|| {
+        let attempt = attempt(descriptor);
+        let read = with_reset(descriptor, call(), flags);
+        note_read(attempt, read, size, flags);
+        read
+    });
+    note_time(descriptor, read < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, read < 0);
+    read
+}
+
+/// A send by `call`, which makes the system's one and returns what that returns.
+#[inline]
+fn send(descriptor: c_int, flags: c_int, call: impl FnOnce() -> isize) -> isize {
+    let sent = called(|| {
+        let attempt = attempt(descriptor);
+        let sent = call();
+        note_write(attempt, descriptor, sent);
+        sent
+    });
+    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
+    note_datagram(descriptor, sent < 0);
+    sent
+}
+
 /// `recv`.
 ///
 /// # Safety
@@ -423,17 +451,8 @@ pub unsafe extern "C" fn cp_recv(
     size: usize,
     flags: c_int,
 ) -> isize {
-    let read = called(|| {
-        let attempt = attempt(descriptor);
-        // SAFETY: as the caller says.
-        let read = unsafe { libc::recv(descriptor, buffer, size, flags) };
-        let read = with_reset(descriptor, read, flags);
-        note_read(attempt, read, size, flags);
-        read
-    });
-    note_time(descriptor, read < 0, flags, libc::EAGAIN);
-    note_datagram(descriptor, read < 0);
-    read
+    // SAFETY: as the caller says.
+    receive(descriptor, size, flags, || unsafe { libc::recv(descriptor, buffer, size, flags) })
 }
 
 /// `recvfrom`.
@@ -450,18 +469,10 @@ pub unsafe extern "C" fn cp_recvfrom(
     address: *mut sockaddr,
     address_size: *mut socklen_t,
 ) -> isize {
-    let read = called(|| {
-        let attempt = attempt(descriptor);
-        // SAFETY: as the caller says.
-        let read =
-            unsafe { libc::recvfrom(descriptor, buffer, size, flags, address, address_size) };
-        let read = with_reset(descriptor, read, flags);
-        note_read(attempt, read, size, flags);
-        read
-    });
-    note_time(descriptor, read < 0, flags, libc::EAGAIN);
-    note_datagram(descriptor, read < 0);
-    read
+    // SAFETY: as the caller says.
+    receive(descriptor, size, flags, || unsafe {
+        libc::recvfrom(descriptor, buffer, size, flags, address, address_size)
+    })
 }
 
 /// `send`. A stream whose reader is gone raises no signal.
@@ -476,16 +487,10 @@ pub unsafe extern "C" fn cp_send(
     size: usize,
     flags: c_int,
 ) -> isize {
-    let sent = called(|| {
-        let attempt = attempt(descriptor);
-        // SAFETY: as the caller says.
-        let sent = unsafe { libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL) };
-        note_write(attempt, descriptor, sent);
-        sent
-    });
-    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
-    note_datagram(descriptor, sent < 0);
-    sent
+    // SAFETY: as the caller says.
+    send(descriptor, flags, || unsafe {
+        libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL)
+    })
 }
 
 /// `sendto`. A stream whose reader is gone raises no signal.
@@ -502,17 +507,11 @@ pub unsafe extern "C" fn cp_sendto(
     address: *const sockaddr,
     address_size: socklen_t,
 ) -> isize {
-    let sent = called(|| {
-        let attempt = attempt(descriptor);
+    // SAFETY: as the caller says.
+    send(descriptor, flags, || unsafe {
         let flags = flags | libc::MSG_NOSIGNAL;
-        // SAFETY: as the caller says.
-        let sent = unsafe { libc::sendto(descriptor, buffer, size, flags, address, address_size) };
-        note_write(attempt, descriptor, sent);
-        sent
-    });
-    note_time(descriptor, sent < 0, flags, libc::EAGAIN);
-    note_datagram(descriptor, sent < 0);
-    sent
+        libc::sendto(descriptor, buffer, size, flags, address, address_size)
+    })
 }
 
 /// `shutdown`.
