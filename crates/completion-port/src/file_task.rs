@@ -13,7 +13,7 @@ use crate::loan::Loan;
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::queue::FLIGHT;
 use crate::sys::fd::RawFd;
-use crate::sys::files::{Hold, Issuer, Now, Task, What};
+use crate::sys::files::{Hold, Issuer, Job, Now, What};
 
 /// An open file, as [`FileTasks`] need it. It stays open as long as an operation has a share of it.
 pub trait OpenFile: Send + Sync + 'static {
@@ -92,8 +92,8 @@ fn error(call: Call, fault: Fault) -> Error {
 }
 
 impl<T: FileTask> Issuer for Ends<T> {
-    fn returned(&self, task: Task) {
-        let Task { file, what, loan, done, fault, is_called_off, .. } = task;
+    fn returned(&self, job: Job) {
+        let Job { file, what, loan, done, fault, is_called_off, .. } = job;
         // First: when the program hears of the end, this share of the file is gone.
         drop(file);
         let call = if what == What::Read { Call::Read } else { Call::Write };
@@ -255,7 +255,7 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
             loan.lend_bytes(|task: &T, part| task.filled(&mut |bytes| part(bytes)));
         }
         let issuer = Arc::downgrade(&self.ends);
-        backend.put(Task {
+        backend.put(Job {
             name: id.0,
             issuer,
             file: Arc::clone(file) as Arc<dyn Hold>,
@@ -276,9 +276,9 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         if self.engine.forked() {
             return;
         }
-        if let Some(mut task) = self.engine.backend().take_back(id.0) {
-            task.is_called_off = true;
-            self.ends.returned(task);
+        if let Some(mut job) = self.engine.backend().take_back(id.0) {
+            job.is_called_off = true;
+            self.ends.returned(job);
         }
     }
 }

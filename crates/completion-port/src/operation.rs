@@ -16,7 +16,7 @@ use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
 use crate::sys::fd::RawFd;
-use crate::sys::files::{Hold, Issuer, Now, Task, What};
+use crate::sys::files::{Hold, Issuer, Job, Now, What};
 use crate::sys::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
 use crate::task::{self, Ending};
 
@@ -522,7 +522,7 @@ pub(crate) struct Cargo<B> {
     progress: Progress,
     /// Packets of it bring clones of the key.
     pub(crate) is_shared: bool,
-    /// It has become a task or a transfer, which has not come back to it.
+    /// It has become a job or a transfer, which has not come back to it.
     pub(crate) is_handed_over: bool,
     /// Why it has ended, once it has.
     verdict: Verdict,
@@ -696,7 +696,7 @@ impl<B: Buffer> Cargo<B> {
         name: u64,
         issuer: std::sync::Weak<dyn Issuer>,
         file: std::sync::Arc<dyn Hold>,
-    ) -> Task {
+    ) -> Job {
         let what = self.operation.kind.of_file().expect("it is about a file");
         let mut lending = Lending {
             loan: self.operation.buffer.take().map(Loan::new),
@@ -716,7 +716,7 @@ impl<B: Buffer> Cargo<B> {
         let loan = lending.loan.take();
         drop(lending);
         self.is_handed_over = true;
-        let mut task = Task {
+        let mut job = Job {
             name,
             issuer,
             file,
@@ -728,8 +728,8 @@ impl<B: Buffer> Cargo<B> {
             is_called_off: false,
         };
         // What was read at once lies in the buffer still: to move a buffer changes no byte of its room.
-        task.advance(self.progress.len);
-        task
+        job.advance(self.progress.len);
+        job
     }
 
     /// The operation goes to a back end that carries it out by itself, and the buffer with it.
@@ -809,13 +809,13 @@ impl<B: Buffer> Cargo<B> {
         }
     }
 
-    /// The task of the operation has come back.
-    pub(crate) fn take_back(&mut self, task: Task) {
+    /// The job of the operation has come back.
+    pub(crate) fn take_back(&mut self, job: Job) {
         self.is_handed_over = false;
-        (self.progress.len, self.progress.fault) = (task.done, task.fault);
-        let Some(loan) = task.loan else { return };
+        (self.progress.len, self.progress.fault) = (job.done, job.fault);
+        let Some(loan) = job.loan else { return };
         let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
-        if task.what == What::Read {
+        if job.what == What::Read {
             // SAFETY: `room` demands that only initialized bytes are written to the parts.
             // - nothing is written.
             unsafe { buffer.room(&mut |_| {}) };
@@ -824,7 +824,7 @@ impl<B: Buffer> Cargo<B> {
             // - initialized: the system says that it has written so many, from the beginning of the parts that the
             //   buffer gave before it was moved, and to move it has changed no byte of them;
             // - as it was: the room was asked for just now.
-            unsafe { buffer.set_filled(task.done) };
+            unsafe { buffer.set_filled(job.done) };
         }
     }
 }

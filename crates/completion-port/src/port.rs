@@ -1436,8 +1436,8 @@ impl<K, M, B> Drop for Port<K, M, B> {
             // - owned: nothing else has the port, so that no thread tries an operation;
             // - a value: the engine names each operation whose packet was not taken, once.
             let operation = unsafe { cargo.take(record) };
-            let task = self.store.engine.take_task(record);
-            drop((operation, task));
+            let job = self.store.engine.take_job(record);
+            drop((operation, job));
         });
         drop(operations);
         drop(keys);

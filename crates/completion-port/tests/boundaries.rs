@@ -87,7 +87,7 @@ const ENGINE: [&str; 24] = [
     "mod",
     "seat",
     "delays",
-    "tasks",
+    "outstanding",
     "desks",
     "aside",
     // One step of a thread that has the lock, or gives it up for that step.

@@ -86,7 +86,7 @@ impl Engine {
         let goes_on =
             transfer.is_declined || (transfer.is_first_part && transfer.connection.is_some());
         // Before the flight ends: the thread that sees that takes it.
-        self.tasks.keep_transfer(record, transfer);
+        self.outstanding.keep_transfer(record, transfer);
         let index = self.nodes.flight(node).slot();
         let (slot, desk) = (self.slot(index), self.desks.at(index));
         let mut lanes = desk.lock();

@@ -1,7 +1,7 @@
 //! The life of an operation on a file, from its start to its end.
 //!
-//! What can be done at once its caller does. What cannot is handed to the back end, as a task with the
-//! buffer in it; from then on the buffer is the back end's, until the task comes back. The packet is one
+//! What can be done at once its caller does. What cannot is handed to the back end, as a job with the
+//! buffer in it; from then on the buffer is the back end's, until the job comes back. The packet is one
 //! like any other.
 
 use super::operations::Aloft;
@@ -12,7 +12,7 @@ use crate::state::flights::{Course, Desk, Lanes, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Node};
 use crate::state::slot::{Drained, Refusal, Slot};
-use crate::sys::files::{Issuer, Task};
+use crate::sys::files::{Issuer, Job};
 
 impl Engine {
     /// Whether reads from the file of this desk are tried at once.
@@ -21,9 +21,9 @@ impl Engine {
     }
 
     /// The token of the held slot gives the key to the operation of `record`, which goes to the back end. If it is
-    /// refused the slot is still held, and the task is the caller's again.
+    /// refused the slot is still held, and the job is the caller's again.
     #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
-    #[allow(clippy::result_large_err, reason = "a refusal gives the task back")]
+    #[allow(clippy::result_large_err, reason = "a refusal gives the job back")]
     pub(crate) fn lend_file(
         &self,
         slot: &Slot,
@@ -32,16 +32,16 @@ impl Engine {
         record: u32,
         (call, deadline): (Call, Moment),
         drained: Drained,
-        task: Task,
-    ) -> Result<(), (Error, Task)> {
+        job: Job,
+    ) -> Result<(), (Error, Job)> {
         let mut lanes = desk.lock();
         // As in `start`: either the thread that closes the port sees this operation, or this one sees that.
         if self.phase() != Phase::Open {
-            return Err((Error::new(call, ErrorKind::Closed), task));
+            return Err((Error::new(call, ErrorKind::Closed), job));
         }
         // It concerns neither direction: nothing of the descriptor is ever ready or not.
         if let Err(refusal) = slot.lend(Facts::NONE, drained) {
-            return Err((Error::new(call, super::kind_of(refusal)), task));
+            return Err((Error::new(call, super::kind_of(refusal)), job));
         }
         let node = record | FLIGHT;
         lanes.start_file(&self.nodes, node, index, deadline);
@@ -49,7 +49,7 @@ impl Engine {
         debug_assert_eq!(course, Course::Waits, "nothing has called it off yet");
         desk.set_deadline(deadline);
         // With the lock: a thread that calls the flight off finds it at the back end.
-        self.backend.put(task);
+        self.backend.put(job);
         drop(lanes);
         self.mind_alarm(index, desk);
         self.backend.go();
@@ -104,21 +104,21 @@ impl Engine {
     }
 
     /// The operation on a file that the caller has tried goes to the back end. If it was called off meanwhile it has
-    /// ended, and the task is the caller's again.
-    #[allow(clippy::result_large_err, reason = "a refusal gives the task back")]
+    /// ended, and the job is the caller's again.
+    #[allow(clippy::result_large_err, reason = "a refusal gives the job back")]
     pub(crate) fn hand_over(
         &self,
         aloft: &Aloft<'_>,
         deadline: Moment,
-        task: Task,
-    ) -> Result<(), (Verdict, Task)> {
+        job: Job,
+    ) -> Result<(), (Verdict, Job)> {
         let mut lanes = aloft.desk.lock();
         if let Course::Ends(verdict) = lanes.hand_over(&self.nodes, aloft.record | FLIGHT) {
-            return Err((verdict, task));
+            return Err((verdict, job));
         }
         aloft.desk.hasten(deadline);
         // See `lend_file`.
-        self.backend.put(task);
+        self.backend.put(job);
         drop(lanes);
         self.mind_alarm(aloft.index, aloft.desk);
         self.backend.go();
@@ -127,12 +127,12 @@ impl Engine {
 }
 
 impl Issuer for Engine {
-    fn returned(&self, task: Task) {
+    fn returned(&self, job: Job) {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
-        let record = task.name as u32;
-        let was_called_off = task.is_called_off;
+        let record = job.name as u32;
+        let was_called_off = job.is_called_off;
         // Before the flight ends: the thread that sees that takes it.
-        self.tasks.keep(record, task);
+        self.outstanding.keep(record, job);
         self.end_and_queue(self.aloft(record).desk, record, |lanes, node| {
             lanes.come_back(&self.nodes, node, was_called_off);
         });

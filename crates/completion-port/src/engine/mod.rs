@@ -16,6 +16,7 @@ mod end;
 mod files;
 mod first_data;
 mod operations;
+mod outstanding;
 mod packets;
 mod peek;
 mod poll;
@@ -25,7 +26,6 @@ mod report;
 mod seat;
 mod sleep;
 mod stage;
-mod tasks;
 mod threads;
 mod transfers;
 mod wait;
@@ -51,7 +51,7 @@ use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
 use delays::Delays;
-use tasks::Tasks;
+use outstanding::Outstanding;
 
 pub(crate) use crate::state::flights::{Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
@@ -312,7 +312,7 @@ pub(crate) struct Engine {
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
-    tasks: Tasks,
+    outstanding: Outstanding,
     /// A task was started. It stays so.
     has_tasks: AtomicBool,
     /// Made when a program first has the port measure how long packets stand in it.
@@ -353,7 +353,7 @@ impl Engine {
                 backend,
                 nodes: Nodes { slots: Arena::new(), posts: Arena::new(), flights: Arena::new() },
                 desks: Desks::new(),
-                tasks: Tasks::new(),
+                outstanding: Outstanding::new(),
                 has_tasks: AtomicBool::new(false),
                 state: Mutex::new(State {
                     schedule: Schedule::new(limit, BEGIN),

@@ -12,7 +12,7 @@ use crate::interest::Events;
 use crate::operation::{Cargo, OpId, Operation, Progress, TriedNow};
 use crate::port::Store;
 use crate::state::facts::Descriptor;
-use crate::sys::files::{Issuer, Task};
+use crate::sys::files::{Issuer, Job};
 
 impl<K, B: Buffer> Store<K, B> {
     /// Does what can be done at once of an operation. Whether that is all.
@@ -37,9 +37,9 @@ impl<K, B: Buffer> Store<K, B> {
         false
     }
 
-    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a task. `None`: it cannot, and
+    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a job. `None`: it cannot, and
     /// the operation has ended.
-    fn make_task(&self, cargo: &mut Cargo<B>, record: u32, index: u32) -> Option<Task> {
+    fn make_job(&self, cargo: &mut Cargo<B>, record: u32, index: u32) -> Option<Job> {
         let engine = &self.engine;
         match engine.hold_file(index, record) {
             Ok(file) => {
@@ -76,18 +76,18 @@ impl<K, B: Buffer> Store<K, B> {
         let cargo = unsafe { cell.get_mut() };
         let (operation, progress) = cargo.parts();
         let is_over = self.try_on_file(operation, progress, aloft.desk, aloft.descriptor());
-        let task = if is_over || engine.forked() {
+        let job = if is_over || engine.forked() {
             None
         } else {
-            self.make_task(cargo, record, aloft.index)
+            self.make_job(cargo, record, aloft.index)
         };
         std::mem::forget(trying);
         if engine.forked() {
             // The buffer's code has forked, and this is the child: the operation is the parent's.
-            std::mem::forget(task);
+            std::mem::forget(job);
             return Ok(Course::Waits);
         }
-        let Some(task) = task else {
+        let Some(job) = job else {
             if now {
                 engine.file_done(&aloft);
                 return Ok(Course::Ends(Verdict::Done));
@@ -95,30 +95,30 @@ impl<K, B: Buffer> Store<K, B> {
             engine.queue_file_done(&aloft);
             return Ok(Course::Waits);
         };
-        match engine.hand_over(&aloft, plan.deadline, task) {
+        match engine.hand_over(&aloft, plan.deadline, job) {
             Ok(()) => Ok(Course::Waits),
-            Err((verdict, task)) => {
-                self.unpack(cell, &aloft, task);
+            Err((verdict, job)) => {
+                self.unpack(cell, &aloft, job);
                 Ok(Course::Ends(verdict))
             }
         }
     }
 
     /// The operation in `cell`, the packet of which the caller is about to make, has ended. If the back end has had
-    /// it, its task has come back.
-    pub(super) fn fetch_task(&self, cell: &Cell<Cargo<B>>, record: u32) {
-        if let Some(task) = self.engine.take_task(record) {
-            self.unpack(cell, &self.engine.aloft(record), task);
+    /// it, its job has come back.
+    pub(super) fn fetch_job(&self, cell: &Cell<Cargo<B>>, record: u32) {
+        if let Some(job) = self.engine.take_job(record) {
+            self.unpack(cell, &self.engine.aloft(record), job);
         }
     }
 
-    /// The caller has the task of an operation that has ended, and is in `cell`.
-    fn unpack(&self, cell: &Cell<Cargo<B>>, aloft: &Aloft<'_>, task: Task) {
+    /// The caller has the job of an operation that has ended, and is in `cell`.
+    fn unpack(&self, cell: &Cell<Cargo<B>>, aloft: &Aloft<'_>, job: Job) {
         let trying = Trying { store: self, cell, aloft, has_ended: true };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: an operation that has ended is handed to one thread, the caller.
-        unsafe { cell.get_mut() }.take_back(task);
+        unsafe { cell.get_mut() }.take_back(job);
         std::mem::forget(trying);
     }
 }
@@ -167,32 +167,32 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
         let cargo = unsafe { cell.get_mut() };
-        let task = store.make_task(cargo, record, index);
-        let (error, task) = match task {
+        let job = store.make_job(cargo, record, index);
+        let (error, job) = match job {
             _ if engine.forked() => {
                 // The buffer's code has forked, and this is the child.
-                (Error::new(plan.call, ErrorKind::Forked), task)
+                (Error::new(plan.call, ErrorKind::Forked), job)
             }
             None => {
                 std::mem::forget(loaded);
                 let held = Held { events: Events::NONE, ..self.into_held() };
                 return Ok(Begun::Ended(held, cell));
             }
-            Some(task) => {
+            Some(job) => {
                 let name = OpId(engine.operation_of(record));
                 let plan = (plan.call, plan.deadline);
-                match engine.lend_file(slot, index, desk, record, plan, drained, task) {
+                match engine.lend_file(slot, index, desk, record, plan, drained, job) {
                     Ok(()) => {
                         std::mem::forget(loaded);
                         let _ = self.into_held();
                         return Ok(Begun::InFlight(name));
                     }
-                    Err((error, task)) => (error, Some(task)),
+                    Err((error, job)) => (error, Some(job)),
                 }
             }
         };
-        if let Some(task) = task {
-            cargo.take_back(task);
+        if let Some(job) = job {
+            cargo.take_back(job);
         }
         std::mem::forget(loaded);
         Err(self.refuse_operation(error, unload(cell).into_operation()))

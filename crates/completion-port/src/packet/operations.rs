@@ -134,7 +134,7 @@ impl<K, B: Buffer> Store<K, B> {
     #[inline(never)]
     fn fetch(&self, cell: &Cell<Cargo<B>>, record: u32) {
         let Some(transfer) = self.engine.take_transfer(record) else {
-            return self.fetch_task(cell, record);
+            return self.fetch_job(cell, record);
         };
         let fetching = Fetching { store: self, cell, record };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.

@@ -2,7 +2,7 @@
 //! the rest meanwhile.
 //!
 //! A file cannot be watched. So an operation that cannot be done at once is handed to the system as a
-//! whole, as a [`Task`] with the memory that it needs, and comes back when it is done. As long as the
+//! whole, as a [`Job`] with the memory that it needs, and comes back when it is done. As long as the
 //! system has it, the memory is the system's.
 
 use std::fmt;
@@ -54,15 +54,15 @@ pub(crate) trait Hold: Send + Sync {
     }
 }
 
-/// Where tasks come from.
+/// Where jobs come from.
 pub(crate) trait Issuer: Send + Sync {
-    /// A task comes back. Called by any thread that holds no lock.
-    fn returned(&self, task: Task);
+    /// A job comes back. Called by any thread that holds no lock.
+    fn returned(&self, job: Job);
 }
 
 /// An operation that the system has, until it comes back.
-pub(crate) struct Task {
-    /// No other task of its port has it as long as this one is about.
+pub(crate) struct Job {
+    /// No other job of its port has it as long as this one is about.
     pub(crate) name: u64,
     pub(crate) issuer: Weak<dyn Issuer>,
     pub(crate) file: Arc<dyn Hold>,
@@ -78,7 +78,7 @@ pub(crate) struct Task {
     pub(crate) is_called_off: bool,
 }
 
-impl Task {
+impl Job {
     /// Where it goes on.
     pub(crate) fn position(&self) -> u64 {
         self.offset.saturating_add(self.done as u64)
@@ -105,9 +105,9 @@ impl Task {
     }
 }
 
-impl fmt::Debug for Task {
+impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
+        f.debug_struct("Job")
             .field("name", &self.name)
             .field("what", &self.what)
             .field("position", &self.position())
@@ -117,8 +117,8 @@ impl fmt::Debug for Task {
 
 /// Files of one kernel. Any thread may call it at any time.
 ///
-/// The system lets go of each task once: it calls [`Issuer::returned`], or hands the task out by
-/// [`Files::take_back`]. It may keep tasks beyond its own end, and then returns them as well.
+/// The system lets go of each job once: it calls [`Issuer::returned`], or hands the job out by
+/// [`Files::take_back`]. It may keep jobs beyond its own end, and then returns them as well.
 pub(crate) trait Files: Send + Sync {
     /// Whether the number names something that has operations of files and cannot be watched.
     fn is_file(&self, descriptor: Descriptor) -> bool;
@@ -138,21 +138,21 @@ pub(crate) trait Files: Send + Sync {
     /// Takes hold of the file that the number names.
     fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault>;
 
-    /// Makes sure that tasks can be done: starts what does them, the first time.
+    /// Makes sure that jobs can be done: starts what does them, the first time.
     fn prepare(&self) -> Result<(), Fault>;
 
-    /// Hands a task to the system, which has been prepared. No system call is made: the caller may have a lock.
+    /// Hands a job to the system, which has been prepared. No system call is made: the caller may have a lock.
     /// [`Files::go`] follows.
-    fn put(&self, task: Task);
+    fn put(&self, job: Job);
 
-    /// Has what was put begun. The caller has no lock, and the task may come back before this returns.
+    /// Has what was put begun. The caller has no lock, and the job may come back before this returns.
     fn go(&self);
 
-    /// Asks for a task of this port. `Some`: it had not been begun, and is the caller's again. `None`: it comes
+    /// Asks for a job of this port. `Some`: it had not been begun, and is the caller's again. `None`: it comes
     /// back by itself, as soon as the kernel lets go of it, or as what it came to. It does not wait, and calls
     /// nothing of the port: the caller may have locks.
-    fn take_back(&self, name: u64) -> Option<Task>;
+    fn take_back(&self, name: u64) -> Option<Job>;
 
-    /// What does the tasks, for statistics and dumps; `None` as long as nothing has been prepared.
+    /// What does the jobs, for statistics and dumps; `None` as long as nothing has been prepared.
     fn files_name(&self) -> Option<&'static str>;
 }

@@ -14,7 +14,7 @@ use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe}
 use crate::state::moment::Moment;
 use crate::state::queue::is_flight;
 use crate::state::table::Descriptors;
-use crate::sys::files::{Files, Hold, Now, Task};
+use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::sockets::{Attempt, Received, Sockets, Transfer, Transport};
@@ -48,7 +48,7 @@ struct FakeState {
     wanted: Facts,
     until: Option<Until>,
     /// What a port has put.
-    tasks: Vec<Task>,
+    jobs: Vec<Job>,
     /// What a port has handed over; and what of that has ended, and was not brought back.
     transfers: Vec<Transfer>,
     brought: Vec<Transfer>,
@@ -383,14 +383,14 @@ impl Files for Handle {
     fn prepare(&self) -> Result<(), Fault> {
         Ok(())
     }
-    fn put(&self, task: Task) {
-        self.0.state.lock().unwrap().tasks.push(task);
+    fn put(&self, job: Job) {
+        self.0.state.lock().unwrap().jobs.push(job);
     }
     fn go(&self) {}
-    fn take_back(&self, name: u64) -> Option<Task> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         let mut state = self.0.state.lock().unwrap();
-        let place = state.tasks.iter().position(|task| task.name == name)?;
-        Some(state.tasks.remove(place))
+        let place = state.jobs.iter().position(|job| job.name == name)?;
+        Some(state.jobs.remove(place))
     }
     fn files_name(&self) -> Option<&'static str> {
         None
@@ -426,9 +426,9 @@ impl Fake {
         state.transfers.len() + state.brought.len()
     }
 
-    /// A task that was put and not taken back: the back end begins with it.
-    pub(crate) fn begin_task(&self) -> Option<Task> {
-        self.state.lock().unwrap().tasks.pop()
+    /// A job that was put and not taken back: the back end begins with it.
+    pub(crate) fn begin_job(&self) -> Option<Job> {
+        self.state.lock().unwrap().jobs.pop()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Operations on files at a port: tasks that come back while they are called off, while the port is closed, and while
+//! Operations on files at a port: jobs that come back while they are called off, while the port is closed, and while
 //! their registration is removed. The back end has what was put until a thread of the model begins with it.
 
 use std::sync::{Arc, Weak};
@@ -20,7 +20,7 @@ use crate::kit::{
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::Mode;
-use crate::sys::files::{Issuer, Task, What};
+use crate::sys::files::{Issuer, Job, What};
 
 const PLAN: Plan = Plan { call: Call::Sync, direction: Direction::Out, deadline: Moment::NEVER };
 
@@ -56,10 +56,10 @@ impl Depot {
         Arc::new(Self { engine, fake, name, is_shared, done, packets })
     }
 
-    fn task(&self, record: u32) -> Task {
+    fn job(&self, record: u32) -> Job {
         let (index, _) = name_parts(self.name);
         let issuer: Weak<Engine> = Arc::downgrade(&self.engine);
-        Task {
+        Job {
             name: self.engine.operation_of(record),
             issuer: issuer as Weak<dyn Issuer>,
             file: self.engine.hold_file(index, record).unwrap(),
@@ -88,8 +88,8 @@ impl Depot {
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             let operation = engine.operation_of(record);
-            let (slot, task) = (engine.slot(index), self.task(record));
-            let lent = engine.lend_file(slot, index, desk, record, plan, NO_HINT, task);
+            let (slot, job) = (engine.slot(index), self.job(record));
+            let lent = engine.lend_file(slot, index, desk, record, plan, NO_HINT, job);
             return lent.map(|()| operation).map_err(|(error, _)| {
                 engine.free(self.name);
                 error.kind()
@@ -102,7 +102,7 @@ impl Depot {
             error.kind()
         })?;
         let aloft = engine.aloft(record);
-        if engine.hand_over(&aloft, deadline, self.task(record)).is_err() {
+        if engine.hand_over(&aloft, deadline, self.job(record)).is_err() {
             engine.queue_operation(record);
         }
         Ok(operation)
@@ -110,8 +110,8 @@ impl Depot {
 
     /// What a thread of the back end does, once.
     fn work(&self) {
-        if let Some(task) = self.fake.begin_task() {
-            task.give_back();
+        if let Some(job) = self.fake.begin_job() {
+            job.give_back();
         }
     }
 
@@ -129,10 +129,10 @@ impl Depot {
         let Course::Ends(verdict) = self.engine.turn(&aloft, Some(seat)) else {
             panic!("its node comes once, when it has ended");
         };
-        // An operation that was called off before it was handed over has no task.
-        if let Some(task) = self.engine.take_task(record) {
-            assert_eq!(task.is_called_off, verdict != Verdict::Done);
-            assert_eq!(task.name, self.engine.operation_of(record));
+        // An operation that was called off before it was handed over has no job.
+        if let Some(job) = self.engine.take_job(record) {
+            assert_eq!(job.is_called_off, verdict != Verdict::Done);
+            assert_eq!(job.name, self.engine.operation_of(record));
         } else {
             assert_ne!(verdict, Verdict::Done, "what is done has come back");
         }
@@ -178,7 +178,7 @@ fn everywhere(preemptions: usize, model: impl Fn(Arc<Depot>) + Copy + Send + Syn
 }
 
 #[test]
-fn a_task_that_comes_back_wakes_the_thread_that_waits() {
+fn a_job_that_comes_back_wakes_the_thread_that_waits() {
     everywhere(3, |depot| {
         let waiter = spawn(&depot, Depot::take_one);
         depot.start().unwrap();
@@ -188,7 +188,7 @@ fn a_task_that_comes_back_wakes_the_thread_that_waits() {
 }
 
 #[test]
-fn a_task_that_is_cancelled_as_it_is_done_comes_back_once() {
+fn a_job_that_is_cancelled_as_it_is_done_comes_back_once() {
     everywhere(2, |depot| {
         let operation = depot.start().unwrap();
         let waiter = spawn(&depot, Depot::take_one);
@@ -199,11 +199,11 @@ fn a_task_that_is_cancelled_as_it_is_done_comes_back_once() {
         assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert!(!depot.engine.cancel_operation(operation).unwrap());
-        assert!(depot.fake.begin_task().is_none());
+        assert!(depot.fake.begin_job().is_none());
     });
 }
 
-/// Waits go on until the back end has let go, or has given the task back.
+/// Waits go on until the back end has let go, or has given the job back.
 #[test]
 fn a_port_that_is_closed_hands_out_what_the_back_end_has() {
     everywhere(2, |depot| {
@@ -214,7 +214,7 @@ fn a_port_that_is_closed_hands_out_what_the_back_end_has() {
         worker.join().unwrap();
         closer.join().unwrap();
         assert_eq!(depot.packets.load(SeqCst), 1, "the operation has no packet");
-        assert!(depot.fake.begin_task().is_none());
+        assert!(depot.fake.begin_job().is_none());
     });
 }
 
@@ -231,7 +231,7 @@ fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_comes_bac
         closer.join().unwrap();
         let started = starter.join().unwrap();
         assert_eq!(depot.packets.load(SeqCst), usize::from(started.is_ok()), "{started:?}");
-        assert!(depot.fake.begin_task().is_none());
+        assert!(depot.fake.begin_job().is_none());
     });
 }
 
@@ -250,10 +250,10 @@ fn a_removal_comes_behind_what_the_back_end_has() {
     });
 }
 
-/// A deadline is over, or the task comes back first: there is one packet, which is never early. Of two tasks the back end
+/// A deadline is over, or the job comes back first: there is one packet, which is never early. Of two jobs the back end
 /// does one, or none.
 #[test]
-fn a_deadline_calls_a_task_off_or_finds_it_done() {
+fn a_deadline_calls_a_job_off_or_finds_it_done() {
     for is_shared in [false, true] {
         explore_within(2, move || {
             let depot = Depot::of(looking_engine(2, BlockDetection::Announced), is_shared);
@@ -267,7 +267,7 @@ fn a_deadline_calls_a_task_off_or_finds_it_done() {
                 Some(Seen::Done(Verdict::TimedOut)) => assert!(depot.fake.time() >= at, "early"),
                 other => panic!("{other:?}"),
             }
-            assert!(depot.fake.begin_task().is_none());
+            assert!(depot.fake.begin_job().is_none());
         });
     }
 }
@@ -301,21 +301,21 @@ fn what_is_removed_as_the_port_is_closed_is_handed_out() {
     });
 }
 
-/// The port is dropped while its task comes back, or before that: the operation is left with the port, once, and what
+/// The port is dropped while its job comes back, or before that: the operation is left with the port, once, and what
 /// the back end had of it is dropped.
 #[test]
-fn a_port_is_dropped_while_a_task_comes_back() {
+fn a_port_is_dropped_while_a_job_comes_back() {
     everywhere(2, |depot| {
         depot.start().unwrap();
         let worker = spawn(&depot.fake, |fake| {
-            let task = fake.begin_task()?;
-            let file = Arc::downgrade(&task.file);
-            task.give_back();
+            let job = fake.begin_job()?;
+            let file = Arc::downgrade(&job.file);
+            job.give_back();
             Some(file)
         });
         let remains = depot.engine.dismantle();
         assert_eq!((remains.operations.len(), remains.keys.len()), (1, 1));
-        drop(depot.engine.take_task(remains.operations[0]));
+        drop(depot.engine.take_job(remains.operations[0]));
         let file = worker.join().unwrap().expect("it had been put");
         drop(depot);
         assert!(file.upgrade().is_none(), "the file is open still");
@@ -324,16 +324,16 @@ fn a_port_is_dropped_while_a_task_comes_back() {
 
 /// The back end has it longer than the port lives.
 #[test]
-fn a_task_that_comes_back_behind_its_port_is_dropped() {
+fn a_job_that_comes_back_behind_its_port_is_dropped() {
     everywhere(2, |depot| {
         depot.start().unwrap();
         let fake = Arc::clone(&depot.fake);
         let remains = depot.engine.dismantle();
         assert_eq!(remains.operations.len(), 1);
-        let task = fake.begin_task().expect("it had been put");
-        let file = Arc::downgrade(&task.file);
-        let worker = spawn(&Arc::new(()), move |()| task.give_back());
-        assert!(depot.engine.take_task(remains.operations[0]).is_none_or(|task| task.name == 0));
+        let job = fake.begin_job().expect("it had been put");
+        let file = Arc::downgrade(&job.file);
+        let worker = spawn(&Arc::new(()), move |()| job.give_back());
+        assert!(depot.engine.take_job(remains.operations[0]).is_none_or(|job| job.name == 0));
         drop(depot);
         worker.join().unwrap();
         assert!(file.upgrade().is_none(), "the file is open still");

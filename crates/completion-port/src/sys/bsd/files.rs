@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::System;
 use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Files, Hold, Now, Task};
+use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::unix::files::{Pool, hold, is_file};
 
 impl Files for System {
@@ -35,8 +35,8 @@ impl Files for System {
         Ok(())
     }
 
-    fn put(&self, task: Task) {
-        self.calls.files.get_or_init(Pool::new).put(task);
+    fn put(&self, job: Job) {
+        self.calls.files.get_or_init(Pool::new).put(job);
     }
 
     fn go(&self) {
@@ -45,7 +45,7 @@ impl Files for System {
         }
     }
 
-    fn take_back(&self, name: u64) -> Option<Task> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         self.calls.files.get()?.take_back(name)
     }
 

@@ -68,7 +68,7 @@ pub struct Calls {
     /// Reads from files that were tried at once.
     pub file_read: u64,
     /// Steps of operations on files that the kernel has had. No thread of a port makes them.
-    pub file_task: u64,
+    pub file_job: u64,
 }
 
 impl Calls {
@@ -132,7 +132,7 @@ impl Sub for Calls {
             receive: self.receive - earlier.receive,
             send: self.send - earlier.send,
             file_read: self.file_read - earlier.file_read,
-            file_task: self.file_task - earlier.file_task,
+            file_job: self.file_job - earlier.file_job,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{Kernel, Object, Socket, State};
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Fault};
 use crate::sys::codes;
-use crate::sys::files::{Files, Hold, Now, Task, What};
+use crate::sys::files::{Files, Hold, Job, Now, What};
 
 /// What becomes of operations on files that a port hands to a simulated kernel: of those that cannot be done at
 /// once.
@@ -51,7 +51,7 @@ impl Contents {
 pub(super) struct FileState {
     script: FileScript,
     /// Oldest first, each with the set of its port.
-    tasks: VecDeque<(u64, Task)>,
+    jobs: VecDeque<(u64, Job)>,
     /// Those of them that were called off.
     called_off: Vec<(u64, u64)>,
     /// After so many more steps, each counted from the one before.
@@ -68,9 +68,9 @@ impl State {
         }
     }
 
-    /// Does a step of a task, as one system call would. Returns how many bytes were read or written.
-    fn step(&mut self, task: &mut Task) -> Result<usize, Code> {
-        self.calls.file_task += 1;
+    /// Does a step of a job, as one system call would. Returns how many bytes were read or written.
+    fn step(&mut self, job: &mut Job) -> Result<usize, Code> {
+        self.calls.file_job += 1;
         match self.files.failures.front_mut() {
             Some((0, code)) => {
                 let code = *code;
@@ -81,12 +81,12 @@ impl State {
             None => {}
         }
         let most = self.files.counts.pop_front().unwrap_or(usize::MAX);
-        let position = task.position();
+        let position = job.position();
         if i64::try_from(position).is_err() {
             return Err(codes::EINVAL);
         }
-        let contents = self.contents(task.file.descriptor())?;
-        match (task.what, &mut task.loan) {
+        let contents = self.contents(job.file.descriptor())?;
+        match (job.what, &mut job.loan) {
             (What::Read, Some(loan)) => {
                 let room = loan.parts().iter().map(|part| part.len).sum::<usize>();
                 let bytes = contents.from(position);
@@ -100,7 +100,7 @@ impl State {
             }
             (What::Write | What::Append, Some(loan)) => {
                 let bytes = loan.bytes(most);
-                let begin = match task.what {
+                let begin = match job.what {
                     What::Append => contents.bytes.len(),
                     _ => usize::try_from(position).map_err(|_| codes::EFBIG)?,
                 };
@@ -115,63 +115,63 @@ impl State {
         }
     }
 
-    /// Does a task to its end.
-    fn perform(&mut self, task: &mut Task) {
+    /// Does a job to its end.
+    fn perform(&mut self, job: &mut Job) {
         loop {
-            match self.step(task) {
+            match self.step(job) {
                 Ok(count) => {
-                    task.advance(count);
-                    if task.is_complete() {
+                    job.advance(count);
+                    if job.is_complete() {
                         return;
                     }
                     if count == 0 {
-                        if matches!(task.what, What::Write | What::Append) {
+                        if matches!(job.what, What::Write | What::Append) {
                             // It would be so again, for ever.
-                            task.fault = Some(fault(codes::EIO));
+                            job.fault = Some(fault(codes::EIO));
                         }
                         return;
                     }
                 }
                 Err(code) => {
-                    task.fault = Some(fault(code));
+                    job.fault = Some(fault(code));
                     return;
                 }
             }
         }
     }
 
-    /// The tasks that are to return now.
-    fn finish(&mut self, all: bool) -> Vec<Task> {
+    /// The jobs that are to return now.
+    fn finish(&mut self, all: bool) -> Vec<Job> {
         if !all && self.files.script != FileScript::Done {
             return Vec::new();
         }
         let is_stubborn = self.files.script == FileScript::Stubborn;
         let called_off = std::mem::take(&mut self.files.called_off);
         let mut finished = Vec::new();
-        for (set, mut task) in std::mem::take(&mut self.files.tasks) {
-            if !is_stubborn && called_off.contains(&(set, task.name)) {
-                task.is_called_off = true;
+        for (set, mut job) in std::mem::take(&mut self.files.jobs) {
+            if !is_stubborn && called_off.contains(&(set, job.name)) {
+                job.is_called_off = true;
             } else {
-                self.perform(&mut task);
+                self.perform(&mut job);
             }
-            finished.push(task);
+            finished.push(job);
         }
         finished
     }
 
     /// The port of this set is gone, and what was not begun with it.
-    pub(super) fn abandon_tasks(&mut self, set: u64) -> Vec<Task> {
+    pub(super) fn abandon_jobs(&mut self, set: u64) -> Vec<Job> {
         if self.files.script != FileScript::Queued {
             // As when they are called off.
-            let names = self.files.tasks.iter().filter(|(of, _)| *of == set);
-            self.files.called_off.extend(names.map(|(set, task)| (*set, task.name)));
+            let names = self.files.jobs.iter().filter(|(of, _)| *of == set);
+            self.files.called_off.extend(names.map(|(set, job)| (*set, job.name)));
             return Vec::new();
         }
-        let (gone, left) = std::mem::take(&mut self.files.tasks)
+        let (gone, left) = std::mem::take(&mut self.files.jobs)
             .into_iter()
             .partition::<VecDeque<_>, _>(|(of, _)| *of == set);
-        self.files.tasks = left;
-        gone.into_iter().map(|(_, task)| task).collect()
+        self.files.jobs = left;
+        gone.into_iter().map(|(_, job)| job).collect()
     }
 }
 
@@ -222,14 +222,14 @@ impl Kernel {
     pub fn release_files(&self) -> usize {
         let finished = self.lock().finish(true);
         let count = finished.len();
-        finished.into_iter().for_each(Task::give_back);
+        finished.into_iter().for_each(Job::give_back);
         count
     }
 
     /// How many operations on files the kernel has.
     #[must_use]
     pub fn held_files(&self) -> usize {
-        self.lock().files.tasks.len()
+        self.lock().files.jobs.len()
     }
 
     /// Makes the next step of an operation on a file that the kernel has fail with an error code of the system,
@@ -322,25 +322,25 @@ impl<T: OnKernel> Files for T {
         Ok(())
     }
 
-    fn put(&self, task: Task) {
-        self.kernel().lock().files.tasks.push_back((self.port(), task));
+    fn put(&self, job: Job) {
+        self.kernel().lock().files.jobs.push_back((self.port(), job));
     }
 
     fn go(&self) {
         let finished = self.kernel().lock().finish(false);
-        finished.into_iter().for_each(Task::give_back);
+        finished.into_iter().for_each(Job::give_back);
     }
 
-    fn take_back(&self, name: u64) -> Option<Task> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         let mut state = self.kernel().lock();
         let files = &mut state.files;
-        let mine = |(set, task): &(u64, Task)| (*set, task.name) == (self.port(), name);
+        let mine = |(set, job): &(u64, Job)| (*set, job.name) == (self.port(), name);
         if files.script != FileScript::Queued {
             files.called_off.push((self.port(), name));
             return None;
         }
-        let place = files.tasks.iter().position(mine)?;
-        files.tasks.remove(place).map(|(_, task)| task)
+        let place = files.jobs.iter().position(mine)?;
+        files.jobs.remove(place).map(|(_, job)| job)
     }
 
     fn files_name(&self) -> Option<&'static str> {

@@ -282,10 +282,10 @@ impl SimulatedCalls {
 impl Drop for SimulatedCalls {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
-        let tasks = state.end_port(self.port);
+        let jobs = state.end_port(self.port);
         drop(state);
         // Buffers, and numbers of the kernel.
-        drop(tasks);
+        drop(jobs);
     }
 }
 

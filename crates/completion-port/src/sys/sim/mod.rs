@@ -71,7 +71,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use crate::sys::codes;
 use crate::sys::fd::RawFd;
-use crate::sys::files::Task;
+use crate::sys::files::Job;
 use crate::sys::kqueue::Kqueue;
 use crate::sys::psn::{Holders, Psn};
 
@@ -271,10 +271,10 @@ impl State {
         self.last_set
     }
 
-    /// A port is gone. Its tasks are the caller's.
-    fn end_port(&mut self, port: u64) -> Vec<Task> {
+    /// A port is gone. Its jobs are the caller's.
+    fn end_port(&mut self, port: u64) -> Vec<Job> {
         self.sets.remove(&port);
-        self.abandon_tasks(port)
+        self.abandon_jobs(port)
     }
 
     /// Why the next registration is to fail, if it is.

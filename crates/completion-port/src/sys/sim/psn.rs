@@ -248,10 +248,10 @@ impl Drop for SimulatedPort {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
         state.notifiers.remove(&self.port);
-        let tasks = state.end_port(self.port);
+        let jobs = state.end_port(self.port);
         drop(state);
         // Buffers, and numbers of the kernel.
-        drop(tasks);
+        drop(jobs);
     }
 }
 

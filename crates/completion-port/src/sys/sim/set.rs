@@ -283,10 +283,10 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
-        let tasks = state.end_port(self.set);
+        let jobs = state.end_port(self.set);
         drop(state);
         // Buffers, and numbers of the kernel.
-        drop(tasks);
+        drop(jobs);
     }
 }
 

@@ -39,7 +39,7 @@ use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
-use crate::sys::files::{Files, Hold, Now, Task};
+use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::host::{Host, Origin};
 use crate::sys::psn::{Calls, Change, Holders, Packet, Psn, event};
 use crate::sys::reactor::{Reactor, Until, Watch};
@@ -512,15 +512,15 @@ impl Files for Notified {
         self.rest.prepare()
     }
 
-    fn put(&self, task: Task) {
-        self.rest.put(task);
+    fn put(&self, job: Job) {
+        self.rest.put(job);
     }
 
     fn go(&self) {
         self.rest.go();
     }
 
-    fn take_back(&self, name: u64) -> Option<Task> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         self.rest.take_back(name)
     }
 

@@ -12,12 +12,12 @@ use super::process::Process;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Files, Hold, Now, Task};
+use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::sockets::PARTS;
 use crate::sys::unix::files::{Pool, fault, fault_of_file, hold, is_file};
 use crate::sys::unix::sockets::{Part, repeat, with_room};
 
-/// What does the tasks of a port, once there are any.
+/// What does the jobs of a port, once there are any.
 pub(super) struct FileService {
     process: Process,
     wanted: FileEngine,
@@ -91,7 +91,7 @@ impl Files for Epoll {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Now {
         let Ok(position) = i64::try_from(position) else {
-            // If it matters, the task fails.
+            // If it matters, the job fails.
             return Now::NotYet;
         };
         let read = |parts: &mut [Part<'_>]| {
@@ -120,10 +120,10 @@ impl Files for Epoll {
         };
         match result {
             Ok(count) => Now::Read(count),
-            // Or there is something wrong with this one read, which the task will say.
+            // Or there is something wrong with this one read, which the job will say.
             Err(libc::EAGAIN | libc::EINVAL) => Now::NotYet,
             // The file system cannot say what is in the cache; the file has no positions; the kernel is too old, or
-            // a sandbox does not know the call. What does the task will say what is wrong, if anything is.
+            // a sandbox does not know the call. What does the job will say what is wrong, if anything is.
             Err(libc::EOPNOTSUPP | libc::ESPIPE | libc::ENOSYS | libc::EPERM) => Now::Never,
             Err(code) => Now::Failed(fault_of_file(code)),
         }
@@ -146,10 +146,10 @@ impl Files for Epoll {
         Ok(())
     }
 
-    fn put(&self, task: Task) {
+    fn put(&self, job: Job) {
         match self.files.started.get() {
-            Some(Service::Ring(ring)) => ring.put(task),
-            Some(Service::Pool(pool)) => pool.put(task),
+            Some(Service::Ring(ring)) => ring.put(job),
+            Some(Service::Pool(pool)) => pool.put(job),
             None => unreachable!("the caller has prepared for it"),
         }
     }
@@ -162,7 +162,7 @@ impl Files for Epoll {
         }
     }
 
-    fn take_back(&self, name: u64) -> Option<Task> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         match self.files.started.get()? {
             Service::Ring(ring) => ring.take_back(name),
             Service::Pool(pool) => pool.take_back(name),

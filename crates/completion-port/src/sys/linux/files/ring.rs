@@ -1,8 +1,8 @@
 //! One io_uring, and the thread that has it to itself.
 //!
 //! No other thread submits to the ring. Requests die with the thread that has submitted them, and their
-//! completion would interrupt that thread's other system calls. So tasks come to the ring's thread by a
-//! list, and an eventfd, on which the ring itself has a read, wakes it: once for however many tasks come
+//! completion would interrupt that thread's other system calls. So jobs come to the ring's thread by a
+//! list, and an eventfd, on which the ring itself has a read, wakes it: once for however many jobs come
 //! while it is awake.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,21 +15,21 @@ use std::thread;
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 
-use crate::sys::files::{Task, What};
+use crate::sys::files::{Job, What};
 use crate::sys::unix::files::{Request, block_signals, give_back, note};
 use crate::sys::unix::options::{Code, last_code};
 
 /// Entries that are handed to the kernel by one call.
 const ENTRIES: u32 = 64;
 
-/// How many tasks the kernel has at once. More wait in the list, from where they can be taken back.
+/// How many jobs the kernel has at once. More wait in the list, from where they can be taken back.
 const MOST: usize = 256;
 
-/// Room for the completions of so many tasks, of a cancel for each, and of what wakes the thread, so that none has to
+/// Room for the completions of so many jobs, of a cancel for each, and of what wakes the thread, so that none has to
 /// wait for room: some kernels take no more entries then.
 const COMPLETIONS: u32 = 1024;
 
-/// The names of what is no task. The lower half of a task's name is the number of a record, which is less.
+/// The names of what is no job. The lower half of a job's name is the number of a record, which is less.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
@@ -46,8 +46,8 @@ struct Shared {
 #[derive(Default)]
 struct Inbox {
     /// Not begun, oldest first.
-    tasks: VecDeque<Task>,
-    /// Names of tasks that are to be cancelled.
+    jobs: VecDeque<Job>,
+    /// Names of jobs that are to be cancelled.
     cancels: Vec<u64>,
     /// The thread is going to look here before it next sleeps.
     is_awake: bool,
@@ -156,8 +156,8 @@ impl Ring {
         heard.recv().unwrap_or(Err(libc::ENOSYS)).map(|()| Self(shared))
     }
 
-    pub(super) fn put(&self, task: Task) {
-        self.0.lock().tasks.push_back(task);
+    pub(super) fn put(&self, job: Job) {
+        self.0.lock().jobs.push_back(job);
     }
 
     /// Has the thread begin with what was put.
@@ -165,11 +165,11 @@ impl Ring {
         self.0.wake(self.0.lock());
     }
 
-    /// The task of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
-    pub(super) fn take_back(&self, name: u64) -> Option<Task> {
+    /// The job of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
+    pub(super) fn take_back(&self, name: u64) -> Option<Job> {
         let mut inbox = self.0.lock();
-        if let Some(place) = inbox.tasks.iter().position(|task| task.name == name) {
-            return inbox.tasks.remove(place);
+        if let Some(place) = inbox.jobs.iter().position(|job| job.name == name) {
+            return inbox.jobs.remove(place);
         }
         inbox.cancels.push(name);
         self.0.wake(inbox);
@@ -191,16 +191,16 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
-        let tasks = std::mem::take(&mut inbox.tasks);
+        let jobs = std::mem::take(&mut inbox.jobs);
         self.0.wake(inbox);
         // The kernel does not have these, and their port is gone.
-        drop(tasks);
+        drop(jobs);
     }
 }
 
-/// A task that the kernel has.
+/// A job that the kernel has.
 struct Aboard {
-    task: Task,
+    job: Job,
     /// It was asked to let go of it.
     is_called_off: bool,
 }
@@ -220,14 +220,14 @@ struct Pilot {
 }
 
 impl Pilot {
-    /// Goes on until the port is gone, and the kernel has let go of all tasks.
+    /// Goes on until the port is gone, and the kernel has let go of all jobs.
     fn fly(mut self) {
         self.listen();
         let mut is_leaving = false;
         loop {
-            let (tasks, cancels, is_over) = self.collect();
-            for task in tasks {
-                self.submit(task);
+            let (jobs, cancels, is_over) = self.collect();
+            for job in jobs {
+                self.submit(job);
             }
             for name in cancels {
                 self.cancel(name);
@@ -256,13 +256,13 @@ impl Pilot {
     }
 
     /// What has come. From here on the thread is woken for more.
-    fn collect(&mut self) -> (Vec<Task>, Vec<u64>, bool) {
+    fn collect(&mut self) -> (Vec<Job>, Vec<u64>, bool) {
         let room = MOST - self.aboard.len().min(MOST);
         let mut inbox = self.shared.lock();
         inbox.is_awake = false;
-        let count = inbox.tasks.len().min(room);
-        let tasks = inbox.tasks.drain(..count).collect();
-        (tasks, std::mem::take(&mut inbox.cancels), inbox.is_over)
+        let count = inbox.jobs.len().min(room);
+        let jobs = inbox.jobs.drain(..count).collect();
+        (jobs, std::mem::take(&mut inbox.cancels), inbox.is_over)
     }
 
     fn push(&mut self, entry: &Entry) {
@@ -290,17 +290,17 @@ impl Pilot {
         self.is_listening = true;
     }
 
-    /// Lends the memory of a task to the kernel, or returns the task if there is something wrong with it.
-    fn submit(&mut self, task: Task) {
-        let name = task.name;
-        self.aboard.insert(name, Aboard { task, is_called_off: false });
+    /// Lends the memory of a job to the kernel, or returns the job if there is something wrong with it.
+    fn submit(&mut self, job: Job) {
+        let name = job.name;
+        self.aboard.insert(name, Aboard { job, is_called_off: false });
         self.submit_again(name);
     }
 
-    /// Asks the kernel for what is left of a task.
+    /// Asks the kernel for what is left of a job.
     fn submit_again(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get(&name) else { return };
-        let request = match Request::of(&aboard.task) {
+        let request = match Request::of(&aboard.job) {
             Ok(request) => request,
             Err(code) => return self.complete(name, Err(code)),
         };
@@ -324,13 +324,13 @@ impl Pilot {
             What::SyncAll => opcode::Fsync::new(descriptor).build(),
         };
         // The kernel reads the list of parts when it is submitted, and writes to them or reads them until it completes
-        // the entry. The task stays in `aboard` until then: the list and the buffer are on the heap, and stay where
-        // they are though the task be moved in the map. Nothing else touches the buffer. The descriptor is open as
-        // long as the task.
+        // the entry. The job stays in `aboard` until then: the list and the buffer are on the heap, and stay where
+        // they are though the job be moved in the map. Nothing else touches the buffer. The descriptor is open as
+        // long as the job.
         self.push(&entry.user_data(name));
     }
 
-    /// Asks the kernel to let go of a task. It completes all the same, cancelled or not.
+    /// Asks the kernel to let go of a job. It completes all the same, cancelled or not.
     fn cancel(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         if std::mem::replace(&mut aboard.is_called_off, true) {
@@ -357,24 +357,24 @@ impl Pilot {
         }
     }
 
-    /// The kernel has let go of a task, and of its memory.
+    /// The kernel has let go of a job, and of its memory.
     fn complete(&mut self, name: u64, result: Result<usize, Code>) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         let is_called_off = aboard.is_called_off;
         let is_over = match result {
             Err(libc::ECANCELED | libc::EINTR) if is_called_off => {
-                aboard.task.is_called_off = true;
+                aboard.job.is_called_off = true;
                 true
             }
             // Only this thread cancels. Of what it did not: once more.
             Err(libc::ECANCELED) => false,
-            result => note(&mut aboard.task, result) == ControlFlow::Break(()),
+            result => note(&mut aboard.job, result) == ControlFlow::Break(()),
         };
         if is_over || is_called_off {
             // What was done so far is told, and that it was called off, if something is left.
-            aboard.task.is_called_off |= !is_over;
+            aboard.job.is_called_off |= !is_over;
             if let Some(aboard) = self.aboard.remove(&name) {
-                give_back(aboard.task);
+                give_back(aboard.job);
             }
         } else {
             self.submit_again(name);

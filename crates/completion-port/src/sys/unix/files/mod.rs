@@ -14,7 +14,7 @@ use super::options::{Code, last_code};
 use crate::error::ErrorKind;
 use crate::loan::Part;
 use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Hold, Task, What};
+use crate::sys::files::{Hold, Job, What};
 use crate::sys::sockets::PARTS;
 
 // A part of a loan lies as readv(2) wants it.
@@ -59,7 +59,7 @@ impl Hold for Held {
     }
 }
 
-/// What system call a task asks for next.
+/// What system call a job asks for next.
 pub(in crate::sys) struct Request<'t> {
     pub(in crate::sys) descriptor: RawFd,
     pub(in crate::sys) what: What,
@@ -70,16 +70,16 @@ pub(in crate::sys) struct Request<'t> {
 }
 
 impl<'t> Request<'t> {
-    pub(in crate::sys) fn of(task: &'t Task) -> Result<Self, Code> {
-        let parts = task.loan.as_ref().map_or(&[][..], |loan| loan.parts());
-        let position = if task.file.has_positions() {
-            i64::try_from(task.position()).map_err(|_| libc::EINVAL)?
+    pub(in crate::sys) fn of(job: &'t Job) -> Result<Self, Code> {
+        let parts = job.loan.as_ref().map_or(&[][..], |loan| loan.parts());
+        let position = if job.file.has_positions() {
+            i64::try_from(job.position()).map_err(|_| libc::EINVAL)?
         } else {
             -1
         };
         Ok(Self {
-            descriptor: task.file.descriptor(),
-            what: task.what,
+            descriptor: job.file.descriptor(),
+            what: job.what,
             parts: &parts[..parts.len().min(PARTS)],
             position,
         })
@@ -92,19 +92,19 @@ impl<'t> Request<'t> {
     }
 }
 
-/// Notes what a system call for a task has come to. `Break`: the task has come to its end.
-pub(in crate::sys) fn note(task: &mut Task, result: Result<usize, Code>) -> ControlFlow<()> {
+/// Notes what a system call for a job has come to. `Break`: the job has come to its end.
+pub(in crate::sys) fn note(job: &mut Job, result: Result<usize, Code>) -> ControlFlow<()> {
     match result {
         Ok(count) => {
-            task.advance(count);
-            let is_over = match task.what {
-                What::Read => count == 0 || task.is_complete() || !task.file.has_positions(),
-                What::Write | What::Append if count == 0 && !task.is_complete() => {
+            job.advance(count);
+            let is_over = match job.what {
+                What::Read => count == 0 || job.is_complete() || !job.file.has_positions(),
+                What::Write | What::Append if count == 0 && !job.is_complete() => {
                     // It would be so again, for ever.
-                    task.fault = Some(fault_of_file(libc::EIO));
+                    job.fault = Some(fault_of_file(libc::EIO));
                     true
                 }
-                What::Write | What::Append => task.is_complete(),
+                What::Write | What::Append => job.is_complete(),
                 What::SyncData | What::SyncAll => true,
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -112,19 +112,19 @@ pub(in crate::sys) fn note(task: &mut Task, result: Result<usize, Code>) -> Cont
         Err(libc::EINTR) => ControlFlow::Continue(()),
         // Past the cache a read goes on at multiples of a block only. That the last one was none was the end of the
         // file, which has grown since.
-        Err(libc::EINVAL) if task.what == What::Read && !task.done.is_multiple_of(BLOCK) => {
+        Err(libc::EINVAL) if job.what == What::Read && !job.done.is_multiple_of(BLOCK) => {
             ControlFlow::Break(())
         }
         Err(code) => {
-            task.fault = Some(fault_of_file(code));
+            job.fault = Some(fault_of_file(code));
             ControlFlow::Break(())
         }
     }
 }
 
-/// Returns a task. A buffer may be dropped by that, whose code may panic: the thread goes on.
-pub(in crate::sys) fn give_back(task: Task) {
-    let _ = catch_unwind(AssertUnwindSafe(|| task.give_back()));
+/// Returns a job. A buffer may be dropped by that, whose code may panic: the thread goes on.
+pub(in crate::sys) fn give_back(job: Job) {
+    let _ = catch_unwind(AssertUnwindSafe(|| job.give_back()));
 }
 
 /// The threads of this folder take no signal of the process: its handlers are for its own threads. So a write

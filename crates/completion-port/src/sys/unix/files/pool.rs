@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Code, Request, block_signals, fault, give_back, note};
-use crate::sys::files::{Task, What};
+use crate::sys::files::{Job, What};
 use crate::sys::system::calls;
 use crate::sys::unix::sockets::repeat;
 
@@ -29,7 +29,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Not begun, oldest first.
-    queue: VecDeque<Task>,
+    queue: VecDeque<Job>,
     threads: usize,
     /// Those that have nothing to do.
     idle: usize,
@@ -47,10 +47,10 @@ impl Shared {
         block_signals();
         let mut state = self.lock();
         loop {
-            if let Some(mut task) = state.queue.pop_front() {
+            if let Some(mut job) = state.queue.pop_front() {
                 drop(state);
-                perform(&mut task);
-                give_back(task);
+                perform(&mut job);
+                give_back(job);
                 state = self.lock();
                 continue;
             }
@@ -76,8 +76,8 @@ impl Pool {
         Self(Arc::default())
     }
 
-    pub(in crate::sys) fn put(&self, task: Task) {
-        self.0.lock().queue.push_back(task);
+    pub(in crate::sys) fn put(&self, job: Job) {
+        self.0.lock().queue.push_back(job);
     }
 
     /// Has a thread begin with what was put: an idle one, or else one more.
@@ -103,16 +103,16 @@ impl Pool {
         }
         let queue = std::mem::take(&mut state.queue);
         drop(state);
-        for mut task in queue {
-            task.fault = Some(fault(error.raw_os_error().unwrap_or(libc::EAGAIN)));
-            give_back(task);
+        for mut job in queue {
+            job.fault = Some(fault(error.raw_os_error().unwrap_or(libc::EAGAIN)));
+            give_back(job);
         }
     }
 
-    /// The task of this name, if no thread has begun with it.
-    pub(in crate::sys) fn take_back(&self, name: u64) -> Option<Task> {
+    /// The job of this name, if no thread has begun with it.
+    pub(in crate::sys) fn take_back(&self, name: u64) -> Option<Job> {
         let mut state = self.0.lock();
-        let place = state.queue.iter().position(|task| task.name == name)?;
+        let place = state.queue.iter().position(|job| job.name == name)?;
         state.queue.remove(place)
     }
 }
@@ -129,14 +129,14 @@ impl Drop for Pool {
     }
 }
 
-/// Does a task to its end, however long that takes.
-fn perform(task: &mut Task) {
+/// Does a job to its end, however long that takes.
+fn perform(job: &mut Job) {
     loop {
-        let result = Request::of(task).and_then(|request| match call(&request) {
+        let result = Request::of(job).and_then(|request| match call(&request) {
             Err(libc::EAGAIN) if request.position < 0 => wait_for(&request).and(Err(libc::EINTR)),
             result => result,
         });
-        if note(task, result) == ControlFlow::Break(()) {
+        if note(job, result) == ControlFlow::Break(()) {
             return;
         }
     }
@@ -167,14 +167,14 @@ fn call(request: &Request<'_>) -> Result<usize, Code> {
         // SAFETY: preadv(2) reads `count` elements at the pointer, and writes at most as many bytes to each part as it
         // says.
         // - valid for reads: `parts` is a slice of so many, which lie as `struct iovec` does;
-        // - valid for writes: a task that reads has lent its room, which stays where it is and is nobody else's until
-        //   the task has returned, which is after this call.
+        // - valid for writes: a job that reads has lent its room, which stays where it is and is nobody else's until
+        //   the job has returned, which is after this call.
         What::Read if position >= 0 => unsafe { libc::preadv(descriptor, parts, count, position) },
         // SAFETY: as for preadv(2).
         What::Read => unsafe { libc::readv(descriptor, parts, count) },
         // SAFETY: pwritev(2) reads `count` elements at the pointer, and the bytes of each part.
-        // - valid for reads: `parts` as above; a task that writes has lent its bytes, which stay where they are and
-        //   are not written to until the task has returned, which is after this call.
+        // - valid for reads: `parts` as above; a job that writes has lent its bytes, which stay where they are and
+        //   are not written to until the job has returned, which is after this call.
         What::Write if position >= 0 => unsafe {
             libc::pwritev(descriptor, parts, count, position)
         },

@@ -1,6 +1,6 @@
 //! Operations on files, by the kernel's own overlapped reads and writes, or by threads that wait for them.
 //!
-//! No call tells what is in the system's cache, so that each operation is a task. See [`Service`] for what does them.
+//! No call tells what is in the system's cache, so that each operation is a job. See [`Service`] for what does them.
 
 mod service;
 #[cfg(test)]
@@ -33,7 +33,7 @@ use super::port::Port;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Files, Hold, Now, Task};
+use crate::sys::files::{Files, Hold, Job, Now};
 
 /// Of what the kernel completes, and of what is posted to the port of the operations on files.
 const DONE: usize = 1;
@@ -70,7 +70,7 @@ fn asked(descriptor: Descriptor, question: FILE_INFORMATION_CLASS) -> Option<u32
     (code == 0).then_some(answer)
 }
 
-/// An open file that tasks go by: never the program's own, whose number may be closed and given out again.
+/// An open file that jobs go by: never the program's own, whose number may be closed and given out again.
 struct Held {
     file: OwnedHandle,
     has_positions: bool,
@@ -153,7 +153,7 @@ fn duplicate(descriptor: Descriptor) -> Result<OwnedHandle, Fault> {
     owned(handle).ok_or(Fault { kind: ErrorKind::Other, code: None })
 }
 
-/// What does the tasks of a port, once there are any.
+/// What does the jobs of a port, once there are any.
 pub(super) struct FileService {
     wanted: FileEngine,
     /// Made with the first hold.
@@ -218,9 +218,9 @@ impl Files for Afd {
         self.files.service()?.prepare()
     }
 
-    fn put(&self, task: Task) {
+    fn put(&self, job: Job) {
         match self.files.service.get() {
-            Some(service) => service.put(task),
+            Some(service) => service.put(job),
             None => unreachable!("the caller has prepared for it"),
         }
     }
@@ -231,7 +231,7 @@ impl Files for Afd {
         }
     }
 
-    fn take_back(&self, name: u64) -> Option<Task> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         self.files.service.get()?.take_back(name)
     }
 

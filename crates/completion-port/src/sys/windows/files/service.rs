@@ -1,8 +1,8 @@
-//! Threads that wait at a completion port of the kernel, for tasks and for what the kernel has done of them.
+//! Threads that wait at a completion port of the kernel, for jobs and for what the kernel has done of them.
 //!
-//! A task of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
+//! A job of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
 //! goes on with it when the kernel's packet comes. Of another file, and when it is to be flushed, its thread waits. The
-//! threads and the completion port belong to the service, which outlives its port until the last task has come back: the
+//! threads and the completion port belong to the service, which outlives its port until the last job has come back: the
 //! kernel writes to a buffer, or reads it, until its packet has come.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,7 +16,7 @@ use std::thread;
 
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
-use crate::sys::files::{Task, What};
+use crate::sys::files::{Job, What};
 use crate::sys::windows::options::{last_error, system_fault};
 use crate::sys::windows::port::{Packet, Port};
 use crate::sys::windows::request::is_error;
@@ -32,7 +32,7 @@ use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, WaitForSingl
 /// More than a disk does at once, and few enough to be no burden. A thread that hangs is one of them.
 const MOST: usize = 8;
 
-/// Of what is posted: there may be a task, or the end.
+/// Of what is posted: there may be a job, or the end.
 const LOOK: usize = 2;
 
 /// The smallest unit that a read past the cache is aligned to.
@@ -47,12 +47,12 @@ const END: i64 = -1;
 /// A code of the system.
 type Code = u32;
 
-/// A task, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
+/// A job, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
 #[repr(C)]
 struct Flight {
     /// First, since its address is what a packet brings.
     overlapped: OVERLAPPED,
-    task: Task,
+    job: Job,
 }
 
 impl Flight {
@@ -80,10 +80,10 @@ fn address_of(flight: &Flight) -> Address {
     ptr::from_ref(flight).addr()
 }
 
-/// A task that a thread has begun with, until it comes back.
+/// A job that a thread has begun with, until it comes back.
 struct Aboard {
     name: u64,
-    /// Of the task's file.
+    /// Of the job's file.
     file: HANDLE,
     /// The kernel has it, and a packet will tell when it does no longer.
     flies: bool,
@@ -100,8 +100,8 @@ impl Aboard {
     fn cancel(&self, address: Address) {
         // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does not
         // touch what lies there.
-        // - open: the task has a share of it, and what is aboard is taken out, by the same lock that is held here, before
-        //   its task is given back.
+        // - open: the job has a share of it, and what is aboard is taken out, by the same lock that is held here, before
+        //   its job is given back.
         unsafe { CancelIoEx(self.file, ptr::without_provenance(address)) };
     }
 }
@@ -109,7 +109,7 @@ impl Aboard {
 #[derive(Default)]
 struct State {
     /// Not begun, oldest first.
-    queue: VecDeque<Task>,
+    queue: VecDeque<Job>,
     aboard: HashMap<Address, Aboard>,
     threads: usize,
     /// Those that wait at the completion port.
@@ -161,8 +161,8 @@ impl Service {
         Err(Fault { kind: ErrorKind::OutOfMemory, code: error.raw_os_error() })
     }
 
-    pub(super) fn put(&self, task: Task) {
-        self.0.lock().queue.push_back(task);
+    pub(super) fn put(&self, job: Job) {
+        self.0.lock().queue.push_back(job);
     }
 
     /// Has a thread begin with what was put: an idle one, or else one more.
@@ -178,10 +178,10 @@ impl Service {
         self.0.port.post(LOOK);
     }
 
-    /// The task of this name, if no thread has begun with it. Otherwise the kernel is asked to let go of it.
-    pub(super) fn take_back(&self, name: u64) -> Option<Task> {
+    /// The job of this name, if no thread has begun with it. Otherwise the kernel is asked to let go of it.
+    pub(super) fn take_back(&self, name: u64) -> Option<Job> {
         let mut state = self.0.lock();
-        if let Some(place) = state.queue.iter().position(|task| task.name == name) {
+        if let Some(place) = state.queue.iter().position(|job| job.name == name) {
             return state.queue.remove(place);
         }
         if let Some((address, aboard)) = state.aboard.iter_mut().find(|(_, it)| it.name == name) {
@@ -208,7 +208,7 @@ impl Drop for Service {
     }
 }
 
-/// How far a thread gets with a task at once.
+/// How far a thread gets with a job at once.
 enum Step {
     /// The kernel has it. Its packet comes, or has been taken by another thread already.
     Flies,
@@ -268,11 +268,11 @@ impl Shared {
             let packet = Packet::from(unsafe { entry.assume_init() });
             match packet {
                 Packet::Posted(_) => {
-                    let Some(task) = state.queue.pop_front() else { continue };
-                    let flight = Box::new(Flight { overlapped: OVERLAPPED::default(), task });
+                    let Some(job) = state.queue.pop_front() else { continue };
+                    let flight = Box::new(Flight { overlapped: OVERLAPPED::default(), job });
                     let aboard = Aboard {
-                        name: flight.task.name,
-                        file: super::handle_of(flight.task.file.descriptor()),
+                        name: flight.job.name,
+                        file: super::handle_of(flight.job.file.descriptor()),
                         flies: false,
                         is_called_off: false,
                     };
@@ -313,7 +313,7 @@ impl Shared {
         }
     }
 
-    /// Does what is left of a task, as far as it goes without the kernel's packet.
+    /// Does what is left of a job, as far as it goes without the kernel's packet.
     fn go_on(&self, mut flight: Box<Flight>, signal: &mut Signal) {
         while let Step::Done(back, result) = self.begin(flight, signal) {
             match self.note(back, result) {
@@ -323,29 +323,29 @@ impl Shared {
         }
     }
 
-    /// Asks the kernel for the next part of a task.
+    /// Asks the kernel for the next part of a job.
     fn begin(&self, mut flight: Box<Flight>, signal: &mut Signal) -> Step {
-        let task = &flight.task;
-        let file = super::handle_of(task.file.descriptor());
-        let what = task.what;
+        let job = &flight.job;
+        let file = super::handle_of(job.file.descriptor());
+        let what = job.what;
         if matches!(what, What::SyncData | What::SyncAll) {
             // SAFETY: FlushFileBuffers demands an open file.
-            // - the task has a share of it.
+            // - the job has a share of it.
             let done = unsafe { FlushFileBuffers(file) };
             let result = if done == 0 { Err(last_error()) } else { Ok(0) };
             return Step::Done(flight, result);
         }
-        let position = match i64::try_from(task.position()) {
+        let position = match i64::try_from(job.position()) {
             _ if what == What::Append => END,
-            _ if !task.file.has_positions() => 0,
+            _ if !job.file.has_positions() => 0,
             Ok(position) => position,
             // Some of these have a meaning of their own.
             Err(_) => return Step::Done(flight, Err(ERROR_INVALID_PARAMETER)),
         };
-        let parts = task.loan.as_ref().map_or(&[][..], |loan| loan.parts());
+        let parts = job.loan.as_ref().map_or(&[][..], |loan| loan.parts());
         let Some(part) = parts.first().copied() else { return Step::Done(flight, Ok(0)) };
         let len = u32::try_from(part.len.min(LONGEST)).unwrap_or(0);
-        let waits = task.file.waits();
+        let waits = job.file.waits();
         let address = address_of(&flight);
         let event = match waits.then(|| signal.handle()).transpose() {
             Ok(event) => event.unwrap_or(ptr::null_mut()),
@@ -366,7 +366,7 @@ impl Shared {
         // SAFETY: NtReadFile writes at most as many bytes to the buffer as it is told, and a status at the fifth argument,
         // until it tells that it is done: by a packet that brings the fourth, or by the event. It reads the position at
         // once. A `Flight` begins with an OVERLAPPED, and that with such a status.
-        // - valid: a task that reads has lent its room, which stays where it is and is nobody else's until the task has
+        // - valid: a job that reads has lent its room, which stays where it is and is nobody else's until the job has
         //   returned; the flight's memory is freed by nothing but the packet, the event below, or a refusal;
         // - not shared: no reference to the memory exists until then;
         // - the file is open: the flight has a share of it; it is associated with `self.port` if no event is given.
@@ -374,7 +374,7 @@ impl Shared {
             NtReadFile(file, event, None, context, block, start.cast(), len, at, ptr::null())
         };
         // SAFETY: NtWriteFile reads as many bytes of the buffer as it is told; all else as for NtReadFile.
-        // - valid: a task that writes has lent its bytes, which are not written to until the task has returned.
+        // - valid: a job that writes has lent its bytes, which are not written to until the job has returned.
         let write = || unsafe {
             NtWriteFile(file, event, None, context, block, start.cast(), len, at, ptr::null())
         };
@@ -419,7 +419,7 @@ impl Shared {
         Step::Done(flight, result)
     }
 
-    /// A task that was called off before the kernel had it.
+    /// A job that was called off before the kernel had it.
     fn cancel_if_called_off(&self, address: Address) {
         let state = self.lock();
         if let Some(aboard) = state.aboard.get(&address).filter(|aboard| aboard.is_called_off) {
@@ -433,50 +433,50 @@ impl Shared {
         }
     }
 
-    /// Notes what a call has come to. The task, if something is left of it.
+    /// Notes what a call has come to. The job, if something is left of it.
     fn note(&self, mut flight: Box<Flight>, result: Result<usize, Code>) -> Option<Box<Flight>> {
         let address = address_of(&flight);
-        let task = &mut flight.task;
+        let job = &mut flight.job;
         let mut state = self.lock();
         let is_called_off = state.aboard.get(&address).is_some_and(|aboard| aboard.is_called_off);
         let is_over = match result {
             Err(ERROR_OPERATION_ABORTED) if is_called_off => {
-                task.is_called_off = true;
+                job.is_called_off = true;
                 true
             }
             // The system has let go of it for a reason of its own. Once more.
             Err(ERROR_OPERATION_ABORTED) => false,
-            result => note(task, result) == ControlFlow::Break(()),
+            result => note(job, result) == ControlFlow::Break(()),
         };
         if !is_over && !is_called_off {
             return Some(flight);
         }
         // What was done so far is told, and that it was called off, if something is left.
-        task.is_called_off |= !is_over;
+        job.is_called_off |= !is_over;
         state.aboard.remove(&address);
         self.dismiss(&state);
         drop(state);
-        let task = flight.task;
+        let job = flight.job;
         // A buffer may be dropped by that, whose code may panic: the thread goes on.
-        let _ = catch_unwind(AssertUnwindSafe(|| task.give_back()));
+        let _ = catch_unwind(AssertUnwindSafe(|| job.give_back()));
         None
     }
 }
 
-/// Notes what a call for a task has come to. `Break`: the task has come to its end.
-fn note(task: &mut Task, result: Result<usize, Code>) -> ControlFlow<()> {
-    let is_read = task.what == What::Read;
+/// Notes what a call for a job has come to. `Break`: the job has come to its end.
+fn note(job: &mut Job, result: Result<usize, Code>) -> ControlFlow<()> {
+    let is_read = job.what == What::Read;
     match result {
         Ok(count) => {
-            task.advance(count);
-            let is_over = match task.what {
-                What::Read => count == 0 || task.is_complete() || !task.file.has_positions(),
-                What::Write | What::Append if count == 0 && !task.is_complete() => {
+            job.advance(count);
+            let is_over = match job.what {
+                What::Read => count == 0 || job.is_complete() || !job.file.has_positions(),
+                What::Write | What::Append if count == 0 && !job.is_complete() => {
                     // It would be so again, for ever.
-                    task.fault = Some(fault_of_file(ERROR_WRITE_FAULT));
+                    job.fault = Some(fault_of_file(ERROR_WRITE_FAULT));
                     true
                 }
-                What::Write | What::Append => task.is_complete(),
+                What::Write | What::Append => job.is_complete(),
                 What::SyncData | What::SyncAll => true,
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -485,11 +485,11 @@ fn note(task: &mut Task, result: Result<usize, Code>) -> ControlFlow<()> {
         Err(ERROR_HANDLE_EOF | ERROR_BROKEN_PIPE) if is_read => ControlFlow::Break(()),
         // Past the cache a read goes on at multiples of a block only. That the last one was none was the end of the
         // file, which has grown since.
-        Err(ERROR_INVALID_PARAMETER) if is_read && !task.done.is_multiple_of(BLOCK) => {
+        Err(ERROR_INVALID_PARAMETER) if is_read && !job.done.is_multiple_of(BLOCK) => {
             ControlFlow::Break(())
         }
         Err(code) => {
-            task.fault = Some(fault_of_file(code));
+            job.fault = Some(fault_of_file(code));
             ControlFlow::Break(())
         }
     }

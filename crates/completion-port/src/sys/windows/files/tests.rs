@@ -1,4 +1,4 @@
-//! Tasks, from their start to their return.
+//! Jobs, from their start to their return.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -20,19 +20,19 @@ use super::super::afd::Afd;
 use crate::file_engine::FileEngine;
 use crate::loan::Loan;
 use crate::state::facts::Descriptor;
-use crate::sys::files::{Files as _, Hold, Issuer, Task, What};
+use crate::sys::files::{Files as _, Hold, Issuer, Job, What};
 
 const SOON: Duration = Duration::from_secs(10);
 
-struct Desk(Mutex<Sender<Task>>);
+struct Desk(Mutex<Sender<Job>>);
 
 impl Issuer for Desk {
-    fn returned(&self, task: Task) {
-        let _ = self.0.lock().unwrap().send(task);
+    fn returned(&self, job: Job) {
+        let _ = self.0.lock().unwrap().send(job);
     }
 }
 
-fn desk() -> (Arc<Desk>, Receiver<Task>) {
+fn desk() -> (Arc<Desk>, Receiver<Job>) {
     let (say, heard) = mpsc::channel();
     (Arc::new(Desk(Mutex::new(say))), heard)
 }
@@ -54,10 +54,10 @@ fn number(file: &File) -> Descriptor {
     Descriptor::try_from(file.as_raw_handle().addr()).unwrap()
 }
 
-fn task(desk: &Arc<Desk>, file: &Arc<dyn Hold>, name: u64, what: What, loan: Option<Loan>) -> Task {
+fn job(desk: &Arc<Desk>, file: &Arc<dyn Hold>, name: u64, what: What, loan: Option<Loan>) -> Job {
     let issuer = Arc::downgrade(desk);
     let (file, offset) = (Arc::clone(file), 3);
-    Task { name, issuer, file, what, offset, loan, done: 0, fault: None, is_called_off: false }
+    Job { name, issuer, file, what, offset, loan, done: 0, fault: None, is_called_off: false }
 }
 
 fn bytes(bytes: &'static [u8]) -> Option<Loan> {
@@ -88,9 +88,9 @@ fn room(parts: usize, len: usize) -> Option<Loan> {
     shared_room(parts, len, &Arc::default())
 }
 
-fn perform(afd: &Afd, heard: &Receiver<Task>, task: Task) -> Task {
+fn perform(afd: &Afd, heard: &Receiver<Job>, job: Job) -> Job {
     afd.prepare().unwrap();
-    afd.put(task);
+    afd.put(job);
     afd.go();
     heard.recv_timeout(SOON).unwrap()
 }
@@ -103,23 +103,23 @@ fn assert_served(engine: FileEngine, file: &File, waits: bool) {
     let held = afd.hold(number(file)).unwrap();
     assert_eq!(held.waits(), waits);
     assert!(held.has_positions() && held.descriptor() != number(file));
-    let done = perform(&afd, &heard, task(&desk, &held, 1, What::Write, bytes(b"some bytes")));
+    let done = perform(&afd, &heard, job(&desk, &held, 1, What::Write, bytes(b"some bytes")));
     assert_eq!(
         (done.name, done.done, done.fault.is_none(), done.is_called_off),
         (1, 10, true, false)
     );
-    let done = perform(&afd, &heard, task(&desk, &held, 2, What::SyncAll, None));
+    let done = perform(&afd, &heard, job(&desk, &held, 2, What::SyncAll, None));
     assert!(done.fault.is_none());
-    let done = perform(&afd, &heard, task(&desk, &held, 3, What::Read, room(2, 7)));
+    let done = perform(&afd, &heard, job(&desk, &held, 3, What::Read, room(2, 7)));
     assert_eq!((done.done, done.fault.is_none()), (10, true));
     let Room(read, _) = done.loan.unwrap().into_buffer();
     assert_eq!(read.concat(), b"some bytes\0\0\0\0");
-    let done = perform(&afd, &heard, task(&desk, &held, 4, What::Append, bytes(b" and more")));
+    let done = perform(&afd, &heard, job(&desk, &held, 4, What::Append, bytes(b" and more")));
     assert_eq!((done.done, done.fault.is_none()), (9, true));
-    let done = perform(&afd, &heard, task(&desk, &held, 6, What::Read, room(1, 100)));
+    let done = perform(&afd, &heard, job(&desk, &held, 6, What::Read, room(1, 100)));
     let Room(read, _) = done.loan.unwrap().into_buffer();
     assert_eq!(read[0][..done.done], *b"some bytes and more");
-    let mut far = task(&desk, &held, 5, What::Write, bytes(b"x"));
+    let mut far = job(&desk, &held, 5, What::Write, bytes(b"x"));
     far.offset = u64::MAX;
     let done = perform(&afd, &heard, far);
     assert_eq!(done.fault.unwrap().code, Some(ERROR_INVALID_PARAMETER.cast_signed()));
@@ -143,9 +143,9 @@ fn what_a_handle_does_not_allow_fails() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (desk, heard) = desk();
     let held = afd.hold(number(&file)).unwrap();
-    let done = perform(&afd, &heard, task(&desk, &held, 1, What::Write, bytes(b"x")));
+    let done = perform(&afd, &heard, job(&desk, &held, 1, What::Write, bytes(b"x")));
     assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
-    let done = perform(&afd, &heard, task(&desk, &held, 2, What::Read, room(1, 8)));
+    let done = perform(&afd, &heard, job(&desk, &held, 2, What::Read, room(1, 8)));
     assert_eq!(done.done, 8);
 }
 
@@ -170,7 +170,7 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
         let share = Arc::new(());
         afd.prepare().unwrap();
         for name in 0..8 {
-            afd.put(task(&desk, &held, name, What::Read, shared_room(3, 4096, &share)));
+            afd.put(job(&desk, &held, name, What::Read, shared_room(3, 4096, &share)));
             afd.go();
         }
         drop(afd.take_back(round % 8));

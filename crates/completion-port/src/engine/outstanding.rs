@@ -1,4 +1,4 @@
-//! What the back end has of operations, and what it has given back: tasks of those on files, transfers of those on sockets.
+//! What the back end has of operations, and what it has given back: jobs of those on files, transfers of those on sockets.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
@@ -11,7 +11,7 @@ use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
 use crate::state::slot::{Next, Slot};
 use crate::sync::{Mutex, MutexGuard};
-use crate::sys::files::{Hold, Task};
+use crate::sys::files::{Hold, Job};
 use crate::sys::sockets::Transfer;
 
 /// A place for what one thread leaves for another.
@@ -25,23 +25,23 @@ impl<T> Place<T> {
 }
 
 /// See the module's documentation. Nothing is allocated as long as no operation needs it.
-pub(super) struct Tasks {
-    /// By the numbers of records: tasks that have come back, and whose packets have not been taken.
-    returned: Arena<Place<Option<Task>>>,
+pub(super) struct Outstanding {
+    /// By the numbers of records: jobs that have come back, and whose packets have not been taken.
+    returned: Arena<Place<Option<Job>>>,
     /// The same of transfers.
     brought_back: Arena<Place<Option<Transfer>>>,
     /// By the numbers of slots: the files of registrations whose operations the back end has, or has had.
     holds: Arena<Place<Option<Arc<dyn Hold>>>>,
 }
 
-impl Tasks {
+impl Outstanding {
     pub(super) const fn new() -> Self {
         Self { returned: Arena::new(), brought_back: Arena::new(), holds: Arena::new() }
     }
 
-    /// A task has come back, whose flight ends by that.
-    pub(super) fn keep(&self, record: u32, task: Task) {
-        *self.returned.at(record).lock() = Some(task);
+    /// A job has come back, whose flight ends by that.
+    pub(super) fn keep(&self, record: u32, job: Job) {
+        *self.returned.at(record).lock() = Some(job);
     }
 
     /// The same for a transfer.
@@ -60,11 +60,11 @@ impl Engine {
     /// in the key. Makes sure that the operation can be done, and can come back.
     pub(crate) fn hold_file(&self, index: u32, record: u32) -> Result<Arc<dyn Hold>, Fault> {
         let no_memory = Fault { kind: crate::error::ErrorKind::OutOfMemory, code: None };
-        if !self.tasks.returned.reserve(record) || !self.tasks.holds.reserve(index) {
+        if !self.outstanding.returned.reserve(record) || !self.outstanding.holds.reserve(index) {
             return Err(no_memory);
         }
         self.backend.prepare()?;
-        let mut held = self.tasks.holds.at(index).lock();
+        let mut held = self.outstanding.holds.at(index).lock();
         if let Some(held) = &*held {
             return Ok(Arc::clone(held));
         }
@@ -76,25 +76,25 @@ impl Engine {
 
     /// The registration of a slot has ended: the port has its file no more.
     pub(super) fn let_go(&self, index: u32) {
-        if let Some(place) = self.tasks.holds.find(index) {
+        if let Some(place) = self.outstanding.holds.find(index) {
             let held = place.lock().take();
             drop(held);
         }
     }
 
-    /// The task of an operation that has ended, if the back end has had it, and no thread has taken it yet.
-    pub(crate) fn take_task(&self, record: u32) -> Option<Task> {
-        self.tasks.returned.find(record).and_then(|place| place.lock().take())
+    /// The job of an operation that has ended, if the back end has had it, and no thread has taken it yet.
+    pub(crate) fn take_job(&self, record: u32) -> Option<Job> {
+        self.outstanding.returned.find(record).and_then(|place| place.lock().take())
     }
 
     /// Asks the back end for an operation that is called off. True if it was given back: the flight is to be ended.
     fn recall(&self, node: Node) -> bool {
         let record = node & !FLIGHT;
-        let Some(mut task) = self.backend.take_back(self.operation_of(record)) else {
+        let Some(mut job) = self.backend.take_back(self.operation_of(record)) else {
             return false;
         };
-        task.is_called_off = true;
-        self.tasks.keep(record, task);
+        job.is_called_off = true;
+        self.outstanding.keep(record, job);
         true
     }
 
@@ -123,7 +123,7 @@ impl Engine {
 
     /// There is room for the transfer of this record when it comes back. False if there is no memory.
     pub(crate) fn reserve_transfer(&self, record: u32) -> bool {
-        self.tasks.brought_back.reserve(record)
+        self.outstanding.brought_back.reserve(record)
     }
 
     /// The name that the operation of this record has as a transfer.
@@ -133,7 +133,7 @@ impl Engine {
 
     /// The transfer of an operation that has come back, if the back end has had it, and no thread has taken it yet.
     pub(crate) fn take_transfer(&self, record: u32) -> Option<Transfer> {
-        self.tasks.brought_back.find(record).and_then(|place| place.lock().take())
+        self.outstanding.brought_back.find(record).and_then(|place| place.lock().take())
     }
 
     /// Asks the back end for the active flight of a lane, which is called off.
@@ -148,7 +148,7 @@ impl Engine {
         let Some(transfer) = self.backend.recall(self.transfer_of(record)) else {
             return Next::Nothing;
         };
-        self.tasks.keep_transfer(record, Transfer { is_called_off: true, ..transfer });
+        self.outstanding.keep_transfer(record, Transfer { is_called_off: true, ..transfer });
         let poll = self.poll_of(slot.descriptor());
         let effects = lanes.end_recalled(&self.nodes, slot, node, poll);
         ended.push(&self.nodes, node);
