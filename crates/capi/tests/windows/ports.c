@@ -32,11 +32,6 @@ static BOOL system_closes(HANDLE handle)
     return CloseHandle(handle);
 }
 
-static int system_closes_socket(SOCKET s)
-{
-    return closesocket(s);
-}
-
 #include "../check.h"
 
 static HANDLE port;
@@ -108,23 +103,6 @@ static void a_port_that_is_closed_lets_its_threads_go(void)
     CHECK_IS(CloseHandle(thread), TRUE);
 }
 
-/* Another socket of the same number. The library is told nothing of either call. */
-static SOCKET another(SOCKET s)
-{
-    SOCKET others[64];
-    int count = 0;
-    CHECK_IS(system_closes_socket(s), 0);
-    /* Numbers are given out again in an order that is the system's affair. */
-    do {
-        CHECK(count < 64);
-        others[count] = unseen_socket();
-    } while (others[count++] != s);
-    while (--count > 0) {
-        CHECK_IS(system_closes_socket(others[count - 1]), 0);
-    }
-    return s;
-}
-
 static void a_socket_that_was_closed_unseen_is_another_one(void)
 {
     static const unsigned triggers[] = {LEVEL_ONCE, LEVEL_ON, EDGE_ONCE};
@@ -141,7 +119,7 @@ static void a_socket_that_was_closed_unseen_is_another_one(void)
         CHECK_IS(enable(port, s, 3, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
         CHECK_NEXT(port, 3, SOCK_NOTIFY_EVENT_OUT);
         END_REGISTRATION(port, s, 3);
-        CHECK_IS(system_closes_socket(s), 0);
+        close_unseen(s);
     }
     CHECK(is_silent(port));
 }
