@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -102,6 +102,11 @@ const ALL_BLOCK: &str = "all threads block, and no time is awaited";
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
 static TURN: [(Mutex<bool>, Condvar); MOST_THREADS] =
     [const { (Mutex::new(false), Condvar::new()) }; MOST_THREADS];
+/// Whether the system lets threads begin, and end their local values, one at a time: Windows holds the lock of its
+/// loader then. A thread that waits for its turn in such an end would keep the thread that has the turn from beginning
+/// or ending. So a thread comes to its end, or starts another one, only with [`LOADER`], which is the run's own.
+const ENDS_ONE_AT_A_TIME: bool = cfg!(windows);
+static LOADER: AtomicBool = AtomicBool::new(false);
 /// The run has failed, and one thread reports that.
 static FAILED: AtomicBool = AtomicBool::new(false);
 /// Prints what is reported of a failed run beside the threads.
@@ -125,10 +130,10 @@ impl Drop for End {
         let mut guard = run();
         let run = guard.as_mut().unwrap();
         run.members[me].status = Status::Over;
-        for member in &mut run.members {
-            if member.status == Status::Joins(me) {
-                member.status = Status::Ready;
-            }
+        run.wake_all(&Status::Joins(me));
+        if ENDS_ONE_AT_A_TIME {
+            LOADER.store(false, SeqCst);
+            run.wake_all(&Status::Blocked(loader()));
         }
         let next = run.draw_next(None);
         run.current = next;
@@ -142,6 +147,24 @@ impl Drop for End {
 
 fn run() -> MutexGuard<'static, Option<Run>> {
     RUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The address of [`LOADER`], by which threads block for it.
+fn loader() -> usize {
+    std::ptr::from_ref(&LOADER) as usize
+}
+
+fn take_loader() {
+    while ENDS_ONE_AT_A_TIME && LOADER.swap(true, SeqCst) {
+        block(loader());
+    }
+}
+
+fn give_loader() {
+    if ENDS_ONE_AT_A_TIME {
+        LOADER.store(false, SeqCst);
+        wake(loader(), true);
+    }
 }
 
 fn give_turn(to: usize) {
@@ -158,6 +181,12 @@ fn await_turn(me: usize) {
 }
 
 impl Run {
+    fn wake_all(&mut self, from: &Status) {
+        for member in self.members.iter_mut().filter(|member| member.status == *from) {
+            member.status = Status::Ready;
+        }
+    }
+
     fn ready(&self) -> Vec<usize> {
         let ready = |member: &Member| member.status == Status::Ready;
         (0..self.members.len()).filter(|number| ready(&self.members[*number])).collect()
@@ -381,6 +410,7 @@ impl Joiner {
 }
 
 pub(crate) fn spawn(name: String, act: impl FnOnce() + Send + 'static) -> Joiner {
+    take_loader();
     let number = {
         let mut guard = run();
         let run = guard.as_mut().unwrap();
@@ -389,13 +419,20 @@ pub(crate) fn spawn(name: String, act: impl FnOnce() + Send + 'static) -> Joiner
         run.members.len() - 1
     };
     assert!(number < MOST_THREADS);
+    let (begins, has_begun) = mpsc::channel();
     let begin = move || {
         ME.set(number);
         END.with(|_| {});
+        let _ = begins.send(());
         await_turn(number);
         act();
+        take_loader();
     };
     let thread = thread::Builder::new().name(name).spawn(begin).unwrap();
+    if ENDS_ONE_AT_A_TIME {
+        has_begun.recv().unwrap();
+    }
+    give_loader();
     point();
     Joiner { number, thread }
 }
