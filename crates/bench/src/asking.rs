@@ -1,19 +1,12 @@
 //! What all clients that wait for answers have in common: how long they go on, and what came of it.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, Event};
-use rustix::io::Errno;
 
 use crate::histogram::Histogram;
 use crate::load::Pattern;
 
 /// How long the answers to the last requests may take.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Events taken by a wait at most.
-const EVENTS: usize = 64;
 
 /// Clients that send requests and wait for the answers.
 pub(crate) trait Ask {
@@ -92,32 +85,6 @@ impl Progress {
     /// What came of the round; `answered` as above.
     pub(crate) fn tally(self, answered: impl Iterator<Item = u64>) -> Tally {
         Tally { answered: answered.sum(), ..self.tally }
-    }
-}
-
-/// What a set has told.
-#[derive(Default)]
-pub(crate) struct Events(Vec<Event>);
-
-impl Events {
-    /// Waits until a set has something to tell, or the time is over.
-    pub(crate) fn wait(&mut self, set: &OwnedFd, time: Duration) -> Result<(), String> {
-        let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
-        self.0.clear();
-        self.0.reserve(EVENTS);
-        match epoll::wait(set, rustix::buffer::spare_capacity(&mut self.0), Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(format!("load generator: {error}")),
-        }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The number of the client of which an event tells.
-    pub(crate) fn index(&self, at: usize) -> Option<usize> {
-        usize::try_from(self.0[at].data.u64()).ok()
     }
 }
 

@@ -6,14 +6,12 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-
-use crate::asking::{Ask, Events, Progress, Tally};
+use crate::asking::{Ask, Progress, Tally};
 use crate::histogram::Histogram;
 use crate::load::Pattern;
+use crate::system::{Set, Wanted};
 use crate::work::{MESSAGE, Work, message};
 
 /// A request, or room for one.
@@ -35,28 +33,26 @@ struct Client {
 
 /// Clients of a server.
 pub(crate) struct Datagrams {
-    set: OwnedFd,
+    set: Set,
     clients: Vec<Client>,
-    events: Events,
 }
 
 impl Datagrams {
     /// A client for each of a server's sockets, with so many requests under way.
     pub(crate) fn new(sockets: &[SocketAddr], under_way: usize) -> io::Result<Datagrams> {
-        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        let mut set = Set::new()?;
         let mut clients = Vec::with_capacity(sockets.len());
         for server in sockets {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             socket.connect(server)?;
             socket.set_nonblocking(true)?;
-            let data = EventData::new_u64(clients.len() as u64);
-            epoll::add(&set, &socket, data, EventFlags::IN | EventFlags::ET)?;
+            set.add(&socket, clients.len(), Wanted::Input)?;
             let slot =
                 |_| Slot { request: [0; MESSAGE], sent_at: Instant::now(), is_under_way: false };
             let slots = (0..under_way).map(slot).collect();
             clients.push(Client { socket, slots, count: 0, answered: 0 });
         }
-        Ok(Datagrams { set, clients, events: Events::default() })
+        Ok(Datagrams { set, clients })
     }
 
     fn answered(&self) -> impl Iterator<Item = u64> + Clone {
@@ -119,9 +115,9 @@ impl Ask for Datagrams {
         let (mut progress, all) = (Progress::new(time), under_way);
         while under_way > 0 {
             let left = progress.left(under_way, all, self.answered())?;
-            self.events.wait(&self.set, left)?;
-            for event in 0..self.events.count() {
-                let Some(index) = self.events.index(event) else { continue };
+            self.set.wait(left)?;
+            for event in 0..self.set.count() {
+                let Some(index) = self.set.index(event) else { continue };
                 let client = &mut self.clients[index];
                 // No more than were under way when the event came: what comes later has an event of its own.
                 for _ in 0..client.slots.iter().filter(|slot| slot.is_under_way).count() {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::system;
 
 /// One measurement, a millisecond or less.
 const PASSES: u32 = 2000;
@@ -22,20 +22,14 @@ const SAME: f64 = 2.0;
 /// How long a line of the cache takes from one processor to another and back, between the first and the last
 /// one that this process may use.
 pub(crate) fn measure() -> io::Result<Duration> {
-    let allowed = sched_getaffinity(None)?;
-    let mut usable = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-    let (Some(first), Some(last)) = (usable.next(), usable.next_back()) else {
+    let usable = system::usable_processors()?;
+    let [first, .., last] = usable[..] else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "there is only one processor"));
     };
     let line = AtomicU32::new(0);
     let pass = &|cpu, turn: u32| -> io::Result<Duration> {
-        let mut only = CpuSet::new();
-        only.set(cpu);
         // The thread ends with this.
-        if let Err(error) = sched_setaffinity(None, &only) {
-            line.store(STOP, Release);
-            return Err(error.into());
-        }
+        system::stay_on(cpu).inspect_err(|_| line.store(STOP, Release))?;
         let begun = Instant::now();
         for number in (turn..2 * PASSES).step_by(2) {
             loop {

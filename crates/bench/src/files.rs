@@ -37,6 +37,7 @@ pub(crate) use self::plan::Plan;
 pub(crate) use self::scratch::{Memory, PAGE, Scratch, Way};
 use crate::distance;
 use crate::enough::Amount;
+use crate::names::files::{AT_ONCE, BY_PACKET, BY_RING, PREAD, URING};
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
 use crate::scenario::{CPU, FILES, RATE};
@@ -90,12 +91,6 @@ struct Entry {
     name: &'static str,
     build: fn(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>>,
 }
-
-pub(crate) const AT_ONCE: &str = "ours, at once";
-pub(crate) const BY_PACKET: &str = "ours, by packet";
-pub(crate) const PREAD: &str = "pread";
-pub(crate) const BY_RING: &str = "ours, ring";
-pub(crate) const URING: &str = "uring";
 
 /// The first is the one to which the others are compared.
 const CACHED: [Entry; 9] = [

@@ -5,13 +5,9 @@
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::sockopt;
+use crate::system::{self, Set, Wanted};
 
 /// Bytes of a write.
 const BLOCK: usize = 256 * 1024;
@@ -19,22 +15,19 @@ const BLOCK: usize = 256 * 1024;
 /// not empty it while the clients' thread waits for a processor, so little that what is left at the
 /// end of a turn is soon read. The system may grant less.
 pub(crate) const ROOM: usize = 256 * 1024;
-/// Events taken by a wait at most.
-const EVENTS: usize = 64;
 
 /// Connections to a sink.
 pub(crate) struct Flood {
-    set: OwnedFd,
+    set: Set,
     streams: Vec<TcpStream>,
-    events: Vec<Event>,
     block: Box<[u8]>,
 }
 
 impl Flood {
     pub(crate) fn new() -> io::Result<Flood> {
-        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        let set = Set::new()?;
         let block = vec![0x5a; BLOCK].into_boxed_slice();
-        Ok(Flood { set, streams: Vec::new(), events: Vec::with_capacity(EVENTS), block })
+        Ok(Flood { set, streams: Vec::new(), block })
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -45,12 +38,11 @@ impl Flood {
     pub(crate) fn connect(&mut self, server: SocketAddr) -> io::Result<()> {
         let stream = TcpStream::connect(server)?;
         // A reset at the end leaves no connection behind that would keep the port number.
-        sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
-        sockopt::set_socket_send_buffer_size(&stream, ROOM)?;
+        system::reset_when_closed(&stream)?;
+        system::room_to_send(&stream, ROOM)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        let data = EventData::new_u64(self.streams.len() as u64);
-        epoll::add(&self.set, &stream, data, EventFlags::OUT | EventFlags::ET)?;
+        self.set.add(&stream, self.streams.len(), Wanted::Output)?;
         self.streams.push(stream);
         Ok(())
     }
@@ -70,21 +62,11 @@ impl Flood {
             if left.is_zero() {
                 return Ok(());
             }
-            self.wait(left)?;
-            for at in 0..self.events.len() {
-                let Ok(index) = usize::try_from(self.events[at].data.u64()) else { continue };
+            self.set.wait(left)?;
+            for at in 0..self.set.count() {
+                let Some(index) = self.set.index(at) else { continue };
                 self.fill(index)?;
             }
-        }
-    }
-
-    fn wait(&mut self, time: Duration) -> Result<(), String> {
-        let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
-        self.events.clear();
-        let space = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.set, space, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(format!("load generator: {error}")),
         }
     }
 

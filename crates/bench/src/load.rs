@@ -3,14 +3,11 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-
-use crate::asking::{Ask, Events, Progress, Tally};
+use crate::asking::{Ask, Progress, Tally};
 use crate::histogram::Histogram;
+use crate::system::{self, Set, Wanted};
 use crate::work::{BUFFER, MESSAGE, Work, message};
 
 /// Messages of a burst at most.
@@ -49,15 +46,7 @@ fn connect_from(index: usize, server: SocketAddr) -> io::Result<TcpStream> {
         return TcpStream::connect(server);
     }
     let index = u8::try_from(index).map_err(|_| io::Error::other("too many connections"))?;
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 1, index], 0)))?;
-    rustix::net::connect(&socket, &server)?;
-    Ok(socket.into())
+    system::connect_from([127, 0, 1, index].into(), server)
 }
 
 /// An active connection.
@@ -76,10 +65,9 @@ struct Client {
 
 /// Connections to a server.
 pub(crate) struct Load {
-    set: OwnedFd,
+    set: Set,
     active: Vec<Client>,
     idle: Vec<TcpStream>,
-    events: Events,
     buffer: Box<[u8; BUFFER]>,
     /// Requests sent ever.
     sent: u64,
@@ -87,24 +75,23 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn new() -> io::Result<Load> {
-        let set = epoll::create(CreateFlags::CLOEXEC)?;
-        let (active, idle, events) = (Vec::new(), Vec::new(), Events::default());
-        Ok(Load { set, active, idle, events, buffer: Box::new([0; BUFFER]), sent: 0 })
+        let set = Set::new()?;
+        let (active, idle) = (Vec::new(), Vec::new());
+        Ok(Load { set, active, idle, buffer: Box::new([0; BUFFER]), sent: 0 })
     }
 
     /// Connects once more. An idle connection is only held open.
     pub(crate) fn connect(&mut self, server: SocketAddr, active: bool) -> io::Result<()> {
         let stream = connect_from(self.connections() / PER_ADDRESS, server)?;
         // A reset at the end leaves no connection behind that would keep the port number.
-        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        system::reset_when_closed(&stream)?;
         if !active {
             self.idle.push(stream);
             return Ok(());
         }
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        let data = EventData::new_u64(self.active.len() as u64);
-        epoll::add(&self.set, &stream, data, EventFlags::IN | EventFlags::ET)?;
+        self.set.add(&stream, self.active.len(), Wanted::Input)?;
         self.active.push(Client {
             stream,
             request: [0; MESSAGE * BURST],
@@ -189,9 +176,9 @@ impl Ask for Load {
         let mut under_way = self.active.len();
         while under_way > 0 {
             let left = progress.left(under_way, self.active.len(), self.answered(spinners))?;
-            self.events.wait(&self.set, left)?;
-            for at in 0..self.events.count() {
-                let Some(index) = self.events.index(at) else { continue };
+            self.set.wait(left)?;
+            for at in 0..self.set.count() {
+                let Some(index) = self.set.index(at) else { continue };
                 let Some(latency) = self.receive(index)? else { continue };
                 if index < spinners {
                     // Its request takes as long as it was told to.

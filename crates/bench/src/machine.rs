@@ -1,10 +1,19 @@
 //! Where, when and from which source a run was made.
 
-use std::fs;
 use std::process::Command;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+
+use crate::system;
+
+/// What the system says of the machine.
+#[derive(Debug, Default)]
+pub(crate) struct Hardware {
+    pub(crate) processor: Option<String>,
+    pub(crate) memory_mib: Option<u64>,
+    pub(crate) is_virtual: bool,
+}
 
 /// What has to be known to compare two runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -13,6 +22,9 @@ pub(crate) struct Machine {
     /// Processors that this process may use.
     pub(crate) processors: usize,
     pub(crate) memory_mib: Option<u64>,
+    /// Older reports do not say it, and are all of Linux.
+    #[serde(default = "linux")]
+    pub(crate) system: String,
     pub(crate) kernel: String,
     /// Whether the processors are a hypervisor's, as far as they say so.
     pub(crate) virtual_machine: bool,
@@ -30,35 +42,27 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn here() -> Machine {
         let unknown = || "unknown".to_owned();
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let memory = field(&meminfo, "MemTotal")
-            .and_then(|size| Some(size.split_whitespace().next()?.parse::<u64>().ok()? / 1024));
+        let hardware = system::hardware();
         Machine {
-            processor: field(&cpuinfo, "model name").map_or_else(unknown, str::to_owned),
+            processor: hardware.processor.unwrap_or_else(unknown),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_mib: memory,
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
-                .map_or_else(|_| unknown(), |release| release.trim().to_owned()),
-            virtual_machine: field(&cpuinfo, "flags")
-                .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+            memory_mib: hardware.memory_mib,
+            system: system::NAME.to_owned(),
+            kernel: system::kernel().unwrap_or_else(unknown),
+            virtual_machine: hardware.is_virtual,
             rustc: env!("BENCH_RUSTC").to_owned(),
             profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             commit: commit().unwrap_or_else(unknown),
             date: SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or_else(|_| unknown(), |time| date(time.as_secs())),
-            descriptors: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+            descriptors: system::most_descriptors(),
         }
     }
 }
 
-/// The value of the first line `name : value`.
-fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| {
-        let (head, value) = line.split_once(':')?;
-        (head.trim() == name).then(|| value.trim())
-    })
+fn linux() -> String {
+    "Linux".to_owned()
 }
 
 fn commit() -> Option<String> {
@@ -121,12 +125,5 @@ mod tests {
         assert!(here.rustc.starts_with("rustc 1."), "{}", here.rustc);
         assert!(here.kernel.contains('.'), "{}", here.kernel);
         assert_eq!(here.profile, if cfg!(debug_assertions) { "debug" } else { "release" });
-    }
-
-    #[test]
-    fn a_field_is_found_by_its_whole_name() {
-        let text = "MemTotalX: 1\nMemTotal:  4025 kB\n";
-        assert_eq!(field(text, "MemTotal"), Some("4025 kB"));
-        assert_eq!(field(text, "Mem"), None);
     }
 }

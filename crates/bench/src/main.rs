@@ -3,30 +3,26 @@
 //! Exit codes: 0 if the run came to its end, 1 if it broke down, 2 if it could not begin (a bad
 //! argument, a file that cannot be read). The reason is one line on standard error.
 
+#![cfg_attr(windows, allow(dead_code, reason = "what is measured on Linux alone uses more"))]
+
 mod asking;
-mod c_library;
-mod callgrind;
 mod contenders;
-mod counters;
-mod crowd;
 mod datagrams;
 mod distance;
 mod enough;
-mod files;
 mod first_look;
 mod flood;
-mod handover;
 mod histogram;
 mod load;
 mod machine;
 mod model;
+mod names;
 // The command `cport` shows the same help, and this package is not in the registry, as that one is.
 #[path = "../../cport/src/bench/options.rs"]
 mod options;
 mod plot;
 mod posts;
 mod processor_time;
-mod registration;
 mod remote;
 mod report;
 mod rounds;
@@ -34,14 +30,30 @@ mod run;
 mod scenario;
 mod server;
 mod short;
-mod single;
 mod sink;
 mod statistics;
+mod system;
 mod table;
 mod targets;
 mod timers;
 mod traffic;
 mod work;
+
+// What is measured on Linux alone; `system` has the rest know of it.
+#[cfg(target_os = "linux")]
+mod c_library;
+#[cfg(target_os = "linux")]
+mod callgrind;
+#[cfg(target_os = "linux")]
+mod crowd;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod handover;
+#[cfg(target_os = "linux")]
+mod registration;
+#[cfg(target_os = "linux")]
+mod single;
 
 use std::process::ExitCode;
 
@@ -105,9 +117,7 @@ enum Failure {
 fn main() -> ExitCode {
     let arguments = Arguments::of_the_process();
     // A server needs a descriptor for each connection; the harness as many for all of them.
-    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let raised = rustix::process::Rlimit { current: limits.maximum, ..limits };
-    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
+    if let Err(error) = system::raise_limit_of_descriptors() {
         eprintln!("{}: the limit of descriptors stays as it is: {error}", called());
     }
     let outcome = match arguments.command {
@@ -115,10 +125,9 @@ fn main() -> ExitCode {
         Some(Command::Shown(command)) => shown(command),
         Some(Command::Server(options)) => server::run(&options).map_err(Failure::Broken),
         Some(Command::Perform { bench, contender, size, amount }) => {
-            let work = callgrind::Work { bench, contender, size, amount };
-            work.perform().map_err(|error| Failure::Broken(error.to_string()))
+            system::perform(bench, contender, size, amount)
         }
-        Some(Command::Memory { contender, sockets }) => memory(&contender, sockets),
+        Some(Command::Memory { contender, sockets }) => system::memory(&contender, sockets),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -137,8 +146,8 @@ fn shown(command: options::Command) -> Result<(), Failure> {
     match command {
         options::Command::Report(options) => return report(&options),
         options::Command::Model(options) => model::run(&options),
-        options::Command::Handover(options) => handover::run(options),
-        options::Command::Crowd(options) => return crowd::run(&options),
+        options::Command::Handover(options) => return system::handover(options),
+        options::Command::Crowd(options) => return system::crowd(&options),
     }
     Ok(())
 }
@@ -152,15 +161,4 @@ fn report(options: &options::Report) -> Result<(), Failure> {
         report.keep(|apart| apart > limit);
     }
     run::show(&report, options.plot.as_deref())
-}
-
-fn memory(contender: &str, sockets: usize) -> Result<(), Failure> {
-    match registration::perform(contender, sockets) {
-        Ok(Some(bytes)) => {
-            println!("{bytes}");
-            Ok(())
-        }
-        Ok(None) => Err(Failure::Unusable(format!("no contender `{contender}`"))),
-        Err(error) => Err(Failure::Broken(error.to_string())),
-    }
 }

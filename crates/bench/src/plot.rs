@@ -223,11 +223,12 @@ fn draw(report: &Report, rivals: &[&str], panels: &[Panel], scale: Scale) -> Str
          <rect width=\"{WIDTH}\" height=\"{height:.0}\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n\
          <text x=\"16\" y=\"28\" font-size=\"17\" font-weight=\"bold\">Server CPU for each request, \
          rival / port. Above 1: the port needs less.</text>\n\
-         <text x=\"16\" y=\"49\">Echo of 64 bytes, {CONNECTIONS} connections, {} processors, Linux \
+         <text x=\"16\" y=\"49\">Echo of 64 bytes, {CONNECTIONS} connections, {} processors, {} \
          {}, run of {}.</text>\n\
          <text x=\"{:.1}\" y=\"71.5\">Lines: intervals of 95 %. Hollow: too few rounds for \
          one.</text>\n",
         machine.processors,
+        machine.system,
         escape(machine.kernel.split('-').next().unwrap_or_default()),
         escape(&machine.date.chars().take(16).collect::<String>().replace('T', " ")),
         LEFT + 124.0,

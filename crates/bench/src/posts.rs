@@ -10,6 +10,7 @@
 //! between the turns.
 
 mod channel;
+#[cfg(target_os = "linux")]
 mod eventfd;
 mod ours;
 
@@ -22,6 +23,7 @@ use crate::distance;
 use crate::enough::Amount;
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
+use crate::system;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -79,10 +81,11 @@ struct Entry {
 }
 
 /// The first is the one to which the others are compared.
-const ENTRIES: [Entry; 4] = [
+const ENTRIES: &[Entry] = &[
     Entry { name: "ours", build: ours::alone },
     Entry { name: "ours, with a socket", build: ours::with_socket },
     Entry { name: "crossbeam-channel", build: channel::build },
+    #[cfg(target_os = "linux")]
     Entry { name: "eventfd in epoll", build: eventfd::build },
 ];
 
@@ -170,27 +173,15 @@ fn cell(situation: Situation, title: &str, options: Options) -> Cell {
 struct Usage {
     time: Instant,
     processor: Duration,
-    switches: i64,
+    switches: Option<u64>,
 }
 
 impl Usage {
     fn now() -> Self {
+        // How often threads of this process have gone to sleep.
+        let switches = || system::switches().map(|switches| switches.voluntary);
         Usage { time: Instant::now(), processor: Clock::Process.now(), switches: switches() }
     }
-}
-
-/// How often threads of this process have gone to sleep.
-fn switches() -> i64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: getrusage(2) writes one structure at the pointer.
-    // - valid for writes: `usage` lives until the call returns.
-    let done = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-    if done != 0 {
-        return 0;
-    }
-    // SAFETY: `assume_init` demands a value.
-    // - the call has succeeded, and has written it.
-    unsafe { usage.assume_init() }.ru_nvcsw
 }
 
 /// What a situation has cost.
@@ -198,7 +189,7 @@ struct Measured {
     messages: usize,
     elapsed: Duration,
     processor: Duration,
-    switches: i64,
+    switches: Option<u64>,
     wakes: Option<u64>,
 }
 
@@ -214,7 +205,7 @@ impl Measured {
         row.push("message", "ns", Some(self.elapsed.as_nanos() as f64 / messages));
         row.push("messages", "1/s", Some(messages / self.elapsed.as_secs_f64()));
         row.push("CPU", "ns", Some(self.processor.as_nanos() as f64 / messages));
-        row.push("switches", "", Some(self.switches as f64 / messages));
+        row.push("switches", "", self.switches.map(|switches| switches as f64 / messages));
         row.push("wakes", "", self.wakes.map(|wakes| wakes as f64 / messages));
     }
 }
@@ -244,7 +235,7 @@ fn measure(entry: Entry, situation: Situation, messages: usize) -> io::Result<Me
         messages,
         elapsed: end.time - begin.time,
         processor: end.processor.saturating_sub(begin.processor),
-        switches: end.switches - begin.switches,
+        switches: end.switches.zip(begin.switches).map(|(end, begin)| end - begin),
         wakes: wakes().zip(woken).map(|(now, before)| now - before),
     })
 }
@@ -399,7 +390,7 @@ mod tests {
                 Situation::RoundTrip,
             ];
             for situation in situations {
-                let measured = measure(entry, situation, 1280).unwrap();
+                let measured = measure(*entry, situation, 1280).unwrap();
                 assert_eq!(measured.messages, 1280);
                 assert!(measured.elapsed > Duration::ZERO);
             }
@@ -423,7 +414,7 @@ mod tests {
             messages: 1000,
             elapsed: Duration::from_millis(2),
             processor: Duration::from_millis(3),
-            switches: 500,
+            switches: Some(500),
             wakes: Some(250),
         };
         let mut row = Row::default();

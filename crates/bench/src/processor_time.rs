@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::system;
+
 /// Whose time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clock {
@@ -13,19 +15,8 @@ pub(crate) enum Clock {
 
 impl Clock {
     /// The time used so far.
-    ///
-    /// By the C library, since `rustix` looks for the kernel's vDSO, which valgrind hides.
     pub(crate) fn now(self) -> Duration {
-        let clock = match self {
-            Clock::Thread => libc::CLOCK_THREAD_CPUTIME_ID,
-            Clock::Process => libc::CLOCK_PROCESS_CPUTIME_ID,
-        };
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: clock_gettime(2) writes one timespec at the pointer.
-        // - valid for writes: `time` lives until the call returns. These clocks always exist.
-        unsafe { libc::clock_gettime(clock, &raw mut time) };
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+        system::processor_time(self)
     }
 }
 

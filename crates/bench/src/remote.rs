@@ -1,16 +1,15 @@
 //! A server's process as the harness sees it. Every wait for it has a limit.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
-use crate::files::Reading;
 use crate::server::{self, Hello, Snapshot};
 use crate::sink::Service;
+use crate::system::{self, Output};
 use crate::traffic::Traffic;
 
 /// A server answers at once; this is for a machine that is busy with something else.
@@ -21,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub(crate) struct Remote {
     child: Child,
     input: ChildStdin,
-    output: ChildStdout,
+    output: Output,
     pub(crate) address: SocketAddr,
     /// Its sockets for datagrams.
     pub(crate) sockets: Vec<SocketAddr>,
@@ -61,25 +60,13 @@ impl Remote {
         Self::spawn(command)
     }
 
-    /// Starts a server that reads from a file beside its echo, once it is told to.
-    pub(crate) fn start_reading(
-        contender: &str,
-        threads: usize,
-        reading: &Reading,
-    ) -> Result<Remote, String> {
-        let mut command = Self::command(contender, threads);
-        command.arg("--file").arg(&reading.file).args(["--way", reading.way.name()]);
-        Self::spawn(command)
-    }
-
-    fn command(contender: &str, threads: usize) -> Command {
-        // Not by its name: the file may have been replaced meanwhile by a newer build.
-        let mut command = Command::new("/proc/self/exe");
+    pub(crate) fn command(contender: &str, threads: usize) -> Command {
+        let mut command = Command::new(system::own_program());
         command.args(["server", "--contender", contender, "--threads", &threads.to_string()]);
         command
     }
 
-    fn spawn(mut command: Command) -> Result<Remote, String> {
+    pub(crate) fn spawn(mut command: Command) -> Result<Remote, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -89,7 +76,8 @@ impl Remote {
             return Err("server: no pipes".to_owned());
         };
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut remote = Remote { child, input, output, address, sockets: Vec::new() };
+        let mut remote =
+            Remote { child, input, output: Output::of(output), address, sockets: Vec::new() };
         Hello { address: remote.address, sockets: remote.sockets } = remote.hear()?;
         Ok(remote)
     }
@@ -147,20 +135,12 @@ impl Remote {
         let mut line = Vec::with_capacity(512);
         while line.last() != Some(&b'\n') {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).map_err(|error| error.to_string())?;
-            let mut wanted = [PollFd::new(&self.output, PollFlags::IN)];
-            match poll(&mut wanted, Some(&timeout)) {
-                Ok(0) => return Err("server: does not answer".to_owned()),
-                Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(format!("server: {error}")),
+            let more = self.output.more(left).map_err(|error| format!("server: {error}"))?;
+            match more {
+                None => return Err("server: does not answer".to_owned()),
+                Some(bytes) if bytes.is_empty() => return Err(self.ended()),
+                Some(bytes) => line.extend_from_slice(&bytes),
             }
-            let mut bytes = [0; 1024];
-            let count = self.output.read(&mut bytes).map_err(|error| format!("server: {error}"))?;
-            if count == 0 {
-                return Err(self.ended());
-            }
-            line.extend_from_slice(&bytes[..count]);
         }
         serde_json::from_slice(&line).map_err(|error| format!("server: odd answer: {error}"))
     }

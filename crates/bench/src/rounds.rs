@@ -417,8 +417,10 @@ fn note(
     if spins {
         row.push("least", "1/s", Some(to_float(tally.least) / tally.seconds));
     }
-    row.push("sleeps", "", each(after.voluntary_switches, before.voluntary_switches));
-    row.push("preempted", "", each(after.involuntary_switches, before.involuntary_switches));
+    if let Some((after, before)) = after.switches.zip(before.switches) {
+        row.push("sleeps", "", each(after.voluntary, before.voluntary));
+        row.push("preempted", "", each(after.involuntary, before.involuntary));
+    }
     if let (Some(after), Some(before)) = (after.wakes, before.wakes) {
         row.push("own wakes", "", each(after, before));
     }
@@ -492,8 +494,11 @@ fn note_flooded(row: &mut Row, flooded: &Flooded) {
     let processors = flooded.more(|snapshot| snapshot.processor_time) / nanoseconds;
     row.push("processors", "", Some(processors));
     row.push("clients", "", Some(flooded.clients));
-    row.push("sleeps", "", Some(flooded.each(|snapshot| snapshot.voluntary_switches)));
-    row.push("preempted", "", Some(flooded.each(|snapshot| snapshot.involuntary_switches)));
+    if flooded.after.switches.is_some() {
+        let of = |snapshot: &Snapshot| snapshot.switches.unwrap_or_default();
+        row.push("sleeps", "", Some(flooded.each(|snapshot| of(snapshot).voluntary)));
+        row.push("preempted", "", Some(flooded.each(|snapshot| of(snapshot).involuntary)));
+    }
     if flooded.after.wakes.is_some() {
         let wakes = flooded.each(|snapshot| snapshot.wakes.unwrap_or(0));
         row.push("own wakes", "", Some(wakes));
@@ -546,6 +551,7 @@ fn to_float(count: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::scenario::{Extent, Selection};
+    use crate::system::Switches;
 
     #[test]
     fn many_sockets_are_measured_beside_few() {
@@ -580,10 +586,16 @@ mod tests {
         let mut latencies = Histogram::default();
         (1..=1000).for_each(|time| latencies.record(Duration::from_micros(time)));
         let tally = Tally { in_time: 900, seconds: 0.5, answered: 1000, least: 10 };
-        let before =
-            Snapshot { processor_time: 1_000, voluntary_switches: 5, ..Snapshot::default() };
-        let after =
-            Snapshot { processor_time: 5_001_000, voluntary_switches: 105, ..Snapshot::default() };
+        let before = Snapshot {
+            processor_time: 1_000,
+            switches: Some(Switches { voluntary: 5, involuntary: 0 }),
+            ..Snapshot::default()
+        };
+        let after = Snapshot {
+            processor_time: 5_001_000,
+            switches: Some(Switches { voluntary: 105, involuntary: 0 }),
+            ..Snapshot::default()
+        };
         note(row, setup, &tally, &latencies, &before, &after);
     }
 
@@ -596,7 +608,7 @@ mod tests {
             packets: 600,
             bytes: 7 + 500 * 1024,
             processor_time: 125_000_000,
-            voluntary_switches: 50,
+            switches: Some(Switches { voluntary: 50, involuntary: 0 }),
             ..Snapshot::default()
         };
         let mut row = Row::default();

@@ -13,9 +13,7 @@ use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds::{self, Limits};
 use crate::scenario::{Extent, Selection};
 use crate::{Failure, called};
-use crate::{
-    callgrind, files, first_look, plot, posts, registration, single, table, targets, timers,
-};
+use crate::{first_look, plot, posts, system, table, targets, timers};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
@@ -23,6 +21,9 @@ impl Options {
             if !SCENARIOS.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
                 let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
                 return Err(format!("no scenario `{wanted}`; there are {}", names.join(", ")));
+            }
+            if let Some(reason) = system::lacks(wanted) {
+                return Err(format!("{wanted} is not measured on this system: {reason}"));
             }
         }
         Ok(Selection {
@@ -40,16 +41,6 @@ impl Options {
             round: self.seconds,
             descriptors,
         })
-    }
-
-    fn files(&self) -> files::Options {
-        let usual = files::Options::default();
-        files::Options {
-            time: self.seconds.unwrap_or(usual.time),
-            directory: self.file_in.clone().unwrap_or(usual.directory),
-            length: u64::from(self.file_size) << 20,
-            ..usual
-        }
     }
 
     /// A number of rounds that was asked for is exact, and so is the quick run.
@@ -144,6 +135,9 @@ fn within_the_process_takes(selection: &Selection) -> Duration {
     Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
 }
 
+/// A scenario that needs no server, and what measures it and tells its steps.
+pub(crate) type Bench<'b> = (&'static str, Box<dyn Fn(&mut dyn FnMut(&str)) -> Vec<Cell> + 'b>);
+
 /// Measures what needs no server.
 fn within_the_process(
     options: &Options,
@@ -151,40 +145,33 @@ fn within_the_process(
     limit: Limit,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let (posts, registration, single) =
-        (posts::Options::default(), registration::Options::default(), single::Options::default());
-    let timers = timers::Options::default();
+    let (posts, timers) = (posts::Options::default(), timers::Options::default());
     // With `--rounds 2` it is a try, whatever is measured.
     let rounds = |usual: Amount| Amount {
         least: selection.rounds.unwrap_or(usual.least),
         until: limit.before(Duration::ZERO),
     };
-    let posts = posts::Options { rounds: rounds(posts.rounds), ..posts };
-    let registration =
-        registration::Options { rounds: rounds(registration.rounds), ..registration };
-    let single = single::Options { rounds: rounds(single.rounds), ..single };
+    // A first look takes fewer messages.
+    let messages = posts.messages / if options.quick { 20 } else { 1 };
+    let posts = posts::Options { rounds: rounds(posts.rounds), messages };
     let timers = timers::Options { rounds: rounds(timers.rounds), ..timers };
-    let files = options.files();
-    let files = files::Options { rounds: rounds(files.rounds), ..files };
-    type Bench<'b> = (&'static str, &'b dyn Fn(&Progress) -> Vec<Cell>);
-    let benches: [Bench<'_>; 5] = [
-        ("S6", &|progress| posts::run(posts, &mut |step| progress.show(step))),
-        ("S7", &|progress| registration::run(registration, &mut |step| progress.show(step))),
-        (FILES, &|progress| files::run(&files, &mut |step| progress.show(step))),
-        ("S15", &|progress| timers::run(timers, &mut |step| progress.show(step))),
-        ("single", &|progress| single::run(single, &mut |step| progress.show(step))),
+    let mut benches: Vec<Bench<'_>> = vec![
+        ("S6", Box::new(move |step| posts::run(posts, step))),
+        ("S15", Box::new(move |step| timers::run(timers, step))),
     ];
+    benches.extend(system::benches(options, &rounds));
+    benches.sort_by_key(|(name, _)| SCENARIOS.iter().position(|(scenario, _)| scenario == name));
     for (name, run) in benches {
         if selection.wants(name) {
             let progress = Progress::new(name.to_owned());
-            let cells = run(&progress);
+            let cells = run(&mut |step| progress.show(step));
             progress.clear();
             cells.into_iter().try_for_each(|cell| add(report, cell))?;
         }
     }
     if selection.wants("instructions") {
         let progress = Progress::new("instructions".to_owned());
-        let cells = callgrind::run(&mut |step| progress.show(step));
+        let cells = system::instructions(&mut |step| progress.show(step));
         progress.clear();
         let cells = cells.map_err(|error| Failure::Broken(format!("instructions: {error}")))?;
         cells.into_iter().try_for_each(|cell| add(report, cell))?;

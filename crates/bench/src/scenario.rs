@@ -6,6 +6,7 @@ use crate::load::{BURST, Handlers, Pattern};
 pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, FILES, OFTEN, OPERATIONS, SINK};
 use crate::options::{INSTRUCTIONS, SCENARIOS, SHORT};
 use crate::sink::{Drain, Reads, Service, Sink};
+use crate::system;
 use crate::traffic::Traffic;
 use crate::work::{Work, turns_per_microsecond};
 
@@ -112,7 +113,7 @@ impl Selection {
     pub(crate) fn setups(&self) -> Result<Vec<Setup>, String> {
         let mut setups = Vec::new();
         for (scenario, about) in SCENARIOS {
-            if !self.wants(scenario) {
+            if !self.wants(scenario) || system::lacks(scenario).is_some() {
                 continue;
             }
             for size in self.sizes(scenario) {

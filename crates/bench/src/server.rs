@@ -6,19 +6,18 @@
 use std::io::{self, BufRead as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{fs, thread};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::net::{AddressFamily, SocketType};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::contenders::{self, Listening, Server};
-use crate::counters::Counters;
-use crate::files::Reading;
 use crate::flood;
+use crate::processor_time::Clock;
 use crate::sink::{self, Service, Sink};
+use crate::system::{self, Aside, Counters, Switches};
 
 /// How the harness starts a server.
 #[derive(Clone, Debug, Args)]
@@ -41,7 +40,7 @@ pub(crate) struct Options {
     pub(crate) sink: Option<Sink>,
     /// Read from a file beside the echo
     #[command(flatten)]
-    pub(crate) reading: Option<Reading>,
+    pub(crate) reading: Option<Aside>,
 }
 
 /// The first line of a server.
@@ -87,7 +86,7 @@ impl Command {
 /// A server's answer to a line: what it has used up so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
-    /// When it was made, in nanoseconds.
+    /// When it was made, by the server's clock, in nanoseconds.
     pub(crate) time: u64,
     /// Packets that a sink has handled, or reads from a file.
     pub(crate) packets: u64,
@@ -95,10 +94,8 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
     /// Processor time of the process, in nanoseconds.
     pub(crate) processor_time: u64,
-    /// Times that a thread went to sleep, and so had to be woken.
-    pub(crate) voluntary_switches: u64,
-    /// Times that a thread was preempted.
-    pub(crate) involuntary_switches: u64,
+    /// Where the system tells.
+    pub(crate) switches: Option<Switches>,
     /// Resident memory, in bytes.
     pub(crate) resident: u64,
     /// Connections taken over.
@@ -112,7 +109,7 @@ pub(crate) struct Snapshot {
     /// System calls, if the kernel counts them.
     pub(crate) system_calls: Option<u64>,
     /// Context switches by the kernel's counter.
-    pub(crate) switches: Option<u64>,
+    pub(crate) counted_switches: Option<u64>,
     /// Why the kernel does not count.
     pub(crate) not_counted: Option<String>,
 }
@@ -133,9 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let service = options.sink.map_or(Service::Echo, Service::Sink);
     let server = match &options.reading {
         Some(reading) => {
-            let all = contenders::reading();
-            let contender = all.iter().find(|it| it.name == name).ok_or_else(unknown)?;
-            (contender.start)(options.threads, reading)
+            system::start_beside(name, options.threads, reading).ok_or_else(unknown)?
         }
         None => {
             let all = contenders::all();
@@ -205,19 +200,8 @@ fn say(answer: &impl Serialize) -> Result<(), String> {
 /// A listener with a longer backlog than the standard library asks for. What a connection to a sink
 /// holds is limited, so that at the end of a turn there is not more of it than is soon read.
 fn listen(service: Service) -> io::Result<TcpListener> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    if matches!(service, Service::Sink(_)) {
-        // Connections that are accepted inherit it.
-        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, flood::ROOM)?;
-    }
-    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    rustix::net::listen(&socket, 4096)?;
-    Ok(socket.into())
+    // Connections that are accepted inherit what a sink's listener has.
+    system::listener(matches!(service, Service::Sink(_)).then_some(flood::ROOM))
 }
 
 fn accept(listener: &TcpListener, server: &dyn Server, accepted: &Accepted) {
@@ -245,10 +229,8 @@ fn snapshot(
     accepted: &Accepted,
     counters: Option<&Result<Counters, String>>,
 ) -> Result<Snapshot, String> {
-    let (time, processor_time) =
-        (nanoseconds(ClockId::Monotonic), nanoseconds(ClockId::ProcessCPUTime));
+    let (time, processor_time) = (nanoseconds(BEGUN.elapsed()), nanoseconds(Clock::Process.now()));
     let read = sink::read();
-    let (voluntary, involuntary) = switches();
     let counted = match counters {
         None => None,
         Some(Ok(counters)) => Some(counters.read().map_err(|error| error.to_string())),
@@ -264,46 +246,23 @@ fn snapshot(
         packets: read.packets,
         bytes: read.bytes,
         processor_time,
-        voluntary_switches: voluntary,
-        involuntary_switches: involuntary,
-        resident: resident().map_err(|error| format!("/proc/self/statm: {error}"))?,
+        switches: system::switches(),
+        resident: system::resident().map_err(|error| format!("resident memory: {error}"))?,
         added: accepted.added.load(Ordering::Relaxed),
         refused: accepted.refused.load(Ordering::Relaxed),
         refusal: accepted.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         wakes: server.wakes(),
         system_calls: counted.map(|counted| counted.system_calls),
-        switches: counted.map(|counted| counted.context_switches),
+        counted_switches: counted.map(|counted| counted.context_switches),
         not_counted,
     })
 }
 
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
+/// The server's clock is zero at its first look at it.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Voluntary and involuntary context switches of all threads of this process.
-fn switches() -> (u64, u64) {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: `getrusage` writes a whole `rusage` where the pointer shows:
-    // - it is that of a local which is large and aligned enough, and borrowed by nobody else.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-    if result != 0 {
-        return (0, 0);
-    }
-    // SAFETY: `assume_init` demands a value that is initialised:
-    // - the call succeeded, so the kernel has written all of it.
-    let usage = unsafe { usage.assume_init() };
-    (u64::try_from(usage.ru_nvcsw).unwrap_or(0), u64::try_from(usage.ru_nivcsw).unwrap_or(0))
-}
-
-/// Resident memory of this process, in bytes.
-fn resident() -> io::Result<u64> {
-    let text = fs::read_to_string("/proc/self/statm")?;
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    let pages = pages.ok_or_else(|| io::Error::other("has another form than expected"))?;
-    Ok(pages * rustix::param::page_size() as u64)
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -7,17 +7,12 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
-
-use crate::asking::{Ask, Events, Progress, Tally};
+use crate::asking::{Ask, Progress, Tally};
 use crate::histogram::Histogram;
 use crate::load::Pattern;
+use crate::system::{Set, Wanted, connecting};
 use crate::work::{MESSAGE, Work, message};
 
 /// A client, and its connection while it has one.
@@ -36,10 +31,9 @@ struct Client {
 
 /// Clients of a server.
 pub(crate) struct Short {
-    set: OwnedFd,
+    set: Set,
     server: SocketAddr,
     clients: Vec<Client>,
-    events: Events,
 }
 
 impl Short {
@@ -54,12 +48,7 @@ impl Short {
             count: 0,
             answered: 0,
         };
-        Ok(Short {
-            set: epoll::create(CreateFlags::CLOEXEC)?,
-            server,
-            clients: (0..clients).map(client).collect(),
-            events: Events::default(),
-        })
+        Ok(Short { set: Set::new()?, server, clients: (0..clients).map(client).collect() })
     }
 
     /// Begins a client's next connection. Over loopback it is there when the call returns, so that the request
@@ -73,9 +62,8 @@ impl Short {
         let stream = connecting(self.server).map_err(|error| format!("connecting: {error}"))?;
         let stream = client.stream.insert(stream);
         client.is_sent = send(stream, &client.request)?;
-        let wanted = if client.is_sent { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT };
-        epoll::add(&self.set, stream, EventData::new_u64(index as u64), wanted | EventFlags::ET)
-            .map_err(|error| format!("load generator: {error}"))
+        let wanted = if client.is_sent { Wanted::Input } else { Wanted::Both };
+        self.set.add(stream, index, wanted).map_err(|error| format!("load generator: {error}"))
     }
 
     /// An event has come: goes on with a client's connection. The time of the whole connection, once its answer
@@ -131,9 +119,9 @@ impl Ask for Short {
         let mut under_way = self.clients.len();
         while under_way > 0 {
             let left = progress.left(under_way, self.clients.len(), self.answered())?;
-            self.events.wait(&self.set, left)?;
-            for at in 0..self.events.count() {
-                let Some(index) = self.events.index(at) else { continue };
+            self.set.wait(left)?;
+            for at in 0..self.set.count() {
+                let Some(index) = self.set.index(at) else { continue };
                 let Some(latency) = self.go_on(index)? else { continue };
                 latencies.record(latency);
                 if progress.is_sending() {
@@ -148,17 +136,6 @@ impl Ask for Short {
 
     fn connections(&self) -> usize {
         self.clients.len()
-    }
-}
-
-/// A connection under way, which ends by a reset when it is closed.
-fn connecting(server: SocketAddr) -> io::Result<TcpStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    set_socket_linger(&socket, Some(Duration::ZERO))?;
-    match connect(&socket, &server) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket.into()),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -13,7 +13,10 @@ pub(crate) fn head(report: &Report) -> String {
     let guest = if machine.virtual_machine { ", virtual" } else { "" };
     let lines = [
         format!("{}, {} processors{guest}, {memory} MiB", machine.processor, machine.processors),
-        format!("Linux {}, {}, {} build", machine.kernel, machine.rustc, machine.profile),
+        format!(
+            "{} {}, {}, {} build",
+            machine.system, machine.kernel, machine.rustc, machine.profile
+        ),
         format!("commit {}, {}", machine.commit, machine.date),
         format!("cport bench {}", report.arguments.join(" ")),
     ];

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::contenders::{ACCEPTING, AT_ONCE, BESIDE_POOL, BY_PACKETS, WITH_READS};
-use crate::files;
+use crate::names::{ACCEPTING, AT_ONCE, BESIDE_POOL, BY_PACKETS, WITH_READS, files};
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
 use crate::scenario::{ACCEPTS, CPU, DATAGRAMS, FILES, OPERATIONS, RATE, SINK};

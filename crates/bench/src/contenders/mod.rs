@@ -3,31 +3,24 @@
 use std::io;
 use std::net::{TcpStream, UdpSocket};
 
-pub(crate) use self::listening::Listening;
-pub(crate) use self::ours_by_operations::{AT_ONCE, AT_ONCE as ACCEPTING, BY_PACKETS};
-pub(crate) use self::reading::{BESIDE_POOL, WITH_READS, all as reading};
+pub(crate) use self::here::all;
+#[cfg(target_os = "linux")]
+pub(crate) use self::here::reading;
+use crate::names::{AT_ONCE, BY_PACKETS, BY_TICK, SHARED};
 use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
+pub(crate) use crate::system::Listening;
 
-// The file of each contender has `pub(crate) fn contender() -> Contender`.
-mod compio;
-mod edge;
-mod epoll_edge;
-mod epoll_one_shot;
-mod listening;
-mod mio;
-mod monoio;
-mod nonblocking;
+// Which contenders there are depends on the system. The file of each has `pub(crate) fn contender() -> Contender`.
+#[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+mod here;
+pub(crate) mod nonblocking;
 mod ours;
-mod ours_by_operations;
-mod ours_in_c;
-mod polling;
-mod reading;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
 mod tokio;
-mod uring;
 mod version;
 
 /// A way to write the server.
@@ -49,10 +42,10 @@ impl Contender {
     /// which they are.
     pub(crate) fn belongs_to(&self, scenario: &str) -> bool {
         let (own, among): (&[&str], &[&str]) = match self.name {
-            ours::BY_TICK => (&["S4", OFTEN, "S5"], &[]),
-            ours_by_operations::AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
-            ours_by_operations::BY_PACKETS => (&[OPERATIONS], &[]),
-            ours_by_operations::SHARED => (&[ACCEPTS], &[]),
+            BY_TICK => (&["S4", OFTEN, "S5"], &[]),
+            AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
+            BY_PACKETS => (&[OPERATIONS], &[]),
+            SHARED => (&[ACCEPTS], &[]),
             "ours" | "uring" => (&[], &[ACCEPTS, OPERATIONS]),
             "compio" | "monoio" => (&[], &[OPERATIONS]),
             "epoll_one_shot" | "epoll_edge" | "mio" | "tokio" => (&[], &[ACCEPTS]),
@@ -96,7 +89,7 @@ pub(crate) trait Server: Send + Sync {
     }
 
     /// Begins with the reads from its file, so many in a second, or as many as it can. Only those of
-    /// [`reading`](reading()) have a file.
+    /// [`Reading`](crate::system::Aside) have a file.
     fn begin_reads(&self, _rate: Option<f64>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -105,25 +98,4 @@ pub(crate) trait Server: Send + Sync {
     fn end_reads(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
-}
-
-/// All contenders; the first is the one to which the others are compared.
-pub(crate) fn all() -> Vec<Contender> {
-    vec![
-        ours::contender(),
-        ours_in_c::contender(),
-        ours::by_tick(),
-        ours_by_operations::contender(),
-        ours_by_operations::by_packets(),
-        ours_by_operations::by_shared_accepts(),
-        epoll_one_shot::contender(),
-        epoll_one_shot::late_contender(),
-        epoll_edge::contender(),
-        uring::contender(),
-        mio::contender(),
-        polling::contender(),
-        tokio::contender(),
-        compio::contender(),
-        monoio::contender(),
-    ]
 }

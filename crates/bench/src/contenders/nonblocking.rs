@@ -2,11 +2,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
-
-use rustix::net::{SocketFlags, accept_with};
 
 use crate::sink::{Service, Sink};
+use crate::system::{self, IsSocket};
 use crate::work::{Carry, process, process_datagram};
 
 /// Connections that a listener accepts at most before others have their turns.
@@ -16,10 +14,10 @@ const MOST_ACCEPTED: usize = 64;
 const MOST_DATAGRAMS: usize = 64;
 
 /// The sockets of a contender, by the types it has for them. All of them are in non-blocking mode.
-pub(super) trait Family {
-    type Stream: Read + Write + AsFd;
-    type Listener: AsFd;
-    type Datagrams: AsFd;
+pub(crate) trait Family {
+    type Stream: Read + Write + IsSocket;
+    type Listener: IsSocket;
+    type Datagrams: IsSocket;
     /// Where a datagram comes from.
     type Address;
 
@@ -33,7 +31,7 @@ pub(super) trait Family {
 
 /// The types of the standard library.
 #[derive(Debug)]
-pub(super) enum Standard {}
+pub(crate) enum Standard {}
 
 impl Family for Standard {
     type Stream = TcpStream;
@@ -43,7 +41,7 @@ impl Family for Standard {
 
     /// With the mode set by the same call.
     fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-        Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
+        system::accept(listener)
     }
 
     fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -73,7 +71,7 @@ impl<F: Family> Handler<F> {
 }
 
 /// A socket that a thread serves.
-pub(super) enum Peer<F: Family = Standard> {
+pub(crate) enum Peer<F: Family = Standard> {
     Connection(Connection<F::Stream>),
     Listener(F::Listener),
     Datagrams(F::Datagrams),
@@ -98,16 +96,6 @@ impl<F: Family> Peer<F> {
             }
             Peer::Listener(listener) => accept::<F>(listener, &mut handler.accepted).map(Some),
             Peer::Datagrams(socket) => answer::<F>(socket, &mut handler.buffer).map(Some),
-        }
-    }
-}
-
-impl<F: Family> AsFd for Peer<F> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Peer::Connection(connection) => connection.as_fd(),
-            Peer::Listener(listener) => listener.as_fd(),
-            Peer::Datagrams(socket) => socket.as_fd(),
         }
     }
 }
@@ -149,7 +137,7 @@ fn answer<F: Family>(socket: &F::Datagrams, buffer: &mut [u8]) -> io::Result<Nex
 
 /// A stream in non-blocking mode, and what is known of it between two events.
 #[derive(Debug)]
-pub(super) struct Connection<S = TcpStream> {
+pub(crate) struct Connection<S = TcpStream> {
     stream: S,
     carry: Carry,
     /// What was read and answered, but found no room in the socket.
@@ -168,6 +156,10 @@ pub(super) enum Next {
 }
 
 impl<S> Connection<S> {
+    pub(crate) fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// A stream that is in non-blocking mode.
     fn of(stream: S) -> Self {
         Connection { stream, carry: Carry::default(), unsent: Vec::new() }
@@ -249,10 +241,4 @@ fn send(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(sent)
-}
-
-impl<S: AsFd> AsFd for Connection<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
 }

@@ -8,12 +8,11 @@ use completion_port::{
     Batch, BlockDetection, Interest, OneShot, Packet, Port, Ready, Registration,
 };
 
-use super::listening::Listening;
+use super::Listening;
 use super::nonblocking::{Handler, Next, Peer};
 use super::{Contender, Server, threads, version};
+use crate::names::BY_TICK;
 use crate::sink::Service;
-
-pub(super) const BY_TICK: &str = "ours_by_tick";
 
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;

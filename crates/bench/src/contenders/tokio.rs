@@ -10,7 +10,7 @@ use std::net::{TcpStream, UdpSocket};
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt};
 use ::tokio::runtime::{Builder, Runtime};
 
-use super::listening::Listening;
+use super::Listening;
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;
 use crate::work::{BUFFER, Carry, process, process_datagram};

@@ -1,4 +1,4 @@
-//! The versions of what is compared: of crates as `Cargo.lock` has them, and of the kernel.
+//! The versions of what is compared: of crates as `Cargo.lock` has them.
 
 /// The version of a crate on which this package depends; the build script has looked it up.
 macro_rules! of_crate {
@@ -7,9 +7,3 @@ macro_rules! of_crate {
     };
 }
 pub(super) use of_crate;
-
-/// The version of the kernel that runs.
-pub(super) fn of_kernel() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}", release.trim())
-}

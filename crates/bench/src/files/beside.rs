@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use super::scratch::{Scratch, Way};
 use super::{Options, Reading, of_the_file};
 use crate::asking::Ask as _;
-use crate::contenders::{BESIDE_POOL, WITH_READS};
 use crate::distance;
 use crate::histogram::Histogram;
 use crate::load::{Handlers, Load, Pattern};
+use crate::names::{BESIDE_POOL, WITH_READS};
 use crate::remote::Remote;
 use crate::report::{Cell, Row};
 use crate::rounds::{WARM_UP, note_answers};
@@ -40,6 +40,15 @@ struct Entrant {
     remote: Remote,
     load: Load,
     reads: bool,
+}
+
+impl Remote {
+    /// Starts a server that reads from a file beside its echo, once it is told to.
+    fn start_reading(contender: &str, threads: usize, reading: &Reading) -> Result<Remote, String> {
+        let mut command = Self::command(contender, threads);
+        command.arg("--file").arg(&reading.file).args(["--way", reading.way.name()]);
+        Self::spawn(command)
+    }
 }
 
 impl Entrant {

@@ -1,21 +1,21 @@
 //! The port.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
 
 use super::{BATCH, Message, Queue, Take};
+use crate::system::{self, Paired};
 
 struct Ours {
-    port: Port<UnixStream, Message>,
+    port: Port<Paired, Message>,
     /// The other end of the socket that is registered.
-    _peer: Option<UnixStream>,
+    _peer: Option<Paired>,
 }
 
 struct Taker<'p> {
-    port: &'p Port<UnixStream, Message>,
+    port: &'p Port<Paired, Message>,
     batch: Batch,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn alone() -> io::Result<Arc<dyn Queue>> {
 /// A port with a socket, of which nothing is ever to be reported: waits also ask the kernel.
 pub(super) fn with_socket() -> io::Result<Arc<dyn Queue>> {
     let port = Port::builder().build()?;
-    let (near, far) = UnixStream::pair()?;
+    let (near, far) = system::pair()?;
     let registration = Registration::owned(near, Interest::IN, OneShot::Level);
     port.register(registration).map_err(|refused| io::Error::from(refused.error()))?;
     Ok(Arc::new(Ours { port, _peer: Some(far) }))

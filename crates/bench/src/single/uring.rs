@@ -2,7 +2,7 @@
 //! into buffers that the kernel picks.
 
 #[allow(clippy::duplicate_mod, reason = "the same buffers as the server's, for one thread")]
-#[path = "../contenders/uring/buffers.rs"]
+#[path = "../contenders/linux/uring/buffers.rs"]
 mod buffers;
 
 use std::io;

@@ -8,10 +8,11 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::dealer::{Dealer, Given, Take};
 use super::edge::{Edge, Unfinished};
 use super::nonblocking::{Handler, Next, Peer};
-use super::threads::{self, Dealer, Given, Take};
-use super::{Contender, Server, version};
+use super::threads;
+use super::{Contender, Server};
 use crate::sink::Service;
 
 /// Events taken by a wait at most.
@@ -31,7 +32,7 @@ pub(crate) fn contender() -> Contender {
     Contender {
         name: "epoll_edge",
         about: "an edge-triggered epoll set per thread, connections dealt round robin",
-        version: version::of_kernel,
+        version: super::of_kernel,
         start,
     }
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use completion_port::{Batch, Operation, Outcome, Packet, Port, Ready, Source, Started};
 
-use super::listening::Listening;
+use super::Listening;
 use super::{Contender, Server, threads, version};
+use crate::names::{AT_ONCE, BY_PACKETS, SHARED};
 use crate::sink::Service;
 use crate::work::{Carry, process, process_datagram};
 
@@ -18,10 +19,6 @@ const BATCH: usize = 64;
 
 /// Operations that a handler ends at once before another connection has its turn.
 const MOST_AT_ONCE: usize = 64;
-
-pub(crate) const AT_ONCE: &str = "ours_by_operations";
-pub(crate) const BY_PACKETS: &str = "ours_by_packets";
-pub(super) const SHARED: &str = "ours_by_shared_accepts";
 
 /// Accepts in flight of a shared listener.
 const ACCEPTS: usize = 16;

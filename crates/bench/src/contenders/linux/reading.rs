@@ -13,17 +13,15 @@ use completion_port::{
     Batch, Interest, OneShot, Operation, OwnedReady, Packet, Port, Registration,
 };
 
-use super::listening::Listening;
+use super::Listening;
 use super::nonblocking::{Handler, Peer};
 use super::{Server, ours, threads};
 use crate::files::{IN_FLIGHT, Memory, PAGE, Pace, Plan, Reading, Turn, read_of};
+use crate::names::{BESIDE_POOL, WITH_READS};
 use crate::sink::{self, Service};
 
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;
-
-pub(crate) const WITH_READS: &str = "ours, reads on the same port";
-pub(crate) const BESIDE_POOL: &str = "ours beside 32 threads that pread";
 
 /// A way to write such a server.
 #[derive(Clone, Copy)]

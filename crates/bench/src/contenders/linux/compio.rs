@@ -12,7 +12,8 @@ use ::compio::io::{AsyncRead, AsyncReadMulti, AsyncWriteExt};
 use ::compio::runtime::{Runtime, RuntimeBuilder};
 use futures_util::StreamExt;
 
-use super::threads::{Given, Inbox, deal, end_with};
+use super::dealer::{Given, Inbox, deal};
+use super::threads::end_with;
 use super::{Contender, Server, version};
 use crate::sink::Service;
 use crate::work::{Carry, process, process_datagram};

@@ -7,7 +7,8 @@ use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::{FusionDriver, FusionRuntime, IoUringDriver, LegacyDriver, RuntimeBuilder};
 use io_uring_of_monoio::IoUring;
 
-use super::threads::{Given, Inbox, deal, end_with};
+use super::dealer::{Given, Inbox, deal};
+use super::threads::end_with;
 use super::{Contender, Server, version};
 use crate::sink::Service;
 use crate::work::{BUFFER, Carry, process, process_datagram};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::listening::Listening;
+use super::Listening;
 use super::nonblocking::{Handler, Next, Peer};
-use super::{Contender, Server, threads, version};
+use super::{Contender, Server, threads};
 use crate::sink::Service;
 
 /// Events taken by a wait at most.
@@ -21,7 +21,7 @@ pub(crate) fn contender() -> Contender {
     Contender {
         name: "epoll_one_shot",
         about: "one epoll set for all threads, EPOLLONESHOT, armed after each handler",
-        version: version::of_kernel,
+        version: super::of_kernel,
         start: |threads, service| start(threads, service, Arming::AfterEachHandler),
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn late_contender() -> Contender {
     Contender {
         name: "epoll_one_shot_late",
         about: "one epoll set for all threads, EPOLLONESHOT, armed after the batch",
-        version: version::of_kernel,
+        version: super::of_kernel,
         start: |threads, service| start(threads, service, Arming::AfterTheBatch),
     }
 }

@@ -25,7 +25,7 @@ use slab::Slab;
 use self::buffers::{Buffers, GROUP};
 use self::connection::{Answer, Connection};
 use self::datagrams::Datagrams;
-use super::threads::{Given, Inbox, deal};
+use super::dealer::{Given, Inbox, deal};
 use super::{Contender, Server, version};
 use crate::sink::Service;
 
@@ -45,7 +45,7 @@ pub(crate) fn contender() -> Contender {
     Contender {
         name: "uring",
         about: "io_uring per thread, multishot receive, buffer ring; connections dealt round robin",
-        version: || format!("{}, {}", version::of_crate!("io-uring"), version::of_kernel()),
+        version: || format!("{}, {}", version::of_crate!("io-uring"), super::of_kernel()),
         start,
     }
 }

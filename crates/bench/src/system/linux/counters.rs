@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
+use crate::system::Counted;
+
 /// `struct perf_event_attr` in its first published form, which every kernel still takes.
 #[repr(C)]
 #[derive(Default)]
@@ -34,13 +36,6 @@ const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 pub(crate) struct Counters {
     system_calls: OwnedFd,
     context_switches: OwnedFd,
-}
-
-/// What has been counted so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    pub(crate) system_calls: u64,
-    pub(crate) context_switches: u64,
 }
 
 impl Counters {

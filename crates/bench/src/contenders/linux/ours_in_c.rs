@@ -6,7 +6,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use super::listening::Listening;
+use super::Listening;
 use super::nonblocking::{Family, Handler, Next};
 use super::{Contender, Server, nonblocking, threads};
 use crate::c_library::{Address, IN, OUT, Packet, Port, Socket, enable};

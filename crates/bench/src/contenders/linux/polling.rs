@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::polling::{Event, Events, Poller};
 
-use super::listening::Listening;
+use super::Listening;
 use super::nonblocking::{Handler, Next, Peer};
 use super::{Contender, Server, threads, version};
 use crate::sink::Service;

@@ -35,7 +35,7 @@ impl Listening {
     }
 
     /// One more listener. It is in non-blocking mode, and what it accepts has `TCP_NODELAY`.
-    pub(super) fn listener(&self) -> io::Result<TcpListener> {
+    pub(crate) fn listener(&self) -> io::Result<TcpListener> {
         let socket = bound(self.address)?;
         // Connections that are accepted inherit it.
         set_tcp_nodelay(&socket, true)?;

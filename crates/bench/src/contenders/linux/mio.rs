@@ -8,9 +8,10 @@ use ::mio::event::Source;
 use ::mio::{Events, Interest, Poll, Registry, Token, Waker};
 use slab::Slab;
 
+use super::dealer::{Dealer, Given, Inbox, Take};
 use super::edge::{Edge, Unfinished};
 use super::nonblocking::{Family, Handler, Next, Peer};
-use super::threads::{self, Dealer, Given, Inbox, Take};
+use super::threads;
 use super::{Contender, Server, version};
 use crate::sink::Service;
 

@@ -1,0 +1,18 @@
+//! Names of contenders by which targets, and the choice of contenders, speak of them on every system.
+
+pub(crate) const BY_TICK: &str = "ours_by_tick";
+pub(crate) const AT_ONCE: &str = "ours_by_operations";
+pub(crate) const ACCEPTING: &str = AT_ONCE;
+pub(crate) const BY_PACKETS: &str = "ours_by_packets";
+pub(crate) const SHARED: &str = "ours_by_shared_accepts";
+pub(crate) const WITH_READS: &str = "ours, reads on the same port";
+pub(crate) const BESIDE_POOL: &str = "ours beside 32 threads that pread";
+
+/// Of those that read a file.
+pub(crate) mod files {
+    pub(crate) const AT_ONCE: &str = "ours, at once";
+    pub(crate) const BY_PACKET: &str = "ours, by packet";
+    pub(crate) const PREAD: &str = "pread";
+    pub(crate) const BY_RING: &str = "ours, ring";
+    pub(crate) const URING: &str = "uring";
+}

@@ -1,0 +1,81 @@
+//! What is measured here and on no other system.
+
+use std::io;
+
+use crate::contenders::{self, Server};
+use crate::enough::Amount;
+use crate::files::{self, Reading};
+use crate::options::{self, FILES};
+use crate::report::Cell;
+use crate::run::Bench;
+use crate::{Failure, callgrind, crowd, handover, registration, single};
+
+/// Starts a server that reads from a file beside its echo, if there is one of that name.
+pub(crate) fn start_beside(
+    name: &str,
+    threads: usize,
+    reading: &Reading,
+) -> Option<io::Result<Box<dyn Server>>> {
+    let all = contenders::reading();
+    let contender = all.iter().find(|it| it.name == name)?;
+    Some((contender.start)(threads, reading))
+}
+
+/// What is measured within the process, with as many rounds as `rounds` says instead of the usual ones.
+pub(crate) fn benches(
+    options: &options::Run,
+    rounds: &dyn Fn(Amount) -> Amount,
+) -> Vec<Bench<'static>> {
+    let (registration, single) = (registration::Options::default(), single::Options::default());
+    let registration =
+        registration::Options { rounds: rounds(registration.rounds), ..registration };
+    let single = single::Options { rounds: rounds(single.rounds), ..single };
+    let usual = files::Options::default();
+    let files = files::Options {
+        rounds: rounds(usual.rounds),
+        time: options.seconds.unwrap_or(usual.time),
+        directory: options.file_in.clone().unwrap_or(usual.directory),
+        length: u64::from(options.file_size) << 20,
+        ..usual
+    };
+    vec![
+        ("S7", Box::new(move |step| registration::run(registration, step))),
+        (FILES, Box::new(move |step| files::run(&files, step))),
+        ("single", Box::new(move |step| single::run(single, step))),
+    ]
+}
+
+/// What valgrind counts.
+pub(crate) fn instructions(step: &mut dyn FnMut(&str)) -> Result<Vec<Cell>, String> {
+    callgrind::run(step).map_err(|error| error.to_string())
+}
+
+pub(crate) fn perform(
+    bench: String,
+    contender: String,
+    size: usize,
+    amount: usize,
+) -> Result<(), Failure> {
+    let work = callgrind::Work { bench, contender, size, amount };
+    work.perform().map_err(|error| Failure::Broken(error.to_string()))
+}
+
+pub(crate) fn memory(contender: &str, sockets: usize) -> Result<(), Failure> {
+    match registration::perform(contender, sockets) {
+        Ok(Some(bytes)) => {
+            println!("{bytes}");
+            Ok(())
+        }
+        Ok(None) => Err(Failure::Unusable(format!("no contender `{contender}`"))),
+        Err(error) => Err(Failure::Broken(error.to_string())),
+    }
+}
+
+pub(crate) fn handover(options: options::Handover) -> Result<(), Failure> {
+    handover::run(options);
+    Ok(())
+}
+
+pub(crate) fn crowd(options: &options::Crowd) -> Result<(), Failure> {
+    crowd::run(options)
+}

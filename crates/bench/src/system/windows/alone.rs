@@ -1,0 +1,86 @@
+//! What is not measured here, and says so.
+
+use std::io;
+
+use clap::Args;
+
+use crate::Failure;
+use crate::contenders::Server;
+use crate::enough::Amount;
+use crate::options::{self, ACCEPTS, FILES, INSTRUCTIONS, OPERATIONS, SHORT};
+use crate::report::Cell;
+use crate::run::Bench;
+use crate::system::Counted;
+
+/// The scenarios that are not measured here, and why.
+pub(in crate::system) const LACKS: [(&str, &str); 7] = [
+    ("S7", "its contenders register with sets of Linux"),
+    (SHORT, "its clients close sockets, of which `WSAPoll` would tell until they are taken out"),
+    (ACCEPTS, "as S10"),
+    (OPERATIONS, "its rivals are those of Linux"),
+    (FILES, "its contenders read by calls of Linux"),
+    ("single", "its contenders wait with sets of Linux"),
+    (INSTRUCTIONS, "valgrind runs no programs of Windows"),
+];
+
+fn not_here(what: &str) -> Failure {
+    Failure::Unusable(format!("{what} is not measured on Windows"))
+}
+
+/// Nothing reads from a file beside its echo.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Aside {}
+
+pub(crate) fn start_beside(
+    _name: &str,
+    _threads: usize,
+    _reading: &Aside,
+) -> Option<io::Result<Box<dyn Server>>> {
+    None
+}
+
+/// System calls are not counted.
+#[derive(Debug)]
+pub(crate) enum Counters {}
+
+impl Counters {
+    pub(crate) fn begin() -> Result<Counters, String> {
+        Err("system calls are not counted on Windows".to_owned())
+    }
+
+    pub(crate) fn read(&self) -> io::Result<Counted> {
+        match *self {}
+    }
+}
+
+pub(crate) fn benches(
+    _options: &options::Run,
+    _rounds: &dyn Fn(Amount) -> Amount,
+) -> Vec<Bench<'static>> {
+    Vec::new()
+}
+
+pub(crate) fn instructions(_step: &mut dyn FnMut(&str)) -> Result<Vec<Cell>, String> {
+    Err("valgrind runs no programs of Windows".to_owned())
+}
+
+pub(crate) fn perform(
+    bench: String,
+    _contender: String,
+    _size: usize,
+    _amount: usize,
+) -> Result<(), Failure> {
+    Err(not_here(&bench))
+}
+
+pub(crate) fn memory(_contender: &str, _sockets: usize) -> Result<(), Failure> {
+    Err(not_here("the memory of registrations"))
+}
+
+pub(crate) fn handover(_options: options::Handover) -> Result<(), Failure> {
+    Err(not_here("how soon another thread takes over"))
+}
+
+pub(crate) fn crowd(_options: &options::Crowd) -> Result<(), Failure> {
+    Err(not_here("a crowd of registrations"))
+}
