@@ -1,13 +1,11 @@
 //! Sixteen threads whose handlers sleep, fight for a lock, spin, post, panic and die, on every rung of
 //! block detection: everything is handled once, and no seat is lost.
 
-#![cfg(target_os = "linux")]
+#![cfg(any(target_os = "linux", windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::any::Any;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -15,9 +13,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, BlockDetection, ErrorKind, Interest, OneShot, Packet, Port, Ready, Registration,
+    Batch, BlockDetection, BorrowedSource, ErrorKind, Interest, OneShot, Packet, Port, Ready,
+    Registration, Source,
 };
-use testkit::Dice;
+use testkit::{Dice, Stream, connected};
 
 const THREADS: usize = 16;
 const SOCKETS: usize = 16;
@@ -73,13 +72,13 @@ struct Death;
 
 /// A socket whose peer counts up from zero.
 struct Counter {
-    stream: UnixStream,
+    stream: Stream,
     next: u8,
 }
 
-impl AsFd for Counter {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+impl Source for Counter {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        self.stream.as_source()
     }
 }
 
@@ -296,7 +295,7 @@ impl Crew {
 }
 
 /// Writes to the sockets, a little to one and then to another.
-fn send_bytes(peers: &[UnixStream], dice: &mut Dice) {
+fn send_bytes(peers: &[Stream], dice: &mut Dice) {
     let mut sent = [0; SOCKETS];
     while sent != [BYTES_EACH; SOCKETS] {
         let number = usize::try_from(dice.roll(SOCKETS as u64)).unwrap();
@@ -329,7 +328,7 @@ fn stress(
     let (messages, bytes) = (MESSAGES, SOCKETS * BYTES_EACH);
     let mut peers = Vec::new();
     for _ in 0..SOCKETS {
-        let (stream, peer) = UnixStream::pair().unwrap();
+        let (stream, peer) = connected();
         stream.set_nonblocking(true).unwrap();
         peers.push(peer);
         let counter = Counter { stream, next: 0 };

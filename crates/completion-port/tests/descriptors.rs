@@ -1,5 +1,6 @@
 //! What a port opens and maps is given back with it, whatever its threads do then, and whatever is in flight.
 //! One test at a time: they look at what the process has.
+// What a process has is read from /proc.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -10,6 +10,7 @@
 //! fails it shows the lines that differ; with `FACTS_OUT` in the environment it also writes what it
 //! saw to the file of that name.
 
+// The record is that of Linux, which is asked by calls of its own.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
 //! Operations on files that end by a call, of which no packet tells; by either engine.
 
+// Files are given by descriptors, closed behind the port's back, and shared with a forked child.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,15 +1,11 @@
 //! Defects that were found, one claim each, with a line on the cause.
 
-#![cfg(target_os = "linux")]
+#![cfg(any(target_os = "linux", windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Shutdown, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
+use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -17,10 +13,14 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Error, ErrorKind, Events, FileEngine, Interest, OneShot, Operation, Outcome, Packet,
-    Persistent, Port, Registration, SharedSource, sim,
+    Batch, BorrowedSource, Error, ErrorKind, Events, Interest, OneShot, Operation, Outcome, Packet,
+    Persistent, Port, Registration, SharedSource, Source, sim,
 };
-use testkit::{System, on_every_system};
+use testkit::{Stream, System, connected, on_every_system};
+
+#[cfg(target_os = "linux")]
+#[path = "regressions/linux.rs"]
+mod linux;
 
 /// Closes the port when the test is over, also if it has failed.
 struct End<'a, K, M>(&'a Port<K, M>);
@@ -77,6 +77,7 @@ on_every_system! {
     /// had been idle when they were taken, so that nobody ever noticed the block.
     fn who_comes_when_every_seat_is_taken_looks_after_the_port(system: &System) {
         system.several_threads_wait();
+        system.not_on_windows("call that tells whether a thread sleeps");
         let port = system.port::<(), usize>(1);
         let (say, heard) = mpsc::channel();
         let (go_on, blocked) = mpsc::channel::<()>();
@@ -235,22 +236,22 @@ on_every_system! {
     }
 }
 
-/// A key whose `as_fd` panics.
-struct Moody(UnixStream, Cell<bool>);
+/// A key whose `as_source` panics.
+struct Moody(Stream, Cell<bool>);
 
-impl AsFd for Moody {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Source for Moody {
+    fn as_source(&self) -> BorrowedSource<'_> {
         assert!(!self.1.get(), "as the test wants it");
-        self.0.as_fd()
+        self.0.as_source()
     }
 }
 
 /// The key was moved out of the token before it was asked for its descriptor; if that panicked the
 /// registration was nobody's, and a shutdown was never over.
 #[test]
-fn a_panic_in_as_fd_while_a_key_is_armed_ends_its_registration() {
+fn a_panic_in_as_source_while_a_key_is_armed_ends_its_registration() {
     let port = Port::<Moody>::new().unwrap();
-    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let (ours, _theirs) = connected();
     let key = Moody(ours, Cell::new(false));
     port.register(Registration::owned(key, Interest::OUT, OneShot::Level)).unwrap();
     let mut batch = Batch::new();
@@ -267,8 +268,8 @@ fn a_panic_in_as_fd_while_a_key_is_armed_ends_its_registration() {
 /// A check made for the end of a stream forgot an edge in the direction that nobody asked about then.
 #[test]
 fn an_edge_in_the_other_direction_survives_a_check() {
-    let port = Port::<UnixStream>::new().unwrap();
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let port = Port::<Stream>::new().unwrap();
+    let (ours, mut theirs) = connected();
     port.register(Registration::owned(ours, Interest::IN, OneShot::Edge)).unwrap();
     theirs.write_all(b"request").unwrap();
     theirs.shutdown(Shutdown::Write).unwrap();
@@ -325,8 +326,8 @@ fn a_name_of_another_port_starts_nothing() {
 /// A send that a token had begun, and that a removal refused to go on, was told of as done.
 #[test]
 fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
-    let port = Port::<UnixStream>::new().unwrap();
-    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let port = Port::<Stream>::new().unwrap();
+    let (ours, _theirs) = connected();
     let token = port.associate(ours).unwrap();
     port.remove(token.id()).unwrap();
     token.start(Operation::send_all(vec![7; 1 << 24])).unwrap();
@@ -343,8 +344,8 @@ fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
 /// edge that the end does not bring any more.
 #[test]
 fn a_receive_behind_a_hint_is_told_of_the_end() {
-    let port = Port::<UnixStream>::new().unwrap();
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let port = Port::<Stream>::new().unwrap();
+    let (ours, mut theirs) = connected();
     theirs.write_all(b"request").unwrap();
     theirs.shutdown(Shutdown::Write).unwrap();
     port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
@@ -358,48 +359,4 @@ fn a_receive_behind_a_hint_is_told_of_the_end() {
     let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
     let Some(Packet::Done(done)) = packet else { panic!("the end has come, too") };
     assert!(matches!(done.into_parts().1, Outcome::Received(Ok(0), _)));
-}
-
-/// Of a file the kernel does not say whether it is in the set already. The port said so instead, of a registration the
-/// descriptor of which had been closed.
-#[test]
-fn a_file_gets_the_number_of_a_socket_that_was_closed() {
-    let any = || File::open("/proc/self/exe").unwrap();
-    for _ in 0..1000 {
-        let port = Port::<File>::new().unwrap();
-        let key = any();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let number = socket.as_raw_fd();
-        port.register(Registration::new(&socket, key, Interest::IN, OneShot::Level)).unwrap();
-        drop(socket);
-        let file = any();
-        if file.as_raw_fd() == number {
-            drop(port.associate(file).unwrap());
-            return;
-        }
-        // Another test was faster to take the number.
-    }
-    panic!("the number was never the file's");
-}
-
-/// A pipe that the program has made non-blocking failed a read at once, where threads did it. An offset beyond all others
-/// failed the first read, though a pipe has no positions.
-#[test]
-fn a_read_of_a_non_blocking_pipe_waits() {
-    const O_NONBLOCK: i32 = 0o4000;
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
-    let pipe = File::options().read(true).custom_flags(O_NONBLOCK).open(path).unwrap();
-    let engine = FileEngine::Threads;
-    let port: Port<File> = Port::builder().file_engine(engine).build().unwrap();
-    let read = Operation::read_at(Vec::with_capacity(16), u64::MAX);
-    port.associate(pipe).unwrap().start(read).unwrap();
-    let mut batch = Batch::new();
-    assert!(port.wait(&mut batch, Duration::from_millis(20)).unwrap().next().is_none());
-    writer.write_all(b"late").unwrap();
-    let Some(Packet::Done(done)) = port.wait(&mut batch, None).unwrap().next() else {
-        panic!("the read has its packet");
-    };
-    let Outcome::Read(read, buffer) = done.into_parts().1 else { panic!("another outcome") };
-    assert_eq!((read.unwrap(), &buffer[..]), (4, &b"late"[..]));
 }

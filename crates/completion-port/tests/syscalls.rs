@@ -1,5 +1,6 @@
 //! What a packet costs in system calls, counted by tracing a process of our own.
 
+// What is counted are calls of Linux, by its way of tracing.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,12 +1,10 @@
 //! Tasks: operations that the program carries out itself, and of which no packet tells.
 
-#![cfg(target_os = "linux")]
+#![cfg(any(target_os = "linux", windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -14,10 +12,11 @@ use std::time::Duration;
 
 use completion_port::raw::{Attempt, Ending, Side, Task};
 use completion_port::{Batch, Buffer, OpId, Operation, Port, Started};
+use testkit::{Stream, connected, number};
 
 /// Reads a byte, and tells how it has ended; told also if it is dropped instead.
 struct ReadByte {
-    socket: Arc<UnixStream>,
+    socket: Arc<Stream>,
     byte: Option<u8>,
     sender: Sender<(Option<Ending>, Option<u8>)>,
     is_told: bool,
@@ -31,8 +30,8 @@ unsafe impl Buffer for ReadByte {
 }
 
 impl Task for ReadByte {
-    fn attempt(&mut self, descriptor: RawFd) -> Attempt {
-        assert_eq!(descriptor, self.socket.as_raw_fd());
+    fn attempt(&mut self, descriptor: i32) -> Attempt {
+        assert_eq!(descriptor, number(&self.socket));
         let mut byte = [0];
         match (&*self.socket).read(&mut byte) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
@@ -64,8 +63,8 @@ type TaskPort = Port<u32, u32, ReadByte>;
 struct Bench {
     port: Arc<TaskPort>,
     id: completion_port::SharedId,
-    near: Arc<UnixStream>,
-    far: UnixStream,
+    near: Arc<Stream>,
+    far: Stream,
     sender: Sender<(Option<Ending>, Option<u8>)>,
     told: Receiver<(Option<Ending>, Option<u8>)>,
 }
@@ -73,9 +72,9 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let port: TaskPort = Port::builder().buffers().build().unwrap();
-        let (near, far) = UnixStream::pair().unwrap();
+        let (near, far) = connected();
         near.set_nonblocking(true).unwrap();
-        let id = port.raw().associate_number(near.as_raw_fd(), 7).unwrap();
+        let id = port.raw().associate_number(number(&near), 7).unwrap();
         let (sender, told) = channel();
         Self { port: Arc::new(port), id, near: Arc::new(near), far, sender, told }
     }

@@ -3,6 +3,7 @@
 //! * [`on_every_system!`] (for files [`on_every_file_system!`]) makes one test of a claim for each back end that this machine has; it
 //!   checks that the test leaves no socket and ends in time.
 //! * [`System`] makes ports and [`Socket`]s, real or simulated, with the same methods.
+//! * [`connected`] makes two ends of a [`Stream`] of the standard library.
 //! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`] counts
 //!   system calls.
 //! * [`rights`] sends descriptors over sockets.
@@ -42,6 +43,7 @@ pub mod scheduler;
 #[cfg(target_os = "linux")]
 mod slow_start;
 mod socket;
+mod stream;
 #[cfg(target_os = "linux")]
 pub mod syscalls;
 mod system;
@@ -57,6 +59,7 @@ pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_
 pub use obstacle::Obstacle;
 pub use run::{Outcome, lacking, late, run};
 pub use socket::{Address, Socket};
+pub use stream::{Stream, connected, number};
 pub use system::System;
 #[cfg(windows)]
 pub use windows_files::Hanging;

@@ -1,0 +1,56 @@
+//! Defects that only Linux shows: numbers are given out at once there, and pipes opened anew by their names.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use completion_port::{
+    Batch, FileEngine, Interest, OneShot, Operation, Outcome, Packet, Port, Registration,
+};
+
+/// Of a file the kernel does not say whether it is in the set already. The port said so instead, of a registration the
+/// descriptor of which had been closed.
+#[test]
+fn a_file_gets_the_number_of_a_socket_that_was_closed() {
+    let any = || File::open("/proc/self/exe").unwrap();
+    for _ in 0..1000 {
+        let port = Port::<File>::new().unwrap();
+        let key = any();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let number = socket.as_raw_fd();
+        port.register(Registration::new(&socket, key, Interest::IN, OneShot::Level)).unwrap();
+        drop(socket);
+        let file = any();
+        if file.as_raw_fd() == number {
+            drop(port.associate(file).unwrap());
+            return;
+        }
+        // Another test was faster to take the number.
+    }
+    panic!("the number was never the file's");
+}
+
+/// A pipe that the program has made non-blocking failed a read at once, where threads did it. An offset beyond all others
+/// failed the first read, though a pipe has no positions.
+#[test]
+fn a_read_of_a_non_blocking_pipe_waits() {
+    const O_NONBLOCK: i32 = 0o4000;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let pipe = File::options().read(true).custom_flags(O_NONBLOCK).open(path).unwrap();
+    let engine = FileEngine::Threads;
+    let port: Port<File> = Port::builder().file_engine(engine).build().unwrap();
+    let read = Operation::read_at(Vec::with_capacity(16), u64::MAX);
+    port.associate(pipe).unwrap().start(read).unwrap();
+    let mut batch = Batch::new();
+    assert!(port.wait(&mut batch, Duration::from_millis(20)).unwrap().next().is_none());
+    writer.write_all(b"late").unwrap();
+    let Some(Packet::Done(done)) = port.wait(&mut batch, None).unwrap().next() else {
+        panic!("the read has its packet");
+    };
+    let Outcome::Read(read, buffer) = done.into_parts().1 else { panic!("another outcome") };
+    assert_eq!((read.unwrap(), &buffer[..]), (4, &b"late"[..]));
+}
