@@ -9,6 +9,7 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -44,6 +45,13 @@ fn pairs(number: usize) -> (Vec<Stream>, Vec<Stream>) {
     (0..number).map(|_| pair()).unzip()
 }
 
+/// One test at a time: the numbers of descriptors are the process's, and the port makes room for a number when it first
+/// meets it.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs `round` often, then often again, which must not allocate.
 #[track_caller]
 fn assert_allocates_nothing(mut round: impl FnMut()) {
@@ -74,6 +82,7 @@ fn hear(peers: &[Stream]) {
 
 #[test]
 fn allocations_are_counted_here() {
+    let _alone = alone();
     assert_eq!(count(|| Box::new(7)).1, 1);
 }
 
@@ -103,16 +112,19 @@ fn echo(hint: bool) {
 
 #[test]
 fn a_one_shot_echo_with_hints_allocates_nothing() {
+    let _alone = alone();
     echo(true);
 }
 
 #[test]
 fn a_one_shot_echo_without_hints_allocates_nothing() {
+    let _alone = alone();
     echo(false);
 }
 
 #[test]
 fn persistent_registrations_allocate_nothing() {
+    let _alone = alone();
     if takes_memory(
         "persistent_registrations_allocate_nothing",
         "each report of a persistent registration",
@@ -151,6 +163,7 @@ fn persistent_registrations_allocate_nothing() {
 /// Threads exit that have taken messages, and leave the room of these to others.
 #[test]
 fn messages_of_threads_that_exit_allocate_nothing() {
+    let _alone = alone();
     const MESSAGES: usize = 64;
     let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
     let take = || {
@@ -173,6 +186,7 @@ fn messages_of_threads_that_exit_allocate_nothing() {
 
 #[test]
 fn messages_allocate_nothing() {
+    let _alone = alone();
     let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
     let mut batch = Batch::new();
     assert_allocates_nothing(|| {
@@ -189,6 +203,7 @@ fn messages_allocate_nothing() {
 
 #[test]
 fn messages_for_later_allocate_nothing() {
+    let _alone = alone();
     const HOUR: Duration = Duration::from_secs(3600);
     let port: Port<(), u64> = Port::builder().concurrency(1).build().unwrap();
     let mut batch = Batch::new();
@@ -204,6 +219,7 @@ fn messages_for_later_allocate_nothing() {
 
 #[test]
 fn changes_that_are_used_again_allocate_nothing() {
+    let _alone = alone();
     let port = Port::builder().concurrency(1).build::<Stream, ()>().unwrap();
     let (ours, theirs) = pairs(16);
     let mut changes = Changes::new();
@@ -234,6 +250,7 @@ fn changes_that_are_used_again_allocate_nothing() {
 
 #[test]
 fn registering_and_removing_again_allocates_nothing() {
+    let _alone = alone();
     if takes_memory("registering_and_removing_again_allocates_nothing", "each registration") {
         return;
     }
@@ -273,6 +290,7 @@ fn registering_and_removing_again_allocates_nothing() {
 /// is looked at, for instance), so a stretch of the work without any allocation must come soon.
 #[test]
 fn four_threads_allocate_nothing() {
+    let _alone = alone();
     const STRETCH: usize = 4_000;
     const STRETCHES: usize = 10;
     let port = Port::builder().concurrency(4).build::<Stream, ()>().unwrap();
@@ -381,6 +399,7 @@ fn operate_by_packets(with_deadline: impl Fn(Operation) -> Operation) {
 
 #[test]
 fn an_echo_by_operations_allocates_nothing() {
+    let _alone = alone();
     if takes_memory("an_echo_by_operations_allocates_nothing", "each operation on a socket") {
         return;
     }
@@ -389,6 +408,7 @@ fn an_echo_by_operations_allocates_nothing() {
 
 #[test]
 fn an_echo_by_operations_with_deadlines_allocates_nothing() {
+    let _alone = alone();
     if takes_memory(
         "an_echo_by_operations_with_deadlines_allocates_nothing",
         "each operation on a socket",
@@ -401,6 +421,7 @@ fn an_echo_by_operations_with_deadlines_allocates_nothing() {
 /// Whatever can be is done at once, by the call that starts it.
 #[test]
 fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
+    let _alone = alone();
     if takes_memory(
         "an_echo_by_operations_that_are_done_at_once_allocates_nothing",
         "each operation on a socket",
@@ -422,6 +443,7 @@ fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
 /// By name, with a receive and a send in flight at once.
 #[test]
 fn operations_of_shared_associations_allocate_nothing() {
+    let _alone = alone();
     if takes_memory(
         "operations_of_shared_associations_allocate_nothing",
         "each operation on a socket",
@@ -465,6 +487,7 @@ fn operations_of_shared_associations_allocate_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn reading_what_is_in_memory_allocates_nothing() {
+    let _alone = alone();
     type Key = SharedSource<std::fs::File>;
     let open = || Key::new(std::fs::File::open(std::env::current_exe().unwrap()).unwrap());
     let port = Port::builder().concurrency(1).build::<Key, ()>().unwrap();
@@ -506,6 +529,7 @@ fn reading_what_is_in_memory_allocates_nothing() {
 
 #[test]
 fn cancelling_and_timing_out_allocate_nothing() {
+    let _alone = alone();
     if takes_memory("cancelling_and_timing_out_allocate_nothing", "each operation on a socket") {
         return;
     }
@@ -535,6 +559,7 @@ fn cancelling_and_timing_out_allocate_nothing() {
 /// that never does.
 #[test]
 fn accepts_with_first_data_allocate_nothing() {
+    let _alone = alone();
     if takes_memory("accepts_with_first_data_allocate_nothing", "each operation on a socket") {
         return;
     }
