@@ -27,8 +27,12 @@ enum Node {
     Cloning,
     /// The token has it.
     Held,
-    /// An operation has it that the token has started.
+    /// An operation has it that the token has started, and that is in its lane.
     Lent,
+    /// A lone operation has it, which waits.
+    Alone,
+    /// The same, and the operation's own node is with a thread.
+    Due,
     /// The thread has it that has found a deadline over.
     Expired,
 }
@@ -105,7 +109,7 @@ fn drained(bytes: &mut Reader<'_>) -> Drained {
 
 impl Model {
     fn step(&mut self, bytes: &mut Reader<'_>) {
-        match bytes.byte() % 24 {
+        match bytes.byte() % 25 {
             // Anything may happen at any time,
             0 | 1 => self.deliver(bytes),
             2 => self.poll = self.poll.wrapping_add(1 + u32::from(bytes.byte() % 140)),
@@ -120,6 +124,7 @@ impl Model {
             11 => self.ground(bytes),
             12 => self.land_last(),
             13 => self.expire(),
+            14 => self.claim_alone(),
             // but for what the owner of the node does.
             _ => match self.node {
                 Node::Free => self.register(bytes),
@@ -130,6 +135,8 @@ impl Model {
                 Node::Held if bytes.byte().is_multiple_of(3) => self.lend(bytes),
                 Node::Held => self.give_back(bytes),
                 Node::Lent => self.land(bytes),
+                Node::Alone => {}
+                Node::Due => self.try_alone(bytes),
                 Node::Expired => self.tell_expired(bytes),
             },
         }
@@ -163,7 +170,7 @@ impl Model {
 
     /// The key is with a handler, or with an operation that its token has started.
     fn is_away(&self) -> bool {
-        matches!(self.node, Node::Held | Node::Lent)
+        matches!(self.node, Node::Held | Node::Lent | Node::Alone | Node::Due)
     }
 
     /// The node of one that rested is the caller's, if `next` says so.
@@ -193,10 +200,20 @@ impl Model {
         }
         match self.slot.deliver(generation, facts, poll, || newest) {
             Delivery::Stale => assert!(!is_named),
+            Delivery::Due => {
+                assert!(is_named);
+                assert_eq!(self.node, Node::Alone, "the node has two owners");
+                assert_ne!(self.concerned(facts), Facts::NONE);
+                self.node = Node::Due;
+            }
             Delivery::Stirred(next, concerned) => {
                 assert!(is_named);
                 assert_eq!(concerned, self.concerned(facts));
                 self.follow(next);
+            }
+            Delivery::Noted(next) if self.node == Node::Due => {
+                assert!(is_named);
+                assert_eq!(next, Next::Nothing);
             }
             Delivery::Noted(next) => {
                 assert!(is_named);
@@ -440,10 +457,20 @@ impl Model {
         if bytes.byte().is_multiple_of(4) {
             // It has done the operation itself, and a removal changes nothing of that.
             self.slot.lend_ended(drained(bytes));
-            (self.node, self.timed) = (Node::Lent, false);
+            (self.node, self.timed) = (Node::Due, false);
             return;
         }
         let lane = Self::lane(bytes);
+        if bytes.choice() {
+            let lent = self.slot.lend_alone(DIRECTIONS[lane], drained(bytes));
+            match (self.admits(true), lent) {
+                (Ok(()), Ok(_)) => {
+                    (self.node, self.flying[lane], self.timed) = (Node::Due, true, false);
+                }
+                (expected, lent) => assert_eq!(lent.map(|_| ()), expected),
+            }
+            return;
+        }
         let lent = self.slot.lend(DIRECTIONS[lane], drained(bytes));
         match self.admits(true) {
             Ok(()) => {
@@ -451,6 +478,39 @@ impl Model {
                 (self.node, self.flying[lane], self.timed) = (Node::Lent, true, false);
             }
             Err(refusal) => assert_eq!(lent, Err(refusal)),
+        }
+    }
+
+    /// A lone operation is called off.
+    fn claim_alone(&mut self) {
+        assert_eq!(self.slot.claim_alone(), self.node == Node::Alone);
+        if self.node == Node::Alone {
+            self.node = Node::Due;
+        }
+    }
+
+    /// The thread that has the node of a lone operation tries it, or takes its packet.
+    fn try_alone(&mut self, bytes: &mut Reader<'_>) {
+        let is_in_flight = self.flying != [false; 2];
+        match bytes.byte() % 4 {
+            0 if is_in_flight => {
+                self.slot.begin_alone();
+                assert!(!self.slot.block_alone(), "no edge has come since it was begun");
+                self.node = Node::Alone;
+            }
+            1 if is_in_flight => {
+                if !self.slot.block_alone() {
+                    self.node = Node::Alone;
+                }
+            }
+            2 if is_in_flight => {
+                self.slot.leave_alone();
+                self.node = Node::Lent;
+            }
+            _ => {
+                self.slot.land_alone(bytes.choice());
+                (self.node, self.flying) = (Node::Held, [false; 2]);
+            }
         }
     }
 
@@ -612,9 +672,11 @@ impl Model {
         assert_eq!(word.is_live(), self.node != Node::Free, "{self:?}");
         let is_queued =
             matches!(self.node, Node::Queued | Node::Asked | Node::Cloning | Node::Expired);
-        assert_eq!(says("queued"), is_queued, "{dump}, {self:?}");
+        assert_eq!(says("queued"), is_queued || self.node == Node::Due, "{dump}, {self:?}");
         assert_eq!(says("held"), self.node == Node::Held, "{dump}, {self:?}");
-        let is_lent = self.shared || self.node == Node::Lent;
+        let is_lone = matches!(self.node, Node::Alone | Node::Due);
+        assert_eq!(says("lone"), is_lone, "{dump}, {self:?}");
+        let is_lent = self.shared || self.node == Node::Lent || is_lone;
         assert_eq!(says("lent"), is_lent, "{dump}, {self:?}");
         assert_eq!([says("flying-in"), says("flying-out")], self.flying, "{dump}, {self:?}");
         assert!(!self.enabled || says("timed") == self.timed, "{dump}, {self:?}");

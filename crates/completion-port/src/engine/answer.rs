@@ -106,6 +106,7 @@ impl Engine {
         let watch = || {
             let blocked = desk.lock().blocked();
             let word = slot.word();
+            let blocked = blocked | word.waits_alone();
             let wanted = if self.is_one_shot {
                 Some(blocked | word.armed_directions()).filter(|wanted| *wanted != Facts::NONE)
             } else {

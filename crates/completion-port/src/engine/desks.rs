@@ -140,6 +140,19 @@ impl Engine {
             Late::Untimed => {}
         }
         let mut lanes = desk.lock();
+        if let Some(node) = desk.own()
+            && let Some(uses) = self.nodes.flight(node).lone_use()
+        {
+            // The deadline is read after that: it is the operation's, or that of a later one.
+            let at = desk.deadline();
+            if at > now {
+                return at;
+            }
+            if self.call_off_alone(slot, node, uses, Verdict::TimedOut) {
+                due.push(&self.nodes, node);
+            }
+            return Moment::NEVER;
+        }
         if lanes.aloft() == 0 {
             return Moment::NEVER;
         }
@@ -171,6 +184,12 @@ impl Engine {
             // The registration has ended meanwhile, and the slot may be used anew.
             return Next::Nothing;
         }
+        if let Some(node) = desk.own()
+            && let Some(uses) = self.nodes.flight(node).lone_use()
+            && self.call_off_alone(slot, node, uses, verdict)
+        {
+            ended.push(&self.nodes, node);
+        }
         self.recall_all(&mut lanes, verdict, ended);
         let next = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
         let next_of_recalled = self.recall_transfers(&mut lanes, slot, ended);
@@ -180,6 +199,12 @@ impl Engine {
             self.call_off_away(index, verdict, ended);
         }
         if next_of_recalled == Next::Nothing { next } else { next_of_recalled }
+    }
+
+    /// Calls off the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
+    /// caller's to queue by that. The caller has the lock of the desk.
+    fn call_off_alone(&self, slot: &Slot, node: Node, uses: u32, verdict: Verdict) -> bool {
+        self.nodes.flight(node).call_off_alone(uses, verdict) && slot.claim_alone()
     }
 
     /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then.

@@ -61,6 +61,8 @@ impl Engine {
         for desk in (0..slots).filter_map(|index| self.desk(index)) {
             drop(desk.lock());
         }
+        // Of a lone one the thread that starts it looks behind the exchange that puts it in flight.
+        fence(SeqCst);
         for record in 0..records {
             self.await_packet(self.nodes.flights.at(record));
         }
@@ -80,10 +82,31 @@ impl Engine {
             let mut lanes = desk.lock();
             // It may have gone to another slot meanwhile, or have been another operation.
             if flight.slot() == index {
+                let uses = flight.uses();
+                if flight.is_lone() || self.slot(index).word().is_lone() {
+                    state.stock.peeks += usize::from(self.await_alone(index, flight, uses));
+                    return;
+                }
                 state.stock.peeks += usize::from(lanes.await_packet(flight));
                 return;
             }
         }
+    }
+
+    /// The same for an operation that may be lone, and may land meanwhile.
+    fn await_alone(&self, index: u32, flight: &Flight, uses: u32) -> bool {
+        if !flight.start_awaiting() {
+            return false;
+        }
+        // The thread that lands it tells the slot, and then looks whether it was awaited. If that comes after this claim
+        // it sees the word above.
+        let slot = self.slot(index);
+        slot.touch();
+        if slot.word().is_lone() && flight.uses() == uses {
+            return true;
+        }
+        // Otherwise this thread takes the word back, unless the other one has seen it by then.
+        !flight.stop_awaiting()
     }
 
     /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of

@@ -16,6 +16,7 @@ use crate::state::flights::{
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
+use crate::sync::barrier_behind_exchange;
 use crate::sys::sockets::Transport;
 use crate::trace::trace_aside;
 
@@ -246,6 +247,67 @@ impl Engine {
         Ok(course)
     }
 
+    /// The token of the held slot gives the key to the operation of `record`, which is in its cell, and waits for nothing
+    /// but an edge. If it is refused, the slot is still held.
+    #[inline]
+    pub(crate) fn lend_alone(
+        &self,
+        slot: &Slot,
+        index: u32,
+        desk: &Desk,
+        record: u32,
+        plan: &Plan,
+        drained: Drained,
+    ) -> Result<Course, Error> {
+        let flight = self.nodes.flight(record);
+        let Plan { direction, deadline, .. } = *plan;
+        if desk.deadline() != deadline {
+            // Nothing else moves it: not without the token, and where a timer rings not without the operation.
+            desk.set_deadline(deadline);
+        }
+        flight.begin_alone(index, direction, deadline);
+        // Read before the slot is given up: the flight may land at once, and the slot be used anew.
+        let name = super::name_of(index, slot.word().generation());
+        let is_ready = match slot.lend_alone(direction.facts(), drained) {
+            Ok(is_ready) => is_ready,
+            Err(refusal) => {
+                self.withdraw(slot, flight);
+                return Err(Error::new(plan.call, super::kind_of(refusal)));
+            }
+        };
+        // The thread that closes the port says so before it looks at the slot: so either that thread sees this
+        // operation, or this one, which still has its node, sees that the port is closed.
+        barrier_behind_exchange();
+        if self.phase() != Phase::Open {
+            self.withdraw(slot, flight);
+            return Err(Error::new(plan.call, ErrorKind::Closed));
+        }
+        self.mind_alarm(index, desk);
+        if is_ready || slot.block_alone() {
+            return Ok(Course::Try);
+        }
+        self.end_if_called_off(slot, flight, record);
+        self.watch_for(name, slot, direction);
+        Ok(Course::Waits)
+    }
+
+    /// The calling thread has just given the node of a lone operation back. A thread that has called it off before that
+    /// has left the node to this one: it is queued. By now it may be another operation's, which its turn tells.
+    #[inline]
+    fn end_if_called_off(&self, slot: &Slot, flight: &Flight, record: u32) {
+        if flight.called_off().is_some() && slot.claim_alone() {
+            self.queue_operation(record);
+        }
+    }
+
+    /// The operation that the calling thread is about to start is refused.
+    #[cold]
+    fn withdraw(&self, slot: &Slot, flight: &Flight) {
+        flight.land();
+        slot.unlend_alone();
+        self.stop_awaiting(flight);
+    }
+
     /// Sets the timer of a desk, if it rings too late for the desk's deadline.
     #[inline]
     pub(crate) fn mind_alarm(&self, index: u32, desk: &Desk) {
@@ -273,11 +335,18 @@ impl Engine {
     }
 
     /// An operation of this direction waits for an edge.
+    #[inline]
     pub(super) fn watch_for(&self, name: Name, slot: &Slot, direction: Direction) {
         if self.is_one_shot || slot.word().unwatched(direction.facts()).is_some() {
-            let ended = self.watch_lanes(name, slot);
-            self.submit_all(ended);
+            self.watch_for_more(name, slot);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn watch_for_more(&self, name: Name, slot: &Slot) {
+        let ended = self.watch_lanes(name, slot);
+        self.submit_all(ended);
     }
 
     fn submit_all(&self, mut nodes: Fifo) {
@@ -298,6 +367,15 @@ impl Engine {
     /// follows.
     #[inline]
     pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
+        if aloft.flight.is_lone() {
+            return match aloft.flight.called_off() {
+                Some(verdict) => Course::Ends(verdict),
+                None => {
+                    aloft.slot.begin_alone();
+                    Course::Try
+                }
+            };
+        }
         if aloft.flight.begin() {
             return Course::Try;
         }
@@ -327,9 +405,54 @@ impl Engine {
             Attempted::Drained => aloft.slot.word().is_plain(),
             _ => return false,
         };
+        if aloft.flight.is_lone() {
+            self.land_alone(aloft, dry);
+            return true;
+        }
         aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
         self.stop_awaiting(aloft.flight);
         true
+    }
+
+    /// The packet of a lone operation is taken by the calling thread, which has its node.
+    #[inline]
+    fn land_alone(&self, aloft: &Aloft<'_>, dry: bool) {
+        aloft.flight.land();
+        aloft.slot.land_alone(dry);
+        self.stop_awaiting(aloft.flight);
+    }
+
+    /// The calling thread has tried a lone operation, which would have to wait for an edge. If it has ended,
+    /// [`Engine::land_own`] follows. After [`Course::Waits`] it is the caller's no more.
+    #[inline]
+    fn blocked_alone(&self, aloft: &Aloft<'_>) -> Course {
+        let Aloft { slot, flight, .. } = *aloft;
+        let (name, direction) = (aloft.registration(), flight.direction());
+        if let Some(verdict) = flight.called_off() {
+            return Course::Ends(verdict);
+        }
+        if slot.block_alone() {
+            return Course::Try;
+        }
+        self.end_if_called_off(slot, flight, aloft.record);
+        self.watch_for(name, slot, direction);
+        Course::Waits
+    }
+
+    /// A lone operation, whose node the caller has, waits for something else than an edge: it goes on in its lane, as one
+    /// that is being tried.
+    pub(crate) fn lane_if_lone(&self, aloft: &Aloft<'_>) {
+        if aloft.flight.is_lone() {
+            self.lane(aloft);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lane(&self, aloft: &Aloft<'_>) {
+        let mut lanes = aloft.desk.lock();
+        let is_stirred = aloft.slot.leave_alone();
+        lanes.adopt(&self.nodes, aloft.record | FLIGHT, is_stirred);
     }
 
     /// The calling thread has tried an operation. If it has ended, [`Engine::bring_home`] follows; then the
@@ -340,6 +463,12 @@ impl Engine {
         attempted: Attempted,
         seat: Option<&Seat>,
     ) -> Course {
+        if aloft.flight.is_lone() {
+            if attempted == Attempted::Blocked {
+                return self.blocked_alone(aloft);
+            }
+            self.lane(aloft);
+        }
         let Aloft { record, index, slot, desk, flight } = *aloft;
         let poll = self.poll_of(slot.descriptor());
         let mut lanes = desk.lock();
@@ -419,6 +548,9 @@ impl Engine {
     /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
     /// now, and the operation stays in its cell until the token starts another one.
     pub(crate) fn land_own(&self, aloft: &Aloft<'_>) {
+        if aloft.slot.word().is_lone() {
+            return self.land_alone(aloft, false);
+        }
         let mut lanes = aloft.desk.lock();
         lanes.land(aloft.flight);
         aloft.slot.land(Facts::NONE);
@@ -460,10 +592,8 @@ impl Engine {
         if state.stock.phase != Phase::Open {
             return Err(Error::new(call, ErrorKind::Closed));
         }
-        let mut lanes = self.desks.at(index).lock();
-        lanes.start_ended(self.nodes.flight(record), index);
+        self.nodes.flight(record).begin_ended(index);
         slot.lend_ended(drained);
-        drop(lanes);
         let notice = self.submit_own_locked(&mut state, record | FLIGHT, seat);
         drop(state);
         self.notify(notice);
@@ -567,6 +697,15 @@ impl Engine {
                 continue;
             }
             let verdict = Verdict::Cancelled;
+            if flight.is_lone() {
+                let is_called_off = flight.call_off_alone(uses, verdict);
+                let is_ours = is_called_off && slot.claim_alone();
+                drop(lanes);
+                if is_ours {
+                    self.submit(node);
+                }
+                return is_called_off;
+            }
             let effects = lanes.call_off(&self.nodes, slot, node, verdict, poll);
             let Some(effects) = effects else { break };
             let mut ended = Fifo::new();

@@ -273,6 +273,12 @@ impl Engine {
                 let delivery = slot.deliver(generation, edge.facts, poll, newest);
                 let next = match delivery {
                     Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
+                    Delivery::Due => {
+                        let own = self.desk(index).and_then(|desk| desk.own());
+                        let node = own.expect("a lone operation has the record of its desk");
+                        ready.push(node, self.nodes.link(node));
+                        Next::Nothing
+                    }
                     Delivery::Stale => {
                         strays += 1;
                         break;

@@ -65,6 +65,7 @@ impl<K, B: Buffer> Store<K, B> {
         seat: Option<&Seat>,
     ) -> Course {
         let course = if attempted.goes_elsewhere() {
+            self.engine.lane_if_lone(aloft);
             self.send_elsewhere(cell, aloft, attempted, seat)
         } else {
             self.engine.tried(aloft, attempted, seat)
@@ -733,13 +734,19 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
         let is_of_file = operation.is_of_file();
+        let operation_may_leave = operation.may_leave();
         let cell = store.load(record, Cargo::new(operation, progress, false));
         if is_of_file {
             return self.take_off_on_file(cell, (record, desk), &plan);
         }
         let held = self.into_held();
         let name = OpId(engine.operation_of(record));
-        match engine.lend(slot, index, desk, record, &plan, drained, is_untried) {
+        let course = if known.is_some() || operation_may_leave {
+            engine.lend(slot, index, desk, record, &plan, drained, is_untried)
+        } else {
+            engine.lend_alone(slot, index, desk, record, &plan, drained)
+        };
+        match course {
             Ok(Course::Try) => {
                 let mut aloft = engine.aloft(record);
                 let seat = current_seat(engine);
@@ -1042,7 +1049,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 
     /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
     /// and its buffer; the outcome is [`ErrorKind::Cancelled`], unless the operation was done by then. Returns
-    /// false if it had ended already.
+    /// false if it had ended already, or an earlier call has seen to its end.
     ///
     /// # Errors
     ///

@@ -7,12 +7,16 @@
 //! Operations on files have no lane: they say where in the file they begin, and do not wait for each other. What
 //! cannot be done at once is *handed* to the back end, until it comes back.
 //!
+//! An operation that a token starts is the only one of its registration. As long as it only waits for edges it has no
+//! place in a lane: it is *lone*, and the slot's word says how it stands. What waits for something else besides goes on
+//! in its lane.
+//!
 //! What an operation is, and what becomes of it, its caller knows. A [`Flight`] says where it stands, and is the
 //! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
 //! the table of its phases.
 
 use std::fmt;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::facts::Facts;
 use super::moment::Moment;
@@ -54,6 +58,8 @@ enum Phase {
     Ended = 4,
     /// The back end has it.
     Handed = 5,
+    /// The word of its slot says whether it waits, or its node is with a thread.
+    Lone = 6,
 }
 
 /// Why a flight has ended, or is to end at the next opportunity.
@@ -70,6 +76,8 @@ pub(crate) enum Verdict {
 /// One operation. It is changed under the lock of its registration's [`Desk`], with these exceptions:
 /// - the link and the step from due to tried belong to the thread that has its node;
 /// - the thread that starts it says beforehand whether it is a task;
+/// - a lone one is started and landed without the lock, by the thread that owns its node; it is called off with the
+///   lock, by one exchange of its claim;
 /// - the thread that closes the port has it awaited, under the lock, and the thread that has its node ends that
 ///   without it.
 #[derive(Debug, Default)]
@@ -80,10 +88,9 @@ pub(crate) struct Flight {
     back: AtomicU32,
     /// The slot of its registration.
     slot: AtomicU32,
-    /// How often the record was used: part of the operation's name.
-    uses: AtomicU32,
+    /// How often the record was used, which is part of the operation's name, and the verdict: see [`claim`].
+    claim: AtomicU64,
     phase: AtomicU8,
-    verdict: AtomicU8,
     direction: AtomicU8,
     /// The waits of a port that was closed meanwhile go on until its packet is taken.
     is_awaited: AtomicBool,
@@ -98,7 +105,8 @@ impl Flight {
     }
 
     pub(crate) fn uses(&self) -> u32 {
-        self.uses.load(Relaxed)
+        let claim = self.claim.load(Relaxed);
+        (claim >> u32::BITS) as u32
     }
 
     /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
@@ -147,7 +155,8 @@ impl Flight {
             2 => Phase::Due,
             3 => Phase::Tried,
             4 => Phase::Ended,
-            _ => Phase::Handed,
+            5 => Phase::Handed,
+            _ => Phase::Lone,
         }
     }
 
@@ -156,8 +165,9 @@ impl Flight {
         self.phase.store(phase as u8, Release);
     }
 
+    #[inline]
     fn verdict(&self) -> Verdict {
-        match self.verdict.load(Relaxed) {
+        match self.claim.load(Relaxed) & VERDICT {
             0 => Verdict::Done,
             1 => Verdict::Cancelled,
             2 => Verdict::TimedOut,
@@ -166,7 +176,58 @@ impl Flight {
     }
 
     fn judge(&self, verdict: Verdict) {
-        self.verdict.store(verdict as u8, Relaxed);
+        self.claim.store(claim(self.uses(), verdict), Relaxed);
+    }
+
+    /// The operation of this token is in flight from here on, unless that is refused, and lone. Its desk has its deadline
+    /// already.
+    #[inline]
+    pub(crate) fn begin_alone(&self, slot: u32, direction: Direction, deadline: Moment) {
+        self.slot.store(slot, Relaxed);
+        self.direction.store(direction as u8, Relaxed);
+        self.deadline.store(deadline.nanoseconds(), Relaxed);
+        self.set(Phase::Lone);
+    }
+
+    /// Whether the slot's word says how it stands.
+    #[inline]
+    pub(crate) fn is_lone(&self) -> bool {
+        self.phase() == Phase::Lone
+    }
+
+    /// The operation was done by its token, and its packet is about to be queued.
+    pub(crate) fn begin_ended(&self, slot: u32) {
+        self.slot.store(slot, Relaxed);
+        self.set(Phase::Ended);
+    }
+
+    /// Its packet is taken. Of a lone one the slot is told afterwards.
+    #[inline]
+    pub(crate) fn land(&self) {
+        // In this order: a thread that sees the next claim sees this phase, or that of the next operation.
+        self.set(Phase::Landed);
+        self.claim.store(claim(self.uses().wrapping_add(1), Verdict::Done), Release);
+    }
+
+    /// Why the lone operation is to end, unless it comes to an end of its own. The thread that has called it off says so
+    /// to the slot afterwards, which the caller has asked before.
+    #[inline]
+    pub(crate) fn called_off(&self) -> Option<Verdict> {
+        Some(self.verdict()).filter(|verdict| *verdict != Verdict::Done)
+    }
+
+    /// Calls the lone operation off that the record was used for as `uses` says. False if it has landed, or was called
+    /// off before. Afterwards the caller tells the slot. The caller has the lock of the desk.
+    pub(crate) fn call_off_alone(&self, uses: u32, verdict: Verdict) -> bool {
+        let (expected, wanted) = (claim(uses, Verdict::Done), claim(uses, verdict));
+        self.claim.compare_exchange(expected, wanted, AcqRel, Acquire).is_ok()
+    }
+
+    /// The use of the record, if its operation is lone. What is read of it afterwards is this one's, or that of a later
+    /// one.
+    pub(crate) fn lone_use(&self) -> Option<u32> {
+        let uses = (self.claim.load(Acquire) >> u32::BITS) as u32;
+        self.is_lone().then_some(uses)
     }
 
     pub(crate) fn direction(&self) -> Direction {
@@ -187,9 +248,22 @@ impl Flight {
         self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, Relaxed)
     }
 
+    /// Its packet is awaited from here on. False if it was before.
+    pub(crate) fn start_awaiting(&self) -> bool {
+        !self.is_awaited.swap(true, AcqRel)
+    }
+
     fn is_over(&self, now: Moment) -> bool {
         self.deadline() <= now && self.deadline() != Moment::NEVER
     }
+}
+
+/// The bits of a claim that are the verdict; the uses stand in the upper half.
+const VERDICT: u64 = 0b11;
+
+/// What a flight's claim says.
+fn claim(uses: u32, verdict: Verdict) -> u64 {
+    u64::from(uses) << u32::BITS | verdict as u64
 }
 
 /// Where flights lie, and their links.
@@ -779,12 +853,15 @@ impl Lanes {
         slot.land(if is_dry { direction.facts() } else { Facts::NONE });
     }
 
-    /// An operation was done by the token itself, and its packet is to be queued.
-    pub(crate) fn start_ended(&mut self, flight: &Flight, slot: u32) {
-        flight.slot.store(slot, Relaxed);
-        flight.judge(Verdict::Done);
-        flight.set(Phase::Ended);
+    /// The lone operation `node` that the caller has tried goes on here, as the active one. `is_stirred`: an edge has
+    /// come since it was last begun.
+    pub(crate) fn adopt(&mut self, records: &impl Records, node: Node, is_stirred: bool) {
+        let flight = records.flight(node);
+        let lane = self.lane(flight.direction());
+        lane.active = node;
+        lane.begun = lane.edges.wrapping_sub(u32::from(is_stirred));
         self.aloft += 1;
+        flight.set(Phase::Tried);
     }
 
     /// The caller has tried a flight.
@@ -943,7 +1020,8 @@ impl Lanes {
                 }
                 Some(Effects::NONE)
             }
-            Phase::Landed | Phase::Ended => None,
+            // Of a lone one the caller asks the slot.
+            Phase::Landed | Phase::Ended | Phase::Lone => None,
         }
     }
 
@@ -1043,8 +1121,7 @@ impl Lanes {
 
     /// The packet of a flight is taken. True if it was the last one.
     pub(crate) fn land(&mut self, flight: &Flight) -> bool {
-        flight.set(Phase::Landed);
-        flight.uses.store(flight.uses().wrapping_add(1), Relaxed);
+        flight.land();
         self.aloft -= 1;
         self.aloft == 0
     }

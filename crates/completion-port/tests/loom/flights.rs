@@ -172,6 +172,11 @@ impl Board {
         }
     }
 
+    /// The lone operation, if there is one.
+    fn own(&self) -> Node {
+        if self.flight(SECOND).is_lone() { SECOND } else { FIRST }
+    }
+
     fn see_to(&self, effects: Effects) {
         self.queue(effects.due);
         self.note(effects.next);
@@ -190,6 +195,7 @@ impl Board {
             match self.slot.deliver(0, facts, POLL, || POLL) {
                 Delivery::Stale => return,
                 Delivery::Noted(next) => return self.note(next),
+                Delivery::Due => return self.queue(self.own()),
                 Delivery::Stirred(next, flying) => {
                     let (due, is_missed) =
                         self.lanes.lock().unwrap().stir(self, &self.slot, flying);
@@ -248,14 +254,22 @@ impl Board {
                 }
             }
         }
-        let mut lanes = self.lanes.lock().unwrap();
-        let is_ready = if self.is_shared {
-            self.slot.share(0, facts)?
+        let course = if self.is_shared {
+            let mut lanes = self.lanes.lock().unwrap();
+            let is_ready = self.slot.share(0, facts)?;
+            lanes.start(self, node, 0, direction, deadline, is_ready)
         } else {
-            self.slot.lend(facts, drained)?
+            let flight = self.flight(node);
+            flight.begin_alone(0, direction, deadline);
+            let lent = self.slot.lend_alone(facts, drained);
+            let is_ready = lent.inspect_err(|_| flight.land())?;
+            if is_ready || self.slot.block_alone() {
+                Course::Try
+            } else {
+                self.end_if_called_off(node);
+                Course::Waits
+            }
         };
-        let course = lanes.start(self, node, 0, direction, deadline, is_ready);
-        drop(lanes);
         let course = if course == Course::Try { self.attempt(node) } else { course };
         Ok(match course {
             Course::Ends(_) if !self.is_shared => self.lend_ended(node, NO_HINT),
@@ -269,10 +283,8 @@ impl Board {
 
     /// The token has done the operation itself.
     fn lend_ended(&self, node: Node, drained: Drained) -> Course {
-        let mut lanes = self.lanes.lock().unwrap();
-        lanes.start_ended(self.flight(node), 0);
+        self.flight(node).begin_ended(0);
         self.slot.lend_ended(drained);
-        drop(lanes);
         self.queue(node);
         Course::Ends(Verdict::Done)
     }
@@ -282,25 +294,54 @@ impl Board {
         let direction = self.flight(node).direction();
         loop {
             let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
-            let mut lanes = self.lanes.lock().unwrap();
-            if let (false, Tried::Done { dry }) = (self.is_shared, tried) {
-                lanes.tried_and_landed(self.flight(node), &self.slot, dry);
-                drop(lanes);
-                self.use_key();
-                return Course::Ends(Verdict::Done);
+            if self.flight(node).is_lone() {
+                let course = match tried {
+                    Tried::Done { dry } => {
+                        self.land_alone(node, dry);
+                        return Course::Ends(Verdict::Done);
+                    }
+                    _ => self.blocked_alone(node),
+                };
+                match course {
+                    Course::Try => continue,
+                    Course::Ends(_) => self.land(node),
+                    Course::Waits => {}
+                }
+                return course;
             }
+            let mut lanes = self.lanes.lock().unwrap();
             let (course, effects) = lanes.tried(self, &self.slot, node, tried, POLL);
             drop(lanes);
             self.see_to(effects);
-            match course {
-                Course::Try => {}
-                Course::Ends(_) if !self.is_shared => {
-                    self.land(node);
-                    return course;
-                }
-                _ => return course,
+            if course != Course::Try {
+                return course;
             }
         }
+    }
+
+    /// What the engine does with a lone operation that would have to wait.
+    fn blocked_alone(&self, node: Node) -> Course {
+        let flight = self.flight(node);
+        if let Some(verdict) = flight.called_off() {
+            return Course::Ends(verdict);
+        }
+        if self.slot.block_alone() {
+            return Course::Try;
+        }
+        self.end_if_called_off(node);
+        Course::Waits
+    }
+
+    fn end_if_called_off(&self, node: Node) {
+        if self.flight(node).called_off().is_some() && self.slot.claim_alone() {
+            self.queue(node);
+        }
+    }
+
+    fn land_alone(&self, node: Node, dry: bool) {
+        self.flight(node).land();
+        self.slot.land_alone(dry);
+        self.use_key();
     }
 
     /// A thread takes the first node of the queue, if there is one. Gives the flight whose packet it has taken by that.
@@ -321,7 +362,12 @@ impl Board {
 
     fn turn(&self, node: Node) -> Option<Verdict> {
         let mut course = Course::Try;
-        if !self.flight(node).begin() {
+        if self.flight(node).is_lone() {
+            match self.flight(node).called_off() {
+                Some(verdict) => course = Course::Ends(verdict),
+                None => self.slot.begin_alone(),
+            }
+        } else if !self.flight(node).begin() {
             let effects;
             (course, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
             self.see_to(effects);
@@ -339,37 +385,45 @@ impl Board {
     }
 
     fn land(&self, node: Node) {
-        if self.is_shared {
-            self.clone_key();
+        if !self.is_shared {
+            return self.land_alone(node, false);
         }
+        self.clone_key();
         let mut lanes = self.lanes.lock().unwrap();
         let is_last = lanes.land(self.flight(node));
-        let next = if !self.is_shared {
-            self.slot.land(Facts::NONE);
-            Next::Nothing
-        } else if is_last {
-            self.slot.land_last()
-        } else {
-            Next::Nothing
-        };
+        let next = if is_last { self.slot.land_last() } else { Next::Nothing };
         drop(lanes);
-        if !self.is_shared {
-            self.use_key();
-        }
         self.note(next);
     }
 
     /// Whether it has not ended before.
     fn call_off(&self, node: Node, verdict: Verdict) -> bool {
-        let effects = self.lanes.lock().unwrap().call_off(self, &self.slot, node, verdict, POLL);
+        let mut lanes = self.lanes.lock().unwrap();
+        if let Some(uses) = self.flight(node).lone_use() {
+            return self.call_off_alone(node, uses, verdict);
+        }
+        let effects = lanes.call_off(self, &self.slot, node, verdict, POLL);
+        drop(lanes);
         let is_in_time = effects.is_some();
         effects.into_iter().for_each(|effects| self.see_to(effects));
         is_in_time
     }
 
+    fn call_off_alone(&self, node: Node, uses: u32, verdict: Verdict) -> bool {
+        let is_called_off = self.flight(node).call_off_alone(uses, verdict);
+        if is_called_off && self.slot.claim_alone() {
+            self.queue(node);
+        }
+        is_called_off
+    }
+
     fn call_all_off(&self, verdict: Verdict) {
         let mut ended = Fifo::new();
         let mut lanes = self.lanes.lock().unwrap();
+        let own = self.own();
+        if let Some(uses) = self.flight(own).lone_use() {
+            self.call_off_alone(own, uses, verdict);
+        }
         let next = lanes.call_off_all(self, &self.slot, verdict, POLL, &mut ended);
         drop(lanes);
         while let Some(node) = ended.pop(self) {
@@ -382,6 +436,15 @@ impl Board {
     fn ring(&self, now: Moment) -> Moment {
         let mut due = Fifo::new();
         let mut lanes = self.lanes.lock().unwrap();
+        let own = self.own();
+        if let Some(uses) = self.flight(own).lone_use() {
+            let at = self.flight(own).deadline();
+            if at > now {
+                return at;
+            }
+            self.call_off_alone(own, uses, Verdict::TimedOut);
+            return Moment::NEVER;
+        }
         let (again, next) = lanes.ring(self, &self.slot, now, POLL, &mut due);
         drop(lanes);
         while let Some(node) = due.pop(self) {
@@ -445,14 +508,12 @@ impl Board {
         for direction in [IN, OUT] {
             let is_there = self.there[direction as usize].load(SeqCst) > 0;
             let waits = flying.has(direction.facts());
-            assert_eq!(
-                lanes.blocked().has(direction.facts()),
-                waits,
-                "each one waits, or there is none"
-            );
+            let blocked = lanes.blocked() | self.slot.word().waits_alone();
+            assert_eq!(blocked.has(direction.facts()), waits, "each one waits, or there is none");
             assert!(!(waits && is_there), "an edge is lost");
         }
-        assert_eq!(lanes.aloft() > 0, self.slot.word().is_lent());
+        let is_lone = self.slot.word().is_lone();
+        assert_eq!(lanes.aloft() > 0 || is_lone, self.slot.word().is_lent());
     }
 
     /// What waits is called off, and nothing is left. Gives what became of each flight.
@@ -513,6 +574,27 @@ fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
             let board = Arc::new(Board::new(is_shared, 1));
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
             assert_eq!(board.start(FIRST, IN), Ok(Course::Ends(Verdict::Done)));
+            assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+            let first = board.with_cargo(FIRST, |cargo| cargo.taken);
+            if first == 1 {
+                board.start(SECOND, IN).unwrap();
+            }
+            kernel.join().unwrap();
+            board.settle();
+            let [first, second] = board.finish();
+            assert_eq!((first.taken + second.taken, second.packets), (2, 2 - first.taken));
+        });
+    }
+}
+
+/// The same of an attempt for which the edge before has come.
+#[test]
+fn an_edge_that_meets_the_end_of_an_attempt_for_another_edge_is_remembered() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let board = Board::waiting(is_shared);
+            board.arrive(IN, 1);
+            let kernel = spawn(&board, |board| board.arrive(IN, 1));
             assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
             let first = board.with_cargo(FIRST, |cargo| cargo.taken);
             if first == 1 {

@@ -208,8 +208,11 @@ impl Harbour {
         }
         self.load(record);
         if !has_byte {
-            let untried = looks_ready && self.accepts;
-            let lent = engine.lend(slot, index, desk, record, &plan, drained, untried);
+            let lent = if self.accepts {
+                engine.lend(slot, index, desk, record, &plan, drained, looks_ready)
+            } else {
+                engine.lend_alone(slot, index, desk, record, &plan, drained)
+            };
             let course = lent.map_err(|error| {
                 self.unload(record);
                 self.refuse(error.kind())
@@ -429,6 +432,22 @@ fn a_cancelled_operation_comes_out_of_a_wait_once() {
     });
 }
 
+/// The attempt may be for nothing, and meets the call: one of the two threads has the packet.
+#[test]
+fn an_operation_that_is_tried_for_nothing_is_cancelled_once() {
+    everywhere(|harbour| {
+        let operation = harbour.start(Moment::NEVER, None).unwrap();
+        harbour.fake.arrive();
+        let waiter = spawn(&harbour, Harbour::take_one);
+        harbour.fake.read();
+        let is_in_time = harbour.engine.cancel_operation(operation).unwrap();
+        let seen = waiter.join().unwrap();
+        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
+        assert_eq!(harbour.packets().0, 1);
+    });
+}
+
 /// Waits go on until the thread that closes the port has called off what waits.
 #[test]
 fn a_port_that_is_closed_hands_out_what_waits() {
@@ -469,6 +488,24 @@ fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_called_of
             closer.join().unwrap();
             harbour.serve();
             assert_eq!(harbour.packets(), (usize::from(started.is_ok()), 0), "{started:?}");
+        });
+    }
+}
+
+/// An edge for nothing gives the operation to another thread, before the one that starts it sees that the port is closed.
+#[test]
+fn an_operation_that_meets_an_edge_and_the_end_of_the_port_has_its_packet() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.fake.arrive();
+            let server = spawn(&harbour, Harbour::serve);
+            harbour.fake.read();
+            let closer = spawn(&harbour.engine, |engine| engine.close());
+            let started = harbour.start(Moment::NEVER, None);
+            closer.join().unwrap();
+            server.join().unwrap();
+            assert_eq!(harbour.packets().0, usize::from(started.is_ok()), "{started:?}");
         });
     }
 }
@@ -851,6 +888,29 @@ fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
             let seat = engine.join();
             assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::TIMED_OUT)));
             let at = handler.join().unwrap();
+            assert!(harbour.fake.time() >= at, "never early");
+        });
+    }
+}
+
+/// The token starts the next operation, with another deadline, while the timer rings for that of the one before.
+#[test]
+fn the_deadline_of_the_next_operation_is_kept_while_the_timer_rings() {
+    for (first, second) in [(1, 5), (5, 1), (1, 0)] {
+        explore_within(3, move || {
+            let harbour = Harbour::of(port_with_time(), false);
+            let start = move |harbour: &Harbour, after| {
+                let at = in_milliseconds(&harbour.fake, after);
+                harbour.start(at, None).unwrap();
+                at
+            };
+            start(&harbour, first);
+            harbour.fake.arrive();
+            assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
+            let token = spawn(&harbour, move |harbour| start(harbour, second));
+            let seat = harbour.engine.join();
+            assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::TimedOut)));
+            let at = token.join().unwrap();
             assert!(harbour.fake.time() >= at, "never early");
         });
     }

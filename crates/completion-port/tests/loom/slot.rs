@@ -84,7 +84,7 @@ impl Cell {
         match self.slot.deliver(0, facts, poll, newest) {
             Delivery::Stale => Next::Nothing,
             Delivery::Noted(next) => self.note(next),
-            Delivery::Stirred(..) => unreachable!("no operation is in flight"),
+            Delivery::Stirred(..) | Delivery::Due => unreachable!("no operation is in flight"),
         }
     }
 

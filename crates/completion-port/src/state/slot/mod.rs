@@ -48,12 +48,13 @@ const ONE_SHOT: u64 = 1 << 4;
 /// Packets may be made. Never together with `HELD`, `REMOVING` or `CLOSED`; and unless `QUEUED` is set as
 /// well, nothing is pending and nothing unchecked.
 const ENABLED: u64 = 1 << 5;
-/// The node is on its way to a thread.
+/// The node is on its way to a thread. Together with [`LONE`] it is the operation's node, which is on its way to a
+/// thread, or with the one that tries the operation.
 const QUEUED: u64 = 1 << 12;
 /// To be removed: the next packet is the last one.
 const REMOVING: u64 = 1 << 13;
-/// The key is out with a handler. Never together with `QUEUED`, and nothing is pending and nothing
-/// unchecked.
+/// The key is out with a handler, unless `LENT` is set as well. Nothing is pending and nothing unchecked; never together
+/// with `QUEUED` but for [`LONE`].
 const HELD: u64 = 1 << 14;
 /// The slot is in use.
 const LIVE: u64 = 1 << 15;
@@ -113,9 +114,12 @@ const ALSO_SHIFT: u32 = 36;
 const FLYING: u64 = DIRECTIONS << FLYING_SHIFT;
 const FLYING_SHIFT: u32 = 39;
 /// Operations have the key, until the last of their packets is taken: it stays in its cell and is not moved out.
-/// Where the registration has tokens, that is one operation, which alone has the key: never together with
-/// `HELD`, `QUEUED` or `ENABLED` then.
+/// Where the registration has tokens, that is one operation, which alone has the key: never together with `ENABLED`
+/// then, and with `HELD` and `QUEUED` as [`LONE`] only.
 const LENT: u64 = 1 << 41;
+/// An operation that a token has started has the key, and waits for an edge, or is tried, by this word alone: it has
+/// no place in a lane.
+const LONE: u64 = HELD | LENT;
 /// The arming has a deadline. Only together with `ENABLED`.
 const TIMED: u64 = 1 << 42;
 /// The deadline is over: the next packet tells. Only together with `QUEUED`, or where the registration is about
@@ -247,6 +251,7 @@ impl fmt::Debug for Word {
         ];
         for (bit, name) in names {
             if self.has(bit) {
+                let name = if bit == HELD && self.is_lone() { "lone" } else { name };
                 write!(f, " {name}")?;
             }
         }
@@ -513,6 +518,60 @@ impl Slot {
         })
     }
 
+    /// The token gives its key to an operation of this direction, which waits by the slot's word alone. The caller has the
+    /// operation's node. True if the direction is ready, as far as is known.
+    #[inline]
+    pub(crate) fn lend_alone(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
+        self.change(|word| match word.lent_alone(direction, drained) {
+            Ok((word, is_ready)) => (word, Ok(is_ready)),
+            Err(refusal) => (word, Err(refusal)),
+        })
+    }
+
+    /// The operation is refused: if it has the key, and the caller its node, the token has the key again.
+    pub(crate) fn unlend_alone(&self) {
+        self.change(|word| (if word.is_lone() { word.landed_alone(false) } else { word }, ()));
+    }
+
+    /// The caller, who has the node of the lone operation, is about to try it: edges from now on may be newer than what
+    /// it finds.
+    #[inline]
+    pub(crate) fn begin_alone(&self) {
+        if self.word().is_stirred_alone() {
+            self.change(|word| (word.begun_alone(), ()));
+        }
+    }
+
+    /// The caller has tried the lone operation, or has just started it, and it would have to wait. True if it is to be tried again, since an edge
+    /// came meanwhile; otherwise the caller has its node no longer.
+    #[inline]
+    pub(crate) fn block_alone(&self) -> bool {
+        self.change(Word::blocked_alone)
+    }
+
+    /// The lone operation has ended, and the caller, who has its node, takes its packet: the key is the caller's. If it
+    /// is `dry` the operation has taken what was there.
+    #[inline]
+    pub(crate) fn land_alone(&self, dry: bool) {
+        self.change(|word| (word.landed_alone(dry), ()));
+    }
+
+    /// A lone operation is called off. True if the caller has its node by that, and queues it.
+    pub(crate) fn claim_alone(&self) -> bool {
+        self.change(Word::claimed_alone)
+    }
+
+    /// What the calling thread has done is seen by the threads that change the word from here on.
+    pub(crate) fn touch(&self) {
+        self.change(|word| (word, ()));
+    }
+
+    /// The lone operation, whose node the caller has, goes on in its lane. True if an edge has come since it was last
+    /// begun.
+    pub(crate) fn leave_alone(&self) -> bool {
+        self.change(Word::laned)
+    }
+
     /// What the slot remembers of a direction, as an operation has found it.
     pub(crate) fn know(&self, direction: Facts, is_ready: bool) {
         self.change(|word| (word.knowing_of(direction, is_ready), ()));
@@ -529,7 +588,7 @@ impl Slot {
         self.change(|word| (word.knowing_of(dry, false).landed(), ()));
     }
 
-    /// The token has done an operation itself, the packet of which is to be queued: the operation has the key.
+    /// The token has done an operation itself, the packet of which the caller queues: the operation has the key.
     pub(crate) fn lend_ended(&self, drained: Drained) {
         self.change(|word| (word.lent_ended(drained), ()));
     }

@@ -7,6 +7,7 @@
 //! - While `LENT` is set, operations have the key. Of a registration with tokens that is one operation, and it
 //!   owns the node. Otherwise their packets bring clones of the key, and the slot may be queued besides; but
 //!   no thread moves the key out.
+//! - While `LONE` is set, that one operation is queued by its own node, and `QUEUED` says whether a thread has that.
 //!
 //! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
 //!
@@ -17,10 +18,10 @@
 use super::readiness::Drained;
 use super::report::Answer;
 use super::{
-    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, FLYING,
-    FLYING_SHIFT, GENERATION, GENERATIONS, HALF_CLOSED, HELD, LASTING, LATE, LENT, LIVE, Mode,
-    ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, READY_SHIFT, RECHECK, REMOVING, TIMED,
-    UNCHECKED, Word,
+    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, EDGES_SHIFT, ENABLED, FILTER,
+    FLYING, FLYING_SHIFT, GENERATION, GENERATIONS, HALF_CLOSED, HELD, LASTING, LATE, LENT, LIVE,
+    LONE, Mode, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, READY_SHIFT, RECHECK,
+    REMOVING, TIMED, UNCHECKED, Word,
 };
 use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
@@ -49,6 +50,8 @@ pub(crate) enum Delivery {
     Noted(Next),
     /// The same, and it concerns operations in flight, of these directions.
     Stirred(Next, Facts),
+    /// The slot remembers it. The caller has the node of the lone operation by that, and queues it.
+    Due,
 }
 
 /// Why a request about a registration is refused.
@@ -116,8 +119,20 @@ pub(crate) enum Turn {
 }
 
 impl Word {
+    /// Whether the key is out with a handler.
     pub(crate) fn is_held(self) -> bool {
-        self.has(HELD)
+        self.0 & LONE == HELD
+    }
+
+    /// Whether an operation that a token has started waits, or is tried, by this word alone.
+    #[inline]
+    pub(crate) fn is_lone(self) -> bool {
+        self.0 & LONE == LONE
+    }
+
+    /// The direction in which a lone operation waits.
+    pub(crate) fn waits_alone(self) -> Facts {
+        if self.is_lone() && !self.has(QUEUED) { self.flying() } else { Facts::NONE }
     }
 
     /// The directions that were asked for, if an edge is to queue the slot.
@@ -218,6 +233,9 @@ impl Word {
             return (self, Delivery::Stale);
         }
         let word = self.noting(facts);
+        if word.is_lone() {
+            return word.stirred_alone(facts);
+        }
         let is_rare = facts.any(Facts::RARE);
         // An end or an error is the operations' first. It is recalled when they are done.
         let ends = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
@@ -531,9 +549,95 @@ impl Word {
         self.without(LENT | EDGES | FLYING).with(HELD)
     }
 
-    /// An operation was done by the token itself, and its packet is to be queued: the operation has the key.
+    /// An operation was done by the token itself, and the caller queues its packet: the operation has the key.
     pub(super) fn lent_ended(self, drained: Drained) -> Self {
-        self.dried(drained).without(HELD | TIMED).with(LENT)
+        self.dried(drained).without(TIMED).with(LENT | QUEUED)
+    }
+
+    /// The handler's token gives the key to an operation of this direction, which is in flight from here on by this
+    /// word alone; the caller has its node. Returns whether the direction is ready, as far as is known.
+    #[inline]
+    pub(super) fn lent_alone(
+        self,
+        direction: Facts,
+        drained: Drained,
+    ) -> Result<(Self, bool), Refusal> {
+        if self.has(CLOSED) {
+            return Err(Refusal::NotRegistered);
+        }
+        if self.has(REMOVING) {
+            return Err(Refusal::Removing);
+        }
+        let bits = u64::from(direction.directions());
+        let word = self.dried(drained).without(TIMED).with(LENT | QUEUED | bits << FLYING_SHIFT);
+        Ok((word.begun_alone(), word.has(bits << READY_SHIFT)))
+    }
+
+    /// The edges of the direction of the lone operation.
+    #[inline]
+    fn edges_alone(self) -> u64 {
+        (self.0 & FLYING) >> FLYING_SHIFT << EDGES_SHIFT
+    }
+
+    /// Whether an edge has come since the lone operation was last begun.
+    #[inline]
+    pub(super) fn is_stirred_alone(self) -> bool {
+        self.has(self.edges_alone())
+    }
+
+    /// The lone operation is about to be tried.
+    #[inline]
+    pub(super) fn begun_alone(self) -> Self {
+        self.without(self.edges_alone())
+    }
+
+    /// The edge, which was noted, may concern the lone operation.
+    #[inline]
+    fn stirred_alone(self, facts: Facts) -> (Self, Delivery) {
+        // Nothing is reported meanwhile, and so nothing checked.
+        let word = self.without(UNCHECKED);
+        let is_rare = facts.any(Facts::RARE);
+        let concerned = if is_rare { word.flying() } else { word.flying() & facts };
+        if concerned == Facts::NONE {
+            return (word, Delivery::Noted(Next::Nothing));
+        }
+        let word = word.with(u64::from(concerned.directions()) << READY_SHIFT);
+        if word.has(QUEUED) {
+            (word.with(word.edges_alone()), Delivery::Noted(Next::Nothing))
+        } else {
+            (word.begun_alone().with(QUEUED), Delivery::Due)
+        }
+    }
+
+    /// The lone operation was tried, and would have to wait. Returns whether it is to be tried again; it waits
+    /// otherwise.
+    #[inline]
+    pub(super) fn blocked_alone(self) -> (Self, bool) {
+        if self.is_stirred_alone() {
+            return (self.begun_alone(), true);
+        }
+        let ready = (self.0 & FLYING) >> FLYING_SHIFT << READY_SHIFT;
+        (self.without(QUEUED | ready), false)
+    }
+
+    /// The packet of the lone operation is taken: the key is the packet's. If it is `dry`, the operation has taken what
+    /// was there when it began.
+    #[inline]
+    pub(super) fn landed_alone(self, dry: bool) -> Self {
+        let is_dry = dry && !self.is_stirred_alone();
+        let ready = (self.0 & FLYING) >> FLYING_SHIFT << READY_SHIFT;
+        let word = if is_dry { self.without(ready) } else { self };
+        word.without(LENT | QUEUED | EDGES | FLYING)
+    }
+
+    /// The caller takes the node of a lone operation, if no other thread has it. Returns whether that is so.
+    pub(super) fn claimed_alone(self) -> (Self, bool) {
+        if self.is_lone() && !self.has(QUEUED) { (self.with(QUEUED), true) } else { (self, false) }
+    }
+
+    /// The lone operation goes on in its lane. Returns whether an edge has come since it was last begun.
+    pub(super) fn laned(self) -> (Self, bool) {
+        (self.without(HELD | QUEUED), self.is_stirred_alone())
     }
 
     /// The packet of the last operation is taken, and the key has been cloned for it.
@@ -573,8 +677,14 @@ mod tests {
                 word = word.without(UNCHECKED | PENDING);
             }
         }
+        if word.has(LENT) && !word.has(ONE_SHOT) {
+            word = word.without(HELD);
+        }
         if word.has(HELD) {
-            word = word.without(QUEUED | UNCHECKED | PENDING);
+            word = word.without(UNCHECKED | PENDING);
+        }
+        if word.is_held() {
+            word = word.without(QUEUED);
         }
         if word.has(CLOSED) {
             word = word.without(REMOVING);
@@ -583,9 +693,9 @@ mod tests {
             word = word.without(COLLECTED);
         }
         if word.has(LENT) {
-            word = word.without(HELD);
             if word.has(ONE_SHOT) {
-                word = word.without(ENABLED | QUEUED | UNCHECKED | PENDING);
+                word = word.without(ENABLED | UNCHECKED | PENDING);
+                word = if word.is_lone() { word } else { word.without(QUEUED) };
             }
         } else {
             word = word.without(FLYING);
@@ -593,7 +703,7 @@ mod tests {
         if !word.is_away() && !word.has(ENABLED | REMOVING | CLOSED) {
             word = word.without(ALSO);
         }
-        if word.has(QUEUED) { word } else { word.without(LATE) }
+        if word.has(QUEUED) && !word.is_lone() { word } else { word.without(LATE) }
     }
 
     /// What the kernel may report.
@@ -651,7 +761,14 @@ mod tests {
             } else if !word.has(CLOSED) {
                 reached.push(word.without(COLLECTED).claimed().0);
             }
-            if word.has(QUEUED) {
+            if word.is_lone() {
+                reached.extend([word.claimed_alone().0, word.begun_alone()]);
+                if word.has(QUEUED) {
+                    reached.push(word.blocked_alone().0);
+                    reached.push(word.landed_alone(choice));
+                    reached.push(word.laned().0);
+                }
+            } else if word.has(QUEUED) {
                 reached.extend([
                     word.asking(),
                     word.awaiting_edge().0,
@@ -662,19 +779,21 @@ mod tests {
                 ]);
                 reached.extend(word.handed().map(|(word, _)| word));
             }
-            if word.has(HELD) {
+            if word.is_held() {
                 for timed in [false, true] {
                     reached.push(word.returned(choice.then_some(mode), timed, drained, poll).0);
                     reached.extend(word.rearmed(choice.then_some(mode), timed, drained, poll));
                 }
                 if word.has(ONE_SHOT) {
                     reached.extend(word.lent(direction, drained).ok().map(|(word, _)| word));
+                    reached.extend(word.lent_alone(direction, drained).ok().map(|(word, _)| word));
+                    reached.push(word.lent_ended(drained));
                 }
             } else if !word.has(ONE_SHOT) {
                 let shared = word.shared(word.generation(), direction);
                 reached.extend(shared.ok().map(|(word, _)| word));
             }
-            if word.has(LENT) {
+            if word.has(LENT) && !word.is_lone() {
                 let grounded = word.grounded(direction, poll).0;
                 reached.push(grounded);
                 let last = grounded.without(FLYING);
@@ -694,7 +813,7 @@ mod tests {
         fn the_common_case_of_arming_is_no_other(
             word in words(), drained in hints(), poll: u32, other in modes(),
         ) {
-            let word = keeping_the_rules(word.without(ENABLED).with(HELD));
+            let word = keeping_the_rules(word.without(ENABLED | LENT).with(HELD));
             for (mode, timed) in [(None, false), (None, true), (Some(word.mode()), false), (Some(other), true)] {
                 if let Some(armed) = word.rearmed(mode, timed, drained, poll) {
                     let mode = mode.unwrap_or(word.mode());
