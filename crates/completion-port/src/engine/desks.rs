@@ -140,9 +140,7 @@ impl Engine {
             Late::Untimed => {}
         }
         let mut lanes = desk.lock();
-        if let Some(node) = desk.own()
-            && let Some(uses) = self.nodes.flight(node).lone_use()
-        {
+        if let Some((node, uses)) = self.lone_of(desk) {
             // The deadline is read after that: it is the operation's, or that of a later one.
             let at = desk.deadline();
             if at > now {
@@ -184,8 +182,7 @@ impl Engine {
             // The registration has ended meanwhile, and the slot may be used anew.
             return Next::Nothing;
         }
-        if let Some(node) = desk.own()
-            && let Some(uses) = self.nodes.flight(node).lone_use()
+        if let Some((node, uses)) = self.lone_of(desk)
             && self.call_off_alone(slot, node, uses, verdict)
         {
             ended.push(&self.nodes, node);
@@ -199,6 +196,12 @@ impl Engine {
             self.call_off_away(index, verdict, ended);
         }
         if next_of_recalled == Next::Nothing { next } else { next_of_recalled }
+    }
+
+    /// The lone operation of a desk, if it has one, and what its record is used for.
+    fn lone_of(&self, desk: &Desk) -> Option<(Node, u32)> {
+        let node = desk.own()?;
+        Some((node, self.nodes.flight(node).lone_use()?))
     }
 
     /// Calls off the lone operation of `node`, which its record was used for as `uses` says. True if its node is the

@@ -61,7 +61,8 @@ impl Engine {
         for desk in (0..slots).filter_map(|index| self.desk(index)) {
             drop(desk.lock());
         }
-        // Of a lone one the thread that starts it looks behind the exchange that puts it in flight.
+        // The thread that starts a lone one has no lock. It looks behind the exchange that puts the operation in flight: either
+        // it sees that the port is closed, or this thread sees the operation from here on.
         fence(SeqCst);
         for record in 0..records {
             self.await_packet(self.nodes.flights.at(record));

@@ -439,14 +439,15 @@ impl Engine {
         Course::Waits
     }
 
-    /// A lone operation, whose node the caller has, waits for something else than an edge: it goes on in its lane, as one
-    /// that is being tried.
+    /// The operation, whose node the caller has, is not lone any more, if it was: see [`Engine::lane`].
     pub(crate) fn lane_if_lone(&self, aloft: &Aloft<'_>) {
         if aloft.flight.is_lone() {
             self.lane(aloft);
         }
     }
 
+    /// A lone operation, whose node the caller has, waits for something else than an edge: it goes on in its lane, as one
+    /// that is being tried.
     #[cold]
     #[inline(never)]
     fn lane(&self, aloft: &Aloft<'_>) {

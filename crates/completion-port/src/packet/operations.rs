@@ -734,14 +734,14 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let engine = &store.engine;
         let plan = operation.plan(engine.backend());
         let is_of_file = operation.is_of_file();
-        let operation_may_leave = operation.may_leave();
+        let may_leave = operation.may_leave();
         let cell = store.load(record, Cargo::new(operation, progress, false));
         if is_of_file {
             return self.take_off_on_file(cell, (record, desk), &plan);
         }
         let held = self.into_held();
         let name = OpId(engine.operation_of(record));
-        let course = if known.is_some() || operation_may_leave {
+        let course = if known.is_some() || may_leave {
             engine.lend(slot, index, desk, record, &plan, drained, is_untried)
         } else {
             engine.lend_alone(slot, index, desk, record, &plan, drained)
@@ -1049,7 +1049,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 
     /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
     /// and its buffer; the outcome is [`ErrorKind::Cancelled`], unless the operation was done by then. Returns
-    /// false if it had ended already, or an earlier call has seen to its end.
+    /// false if it had ended already. One that was called off before, and is being tried, may count as ended.
     ///
     /// # Errors
     ///
