@@ -207,7 +207,18 @@ impl Engine {
     /// Calls off the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
     /// caller's to queue by that. The caller has the lock of the desk.
     fn call_off_alone(&self, slot: &Slot, node: Node, uses: u32, verdict: Verdict) -> bool {
-        self.nodes.flight(node).call_off_alone(uses, verdict) && slot.claim_alone()
+        let flight = self.nodes.flight(node);
+        flight.call_off_alone(uses, verdict) && self.claim_alone(slot, flight)
+    }
+
+    /// Claims the node of the lone operation of a slot, which was called off. True if the caller has it by that, and
+    /// queues it.
+    pub(super) fn claim_alone(&self, slot: &Slot, flight: &Flight) -> bool {
+        let is_claimed = slot.claim_alone();
+        if is_claimed {
+            flight.end_if_called_off();
+        }
+        is_claimed
     }
 
     /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then.

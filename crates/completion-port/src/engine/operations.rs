@@ -295,7 +295,7 @@ impl Engine {
     /// has left the node to this one: it is queued. By now it may be another operation's, which its turn tells.
     #[inline]
     fn end_if_called_off(&self, slot: &Slot, flight: &Flight, record: u32) {
-        if flight.called_off().is_some() && slot.claim_alone() {
+        if flight.called_off().is_some() && self.claim_alone(slot, flight) {
             self.queue_operation(record);
         }
     }
@@ -700,7 +700,7 @@ impl Engine {
             let verdict = Verdict::Cancelled;
             if flight.is_lone() {
                 let is_called_off = flight.call_off_alone(uses, verdict);
-                let is_ours = is_called_off && slot.claim_alone();
+                let is_ours = is_called_off && self.claim_alone(slot, flight);
                 drop(lanes);
                 if is_ours {
                     self.submit(node);

@@ -1049,7 +1049,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 
     /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
     /// and its buffer; the outcome is [`ErrorKind::Cancelled`], unless the operation was done by then. Returns
-    /// false if it had ended already. One that was called off before, and is being tried, may count as ended.
+    /// false if it had ended already.
     ///
     /// # Errors
     ///

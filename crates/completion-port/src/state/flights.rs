@@ -216,11 +216,22 @@ impl Flight {
         Some(self.verdict()).filter(|verdict| *verdict != Verdict::Done)
     }
 
-    /// Calls the lone operation off that the record was used for as `uses` says. False if it has landed, or was called
-    /// off before. Afterwards the caller tells the slot. The caller has the lock of the desk.
+    /// Calls the lone operation off that the record was used for as `uses` says, if nothing has before. False if it has
+    /// landed. Afterwards the caller claims its node. The caller has the lock of the desk.
     pub(crate) fn call_off_alone(&self, uses: u32, verdict: Verdict) -> bool {
         let (expected, wanted) = (claim(uses, Verdict::Done), claim(uses, verdict));
-        self.claim.compare_exchange(expected, wanted, AcqRel, Acquire).is_ok()
+        match self.claim.compare_exchange(expected, wanted, AcqRel, Acquire) {
+            Ok(_) => true,
+            Err(now) => now >> u32::BITS == u64::from(uses),
+        }
+    }
+
+    /// The caller has claimed the node of a lone operation, and queues it. If the operation is called off it has ended by
+    /// that; it may be another one than the caller thought.
+    pub(crate) fn end_if_called_off(&self) {
+        if self.is_called_off() {
+            self.set(Phase::Ended);
+        }
     }
 
     /// The use of the record, if its operation is lone. What is read of it afterwards is this one's, or that of a later

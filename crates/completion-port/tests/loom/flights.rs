@@ -333,8 +333,8 @@ impl Board {
     }
 
     fn end_if_called_off(&self, node: Node) {
-        if self.flight(node).called_off().is_some() && self.slot.claim_alone() {
-            self.queue(node);
+        if self.flight(node).called_off().is_some() {
+            self.claim_alone(node);
         }
     }
 
@@ -409,10 +409,17 @@ impl Board {
         is_in_time
     }
 
+    fn claim_alone(&self, node: Node) {
+        if self.slot.claim_alone() {
+            self.flight(node).end_if_called_off();
+            self.queue(node);
+        }
+    }
+
     fn call_off_alone(&self, node: Node, uses: u32, verdict: Verdict) -> bool {
         let is_called_off = self.flight(node).call_off_alone(uses, verdict);
-        if is_called_off && self.slot.claim_alone() {
-            self.queue(node);
+        if is_called_off {
+            self.claim_alone(node);
         }
         is_called_off
     }
