@@ -2,6 +2,7 @@
 #ifndef CHECK_LINUX_H
 #define CHECK_LINUX_H
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -45,6 +46,50 @@ static inline int is_wine(void)
 static inline void end_if_stuck(unsigned seconds)
 {
     alarm(seconds);
+}
+
+/* Waits until no other thread of this process runs. */
+static inline void until_the_others_sleep(void)
+{
+    int looks = 0, sleeping = 0;
+    while (sleeping < 3) {
+        DIR *threads = opendir("/proc/self/task");
+        const struct dirent *thread;
+        CHECK(threads != NULL && looks++ < SOON);
+        sleeping++;
+        while ((thread = readdir(threads)) != NULL) {
+            char path[sizeof thread->d_name + 32], stat[512];
+            const char *state;
+            FILE *file;
+            if (atol(thread->d_name) <= 0 || atol(thread->d_name) == syscall(SYS_gettid))
+                continue;
+            snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread->d_name);
+            file = fopen(path, "r");
+            if (file == NULL) /* it has just ended */
+                continue;
+            stat[fread(stat, 1, sizeof stat - 1, file)] = 0;
+            CHECK_IS(fclose(file), 0);
+            state = strrchr(stat, ')');
+            if (state != NULL && state[1] == ' ' && state[2] == 'R')
+                sleeping = 0;
+        }
+        CHECK_IS(closedir(threads), 0);
+        usleep(1000);
+    }
+}
+
+/* fork, where no other thread runs: AddressSanitizer, unlike the C library, does not hold the locks of its allocator
+ * over a fork, and what another thread has locked then stays locked in the child. A child that is stuck ends; its
+ * parent's alarm is not its own. */
+static inline pid_t fork_at_rest(void)
+{
+    pid_t child;
+    until_the_others_sleep();
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        alarm(300);
+    return child;
 }
 
 /* A datagram socket that the library has not given out. */

@@ -85,8 +85,7 @@ int main(void)
     port = CreateIoCompletionPort(pipe, NULL, 5, 0);
     CHECK(port != NULL);
     CHECK_FALSE(ReadFile(pipe, &byte, 1, NULL, &overlapped), ERROR_IO_PENDING);
-    child = fork();
-    CHECK(child >= 0);
+    child = fork_at_rest();
     if (child == 0) {
         /* Its parent's name is not its own to take away. */
         CHECK(CloseHandle(temporary));

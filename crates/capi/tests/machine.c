@@ -345,8 +345,7 @@ static void ignores_what_its_parent_ignored(void)
 static void check_end(void (*child)(void), int signal)
 {
     int status;
-    pid_t name = fork();
-    CHECK(name >= 0);
+    pid_t name = fork_at_rest();
     if (name == 0) {
         child();
         _exit(1);

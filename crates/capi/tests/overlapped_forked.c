@@ -59,8 +59,7 @@ int main(void)
     associate(near, port, KEY);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_PENDING(receive_into(alone, &other, 1, NULL, &without));
-    child = fork();
-    CHECK(child >= 0);
+    child = fork_at_rest();
     if (child == 0)
         be_child(port, near, &overlapped);
     CHECK_IS(waitpid(child, &status, 0), child);

@@ -209,8 +209,7 @@ static void a_forked_child_may_not_use_the_port(void)
     pid_t child;
     int status;
     CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    child = fork();
-    CHECK(child >= 0);
+    child = fork_at_rest();
     if (child == 0) {
         OVERLAPPED_ENTRY entry;
         OVERLAPPED *overlapped;
