@@ -11,13 +11,16 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// Entries in the first array.
 pub(crate) const FIRST: u32 = 32;
-/// Arrays; together they hold 2^31 - 32 entries.
-const ARRAYS: usize = 26;
+/// The highest bit of `number + FIRST` says in which array an entry lies, so that the first places are not used, and that
+/// no place needs to be looked for beyond the last one.
+const ARRAYS: usize = u32::BITS as usize + 1;
+/// Those from here on are never made: the ones before hold 2^31 - 32 entries.
+const END: usize = 31;
 
 /// Entries that never move.
 pub(crate) struct Arena<T> {
-    /// The first entry of each array; null for those that are not there yet. Array `n` has `FIRST << n` entries, is
-    /// made once, and lives as long as the arena, which owns it.
+    /// The first entry of each array; null for those that are not there yet. Array `n` has `1 << n` entries, is made
+    /// once, and lives as long as the arena, which owns it.
     arrays: [AtomicPtr<T>; ARRAYS],
     /// It may pass between threads, and be shared by them, if this may.
     owned: PhantomData<[OnceLock<Box<[T]>>; ARRAYS]>,
@@ -27,7 +30,7 @@ impl<T> Arena<T> {
     /// How many entries the array has.
     #[inline]
     const fn length(array: usize) -> usize {
-        (FIRST as usize) << array
+        1 << array
     }
 
     /// The array in which an entry lies, and where in it: below its length.
@@ -40,7 +43,7 @@ impl<T> Arena<T> {
             reason = "an offset that does not fit is of an array that cannot be"
         )]
         let offset = (shifted & !(1 << highest)) as usize;
-        ((highest - FIRST.ilog2()) as usize, offset)
+        (highest as usize, offset)
     }
 }
 
@@ -52,7 +55,10 @@ impl<T: Default> Arena<T> {
     /// Makes sure that `number` can be used. False if there is no memory, or no such number.
     pub(crate) fn reserve(&self, number: u32) -> bool {
         let (array, _) = Self::place(number);
-        let Some(first) = self.arrays.get(array) else { return false };
+        if array >= END {
+            return false;
+        }
+        let first = &self.arrays[array];
         if !first.load(Acquire).is_null() {
             return true;
         }
@@ -88,7 +94,7 @@ impl<T: Default> Arena<T> {
     #[inline]
     pub(crate) fn find(&self, number: u32) -> Option<&T> {
         let (array, offset) = Self::place(number);
-        let first = self.arrays.get(array)?.load(Acquire);
+        let first = self.arrays[array].load(Acquire);
         if first.is_null() {
             return None;
         }
@@ -169,9 +175,9 @@ mod tests {
         for number in numbers {
             assert_eq!(arena.at(number).0.load(SeqCst), 4 * (number as usize + 1));
         }
-        // Array 4 has the numbers from 480 to 991, of which none was reserved.
+        // Array 9 has the numbers from 480 to 991, of which none was reserved.
         assert!(arena.find(480).is_none() && arena.find(991).is_none());
-        let made: usize = [0, 1, 2, 3, 5, 7].map(Arena::<Counted>::length).iter().sum();
+        let made: usize = [5, 6, 7, 8, 10, 12].map(Arena::<Counted>::length).iter().sum();
         assert_eq!(COUNT.load(SeqCst), made);
         drop(arena);
         assert_eq!(COUNT.load(SeqCst), 0);

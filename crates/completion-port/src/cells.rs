@@ -92,6 +92,29 @@ impl<T> Cell<T> {
         // - the caller says that there is one, and takes it out only once.
         unsafe { value.assume_init() }
     }
+
+    /// Takes a part out of the value in the cell, and drops what is left.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cell::take`].
+    #[inline]
+    pub(crate) unsafe fn take_part<R>(&self, part: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: the caller owns the cell, and says that there is one.
+        let taken = part(unsafe { self.get_mut() });
+        // SAFETY: dropping a value in place demands that it is valid, and not used again.
+        // - valid: `part` leaves it so; should it panic, the value is not dropped;
+        // - not again: the caller takes it once.
+        unsafe { self.place().drop_in_place() };
+        taken
+    }
+
+    /// Where the value lies, or is to lie.
+    #[inline]
+    pub(crate) fn place(&self) -> *mut T {
+        self.0.get().cast()
+    }
 }
 
 /// Cells that never move, each empty or with a value; whether it is empty is known to the engine.

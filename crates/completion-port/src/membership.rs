@@ -114,6 +114,21 @@ fn change_seats(engine: &Arc<Engine>) -> Rc<Membership> {
     membership
 }
 
+/// Calls `action` with the seat of the calling thread, as [`current_seat`] gives it. The action calls no code of a
+/// program's, and comes to no wait.
+#[inline]
+pub(crate) fn with_current_seat<R>(engine: &Engine, action: impl FnOnce(Option<&Seat>) -> R) -> R {
+    let mut action = Some(action);
+    let mut act = |seat: Option<&Seat>| action.take().map(|action| action(seat));
+    let done = CURRENT.try_with(|current| {
+        let current = current.borrow();
+        let membership = current.as_ref().map(|Current(membership)| membership);
+        act(membership.filter(|it| it.is_at(engine)).map(|it| &*it.seat))
+    });
+    // The thread's local values are gone already.
+    done.ok().flatten().or_else(|| act(None)).expect("it is called once")
+}
+
 /// The seat of the calling thread on the port of `engine`, if that is the port it waited on last.
 pub(crate) fn current_seat(engine: &Engine) -> Option<Arc<Seat>> {
     let seat = CURRENT.try_with(|current| {

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 
 use crate::address::Address;
 use crate::buffer::{Buffer, with_filled, with_room};
+use crate::cells::Cell;
 use crate::deadline::Deadline;
 use crate::engine::{Attempted, Plan, Verdict};
 use crate::error::{Call, Error, ErrorKind, Result};
@@ -71,8 +72,10 @@ enum Kind {
     Write,
     SyncData,
     SyncAll,
-    /// What the program carries out itself: [`task::Task`].
-    Task(Direction),
+    /// What the program carries out itself when something can be received: [`task::Task`].
+    TaskIn,
+    /// The same, when something can be sent.
+    TaskOut,
 }
 
 impl Kind {
@@ -80,8 +83,8 @@ impl Kind {
         match self {
             Self::Accept | Self::AcceptAndReceive => Call::Accept,
             Self::Connect => Call::Connect,
-            Self::Receive | Self::ReceiveFrom | Self::Task(Direction::In) => Call::Receive,
-            Self::Send | Self::SendAll | Self::Task(Direction::Out) => Call::Send,
+            Self::Receive | Self::ReceiveFrom | Self::TaskIn => Call::Receive,
+            Self::Send | Self::SendAll | Self::TaskOut => Call::Send,
             Self::Read => Call::Read,
             Self::Write => Call::Write,
             Self::SyncData | Self::SyncAll => Call::Sync,
@@ -91,10 +94,9 @@ impl Kind {
     fn direction(self) -> Direction {
         match self {
             Self::Accept | Self::AcceptAndReceive => Direction::In,
-            Self::Receive | Self::ReceiveFrom | Self::Read => Direction::In,
-            Self::Connect | Self::Send | Self::SendAll => Direction::Out,
+            Self::Receive | Self::ReceiveFrom | Self::Read | Self::TaskIn => Direction::In,
+            Self::Connect | Self::Send | Self::SendAll | Self::TaskOut => Direction::Out,
             Self::Write | Self::SyncData | Self::SyncAll => Direction::Out,
-            Self::Task(direction) => direction,
         }
     }
 
@@ -134,11 +136,41 @@ impl Kind {
 pub struct Operation<B = Vec<u8>> {
     kind: Kind,
     buffer: Option<B>,
-    address: Option<Address>,
-    /// Where in the file it begins.
-    offset: u64,
+    detail: Detail<B>,
     deadline: Option<Deadline>,
-    acts: Option<Acts<B>>,
+}
+
+/// What an operation has besides. No kind has more than one: what is moved so often has to be small.
+enum Detail<B> {
+    None,
+    /// Where it connects or sends to; or who was accepted or has sent, once that is known.
+    Address(Address),
+    /// Where in the file it begins.
+    Offset(u64),
+    Acts(Acts<B>),
+}
+
+impl<B> Detail<B> {
+    fn of(address: Option<Address>) -> Self {
+        address.map_or(Self::None, Self::Address)
+    }
+
+    #[inline]
+    fn address(&self) -> Option<&Address> {
+        if let Self::Address(address) = self { Some(address) } else { None }
+    }
+
+    fn take_address(&mut self) -> Option<Address> {
+        match std::mem::replace(self, Self::None) {
+            Self::Address(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// Zero, where nothing else was given.
+    fn offset(&self) -> u64 {
+        if let Self::Offset(offset) = *self { offset } else { 0 }
+    }
 }
 
 /// How a [task](task::Task) is carried out. Known to those that start one, so that nothing else asks that buffers be tasks.
@@ -156,8 +188,9 @@ impl<B> Clone for Acts<B> {
 impl<B> Copy for Acts<B> {}
 
 impl<B> Operation<B> {
-    fn new(kind: Kind, buffer: Option<B>, address: Option<Address>) -> Self {
-        Self { kind, buffer, address, offset: 0, deadline: None, acts: None }
+    #[inline]
+    fn new(kind: Kind, buffer: Option<B>, detail: Detail<B>) -> Self {
+        Self { kind, buffer, detail, deadline: None }
     }
 
     /// A task.
@@ -166,17 +199,21 @@ impl<B> Operation<B> {
         B: task::Task,
     {
         let acts = Acts { attempt: B::attempt, end: B::end };
-        Self { acts: Some(acts), ..Self::new(Kind::Task(direction), Some(task), None) }
+        let kind = match direction {
+            Direction::In => Kind::TaskIn,
+            Direction::Out => Kind::TaskOut,
+        };
+        Self::new(kind, Some(task), Detail::Acts(acts))
     }
 
     /// Whether it is a task.
     pub(crate) fn is_task(&self) -> bool {
-        self.acts.is_some()
+        matches!(self.kind, Kind::TaskIn | Kind::TaskOut)
     }
 
     /// Accepts a connection. The first accept of a listener makes it non-blocking.
     pub fn accept() -> Self {
-        Self::new(Kind::Accept, None, None)
+        Self::new(Kind::Accept, None, Detail::None)
     }
 
     /// Accepts a connection and receives the first data on it, at most as much as there is room for: one
@@ -248,38 +285,38 @@ impl<B> Operation<B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn accept_and_recv(buffer: B) -> Self {
-        Self::new(Kind::AcceptAndReceive, Some(buffer), None)
+        Self::new(Kind::AcceptAndReceive, Some(buffer), Detail::None)
     }
 
     /// Connects to an address. It makes the socket non-blocking.
     pub fn connect(address: impl Into<Address>) -> Self {
-        Self::new(Kind::Connect, None, Some(address.into()))
+        Self::new(Kind::Connect, None, Detail::Address(address.into()))
     }
 
     /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
     /// room waits until something can be received, and takes nothing.
     pub fn recv(buffer: B) -> Self {
-        Self::new(Kind::Receive, Some(buffer), None)
+        Self::new(Kind::Receive, Some(buffer), Detail::None)
     }
 
     /// Receives one datagram, and tells its sender.
     pub fn recv_from(buffer: B) -> Self {
-        Self::new(Kind::ReceiveFrom, Some(buffer), None)
+        Self::new(Kind::ReceiveFrom, Some(buffer), Detail::None)
     }
 
     /// Sends a part of the buffer, as much as there is room for; or one datagram.
     pub fn send(buffer: B) -> Self {
-        Self::new(Kind::Send, Some(buffer), None)
+        Self::new(Kind::Send, Some(buffer), Detail::None)
     }
 
     /// Sends all of the buffer. No other send of the socket comes in between.
     pub fn send_all(buffer: B) -> Self {
-        Self::new(Kind::SendAll, Some(buffer), None)
+        Self::new(Kind::SendAll, Some(buffer), Detail::None)
     }
 
     /// Sends one datagram to an address.
     pub fn send_to(buffer: B, address: impl Into<Address>) -> Self {
-        Self::new(Kind::Send, Some(buffer), Some(address.into()))
+        Self::new(Kind::Send, Some(buffer), Detail::Address(address.into()))
     }
 
     /// Reads from a file, beginning `offset` bytes from its beginning, until the buffer is full or the file ends.
@@ -296,7 +333,7 @@ impl<B> Operation<B> {
     /// offsets, lengths and memory that are aligned; otherwise the outcome is `EINVAL`. On Windows the same is
     /// [ReadFile](https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile) with an offset.
     pub fn read_at(buffer: B, offset: u64) -> Self {
-        Self { offset, ..Self::new(Kind::Read, Some(buffer), None) }
+        Self::new(Kind::Read, Some(buffer), Detail::Offset(offset))
     }
 
     /// Writes all of the buffer to a file, beginning `offset` bytes from its beginning. The position of the file is
@@ -311,7 +348,7 @@ impl<B> Operation<B> {
     /// On Linux a file that was opened with `O_APPEND` is written to at its end, whatever `offset` says
     /// ([pwrite(2)](https://man7.org/linux/man-pages/man2/pwrite.2.html)).
     pub fn write_at(buffer: B, offset: u64) -> Self {
-        Self { offset, ..Self::new(Kind::Write, Some(buffer), None) }
+        Self::new(Kind::Write, Some(buffer), Detail::Offset(offset))
     }
 
     /// Has what was written to a file put on the disk, with what is needed to find it there, its length for instance.
@@ -324,7 +361,7 @@ impl<B> Operation<B> {
     ///
     /// Linux: [fdatasync(2)](https://man7.org/linux/man-pages/man2/fdatasync.2.html).
     pub fn sync_data() -> Self {
-        Self::new(Kind::SyncData, None, None)
+        Self::new(Kind::SyncData, None, Detail::None)
     }
 
     /// The same, with all that the system knows of the file, such as the time at which it was changed. Of a directory
@@ -334,7 +371,7 @@ impl<B> Operation<B> {
     ///
     /// Linux: [fsync(2)](https://man7.org/linux/man-pages/man2/fdatasync.2.html).
     pub fn sync_all() -> Self {
-        Self::new(Kind::SyncAll, None, None)
+        Self::new(Kind::SyncAll, None, Detail::None)
     }
 
     /// The operation ends at this time if it is not done by then; its outcome is
@@ -382,8 +419,8 @@ impl<B> fmt::Debug for Operation<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operation")
             .field("kind", &self.kind)
-            .field("address", &self.address)
-            .field("offset", &self.offset)
+            .field("address", &self.detail.address())
+            .field("offset", &self.detail.offset())
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }
@@ -532,16 +569,32 @@ pub(crate) struct Cargo<B> {
 }
 
 impl<B> Cargo<B> {
+    /// Puts an operation, which has come so far, into an empty cell.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cell::put`].
     #[inline]
-    pub(crate) fn new(operation: Operation<B>, progress: Progress, is_shared: bool) -> Self {
-        Self {
-            operation,
-            progress,
-            is_shared,
-            is_handed_over: false,
-            verdict: Verdict::Done,
-            association: 0,
-            name: OpId(0),
+    #[allow(clippy::multiple_unsafe_ops_per_block, reason = "each writes another field")]
+    pub(crate) unsafe fn put(
+        cell: &Cell<Self>,
+        operation: Operation<B>,
+        progress: Progress,
+        is_shared: bool,
+    ) {
+        let place = cell.place();
+        // A value as a whole would be put together elsewhere, and copied then.
+        // SAFETY: writing through a raw pointer demands that it is valid and that nothing else accesses the place.
+        // - valid: the cell has room for a value, and these are its fields, all of them;
+        // - nothing else: the caller owns the cell.
+        unsafe {
+            (&raw mut (*place).operation).write(operation);
+            (&raw mut (*place).progress).write(progress);
+            (&raw mut (*place).is_shared).write(is_shared);
+            (&raw mut (*place).is_handed_over).write(false);
+            (&raw mut (*place).verdict).write(Verdict::Done);
+            (&raw mut (*place).association).write(0);
+            (&raw mut (*place).name).write(OpId(0));
         }
     }
 
@@ -600,7 +653,7 @@ impl<B> Cargo<B> {
     /// Tells a task, whose verdict is settled, that it has ended.
     pub(crate) fn end_task(self) {
         let ending = self.ending();
-        if let (Some(acts), Some(task)) = (self.operation.acts, self.operation.buffer) {
+        if let (Detail::Acts(acts), Some(task)) = (self.operation.detail, self.operation.buffer) {
             (acts.end)(task, ending);
         }
     }
@@ -626,10 +679,10 @@ impl<B> Cargo<B> {
         self.progress.error(self.operation.kind, self.verdict)
     }
 
-    /// What has become of the operation, which is settled.
+    /// What has become of the operation, which is settled. Nothing of worth is left of it.
     #[inline]
-    pub(crate) fn into_outcome(self) -> Outcome<B> {
-        self.operation.into_outcome(self.progress, self.verdict)
+    pub(crate) fn take_outcome(&mut self) -> Outcome<B> {
+        self.operation.take_outcome(&mut self.progress, self.verdict)
     }
 }
 
@@ -639,35 +692,45 @@ impl<B> Operation<B> {
         progress.error(self.kind, Verdict::Done)
     }
 
-    /// What has become of an operation that has come so far, and has ended so.
+    /// What has become of an operation that has come so far, and has ended so. Nothing of worth is left of it.
     #[inline]
-    pub(crate) fn into_outcome(self, progress: Progress, verdict: Verdict) -> Outcome<B> {
+    pub(crate) fn take_outcome(&mut self, progress: &mut Progress, verdict: Verdict) -> Outcome<B> {
         let result = match progress.error(self.kind, verdict) {
             None => Ok(progress.len),
             Some(error) => Err(error),
         };
-        let (buffer, address) = (self.buffer, self.address);
-        let has_buffer = "it was started with a buffer";
-        let has_socket = "an accept brings a connection";
         match self.kind {
-            Kind::Receive => Outcome::Received(result, buffer.expect(has_buffer)),
-            Kind::Send | Kind::SendAll => Outcome::Sent(result, buffer.expect(has_buffer)),
+            Kind::Receive => Outcome::Received(result, self.take_buffer()),
+            Kind::Send | Kind::SendAll => Outcome::Sent(result, self.take_buffer()),
+            Kind::Read => Outcome::Read(result, self.take_buffer()),
+            Kind::Write => Outcome::Written(result, self.take_buffer()),
+            _ => self.take_other_outcome(progress, result),
+        }
+    }
+
+    /// The same for one that brings more or less than its bytes.
+    #[inline(never)]
+    fn take_other_outcome(&mut self, progress: &mut Progress, result: Result<usize>) -> Outcome<B> {
+        let mut socket = || progress.socket.take().expect("an accept brings a connection");
+        let address = self.detail.take_address();
+        match self.kind {
             Kind::ReceiveFrom => {
-                Outcome::ReceivedFrom(result.map(|len| (len, address)), buffer.expect(has_buffer))
+                Outcome::ReceivedFrom(result.map(|len| (len, address)), self.take_buffer())
             }
-            Kind::Accept => {
-                Outcome::Accepted(result.map(|_| (progress.socket.expect(has_socket), address)))
-            }
+            Kind::Accept => Outcome::Accepted(result.map(|_| (socket(), address))),
             Kind::AcceptAndReceive => {
-                let accepted = result.map(|len| (progress.socket.expect(has_socket), address, len));
-                Outcome::AcceptedAndReceived(accepted, buffer.expect(has_buffer))
+                let accepted = result.map(|len| (socket(), address, len));
+                Outcome::AcceptedAndReceived(accepted, self.take_buffer())
             }
             Kind::Connect => Outcome::Connected(result.map(|_| ())),
-            Kind::Read => Outcome::Read(result, buffer.expect(has_buffer)),
-            Kind::Write => Outcome::Written(result, buffer.expect(has_buffer)),
             Kind::SyncData | Kind::SyncAll => Outcome::Synced(result.map(|_| ())),
-            Kind::Task(_) => unreachable!("a task makes no packet"),
+            _ => unreachable!("a task makes no packet, and the others bring their bytes"),
         }
+    }
+
+    #[inline]
+    fn take_buffer(&mut self) -> B {
+        self.buffer.take().expect("it was started with a buffer")
     }
 }
 
@@ -721,7 +784,7 @@ impl<B: Buffer> Cargo<B> {
             issuer,
             file,
             what,
-            offset: self.operation.offset,
+            offset: self.operation.detail.offset(),
             loan,
             done: 0,
             fault: None,
@@ -734,7 +797,7 @@ impl<B: Buffer> Cargo<B> {
 
     /// The operation goes to a back end that carries it out by itself, and the buffer with it.
     pub(crate) fn hand_over_transfer(&mut self, name: u64, descriptor: Descriptor) -> Transfer {
-        let Operation { kind, buffer: place, address, .. } = &mut self.operation;
+        let Operation { kind, buffer: place, detail, .. } = &mut self.operation;
         let ask = match kind {
             Kind::Accept | Kind::AcceptAndReceive => Ask::Accept,
             Kind::Connect => Ask::Connect,
@@ -742,7 +805,12 @@ impl<B: Buffer> Cargo<B> {
             Kind::ReceiveFrom => Ask::ReceiveFrom,
             Kind::Send => Ask::Send,
             Kind::SendAll => Ask::SendAll,
-            Kind::Read | Kind::Write | Kind::SyncData | Kind::SyncAll | Kind::Task(_) => {
+            Kind::Read
+            | Kind::Write
+            | Kind::SyncData
+            | Kind::SyncAll
+            | Kind::TaskIn
+            | Kind::TaskOut => {
                 unreachable!("no attempt at it says that it is carried out")
             }
         };
@@ -771,7 +839,7 @@ impl<B: Buffer> Cargo<B> {
             name,
             descriptor,
             ask,
-            address: address.take(),
+            address: detail.take_address(),
             loan,
             done: 0,
             is_cut: false,
@@ -793,7 +861,7 @@ impl<B: Buffer> Cargo<B> {
         self.is_handed_over = false;
         let stage = if transfer.is_declined { Stage::Declined } else { Stage::Fresh };
         self.progress = Progress { stage, is_cut, len: done, socket: connection, fault };
-        self.operation.address = address;
+        self.operation.detail = Detail::of(address);
         let Some(loan) = loan else { return };
         let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
         if matches!(ask, Ask::Receive | Ask::ReceiveFrom) && done > 0 {
@@ -861,10 +929,11 @@ impl<B: Buffer> Operation<B> {
                 let attempt = self.try_connect(progress, sockets, descriptor);
                 progress.note(attempt)
             }
-            Kind::Task(_) => {
-                let task = self.buffer.as_mut().expect("it was started with a task");
-                let attempt = self.acts.expect("a task has them").attempt;
-                match attempt(task, descriptor) {
+            Kind::TaskIn | Kind::TaskOut => {
+                let (Some(task), Detail::Acts(acts)) = (&mut self.buffer, &self.detail) else {
+                    unreachable!("a task is started with what it consists of")
+                };
+                match (acts.attempt)(task, descriptor) {
                     task::Attempt::Done => Attempted::Done,
                     task::Attempt::Drained => Attempted::Drained,
                     task::Attempt::Blocked => Attempted::Blocked,
@@ -892,7 +961,7 @@ impl<B: Buffer> Operation<B> {
             }
             _ => return TriedNow::NotYet,
         };
-        let offset = self.offset;
+        let offset = self.detail.offset();
         // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
         // - they are handed to a back end, which writes what it has read.
         let (len, now) = unsafe {
@@ -927,7 +996,7 @@ impl<B: Buffer> Operation<B> {
         descriptor: Descriptor,
     ) -> Attempt<()> {
         sockets.accept(descriptor).map(|(socket, peer)| {
-            (progress.socket, self.address) = (Some(socket), peer);
+            (progress.socket, self.detail) = (Some(socket), Detail::of(peer));
         })
     }
 
@@ -972,7 +1041,7 @@ impl<B: Buffer> Operation<B> {
         if progress.stage == Stage::Begun {
             return sockets.end_connect(descriptor);
         }
-        let address = self.address.as_ref().expect("it was started with an address");
+        let address = self.detail.address().expect("it was started with an address");
         let attempt = sockets.begin_connect(descriptor, address);
         if matches!(attempt, Attempt::Blocked) {
             progress.stage = Stage::Begun;
@@ -1019,7 +1088,7 @@ impl<B: Buffer> Operation<B> {
         unsafe { buffer.set_filled(len) };
         (progress.len, progress.is_cut) = (len, is_cut);
         if tells_sender {
-            self.address = sender;
+            self.detail = Detail::of(sender);
         }
         // Nothing tells the end of a stream from one that goes on, but the next attempt.
         if len > 0 && len < room && transport.is_drained_by_short_receive() {
@@ -1041,7 +1110,7 @@ impl<B: Buffer> Operation<B> {
             let (attempt, is_all) = with_filled(buffer, progress.len, |parts| {
                 // The parts may be of the same memory, so that there is no limit to the sum.
                 let left = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
-                let attempt = sockets.send(descriptor, parts, self.address.as_ref());
+                let attempt = sockets.send(descriptor, parts, self.detail.address());
                 let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
                 (attempt, is_all)
             });

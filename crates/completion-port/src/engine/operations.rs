@@ -66,17 +66,19 @@ pub(crate) struct Aloft<'e> {
     /// The number of its slot.
     pub(crate) index: u32,
     pub(super) flight: &'e Flight,
-    pub(super) slot: &'e Slot,
+    pub(crate) slot: &'e Slot,
     pub(crate) desk: &'e Desk,
 }
 
 impl Aloft<'_> {
     /// What it is tried on.
+    #[inline]
     pub(crate) fn descriptor(&self) -> Descriptor {
         self.slot.descriptor()
     }
 
     /// The name of its registration.
+    #[inline]
     pub(crate) fn registration(&self) -> Name {
         super::name_of(self.index, self.slot.word().generation())
     }
@@ -548,6 +550,7 @@ impl Engine {
 
     /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
     /// now, and the operation stays in its cell until the token starts another one.
+    #[inline]
     pub(crate) fn land_own(&self, aloft: &Aloft<'_>) {
         if aloft.slot.word().is_lone() {
             return self.land_alone(aloft, false);

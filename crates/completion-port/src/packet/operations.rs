@@ -9,30 +9,38 @@ use crate::address::Address;
 use crate::buffer::Buffer;
 use crate::cells::Cell;
 use crate::deadline::Deadline;
-use crate::engine::{Aloft, Attempted, Course, Desk, Engine, Name, Seat, Verdict, name_parts};
+use crate::engine::{
+    Aloft, Attempted, Course, Desk, Engine, Name, Seat, Verdict, name_of, name_parts,
+};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
-use crate::membership::current_seat;
+use crate::membership::{current_seat, with_current_seat};
 use crate::operation::{Cargo, OpId, Operation, Outcome, Progress, SharedId, Started};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::facts::Fault;
 use crate::state::flights::Direction;
-use crate::state::slot::Drained;
+use crate::state::slot::{Drained, Slot};
 use crate::task::{Ending, Task};
 use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
     /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
     #[inline]
-    fn load(&self, record: u32, cargo: Cargo<B>) -> &Cell<Cargo<B>> {
+    fn load(
+        &self,
+        record: u32,
+        operation: Operation<B>,
+        progress: Progress,
+        is_shared: bool,
+    ) -> &Cell<Cargo<B>> {
         let cell = self.cargo.at(record);
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
         //   in flight;
         // - empty: a record is free only after its operation was moved out.
-        unsafe { cell.put(cargo) };
+        unsafe { Cargo::put(cell, operation, progress, is_shared) };
         cell
     }
 
@@ -307,19 +315,16 @@ impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
 impl<'p, K, B> Ready<'p, K, B> {
     /// The token of a slot that has just been associated, and is held.
     pub(crate) fn associated(store: &'p Store<K, B>, index: u32) -> Self {
-        Self::of(store, index)
+        Self::of(store, store.engine.slot(index), index)
     }
 
     /// A token that has nothing to report.
-    fn of(store: &'p Store<K, B>, index: u32) -> Self {
-        Self { held: held(store, index), key: PhantomData }
+    #[inline]
+    fn of(store: &'p Store<K, B>, slot: &'p Slot, index: u32) -> Self {
+        let cell = store.keys.cells.at(index);
+        let held = Held { store, slot, cell, index, events: Events::NONE, drained: Drained::NONE };
+        Self { held, key: PhantomData }
     }
-}
-
-/// What a token that has nothing to report is made of.
-fn held<K, B>(store: &Store<K, B>, index: u32) -> Held<'_, K, B> {
-    let (slot, cell) = (store.engine.slot(index), store.keys.cells.at(index));
-    Held { store, slot, cell, index, events: Events::NONE, drained: Drained::NONE }
 }
 
 /// The packet of an operation that was started by a token: it has the token, and what has become of the
@@ -335,26 +340,28 @@ pub struct Done<'p, K, B = Vec<u8>> {
     // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
     // outcome stays in the operation's cell until it is asked for.
     store: &'p Store<K, B>,
-    /// The number of the slot, which is held.
-    index: u32,
+    /// It is held.
+    slot: &'p Slot,
     /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
     /// uses it as long as this packet has the token.
-    record: u32,
+    cell: &'p Cell<Cargo<B>>,
+    /// The slot's number.
+    index: u32,
     /// So that it is shared between threads only if key and buffer may be.
     parts: PhantomData<(K, Outcome<B>)>,
 }
 
 impl<'p, K, B> Done<'p, K, B> {
-    /// The packet of the operation of `record`, of the slot `index`, which has landed and is settled.
+    /// The packet of the operation in `cell`, of the slot `index`, which has landed and is settled.
     #[inline]
-    fn of(store: &'p Store<K, B>, index: u32, record: u32) -> Self {
-        Self { store, index, record, parts: PhantomData }
+    fn of(store: &'p Store<K, B>, slot: &'p Slot, index: u32, cell: &'p Cell<Cargo<B>>) -> Self {
+        Self { store, slot, cell, index, parts: PhantomData }
     }
 
     /// The registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
-        Id(held(self.store, self.index).name())
+        Id(name_of(self.index, self.slot.word().generation()))
     }
 
     /// The key.
@@ -372,7 +379,7 @@ impl<'p, K, B> Done<'p, K, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the operation was settled when this packet was made;
         // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
-        unsafe { self.store.cargo.at(self.record).get() }.error()
+        unsafe { self.cell.get() }.error()
     }
 
     /// The token, and what has become of the operation.
@@ -380,32 +387,32 @@ impl<'p, K, B> Done<'p, K, B> {
     #[inline]
     pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
         let this = ManuallyDrop::new(self);
-        (Ready::of(this.store, this.index), take_outcome(this.store.cargo.at(this.record)))
+        (Ready::of(this.store, this.slot, this.index), take_outcome(this.cell))
     }
 }
 
 /// Takes the outcome of an operation that was settled, and that the caller alone knows of.
 #[inline]
 fn take_outcome<B>(cell: &Cell<Cargo<B>>) -> Outcome<B> {
-    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+    // SAFETY: `take_part` demands that the caller owns the cell, with a value in it.
     // - owned: the packet of the operation is used up by this call, and is the only one that knows of it;
     // - a value: it was settled when the packet was made, and is taken once.
-    unsafe { cell.take() }.into_outcome()
+    unsafe { cell.take_part(Cargo::take_outcome) }
 }
 
 impl<K, B> Drop for Done<'_, K, B> {
     // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
-        abandon(self.store, self.index, self.record);
+        abandon(self.store, self.slot, self.index, self.cell);
     }
 }
 
 /// The packet of an operation of this slot is dropped, which has the slot's token.
 #[cold]
 #[inline(never)]
-fn abandon<K, B>(store: &Store<K, B>, index: u32, record: u32) {
-    let (token, outcome) = Done::of(store, index, record).into_parts();
+fn abandon<K, B>(store: &Store<K, B>, slot: &Slot, index: u32, cell: &Cell<Cargo<B>>) {
+    let (token, outcome) = Done::of(store, slot, index, cell).into_parts();
     drop(token);
     drop(outcome);
 }
@@ -498,7 +505,7 @@ fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
 /// The packet of this operation is used up: takes its outcome, and gives its record back.
 fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
     let outcome = take_outcome(store.cargo.at(record));
-    store.engine.free_record(record, current_seat(&store.engine).as_deref());
+    with_current_seat(&store.engine, |seat| store.engine.free_record(record, seat));
     outcome
 }
 
@@ -560,28 +567,29 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// See [`Port::associate`].
     pub fn start(
-        self,
-        operation: Operation<B>,
+        mut self,
+        mut operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        let (mut token, mut operation, mut progress) = (self, operation, Progress::default());
-        let store = token.held.store;
+        let mut progress = Progress::default();
+        let store = self.held.store;
         let call = operation.call();
-        let (held, record, cell) = match token.try_first(&mut operation, &mut progress) {
+        let (held, record, cell) = match self.try_first(&mut operation, &mut progress) {
             Ok(First::Done { record }) => {
-                let cell = store.load(record, Cargo::new(operation, progress, false));
-                (token.into_held(), record, cell)
+                let cell = store.load(record, operation, progress, false);
+                (self.into_held(), record, cell)
             }
-            Ok(First::Left(left)) => match token.take_off(operation, progress, left)? {
+            Ok(First::Left(left)) => match self.take_off(operation, progress, left)? {
                 Begun::InFlight(name) => return Ok(name),
                 Begun::Ended(held, cell) => (held, left.record, cell),
             },
-            Err(error) => return Err(token.refuse_operation(error, operation)),
+            Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         let Held { slot, index, drained, .. } = held;
         let name = OpId(store.engine.operation_of(record));
-        let seat = current_seat(&store.engine);
-        let seat = seat.as_deref();
-        if let Err(error) = store.engine.lend_ended(slot, index, record, call, drained, seat) {
+        let lent = with_current_seat(&store.engine, |seat| {
+            store.engine.lend_ended(slot, index, record, call, drained, seat)
+        });
+        if let Err(error) = lent {
             let cargo = unload(cell);
             let error = error.having_transferred(cargo.transferred());
             let token = Self { held, key: PhantomData };
@@ -614,27 +622,27 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// ```
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     pub fn start_now(
-        self,
-        operation: Operation<B>,
+        mut self,
+        mut operation: Operation<B>,
     ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let (mut token, mut operation, mut progress) = (self, operation, Progress::default());
-        match token.try_first(&mut operation, &mut progress) {
+        let mut progress = Progress::default();
+        match self.try_first(&mut operation, &mut progress) {
             Ok(First::Done { .. }) => {
                 if hears_packets() {
-                    let (engine, error) = (&token.held.store.engine, operation.error_of(&progress));
-                    engine.tell_completed(token.held.name(), operation.call(), error);
+                    let (engine, error) = (&self.held.store.engine, operation.error_of(&progress));
+                    engine.tell_completed(self.held.name(), operation.call(), error);
                 }
-                let outcome = operation.into_outcome(progress, Verdict::Done);
-                Ok(Started::Finished((token, outcome)))
+                let outcome = operation.take_outcome(&mut progress, Verdict::Done);
+                Ok(Started::Finished((self, outcome)))
             }
-            Ok(First::Left(left)) => token.take_off_now(operation, progress, left),
-            Err(error) => Err(token.refuse_operation(error, operation)),
+            Ok(First::Left(left)) => self.take_off_now(operation, progress, left),
+            Err(error) => Err(self.refuse_operation(error, operation)),
         }
     }
 
     /// An operation goes in flight whose outcome is wanted at once, if it ends by that.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
-    #[inline(never)]
+    #[inline]
     fn take_off_now(
         self,
         operation: Operation<B>,
@@ -735,7 +743,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let plan = operation.plan(engine.backend());
         let is_of_file = operation.is_of_file();
         let may_leave = operation.may_leave();
-        let cell = store.load(record, Cargo::new(operation, progress, false));
+        let cell = store.load(record, operation, progress, false);
         if is_of_file {
             return self.take_off_on_file(cell, (record, desk), &plan);
         }
@@ -989,7 +997,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ) -> std::result::Result<Started<Outcome<B>>, Refused<Operation<B>>> {
         let (record, name, course) = self.share(id, operation, true)?;
         let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Finished(self.store().land_unseen(record, verdict).into_outcome()))
+        Ok(Started::Finished(self.store().land_unseen(record, verdict).take_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
@@ -1018,7 +1026,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         if hears_packets() {
             engine.tell_started(id.0, call);
         }
-        let cell = store.load(record, Cargo::new(operation, Progress::default(), true));
+        let cell = store.load(record, operation, Progress::default(), true);
         if is_of_file {
             return match store.share_on_file(cell, id.0, record, &plan, now) {
                 Ok(course) => Ok((record, name, course)),
@@ -1180,7 +1188,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             if is_done && hears_packets() {
                 tell_completed(engine, aloft.registration(), cell);
             }
-            return is_done.then(|| Packet::Done(Done::of(store, aloft.index, record)));
+            return is_done.then(|| Packet::Done(Done::of(store, aloft.slot, aloft.index, cell)));
         }
         let course = match course {
             Course::Try => store.attempt_shared(cell, &mut aloft, Some(seat)),

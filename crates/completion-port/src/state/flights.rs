@@ -100,10 +100,12 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    #[inline]
     pub(crate) fn slot(&self) -> u32 {
         self.slot.load(Relaxed)
     }
 
+    #[inline]
     pub(crate) fn uses(&self) -> u32 {
         let claim = self.claim.load(Relaxed);
         (claim >> u32::BITS) as u32
@@ -134,6 +136,7 @@ impl Flight {
     }
 
     /// Whether it is a task.
+    #[inline]
     pub(crate) fn is_task(&self) -> bool {
         self.is_task.load(Relaxed)
     }
@@ -148,6 +151,7 @@ impl Flight {
         self.phase() == Phase::Handed
     }
 
+    #[inline]
     fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
             0 => Phase::Landed,
@@ -160,6 +164,7 @@ impl Flight {
         }
     }
 
+    #[inline]
     fn set(&self, phase: Phase) {
         // What was stored before is seen by a thread that sees this, without the desk's lock too.
         self.phase.store(phase as u8, Release);
@@ -196,6 +201,7 @@ impl Flight {
     }
 
     /// The operation was done by its token, and its packet is about to be queued.
+    #[inline]
     pub(crate) fn begin_ended(&self, slot: u32) {
         self.slot.store(slot, Relaxed);
         self.set(Phase::Ended);
@@ -241,6 +247,7 @@ impl Flight {
         self.is_lone().then_some(uses)
     }
 
+    #[inline]
     pub(crate) fn direction(&self) -> Direction {
         Direction::BOTH[usize::from(self.direction.load(Relaxed))]
     }
@@ -255,6 +262,7 @@ impl Flight {
     }
 
     /// Its packet is taken. Whether it was awaited.
+    #[inline]
     pub(crate) fn stop_awaiting(&self) -> bool {
         self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, Relaxed)
     }
