@@ -151,12 +151,13 @@ impl Engine {
         Ok((record, desk))
     }
 
-    /// The record of an operation that is to be started by the name of a registration. If it is not started it is
-    /// given back by [`Engine::give_back_record`].
+    /// The record of an operation that is to be started by the name of a registration, by the thread of `seat`. If it is
+    /// not started it is given back by [`Engine::give_back_record`].
     pub(crate) fn shared_record(
         &self,
         name: Name,
         plan: &Plan,
+        seat: Option<&Seat>,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
         self.check_open(plan.call)?;
@@ -165,7 +166,11 @@ impl Engine {
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
         self.desk_with_timer(index, plan.call)?;
-        self.take_record(plan.call, also)
+        // One whose packet the thread has just taken is there, with all that belongs to it.
+        match seat.and_then(|seat| seat.landed.pop(|record| &self.nodes.flight(record).link)) {
+            Some(record) => Ok(record),
+            None => self.take_record(plan.call, also),
+        }
     }
 
     /// A record without an operation, the cell of which is empty.
@@ -626,8 +631,9 @@ impl Engine {
         }
     }
 
-    /// The same for an operation that has ended before it made a packet: the caller has its outcome.
-    pub(crate) fn land_unseen(&self, record: u32) {
+    /// The same for an operation that has ended before it made a packet: the caller, the seat of which this is, has its
+    /// outcome.
+    pub(crate) fn land_unseen(&self, record: u32, seat: Option<&Seat>) {
         if self.forked() {
             // The buffer's code has forked, and this is the child.
             return;
@@ -638,7 +644,7 @@ impl Engine {
         let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
         drop(lanes);
         self.stop_awaiting(flight);
-        self.give_back_record(record);
+        self.free_record(record, seat);
         self.follow(next, index, None);
     }
 

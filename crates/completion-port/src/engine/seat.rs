@@ -67,6 +67,18 @@ impl Emptied {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
     }
 
+    /// Takes the one in front, if there is one. `link` tells the link of a cell.
+    #[inline]
+    pub(super) fn pop<'l>(&self, link: impl FnOnce(u32) -> &'l AtomicU32) -> Option<u32> {
+        let first = self.first.load(Relaxed);
+        if first == NIL {
+            return None;
+        }
+        self.first.store(link(first).load(Relaxed), Relaxed);
+        self.count.store(self.count.load(Relaxed) - 1, Relaxed);
+        Some(first)
+    }
+
     #[inline]
     pub(super) fn len(&self) -> u32 {
         self.count.load(Relaxed)
@@ -210,5 +222,31 @@ impl Seat {
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_emptied_is_taken_one_by_one_or_all_at_once() {
+        let links: [AtomicU32; 4] = std::array::from_fn(|_| AtomicU32::new(7));
+        let link = |cell: u32| &links[cell as usize];
+        let emptied = Emptied::new();
+        assert_eq!(emptied.pop(link), None);
+        for cell in [2, 0, 3] {
+            emptied.push(cell, link(cell));
+        }
+        assert_eq!((emptied.pop(link), emptied.pop(link), emptied.len()), (Some(3), Some(0), 1));
+        emptied.push(1, link(1));
+        let Linked { first, last, count } = emptied.take().unwrap();
+        assert_eq!((first, links[1].load(Relaxed), last, count), (1, 2, 2, 2));
+        assert_eq!((emptied.pop(link), emptied.len(), emptied.take().is_none()), (None, 0, true));
+        // None is left of those before: the last one of the next is the first that is pushed.
+        emptied.push(0, link(0));
+        assert_eq!((emptied.pop(link), emptied.pop(link)), (Some(0), None));
+        emptied.push(3, link(3));
+        assert_eq!(emptied.take().map(|all| (all.first, all.last, all.count)), Some((3, 3, 1)));
     }
 }

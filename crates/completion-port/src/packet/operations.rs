@@ -1016,7 +1016,9 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         };
         let plan = operation.plan(engine.backend());
         let reserve = |record| store.cargo.reserve(record);
-        let record = match engine.shared_record(id.0, &plan, reserve) {
+        let record =
+            with_current_seat(engine, |seat| engine.shared_record(id.0, &plan, seat, reserve));
+        let record = match record {
             Ok(record) => record,
             Err(error) => return Err(refuse(error, operation)),
         };
@@ -1258,7 +1260,7 @@ impl<K, B: Buffer> Store<K, B> {
         // - a value: an operation is in its cell until it has landed, which it does below.
         let mut cargo = unsafe { self.cargo.take(record) };
         cargo.settle(verdict);
-        self.engine.land_unseen(record);
+        with_current_seat(&self.engine, |seat| self.engine.land_unseen(record, seat));
         if hears_packets() {
             self.engine.tell_completed(registration, cargo.call(), cargo.error());
         }

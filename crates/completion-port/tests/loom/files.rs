@@ -95,7 +95,7 @@ impl Depot {
                 error.kind()
             });
         }
-        let record = engine.shared_record(self.name, &PLAN, |_| true).map_err(kind)?;
+        let record = engine.shared_record(self.name, &PLAN, None, |_| true).map_err(kind)?;
         let operation = engine.operation_of(record);
         engine.share_file(self.name, record, plan).map_err(|error| {
             engine.give_back_record(record);

@@ -170,7 +170,7 @@ impl Harbour {
         let engine = &*self.engine;
         let plan = self.plan(deadline);
         let record =
-            engine.shared_record(self.name, &plan, |_| true).map_err(|error| error.kind())?;
+            engine.shared_record(self.name, &plan, None, |_| true).map_err(|error| error.kind())?;
         let operation = engine.operation_of(record);
         self.load(record);
         let course = engine.share(self.name, record, &plan).map_err(|error| {
@@ -970,7 +970,7 @@ fn an_accept_that_leaves_its_listener_is_cancelled() {
     accepting(|harbour| {
         // So that the record is there which the other thread asks for.
         let plan = harbour.plan(Moment::NEVER);
-        let record = harbour.engine.shared_record(harbour.name, &plan, |_| true).unwrap();
+        let record = harbour.engine.shared_record(harbour.name, &plan, None, |_| true).unwrap();
         harbour.engine.give_back_record(record);
         let canceller = spawn(&harbour, |harbour| harbour.engine.cancel_operation(FIRST).unwrap());
         let operation = harbour.start(Moment::NEVER, None).unwrap();

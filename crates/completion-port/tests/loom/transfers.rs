@@ -77,7 +77,7 @@ impl Quay {
             self.hand_over(&engine.aloft(record));
             return Ok(operation);
         }
-        let record = engine.shared_record(self.name, &plan, |_| true).map_err(kind)?;
+        let record = engine.shared_record(self.name, &plan, None, |_| true).map_err(kind)?;
         let operation = engine.operation_of(record);
         let course = engine.share(self.name, record, &plan).map_err(|error| {
             engine.give_back_record(record);
