@@ -206,9 +206,15 @@ impl System {
         }
     }
 
+    /// Whether it is Wine, which does some things in another way than Windows.
+    #[must_use]
+    pub fn is_wine(&self) -> bool {
+        matches!(self.kind, Kind::Native) && native::is_wine()
+    }
+
     /// For claims about what Windows has and Wine has not.
     pub fn not_on_wine(&self, what: &'static str) {
-        if matches!(self.kind, Kind::Native) && native::is_wine() {
+        if self.is_wine() {
             lacking(what);
         }
     }

@@ -3,8 +3,8 @@
 //! A [`Kernel`] has streams, datagram sockets, listeners, pipes and counters that behave towards
 //! each other, and towards a port made by [`PortBuilder::build_simulated`], as those of Linux do:
 //! what is ready when, what makes an edge and what does not, what an error leaves behind. The
-//! recorded facts of the real kernel are a table in `tests/facts.rs`, and both kernels are tested
-//! against it.
+//! recorded facts of the real kernel are a table, `tests/facts/linux.txt`, and both kernels are
+//! tested against it.
 //!
 //! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of the
 //!   process. The kernel gives it a number: the lowest one that is free, as Linux does. So a number that
