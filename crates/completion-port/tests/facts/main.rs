@@ -4,8 +4,9 @@
 //!
 //! The records are `linux.txt` and `wine.txt`. Each line is one step. What its fields are is said by
 //! `linux.rs` and `windows.rs`, which ask the kernels by calls of their own. A line `code of ...`
-//! is a call of the step that comes next, and the name of the code that it has failed with. Calls
-//! that fail in some step of every record always have their line; others have one only if they fail.
+//! is a call of the step that comes next, and the name of the code that it has failed with. A call
+//! that is expected to fail always has its line, also if it does not; another one has a line only
+//! if it fails.
 //!
 //! If a test here fails it shows the lines that differ. With `FACTS_OUT` in the environment it also
 //! writes what it saw of the machine's kernel to the file of that name.
