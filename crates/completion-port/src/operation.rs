@@ -901,12 +901,31 @@ impl<B: Buffer> Operation<B> {
     /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
     /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
     /// system's calls have no flag that they must not wait.
+    #[inline]
     pub(crate) fn attempt(
         &mut self,
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
         transport: impl FnOnce() -> Transport,
+        make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
+    ) -> Attempted {
+        match self.kind {
+            Kind::Receive | Kind::ReceiveFrom => {
+                self.try_receive(progress, sockets, descriptor, transport())
+            }
+            Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor),
+            _ => self.try_other(progress, sockets, descriptor, make_nonblocking),
+        }
+    }
+
+    /// The same for what is no receive and no send.
+    #[inline(never)]
+    fn try_other(
+        &mut self,
+        progress: &mut Progress,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
         make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
     ) -> Attempted {
         if let Kind::Accept | Kind::AcceptAndReceive | Kind::Connect = self.kind
@@ -916,10 +935,6 @@ impl<B: Buffer> Operation<B> {
             return progress.note(Attempt::Failed(fault));
         }
         match self.kind {
-            Kind::Receive | Kind::ReceiveFrom => {
-                self.try_receive(progress, sockets, descriptor, transport())
-            }
-            Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor),
             Kind::Accept => {
                 let attempt = self.try_accept(progress, sockets, descriptor);
                 progress.note(attempt)
@@ -940,9 +955,7 @@ impl<B: Buffer> Operation<B> {
                     task::Attempt::Scarce => Attempted::Scarce,
                 }
             }
-            Kind::Read | Kind::Write | Kind::SyncData | Kind::SyncAll => {
-                unreachable!("what is about a file stands in no lane")
-            }
+            _ => unreachable!("what is about a file stands in no lane"),
         }
     }
 

@@ -236,6 +236,13 @@ impl Engine {
         self.lock()
     }
 
+    /// The node of the lone operation of a slot.
+    #[inline]
+    fn own_node(&self, index: u32) -> Node {
+        let own = self.desk(index).and_then(|desk| desk.own());
+        own.expect("a lone operation has the record of its desk")
+    }
+
     /// Asks the kernel for the edges of one set, without the lock, and notes each in its slot.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
@@ -268,14 +275,18 @@ impl Engine {
                 ready.push(index, &slot.link);
                 continue;
             }
+            if !self.is_one_shot && slot.queue_alone(generation, edge.facts) {
+                let node = self.own_node(index);
+                ready.push(node, self.nodes.link(node));
+                continue;
+            }
             let mut is_noted = false;
             while !is_noted {
                 let delivery = slot.deliver(generation, edge.facts, poll, newest);
                 let next = match delivery {
                     Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
                     Delivery::Due => {
-                        let own = self.desk(index).and_then(|desk| desk.own());
-                        let node = own.expect("a lone operation has the record of its desk");
+                        let node = self.own_node(index);
                         ready.push(node, self.nodes.link(node));
                         Next::Nothing
                     }

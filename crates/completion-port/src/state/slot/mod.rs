@@ -379,6 +379,13 @@ impl Slot {
         self.change_if(|word| Some((word.queued(generation, facts, poll, &newest)?, ()))).is_some()
     }
 
+    /// The short way of [`Slot::deliver`] where a lone operation waits: the caller owns the operation's node now and queues
+    /// it. False, and nothing has changed, in any other case.
+    #[inline]
+    pub(crate) fn queue_alone(&self, generation: u32, facts: Facts) -> bool {
+        self.change_if(|word| Some((word.queued_alone(generation, facts)?, ()))).is_some()
+    }
+
     /// Whether a request about the registration that `generation` names would not be refused now.
     pub(crate) fn admits(&self, generation: u32) -> Result<(), Refusal> {
         self.word().admits(generation)

@@ -609,6 +609,19 @@ impl Word {
         }
     }
 
+    /// The short way of [`Word::delivered`] for the slot of a lone operation that waits: the caller owns its node then.
+    /// `None` in any other case.
+    #[inline]
+    pub(super) fn queued_alone(self, generation: u32, facts: Facts) -> Option<Self> {
+        if !(self.is_lone() && self.names(generation)) || facts.any(Facts::RARE) {
+            return None;
+        }
+        match self.noting(facts).stirred_alone(facts) {
+            (word, Delivery::Due) => Some(word),
+            _ => None,
+        }
+    }
+
     /// The lone operation was tried, and would have to wait. Returns whether it is to be tried again; it waits
     /// otherwise.
     #[inline]
@@ -835,6 +848,15 @@ mod tests {
                 if let Some(queued) = word.queued(generation, facts, poll, newest) {
                     let general = word.delivered(generation, facts, poll, newest);
                     prop_assert_eq!(general, (queued, Delivery::Noted(Next::Queue)));
+                }
+            }
+            let lone = word.with(LONE | ONE_SHOT).without(ENABLED | QUEUED);
+            let lone = keeping_the_rules(lone);
+            prop_assert!(lone.is_lone());
+            for word in [word, lone, lone.without(EDGES)] {
+                if let Some(queued) = word.queued_alone(generation, facts) {
+                    let general = word.delivered(generation, facts, poll, newest);
+                    prop_assert_eq!(general, (queued, Delivery::Due));
                 }
             }
         }
