@@ -28,3 +28,9 @@ pub(crate) fn barrier_behind_exchange() {
         fence(SeqCst);
     }
 }
+
+/// Runs a test of what synchronises with these primitives: the model checker's are used in a model alone.
+#[cfg(test)]
+pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
+    test();
+}

@@ -95,4 +95,8 @@ mod sync {
     pub(crate) fn barrier_behind_exchange() {
         fence(Ordering::SeqCst);
     }
+
+    pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
+        loom::model(test);
+    }
 }

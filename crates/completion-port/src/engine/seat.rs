@@ -228,25 +228,34 @@ impl fmt::Debug for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::tested;
 
     #[test]
     fn what_was_emptied_is_taken_one_by_one_or_all_at_once() {
-        let links: [AtomicU32; 4] = std::array::from_fn(|_| AtomicU32::new(7));
-        let link = |cell: u32| &links[cell as usize];
-        let emptied = Emptied::new();
-        assert_eq!(emptied.pop(link), None);
-        for cell in [2, 0, 3] {
-            emptied.push(cell, link(cell));
-        }
-        assert_eq!((emptied.pop(link), emptied.pop(link), emptied.len()), (Some(3), Some(0), 1));
-        emptied.push(1, link(1));
-        let Linked { first, last, count } = emptied.take().unwrap();
-        assert_eq!((first, links[1].load(Relaxed), last, count), (1, 2, 2, 2));
-        assert_eq!((emptied.pop(link), emptied.len(), emptied.take().is_none()), (None, 0, true));
-        // None is left of those before: the last one of the next is the first that is pushed.
-        emptied.push(0, link(0));
-        assert_eq!((emptied.pop(link), emptied.pop(link)), (Some(0), None));
-        emptied.push(3, link(3));
-        assert_eq!(emptied.take().map(|all| (all.first, all.last, all.count)), Some((3, 3, 1)));
+        tested(|| {
+            let links: [AtomicU32; 4] = std::array::from_fn(|_| AtomicU32::new(7));
+            let link = |cell: u32| &links[cell as usize];
+            let emptied = Emptied::new();
+            assert_eq!(emptied.pop(link), None);
+            for cell in [2, 0, 3] {
+                emptied.push(cell, link(cell));
+            }
+            assert_eq!(
+                (emptied.pop(link), emptied.pop(link), emptied.len()),
+                (Some(3), Some(0), 1)
+            );
+            emptied.push(1, link(1));
+            let Linked { first, last, count } = emptied.take().unwrap();
+            assert_eq!((first, links[1].load(Relaxed), last, count), (1, 2, 2, 2));
+            assert_eq!(
+                (emptied.pop(link), emptied.len(), emptied.take().is_none()),
+                (None, 0, true)
+            );
+            // None is left of those before: the last one of the next is the first that is pushed.
+            emptied.push(0, link(0));
+            assert_eq!((emptied.pop(link), emptied.pop(link)), (Some(0), None));
+            emptied.push(3, link(3));
+            assert_eq!(emptied.take().map(|all| (all.first, all.last, all.count)), Some((3, 3, 1)));
+        });
     }
 }

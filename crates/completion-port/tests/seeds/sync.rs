@@ -265,3 +265,8 @@ impl<T> RwLock<T> {
         self.guard(sync::RwLock::try_write)
     }
 }
+
+#[cfg(test)]
+pub(crate) fn tested(test: impl Fn()) {
+    test();
+}
