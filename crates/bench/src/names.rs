@@ -1,6 +1,7 @@
 //! Names of contenders by which targets, and the choice of contenders, speak of them on every system.
 
 pub(crate) const BY_TICK: &str = "ours_by_tick";
+pub(crate) const OWN_BUFFERS: &str = "ours_by_own_buffers";
 pub(crate) const AT_ONCE: &str = "ours_by_operations";
 pub(crate) const ACCEPTING: &str = AT_ONCE;
 pub(crate) const BY_PACKETS: &str = "ours_by_packets";

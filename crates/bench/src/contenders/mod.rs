@@ -6,7 +6,7 @@ use std::net::{TcpStream, UdpSocket};
 pub(crate) use self::here::all;
 #[cfg(target_os = "linux")]
 pub(crate) use self::here::reading;
-use crate::names::{AT_ONCE, BY_PACKETS, BY_TICK, SHARED};
+use crate::names::{AT_ONCE, BY_PACKETS, BY_TICK, OWN_BUFFERS, SHARED};
 use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
 pub(crate) use crate::system::Listening;
@@ -44,7 +44,7 @@ impl Contender {
         let (own, among): (&[&str], &[&str]) = match self.name {
             BY_TICK => (&["S4", OFTEN, "S5"], &[]),
             AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
-            BY_PACKETS => (&[OPERATIONS], &[]),
+            BY_PACKETS | OWN_BUFFERS => (&[OPERATIONS], &[]),
             SHARED => (&[ACCEPTS], &[]),
             "ours" | "uring" => (&[], &[ACCEPTS, OPERATIONS]),
             "compio" | "monoio" => (&[], &[OPERATIONS]),

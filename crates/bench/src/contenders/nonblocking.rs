@@ -1,6 +1,7 @@
 //! What the contenders that are told of readiness do with a connection that is ready.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem::swap;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use crate::sink::{Service, Sink};
@@ -97,6 +98,26 @@ impl<F: Family> Peer<F> {
             Peer::Listener(listener) => accept::<F>(listener, &mut handler.accepted).map(Some),
             Peer::Datagrams(socket) => answer::<F>(socket, &mut handler.buffer).map(Some),
         }
+    }
+}
+
+/// A socket that is read into a buffer of its own, not into its thread's.
+pub(crate) struct Owning {
+    pub(crate) peer: Peer,
+    buffer: Box<[u8]>,
+}
+
+impl Owning {
+    pub(super) fn new(peer: Peer, service: Service) -> Self {
+        Owning { peer, buffer: vec![0; service.buffer()].into_boxed_slice() }
+    }
+
+    /// [`Peer::serve`].
+    pub(super) fn serve(&mut self, handler: &mut Handler, ends: bool) -> io::Result<Option<Next>> {
+        swap(&mut handler.buffer, &mut self.buffer);
+        let next = self.peer.serve(handler, ends);
+        swap(&mut handler.buffer, &mut self.buffer);
+        next
     }
 }
 

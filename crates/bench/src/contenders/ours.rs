@@ -5,13 +5,13 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use completion_port::{
-    Batch, BlockDetection, Interest, OneShot, Packet, Port, Ready, Registration,
+    Batch, BlockDetection, Interest, OneShot, Packet, Port, Ready, Registration, Source,
 };
 
 use super::Listening;
-use super::nonblocking::{Handler, Next, Peer};
+use super::nonblocking::{Handler, Next, Owning, Peer};
 use super::{Contender, Server, threads, version};
-use crate::names::BY_TICK;
+use crate::names::{BY_TICK, OWN_BUFFERS};
 use crate::sink::Service;
 
 /// Packets taken by a wait at most.
@@ -22,7 +22,7 @@ pub(crate) fn contender() -> Contender {
         name: "ours",
         about: "completion-port: one port for all threads, with its usual settings",
         version: || version::of_crate!("completion-port").to_owned(),
-        start: |threads, service| start(threads, service, BlockDetection::Automatic),
+        start: |threads, service| start::<Peer>(threads, service, BlockDetection::Automatic),
     }
 }
 
@@ -31,60 +31,107 @@ pub(crate) fn by_tick() -> Contender {
     Contender {
         name: BY_TICK,
         about: "completion-port, which finds out by its tick alone which threads block",
-        start: |threads, service| start(threads, service, BlockDetection::Tick),
+        start: |threads, service| start::<Peer>(threads, service, BlockDetection::Tick),
         ..contender()
     }
 }
 
-fn start(
+/// Each socket is read into a buffer of its own, as it has to be where a receive is in flight for it.
+pub(crate) fn with_own_buffers() -> Contender {
+    Contender {
+        name: OWN_BUFFERS,
+        about: "completion-port, with a buffer for each connection in the place of one for each thread",
+        start: |threads, service| start::<Owning>(threads, service, BlockDetection::Automatic),
+        ..contender()
+    }
+}
+
+fn start<K: Key>(
     threads: usize,
     service: Service,
     detection: BlockDetection,
 ) -> io::Result<Box<dyn Server>> {
     let port = Arc::new(Port::builder().block_detection(detection).build()?);
+    let server = Ours::<K> { port, service };
     for _ in 0..threads {
-        let port = Arc::clone(&port);
-        threads::spawn("ours", move || serve(&port, service))?;
+        let server = Ours { port: Arc::clone(&server.port), service };
+        threads::spawn("ours", move || server.serve())?;
     }
-    Ok(Box::new(Ours(port)))
+    Ok(Box::new(server))
 }
 
-struct Ours(Arc<Port<Peer>>);
+/// How a server keeps its sockets.
+trait Key: Source + Send + Sync + 'static {
+    fn of(peer: Peer, service: Service) -> Self;
 
-impl Server for Ours {
+    /// [`Peer::serve`].
+    fn serve(&mut self, handler: &mut Handler) -> io::Result<Option<Next>>;
+}
+
+impl Key for Peer {
+    fn of(peer: Peer, _: Service) -> Self {
+        peer
+    }
+
+    #[inline]
+    fn serve(&mut self, handler: &mut Handler) -> io::Result<Option<Next>> {
+        self.serve(handler, false)
+    }
+}
+
+impl Key for Owning {
+    fn of(peer: Peer, service: Service) -> Self {
+        Owning::new(peer, service)
+    }
+
+    #[inline]
+    fn serve(&mut self, handler: &mut Handler) -> io::Result<Option<Next>> {
+        self.serve(handler, false)
+    }
+}
+
+struct Ours<K> {
+    port: Arc<Port<K>>,
+    service: Service,
+}
+
+impl<K: Key> Server for Ours<K> {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
-        register(&self.0, Peer::of(stream))
+        self.register(Peer::of(stream))
     }
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
-        register(&self.0, Peer::Listener(at.listener()?))
+        self.register(Peer::Listener(at.listener()?))
     }
 
     fn answer(&self, socket: UdpSocket) -> io::Result<()> {
-        register(&self.0, Peer::Datagrams(socket))
+        self.register(Peer::Datagrams(socket))
     }
 
     fn wakes(&self) -> Option<u64> {
-        Some(self.0.stats().wakes)
+        Some(self.port.stats().wakes)
     }
 }
 
-fn register(port: &Port<Peer>, peer: Peer) -> io::Result<()> {
-    port.register(Registration::owned(peer, Interest::IN, OneShot::Level))?;
-    Ok(())
-}
+impl<K: Key> Ours<K> {
+    fn register(&self, peer: Peer) -> io::Result<()> {
+        let key = K::of(peer, self.service);
+        self.port.register(Registration::owned(key, Interest::IN, OneShot::Level))?;
+        Ok(())
+    }
 
-fn serve(port: &Port<Peer>, service: Service) -> io::Result<()> {
-    let mut batch = Batch::with_capacity(BATCH);
-    let mut handler: Handler = Handler::new(service);
-    loop {
-        for packet in port.wait(&mut batch, None)? {
-            let Packet::Ready(mut ready) = packet else { continue };
-            let next = ready.key_mut().serve(&mut handler, false)?;
-            arm(ready, next)?;
-            for stream in handler.accepted.drain(..) {
-                register(port, Peer::of(stream))?;
+    fn serve(&self) -> io::Result<()> {
+        let mut batch = Batch::with_capacity(BATCH);
+        let mut handler: Handler = Handler::new(self.service);
+        loop {
+            for packet in self.port.wait(&mut batch, None)? {
+                let Packet::Ready(mut ready) = packet else { continue };
+                let next = ready.key_mut().serve(&mut handler)?;
+                arm(ready, next)?;
+                for stream in handler.accepted.drain(..) {
+                    self.register(Peer::of(stream))?;
+                }
             }
         }
     }

@@ -492,7 +492,7 @@ fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_called_of
     }
 }
 
-/// An edge for nothing gives the operation to another thread, before the one that starts it sees that the port is closed.
+/// The bytes of an edge are gone by the time another thread acts on it, while the operation is started and the port closed.
 #[test]
 fn an_operation_that_meets_an_edge_and_the_end_of_the_port_has_its_packet() {
     for is_shared in [false, true] {

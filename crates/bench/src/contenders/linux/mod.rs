@@ -22,6 +22,7 @@ pub(crate) fn all() -> Vec<Contender> {
         ours::contender(),
         ours_in_c::contender(),
         ours::by_tick(),
+        ours::with_own_buffers(),
         ours_by_operations::contender(),
         ours_by_operations::by_packets(),
         ours_by_operations::by_shared_accepts(),

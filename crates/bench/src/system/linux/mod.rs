@@ -28,7 +28,7 @@ pub(crate) use self::counters::Counters;
 pub(crate) use self::listening::Listening;
 pub(crate) use self::set::Set;
 use super::Switches;
-use crate::contenders::nonblocking::{Connection, Family, Peer};
+use crate::contenders::nonblocking::{Connection, Family, Owning, Peer};
 pub(crate) use crate::files::Reading as Aside;
 use crate::machine::Hardware;
 use crate::processor_time::Clock;
@@ -180,6 +180,12 @@ impl<F: Family> AsFd for Peer<F> {
             Peer::Listener(listener) => listener.as_fd(),
             Peer::Datagrams(socket) => socket.as_fd(),
         }
+    }
+}
+
+impl AsFd for Owning {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.peer.as_fd()
     }
 }
 

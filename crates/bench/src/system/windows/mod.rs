@@ -31,7 +31,7 @@ pub(crate) use self::alone::{
 };
 pub(crate) use self::set::Set;
 use super::Switches;
-use crate::contenders::nonblocking::{Connection, Family, Peer};
+use crate::contenders::nonblocking::{Connection, Family, Owning, Peer};
 use crate::machine::Hardware;
 use crate::processor_time::Clock;
 
@@ -209,6 +209,12 @@ impl<F: Family> AsSocket for Peer<F> {
             Peer::Listener(listener) => listener.as_socket(),
             Peer::Datagrams(socket) => socket.as_socket(),
         }
+    }
+}
+
+impl AsSocket for Owning {
+    fn as_socket(&self) -> BorrowedSocket<'_> {
+        self.peer.as_socket()
     }
 }
 
