@@ -162,7 +162,8 @@ impl<K: Key> ByOperations<K> {
             Peer::Listener(_) => Operation::accept(),
             Peer::Datagrams(_) => Operation::recv_from(self.buffer()),
         };
-        self.go_on(token, first)
+        token.start(first).map_err(|refused| refused.error())?;
+        Ok(())
     }
 
     fn serve(&self) -> io::Result<()> {
@@ -171,10 +172,8 @@ impl<K: Key> ByOperations<K> {
             for packet in self.port.wait(&mut batch, None)? {
                 match packet {
                     Packet::Done(done) => {
-                        let (mut token, outcome) = done.into_parts();
-                        if let Some(next) = self.handle(&mut token, outcome)? {
-                            self.go_on(token, next)?;
-                        }
+                        let (token, outcome) = done.into_parts();
+                        self.go_on(token, outcome)?;
                     }
                     Packet::Finished(finished) => {
                         let id = finished.id();
@@ -191,22 +190,19 @@ impl<K: Key> ByOperations<K> {
     }
 
     /// Starts operations, one after the other, until one has to wait.
-    fn go_on(&self, mut token: Ready<'_, K>, mut next: Operation) -> io::Result<()> {
-        if self.at_once {
-            for _ in 0..MOST_AT_ONCE {
-                let Started::Finished((same, outcome)) =
-                    token.start_now(next).map_err(|refused| refused.error())?
-                else {
-                    return Ok(());
-                };
-                token = same;
-                match self.handle(&mut token, outcome)? {
-                    Some(more) => next = more,
-                    None => return Ok(()),
-                }
+    fn go_on(&self, mut token: Ready<'_, K>, mut outcome: Outcome) -> io::Result<()> {
+        let mut left = if self.at_once { MOST_AT_ONCE } else { 0 };
+        while let Some(next) = self.handle(&mut token, outcome)? {
+            if left == 0 {
+                token.start(next).map_err(|refused| refused.error())?;
+                break;
+            }
+            left -= 1;
+            match token.start_now(next).map_err(|refused| refused.error())? {
+                Started::Finished(ended) => (token, outcome) = ended,
+                Started::InFlight(_) => break,
             }
         }
-        token.start(next).map_err(|refused| refused.error())?;
         Ok(())
     }
 
