@@ -45,8 +45,9 @@ pub(crate) struct Member {
 /// A connection that is among those of the server until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
-    connection: Connection,
+    // Dropped first: who sees that a connection is closed finds it counted no more.
     member: Member,
+    connection: Connection,
 }
 
 impl Clients {
@@ -119,7 +120,7 @@ impl Drop for Member {
 
 impl Client {
     pub(crate) fn new(connection: Connection, all: &Arc<Clients>) -> Self {
-        Self { connection, member: Member::new(all) }
+        Self { member: Member::new(all), connection }
     }
 
     pub(crate) fn number(&self) -> u64 {

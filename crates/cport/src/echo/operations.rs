@@ -30,8 +30,9 @@ pub(crate) enum Key {
 }
 
 pub(crate) struct Client {
-    stream: TcpStream,
+    // Dropped first: who sees that a connection is closed finds it counted no more.
     member: Member,
+    stream: TcpStream,
 }
 
 impl Source for Key {
@@ -200,7 +201,7 @@ impl<'p> Server<'p> {
             return Ok(());
         }
         self.state.has_accepted();
-        let client = Client { stream, member: Member::new(&self.state.clients) };
+        let client = Client { member: Member::new(&self.state.clients), stream };
         self.admit(Key::Client(Arc::new(client)), Operation::recv(Vec::with_capacity(BUFFER)))
     }
 
