@@ -344,7 +344,8 @@ fn reads_are_measured_alone_and_beside_an_echo() {
     for row in cells[0]["rows"].as_array().unwrap() {
         assert_has(row, &["cpu", "rate"]);
     }
-    for cell in &cells[1..4] {
+    // Three speeds, each with one thread and with two.
+    for cell in &cells[1..7] {
         let [with, beside, alone] = &cell["rows"].as_array().unwrap()[..] else {
             panic!("{cell}");
         };
@@ -356,7 +357,8 @@ fn reads_are_measured_alone_and_beside_an_echo() {
         assert_has(alone, &echo);
     }
     assert_eq!(cells[1]["reads"], "cached, 20000 in a second");
+    assert_eq!([&cells[1]["threads"], &cells[2]["threads"]], [1, 2]);
     // The other ones need a disk.
     let left_out = text(&output.stdout).contains("left out: ");
-    assert_eq!(cells.len(), if left_out { 5 } else { 6 });
+    assert_eq!(cells.len(), if left_out { 8 } else { 10 });
 }

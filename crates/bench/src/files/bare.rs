@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use super::Reader;
 use super::plan::Plan;
 use super::scratch::{Memory, Scratch, Way};
+use super::{IN_FLIGHT, Reader};
 
 /// pread(2).
 struct Pread {
@@ -28,6 +28,34 @@ impl Reader for Pread {
             plan.check(memory, count)?;
         }
         Ok(())
+    }
+}
+
+/// The same into one memory after the other, as many as those have that have reads in flight: what the first
+/// level of the processor's cache has no room for comes from the second.
+struct Around {
+    file: File,
+    memories: Vec<Memory>,
+}
+
+pub(super) fn pread_around(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
+    let memories = (0..IN_FLIGHT).map(|_| Memory::new()).collect();
+    Ok(Box::new(Around { file: scratch.open(way)?, memories }))
+}
+
+impl Reader for Around {
+    fn read(&mut self, plan: &mut Plan) -> io::Result<()> {
+        let Around { file, memories } = self;
+        loop {
+            for memory in &mut *memories {
+                if !plan.aim(memory) {
+                    return Ok(());
+                }
+                let offset = memory.offset;
+                let count = file.read_at(memory.bytes_mut(), offset)?;
+                plan.check(memory, count)?;
+            }
+        }
     }
 }
 

@@ -23,8 +23,9 @@ use crate::sink::Service;
 use crate::targets::OURS;
 use crate::traffic::Traffic;
 
-/// Threads of the servers' ports.
-const THREADS: usize = 2;
+/// Threads of the servers' ports: one, so that the clients have a processor of their own on the smallest
+/// machines that are measured, and two.
+const THREADS: [usize; 2] = [1, 2];
 /// Reads in a second where both are held to a rate: a small part of what a processor can do, and a large one.
 const HELD: [f64; 2] = [20_000.0, 200_000.0];
 /// The echo without reads.
@@ -52,12 +53,12 @@ impl Remote {
 }
 
 impl Entrant {
-    fn start(name: &str, reading: &Reading) -> Result<Entrant, String> {
+    fn start(name: &str, threads: usize, reading: &Reading) -> Result<Entrant, String> {
         let reads = name != ALONE;
         let mut remote = if reads {
-            Remote::start_reading(name, THREADS, reading)
+            Remote::start_reading(name, threads, reading)
         } else {
-            Remote::start(OURS, THREADS, Service::Echo, Traffic::Lasting, false)
+            Remote::start(OURS, threads, Service::Echo, Traffic::Lasting, false)
         }?;
         let mut load = Load::new().map_err(|error| format!("load generator: {error}"))?;
         for _ in 0..ACTIVE {
@@ -112,7 +113,7 @@ enum Speed {
     OfThePort,
 }
 
-/// Measures all contenders, a cell for each speed.
+/// Measures all contenders, a cell for each speed and number of threads.
 pub(super) fn run(
     way: Way,
     scratch: &Scratch,
@@ -121,12 +122,14 @@ pub(super) fn run(
 ) -> Vec<Cell> {
     let held = if way == Way::Cached { &HELD[..] } else { &[] };
     let speeds = held.iter().copied().map(Speed::Held).chain([Speed::OfThePort]);
-    speeds.map(|speed| cell(way, speed, scratch, options, progress)).collect()
+    let cells = speeds.flat_map(|speed| THREADS.map(|threads| (speed, threads)));
+    cells.map(|(speed, threads)| cell(way, speed, threads, scratch, options, progress)).collect()
 }
 
 fn cell(
     way: Way,
     speed: Speed,
+    threads: usize,
     scratch: &Scratch,
     options: &Options,
     progress: &mut dyn FnMut(&str),
@@ -137,7 +140,7 @@ fn cell(
     };
     let reads = format!("{}, {fast}", way.words());
     let title = format!(
-        "random reads of 4 KiB, {reads}, while {ACTIVE} connections echo, {THREADS} threads"
+        "random reads of 4 KiB, {reads}, while {ACTIVE} connections echo, {threads} threads"
     );
     progress(&title);
     let row = |name: &&str| Row { contender: (*name).to_owned(), ..Row::default() };
@@ -146,7 +149,7 @@ fn cell(
     let reading = Reading { file, way };
     let mut entrants: Vec<Option<Entrant>> = Vec::new();
     for (name, row) in ENTRIES.iter().zip(&mut rows) {
-        let entrant = Entrant::start(name, &reading);
+        let entrant = Entrant::start(name, threads, &reading);
         entrants.push(entrant.map_err(|reason| row.failure = Some(reason)).ok());
     }
     let mut latencies = Histogram::default();
@@ -176,7 +179,7 @@ fn cell(
     Cell {
         scenario: FILES.to_owned(),
         title,
-        threads: Some(THREADS),
+        threads: Some(threads),
         connections: Some(ACTIVE),
         reads: Some(reads),
         compared: P99.to_owned(),
