@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLIENTS = 4, ROUNDS = 250, BURST = 5, SIZE = 100, SERVER_KEY = 0x5E4BE4 };
+enum { CLIENTS = 4, ROUNDS = 250, BURST = 5, LENGTH = 100, SERVER_KEY = 0x5E4BE4 };
 
 typedef struct {
     SOCKET socket;
@@ -30,7 +30,7 @@ static CLIENT clients[CLIENTS];
 /* The answer that could not be sent, if there is one. */
 static struct {
     int size;
-    char bytes[SIZE];
+    char bytes[LENGTH];
     struct sockaddr_in to;
 } unsent;
 
@@ -109,7 +109,7 @@ static int flush(void)
 static void serve(void)
 {
     while (flush()) {
-        char bytes[SIZE];
+        char bytes[LENGTH];
         int length = (int)sizeof unsent.to, i;
         int size = (int)recvfrom(server, bytes, sizeof bytes, 0, (struct sockaddr *)&unsent.to, &length);
         if (size < 0) {
@@ -130,20 +130,20 @@ static void serve(void)
 static void compose(int which, int number, char *bytes)
 {
     int i;
-    memset(bytes, 0, SIZE);
+    memset(bytes, 0, LENGTH);
     bytes[0] = (char)number;
-    for (i = 1; i < SIZE; i++) {
+    for (i = 1; i < LENGTH; i++) {
         bytes[i] = (char)(which * 50 + clients[which].rounds * 3 + number * 11 + i);
     }
 }
 
 static void send_round(int which, const struct sockaddr_in *to)
 {
-    char bytes[SIZE];
+    char bytes[LENGTH];
     int number;
     for (number = 0; number < BURST; number++) {
         compose(which, number, bytes);
-        if (sendto(clients[which].socket, bytes, SIZE, 0, (const struct sockaddr *)to, sizeof *to) != SIZE) {
+        if (sendto(clients[which].socket, bytes, LENGTH, 0, (const struct sockaddr *)to, sizeof *to) != LENGTH) {
             fail("sendto of a client");
         }
     }
@@ -154,7 +154,7 @@ static void receive_answers(int which, const struct sockaddr_in *to)
 {
     CLIENT *client = &clients[which];
     for (;;) {
-        char bytes[SIZE + 1], expected[SIZE];
+        char bytes[LENGTH + 1], expected[LENGTH];
         int number, i;
         int size = (int)recvfrom(client->socket, bytes, sizeof bytes, 0, NULL, NULL);
         if (size < 0) {
@@ -163,14 +163,14 @@ static void receive_answers(int which, const struct sockaddr_in *to)
             }
             fail("recvfrom of a client");
         }
-        number = size == SIZE ? bytes[SIZE - 1] : -1;
+        number = size == LENGTH ? bytes[LENGTH - 1] : -1;
         if (number < 0 || number >= BURST || client->is_answered[number]) {
             fprintf(stderr, "client %d got an answer that it did not wait for\n", which);
             exit(1);
         }
         compose(which, number, expected);
-        for (i = 0; i < SIZE; i++) {
-            if (bytes[i] != expected[SIZE - 1 - i]) {
+        for (i = 0; i < LENGTH; i++) {
+            if (bytes[i] != expected[LENGTH - 1 - i]) {
                 fprintf(stderr, "client %d: byte %d of answer %d is wrong\n", which, i, number);
                 exit(1);
             }

@@ -31,7 +31,7 @@ typedef struct {
     SOCKET socket;
     WSABUF buffer;
     char bytes[2048];
-} CONTEXT;
+} IO_CONTEXT;
 
 static HANDLE port;
 static SOCKET listener;
@@ -56,7 +56,7 @@ static SOCKET new_socket(void)
 
 /* ---- the server ------------------------------------------------------------------------------- */
 
-static void post_accept(CONTEXT *context)
+static void post_accept(IO_CONTEXT *context)
 {
     DWORD received;
     memset(&context->overlapped, 0, sizeof context->overlapped);
@@ -68,7 +68,7 @@ static void post_accept(CONTEXT *context)
         fail("AcceptEx");
 }
 
-static void end_connection(CONTEXT *context)
+static void end_connection(IO_CONTEXT *context)
 {
     closesocket(context->socket);
     free(context);
@@ -76,7 +76,7 @@ static void end_connection(CONTEXT *context)
     InterlockedIncrement(&ended);
 }
 
-static void post_receive(CONTEXT *context)
+static void post_receive(IO_CONTEXT *context)
 {
     DWORD flags = 0;
     memset(&context->overlapped, 0, sizeof context->overlapped);
@@ -89,7 +89,7 @@ static void post_receive(CONTEXT *context)
         end_connection(context);
 }
 
-static void post_send(CONTEXT *context, DWORD count)
+static void post_send(IO_CONTEXT *context, DWORD count)
 {
     memset(&context->overlapped, 0, sizeof context->overlapped);
     context->kind = SEND;
@@ -99,11 +99,11 @@ static void post_send(CONTEXT *context, DWORD count)
         end_connection(context);
 }
 
-static void begin_connection(CONTEXT *accepting)
+static void begin_connection(IO_CONTEXT *accepting)
 {
     struct sockaddr *own, *peer;
     INT own_size, peer_size;
-    CONTEXT *context = (CONTEXT *)malloc(sizeof *context);
+    IO_CONTEXT *context = (IO_CONTEXT *)malloc(sizeof *context);
     if (!context)
         fail("memory");
     if (setsockopt(accepting->socket, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (const char *)&listener,
@@ -128,7 +128,7 @@ static DWORD WINAPI serve(LPVOID argument)
         ULONG_PTR key = 0;
         LPOVERLAPPED overlapped = NULL;
         BOOL is_well = GetQueuedCompletionStatus(port, &count, &key, &overlapped, INFINITE);
-        CONTEXT *context = (CONTEXT *)overlapped;
+        IO_CONTEXT *context = (IO_CONTEXT *)overlapped;
         if (!is_well && !overlapped)
             fail("the wait");
         if (key == KEY_OVER) {
@@ -190,7 +190,7 @@ static void listen_and_post(void)
     if (!CreateIoCompletionPort((HANDLE)listener, port, KEY_LISTENER, 0))
         fail("associating the listener");
     for (place = 0; place < ACCEPTS; place++) {
-        CONTEXT *context = (CONTEXT *)malloc(sizeof *context);
+        IO_CONTEXT *context = (IO_CONTEXT *)malloc(sizeof *context);
         if (!context)
             fail("memory");
         InterlockedIncrement(&contexts);

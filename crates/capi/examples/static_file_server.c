@@ -40,7 +40,7 @@ typedef struct {
     TRANSMIT_FILE_BUFFERS beside;
     WSABUF buffer;
     char bytes[CHUNK];
-} CONTEXT;
+} IO_CONTEXT;
 
 static const int SIZES[FILES] = {0, 1, 5000, 70000, 3000000};
 
@@ -71,7 +71,7 @@ static char byte_of(int file, int place)
 
 /* ---- the server ------------------------------------------------------------------------------- */
 
-static void end_connection(CONTEXT *context)
+static void end_connection(IO_CONTEXT *context)
 {
     if (context->file != INVALID_HANDLE_VALUE)
         CloseHandle(context->file);
@@ -80,7 +80,7 @@ static void end_connection(CONTEXT *context)
     InterlockedDecrement(&contexts);
 }
 
-static void post_accept(CONTEXT *context)
+static void post_accept(IO_CONTEXT *context)
 {
     DWORD received;
     memset(&context->overlapped, 0, sizeof context->overlapped);
@@ -98,19 +98,19 @@ static void post_accept(CONTEXT *context)
 }
 
 /* What a call says that begins an operation: if it fails at once no packet comes. */
-static void begun(CONTEXT *context, int is_well)
+static void begun(IO_CONTEXT *context, int is_well)
 {
     if (!is_well && GetLastError() != ERROR_IO_PENDING)
         end_connection(context);
 }
 
-static void begin(CONTEXT *context, STEP step)
+static void begin(IO_CONTEXT *context, STEP step)
 {
     memset(&context->overlapped, 0, sizeof context->overlapped);
     context->step = step;
 }
 
-static void receive(CONTEXT *context)
+static void receive(IO_CONTEXT *context)
 {
     DWORD flags = 0;
     begin(context, REQUEST);
@@ -119,7 +119,7 @@ static void receive(CONTEXT *context)
     begun(context, WSARecv(context->socket, &context->buffer, 1, NULL, &flags, &context->overlapped, NULL) == 0);
 }
 
-static void send_bytes(CONTEXT *context, STEP step, char *bytes, DWORD count)
+static void send_bytes(IO_CONTEXT *context, STEP step, char *bytes, DWORD count)
 {
     begin(context, step);
     context->buffer.buf = bytes;
@@ -128,7 +128,7 @@ static void send_bytes(CONTEXT *context, STEP step, char *bytes, DWORD count)
 }
 
 /* The next chunk; behind the last one the stream ends. */
-static void read_on(CONTEXT *context)
+static void read_on(IO_CONTEXT *context)
 {
     if (context->offset == context->size) {
         shutdown(context->socket, SD_SEND);
@@ -141,7 +141,7 @@ static void read_on(CONTEXT *context)
     begun(context, ReadFile(context->file, context->bytes, CHUNK, NULL, &context->overlapped));
 }
 
-static void answer(CONTEXT *context, const char *name)
+static void answer(IO_CONTEXT *context, const char *name)
 {
     char path[2 * MAX_PATH];
     LARGE_INTEGER size;
@@ -172,7 +172,7 @@ static void answer(CONTEXT *context, const char *name)
 }
 
 /* What has come of a request so far. */
-static void look_at_request(CONTEXT *context, DWORD count)
+static void look_at_request(IO_CONTEXT *context, DWORD count)
 {
     char *end;
     context->filled += count;
@@ -188,9 +188,9 @@ static void look_at_request(CONTEXT *context, DWORD count)
     }
 }
 
-static void begin_connection(CONTEXT *context, DWORD count)
+static void begin_connection(IO_CONTEXT *context, DWORD count)
 {
-    CONTEXT *next = (CONTEXT *)malloc(sizeof *next);
+    IO_CONTEXT *next = (IO_CONTEXT *)malloc(sizeof *next);
     if (!next)
         fail("memory");
     InterlockedIncrement(&contexts);
@@ -212,7 +212,7 @@ static DWORD WINAPI serve(LPVOID argument)
         ULONG_PTR key = 0;
         LPOVERLAPPED overlapped = NULL;
         BOOL is_well = GetQueuedCompletionStatus(port, &count, &key, &overlapped, INFINITE);
-        CONTEXT *context = (CONTEXT *)overlapped;
+        IO_CONTEXT *context = (IO_CONTEXT *)overlapped;
         if (!is_well && !overlapped)
             fail("the wait");
         if (key == KEY_OVER) {
@@ -268,7 +268,7 @@ static void listen_and_post(void)
     if (!CreateIoCompletionPort((HANDLE)listener, port, KEY_LISTENER, 0))
         fail("associating the listener");
     for (place = 0; place < ACCEPTS; place++) {
-        CONTEXT *context = (CONTEXT *)malloc(sizeof *context);
+        IO_CONTEXT *context = (IO_CONTEXT *)malloc(sizeof *context);
         if (!context)
             fail("memory");
         InterlockedIncrement(&contexts);

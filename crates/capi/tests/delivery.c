@@ -224,7 +224,9 @@ static void an_aborted_stream(void)
     abort_connection(far);
     CHECK_IS(NEXT(port, &events), 1);
     CHECK(events & (SOCK_NOTIFY_EVENT_HANGUP | SOCK_NOTIFY_EVENT_ERR));
-    if (!is_wine()) { /* where a poll takes the error of a reset */
+    if (is_wine()) {
+        printf("SKIPPED the receive of %s under Wine: a poll takes the error of a reset\n", __func__);
+    } else {
         CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
     }
     END_REGISTRATION(port, near, 1);

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "overlapped.h"
 
-enum { THREADS = 4, SIZE = 4096, SLOTS = 16 };
+enum { THREADS = 4, LENGTH = 4096, SLOTS = 16 };
 
 static char folder[64];
 static volatile LONG ends;
@@ -18,7 +18,7 @@ typedef struct SLOT {
     OVERLAPPED overlapped;
     HANDLE file;
     int number;
-    char bytes[SIZE];
+    char bytes[LENGTH];
 } SLOT;
 
 static HANDLE opens(const char *which, int number, DWORD disposition, DWORD flags)
@@ -53,15 +53,15 @@ static DWORD WINAPI closes_early(LPVOID argument)
     int thread = (int)(INT_PTR)argument, round, place;
     HANDLE port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);
     SLOT *slots = (SLOT *)calloc(SLOTS, sizeof *slots);
-    char check[SIZE];
+    char check[LENGTH];
     CHECK(port && slots);
     for (round = 0; round < (is_slow() ? 5 : 60); round++) {
         HANDLE file = opens("early", thread, CREATE_ALWAYS, 0), other;
         CHECK(CreateIoCompletionPort(file, port, 1, 0) == port);
         for (place = 0; place < SLOTS; place++) {
-            prepare(&slots[place], (ULONGLONG)place * SIZE, NULL);
-            memset(slots[place].bytes, 'a' + (round + place) % 26, SIZE);
-            goes_on(WriteFile(file, slots[place].bytes, SIZE, NULL, &slots[place].overlapped));
+            prepare(&slots[place], (ULONGLONG)place * LENGTH, NULL);
+            memset(slots[place].bytes, 'a' + (round + place) % 26, LENGTH);
+            goes_on(WriteFile(file, slots[place].bytes, LENGTH, NULL, &slots[place].overlapped));
         }
         CHECK(CloseHandle(file));
         /* It has the number, perhaps, and nothing is ever written to it. */
@@ -71,9 +71,9 @@ static DWORD WINAPI closes_early(LPVOID argument)
             ULONG_PTR key = 0;
             LPOVERLAPPED which = NULL;
             CHECK(GetQueuedCompletionStatus(port, &count, &key, &which, SOON));
-            CHECK(count == SIZE && key == 1 && which->Internal == 0);
+            CHECK(count == LENGTH && key == 1 && which->Internal == 0);
             /* Behind the end the memory is this thread's. */
-            memset(((SLOT *)which)->bytes, '!', SIZE);
+            memset(((SLOT *)which)->bytes, '!', LENGTH);
         }
         CHECK_IS(GetFileSize(other, NULL), 0);
         CHECK(CloseHandle(other));
@@ -81,11 +81,11 @@ static DWORD WINAPI closes_early(LPVOID argument)
         for (place = 0; place < SLOTS; place++) {
             DWORD count = 0;
             SLOT *slot = &slots[place];
-            prepare(slot, (ULONGLONG)place * SIZE, NULL);
-            goes_on(ReadFile(file, slot->bytes, SIZE, NULL, &slot->overlapped));
+            prepare(slot, (ULONGLONG)place * LENGTH, NULL);
+            goes_on(ReadFile(file, slot->bytes, LENGTH, NULL, &slot->overlapped));
             CHECK(GetOverlappedResult(file, &slot->overlapped, &count, TRUE));
-            memset(check, 'a' + (round + place) % 26, SIZE);
-            CHECK(count == SIZE && memcmp(slot->bytes, check, SIZE) == 0);
+            memset(check, 'a' + (round + place) % 26, LENGTH);
+            CHECK(count == LENGTH && memcmp(slot->bytes, check, LENGTH) == 0);
         }
         CHECK(CloseHandle(file));
     }
@@ -102,9 +102,9 @@ static volatile LONG left;
 static void begin_read(SLOT *slot)
 {
     slot->number = slot->number * 73 % 251;
-    prepare(slot, (ULONGLONG)slot->number * SIZE, NULL);
+    prepare(slot, (ULONGLONG)slot->number * LENGTH, NULL);
     slot->file = shared;
-    goes_on(ReadFile(shared, slot->bytes, SIZE, NULL, &slot->overlapped));
+    goes_on(ReadFile(shared, slot->bytes, LENGTH, NULL, &slot->overlapped));
 }
 
 static DWORD WINAPI reads(LPVOID argument)
@@ -121,8 +121,8 @@ static DWORD WINAPI reads(LPVOID argument)
             return 0;
         }
         slot = (SLOT *)which;
-        CHECK_IS(count, SIZE);
-        for (at = 0; at < SIZE; at++)
+        CHECK_IS(count, LENGTH);
+        for (at = 0; at < LENGTH; at++)
             CHECK(slot->bytes[at] == (char)slot->number);
         if (InterlockedDecrement(&left) >= 0) {
             begin_read(slot);
@@ -143,10 +143,10 @@ static void all_read_one_file(void)
     shared = opens("shared", 0, CREATE_ALWAYS, 0);
     for (number = 0; number < 251; number++) {
         DWORD count = 0;
-        prepare(slot, (ULONGLONG)number * SIZE, NULL);
-        memset(slot->bytes, number, SIZE);
-        goes_on(WriteFile(shared, slot->bytes, SIZE, NULL, &slot->overlapped));
-        CHECK(GetOverlappedResult(shared, &slot->overlapped, &count, TRUE) && count == SIZE);
+        prepare(slot, (ULONGLONG)number * LENGTH, NULL);
+        memset(slot->bytes, number, LENGTH);
+        goes_on(WriteFile(shared, slot->bytes, LENGTH, NULL, &slot->overlapped));
+        CHECK(GetOverlappedResult(shared, &slot->overlapped, &count, TRUE) && count == LENGTH);
     }
     free(slot);
     shared_port = CreateIoCompletionPort(shared, NULL, 3, 0);
@@ -250,9 +250,9 @@ static void what_is_closed_meanwhile_harms_nothing(void)
         handles[!(round % 2)] = CreateIoCompletionPort(handles[round % 2], NULL, 1, 0);
         thread = CreateThread(NULL, 0, closes, handles, 0, NULL);
         for (place = 0; place < SLOTS; place++) {
-            prepare(&slots[place], (ULONGLONG)place * SIZE, NULL);
+            prepare(&slots[place], (ULONGLONG)place * LENGTH, NULL);
             SetLastError(0);
-            if (WriteFile(handles[round % 2], slots[place].bytes, SIZE, NULL, &slots[place].overlapped) ||
+            if (WriteFile(handles[round % 2], slots[place].bytes, LENGTH, NULL, &slots[place].overlapped) ||
                 GetLastError() == ERROR_IO_PENDING) {
                 begun = place + 1;
             } else {
@@ -263,7 +263,7 @@ static void what_is_closed_meanwhile_harms_nothing(void)
         for (place = 0; place < begun; place++) {
             DWORD count = 0;
             CHECK(GetOverlappedResult(handles[round % 2], &slots[place].overlapped, &count, TRUE));
-            CHECK_IS(count, SIZE);
+            CHECK_IS(count, LENGTH);
         }
         CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
         CHECK(CloseHandle(thread) && CloseHandle(event));

@@ -7,7 +7,7 @@
 #include "overlapped.h"
 
 #define KEY 11u
-#define REGISTERED 22u
+#define WATCHED 22u
 
 static HANDLE port;
 
@@ -19,15 +19,15 @@ static void a_receive_is_served_before_readiness_is_reported(void)
     OVERLAPPED overlapped = fresh(NULL);
     associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, bytes, 2, NULL, &overlapped));
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
     send_all(far, "ab", 2);
     CHECK_ENDED(port, KEY, &overlapped, 2);
     CHECK(is_silent(port));
     /* What no receive takes is reported, with the other key. */
     send_all(far, "c", 1);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
     receive_all(near, bytes, 1);
-    END_REGISTRATION(port, near, REGISTERED);
+    END_REGISTRATION(port, near, WATCHED);
     /* Operations go on behind that. */
     CHECK_PENDING(receive_into(near, bytes, 2, NULL, &overlapped));
     send_all(far, "d", 1);
@@ -54,7 +54,7 @@ static void both_come(LPOVERLAPPED overlapped)
             CHECK_IS(entry->dwNumberOfBytesTransferred, 1);
             has_ended++;
         } else {
-            CHECK_IS(entry->lpCompletionKey, REGISTERED);
+            CHECK_IS(entry->lpCompletionKey, WATCHED);
             CHECK_IS(SocketNotificationRetrieveEvents(entry), SOCK_NOTIFY_EVENT_IN);
             is_reported++;
         }
@@ -68,7 +68,7 @@ static void an_operation_may_begin_on_what_is_registered(void)
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
     associated_pair(port, KEY, &near, &far);
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     send_all(far, "ab", 2);
     /* It is enabled still, and reports once what the receive has left. */
@@ -77,8 +77,8 @@ static void an_operation_may_begin_on_what_is_registered(void)
     CHECK(is_silent(port));
     send_all(far, "c", 1);
     CHECK(is_silent(port));
-    CHECK_IS(enable(port, near, REGISTERED + 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
+    CHECK_IS(enable(port, near, WATCHED + 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
     CHECK(is_silent(port));
     CHECK_IS(disable(port, near), ERROR_SUCCESS);
     CHECK(is_silent(port));
@@ -92,14 +92,14 @@ static void what_is_spent_stays_so(void)
     char byte;
     OVERLAPPED overlapped = fresh(NULL);
     associated_pair(port, KEY, &near, &far);
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     send_all(far, "abc", 3);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
     CHECK_IS(receive_into(near, &byte, 1, NULL, &overlapped), 0);
     CHECK_ENDED(port, KEY, &overlapped, 1);
     CHECK(is_silent(port));
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_IN | FILTER_OUT, EDGE_ONCE), ERROR_SUCCESS);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_IN | FILTER_OUT, EDGE_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_OUT);
     CHECK(is_silent(port));
     close_both(near, far);
 }
@@ -111,16 +111,16 @@ static void a_removal_leaves_operations_alone_and_closing_ends_both(void)
     OVERLAPPED overlapped = fresh(NULL);
     associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_OUT);
     CHECK_IS(unregister(port, near), ERROR_SUCCESS);
     CHECK_IS(unregister(port, near), ERROR_SUCCESS);
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_REMOVE);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_REMOVE);
     CHECK(is_silent(port));
     CHECK_IS(unregister(port, near), ERROR_NOT_FOUND);
-    CHECK_IS(enable(port, near, REGISTERED + 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_NEXT(port, REGISTERED + 1, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(enable(port, near, WATCHED + 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, WATCHED + 1, SOCK_NOTIFY_EVENT_OUT);
     CHECK_IS(closesocket(near), 0);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
     CHECK(is_silent(port));
@@ -135,19 +135,19 @@ static void each_may_have_a_port_of_its_own(void)
     OVERLAPPED overlapped = fresh(NULL);
     HANDLE other = new_port(1);
     associated_pair(other, KEY, &near, &far);
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_OUT);
     CHECK_ENDED_BY_A_BYTE(far, other, KEY, &overlapped);
     CHECK(is_silent(port));
     close_both(near, far);
     /* What has operations on one is registered on another when none is in flight. */
     associated_pair(other, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
     CHECK_ENDED_BY_A_BYTE(far, other, KEY, &overlapped);
-    CHECK_IS(enable(port, near, REGISTERED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_OUT);
+    CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+    CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_OUT);
     close_both(near, far);
     CHECK(CloseHandle(other));
 }

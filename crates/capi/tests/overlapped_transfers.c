@@ -18,7 +18,7 @@ static void a_receive_that_waits_completes_by_a_packet(void)
     DWORD received = UNTOUCHED;
     associated_pair(port, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, bytes, sizeof bytes, &received, &overlapped));
-    CHECK_IS(overlapped.Internal, STATUS_PENDING);
+    CHECK_IS((DWORD)overlapped.Internal, STATUS_PENDING);
     CHECK(!HasOverlappedIoCompleted(&overlapped));
     CHECK_IS(received, UNTOUCHED);
     send_all(far, "hello", 5);
@@ -396,7 +396,7 @@ static void bad_arguments_are_refused(void)
     /* One that is in flight already; its end is told once. */
     CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &partial, &twice, NULL));
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &twice, NULL), WSAEINVAL);
-    CHECK_IS(twice.Internal, STATUS_PENDING);
+    CHECK_IS((DWORD)twice.Internal, STATUS_PENDING);
     CHECK_ENDED_BY_A_BYTE(far, port, KEY, &twice);
     CHECK(is_silent(port));
     close_both(near, far);

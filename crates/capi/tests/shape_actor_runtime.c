@@ -41,7 +41,7 @@ typedef struct {
 
 static mailbox mailboxes[ACTOR_THREADS];
 
-static void tell(int thread, int kind, struct event *event, UINT32 flags)
+static void say_to(int thread, int kind, struct event *event, UINT32 flags)
 {
     mailbox *box = &mailboxes[thread];
     message *m = (message *)malloc(sizeof *m);
@@ -146,7 +146,7 @@ static void *poll_packets(void *unused)
                 continue;
             }
             CHECK_IS(e->mark, ALIVE);
-            tell(e->owner, flags & SOCK_NOTIFY_EVENT_REMOVE ? DISPOSED : READY, e, flags);
+            say_to(e->owner, flags & SOCK_NOTIFY_EVENT_REMOVE ? DISPOSED : READY, e, flags);
         }
     }
     return NULL;
@@ -328,14 +328,14 @@ int main(void)
         usleep(1000); /* stuck for ever if one is never told of its end: the alarm says so */
     }
     CHECK_IS(connections_ended, connections());
-    tell(listener->owner, STOP, listener, 0);
+    say_to(listener->owner, STOP, listener, 0);
     while (__atomic_load_n(&events_alive, __ATOMIC_SEQ_CST) > 0) {
         usleep(1000);
     }
     CHECK_IS(PostQueuedCompletionStatus(port, 0, 0, NULL), TRUE);
     CHECK_IS(pthread_join(waiting, NULL), 0);
     for (i = 0; i < ACTOR_THREADS; i++) {
-        tell(i, QUIT, NULL, 0);
+        say_to(i, QUIT, NULL, 0);
         CHECK_IS(pthread_join(actors[i], NULL), 0);
         CHECK_IS(pthread_cond_destroy(&mailboxes[i].arrived), 0);
         CHECK_IS(pthread_mutex_destroy(&mailboxes[i].lock), 0);

@@ -13,7 +13,7 @@
 
 #include "check.h"
 
-enum { CHANNELS = 6, MESSAGES = 150, WORKERS = 2, SIZE = 64 };
+enum { CHANNELS = 6, MESSAGES = 150, WORKERS = 2, LENGTH = 64 };
 
 /* Everything that a key points to begins with this; it says what to do with the packet. */
 typedef struct EVENT {
@@ -108,7 +108,7 @@ static void do_end(EVENT *event, OVERLAPPED_ENTRY *entry)
 typedef struct {
     UINT32 number;
     UINT32 is_answer;
-    char bytes[SIZE];
+    char bytes[LENGTH];
 } DATAGRAM;
 
 static void transmit(ENDPOINT *endpoint)
@@ -137,7 +137,7 @@ static void received(ENDPOINT *endpoint, const DATAGRAM *datagram)
         CHECK(datagram->number <= endpoint->received);
         if (datagram->number == endpoint->received) {
             size_t i;
-            for (i = 0; i < SIZE; i++) {
+            for (i = 0; i < LENGTH; i++) {
                 CHECK_IS(datagram->bytes[i], datagram->number & 0x7F);
             }
             endpoint->received++;

@@ -11,7 +11,7 @@
 #include "overlapped.h"
 
 #define KEY 21u
-enum { SIZE = 3 << 20 };
+enum { LENGTH = 3 << 20 };
 
 static char name[64];
 static HANDLE port, file;
@@ -94,10 +94,10 @@ static void a_file_goes_whole_with_what_is_beside_it(void)
     SOCKET near, far;
     tcp_pair(&near, &far);
     associate(near, port, KEY);
-    begin_to_read(&reader, far, SIZE + 20);
+    begin_to_read(&reader, far, LENGTH + 20);
     CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, &buffers, 0));
-    CHECK_ENDED(port, KEY, &overlapped, SIZE + 20);
-    has_read(&reader, "the head", 0, SIZE, "and the tail");
+    CHECK_ENDED(port, KEY, &overlapped, LENGTH + 20);
+    has_read(&reader, "the head", 0, LENGTH, "and the tail");
     /* A part of it. */
     overlapped = at(1000);
     begin_to_read(&reader, far, 5000);
@@ -112,7 +112,7 @@ static void a_file_goes_whole_with_what_is_beside_it(void)
     /* Nothing. */
     CHECK_BEGUN(TransmitFile(near, NULL, 0, 0, &overlapped, NULL, 0));
     CHECK_ENDED(port, KEY, &overlapped, 0);
-    overlapped = at(SIZE);
+    overlapped = at(LENGTH);
     CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
     CHECK_ENDED(port, KEY, &overlapped, 0);
     /* The socket blocks, as before. */
@@ -130,17 +130,17 @@ static void it_goes_on_as_the_peer_reads(void)
     SOCKET near, far;
     tcp_pair(&near, &far);
     associate(near, port, KEY);
-    CHECK(send_from(near, contents, SIZE, NULL, &behind) == 0 || WSAGetLastError() == WSA_IO_PENDING);
+    CHECK(send_from(near, contents, LENGTH, NULL, &behind) == 0 || WSAGetLastError() == WSA_IO_PENDING);
     CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0), ERROR_IO_PENDING);
     CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, &done, FALSE), ERROR_IO_INCOMPLETE);
     CHECK_FALSE(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0), WSAEINVAL);
-    begin_to_read(&reader, far, 2 * SIZE);
+    begin_to_read(&reader, far, 2 * LENGTH);
     until_ended(&overlapped);
-    CHECK_ENDED(port, KEY, &behind, SIZE);
-    CHECK_ENDED(port, KEY, &overlapped, SIZE);
+    CHECK_ENDED(port, KEY, &behind, LENGTH);
+    CHECK_ENDED(port, KEY, &overlapped, LENGTH);
     CHECK_IS(WaitForSingleObject(reader.thread, SOON), WAIT_OBJECT_0);
-    CHECK_IS(reader.got, 2 * SIZE);
-    CHECK(memcmp(reader.bytes, contents, SIZE) == 0 && memcmp(reader.bytes + SIZE, contents, SIZE) == 0);
+    CHECK_IS(reader.got, 2 * LENGTH);
+    CHECK(memcmp(reader.bytes, contents, LENGTH) == 0 && memcmp(reader.bytes + LENGTH, contents, LENGTH) == 0);
     free(reader.bytes);
     CHECK(CloseHandle(reader.thread));
     closesocket(near);
@@ -151,7 +151,7 @@ static void it_goes_on_as_the_peer_reads(void)
     for (;;) { /* until it has to wait */
         if (!TransmitFile(near, file, 0, 0, &overlapped, NULL, 0))
             break;
-        CHECK_ENDED(port, KEY, &overlapped, SIZE);
+        CHECK_ENDED(port, KEY, &overlapped, LENGTH);
     }
     CHECK_IS(GetLastError(), ERROR_IO_PENDING);
     CHECK(CancelIoEx((HANDLE)near, &overlapped));
@@ -173,15 +173,15 @@ static void a_call_without_an_overlapped_waits(void)
     DWORD milliseconds = 20;
     tcp_pair(&near, &far);
     CHECK(plain != INVALID_HANDLE_VALUE);
-    begin_to_read(&reader, far, SIZE + 8);
+    begin_to_read(&reader, far, LENGTH + 8);
     CHECK(TransmitFile(near, plain, 0, 0, NULL, &buffers, 0));
-    has_read(&reader, "head", 0, SIZE, "tail");
+    has_read(&reader, "head", 0, LENGTH, "tail");
     /* From where the file is; also if the socket does not block. */
     CHECK_IS(SetFilePointer(plain, 100, NULL, FILE_BEGIN), 100);
     CHECK_IS(ioctlsocket(near, FIONBIO, &on), 0);
-    begin_to_read(&reader, far, SIZE - 100);
+    begin_to_read(&reader, far, LENGTH - 100);
     CHECK(TransmitFile(near, plain, 0, 0, NULL, NULL, 0));
-    has_read(&reader, "", 100, SIZE - 100, "");
+    has_read(&reader, "", 100, LENGTH - 100, "");
     /* As long as its sends may take. */
     CHECK_IS(setsockopt(near, SOL_SOCKET, SO_SNDTIMEO, (char *)&milliseconds, sizeof milliseconds), 0);
     while (TransmitFile(near, file, 0, 0, NULL, NULL, 0))
@@ -194,7 +194,7 @@ static void a_call_without_an_overlapped_waits(void)
 
 static void failures_begin_nothing_or_end_it(void)
 {
-    OVERLAPPED overlapped = at(SIZE - 10);
+    OVERLAPPED overlapped = at(LENGTH - 10);
     TRANSMIT_FILE_BUFFERS buffers = beside("head", "tail");
     HANDLE other;
     READER reader;
@@ -210,7 +210,7 @@ static void failures_begin_nothing_or_end_it(void)
         CHECK_FAILED(port, KEY, &overlapped, 14, ERROR_HANDLE_EOF);
     else
         CHECK_IS(GetLastError(), ERROR_HANDLE_EOF);
-    has_read(&reader, "head", SIZE - 10, 10, "");
+    has_read(&reader, "head", LENGTH - 10, 10, "");
     overlapped = at(0);
     CHECK_FALSE(TransmitFile(near, INVALID_HANDLE_VALUE, 0, 0, &overlapped, NULL, 0), ERROR_INVALID_HANDLE);
     CHECK_FALSE(TransmitFile(near, port, 0, 0, &overlapped, NULL, 0), ERROR_INVALID_HANDLE);
@@ -261,18 +261,18 @@ static void the_stream_ends_behind_it(void)
     SOCKET near, far, listener, again;
     tcp_pair(&near, &far);
     associate(near, port, KEY);
-    begin_to_read(&reader, far, SIZE + 1);
+    begin_to_read(&reader, far, LENGTH + 1);
     CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT));
-    CHECK_ENDED(port, KEY, &overlapped, SIZE);
-    has_read(&reader, "", 0, SIZE, "");
+    CHECK_ENDED(port, KEY, &overlapped, LENGTH);
+    has_read(&reader, "", 0, LENGTH, "");
     closesocket(near);
     closesocket(far);
     tcp_pair(&near, &far);
     associate(near, port, KEY);
-    begin_to_read(&reader, far, SIZE + 1);
+    begin_to_read(&reader, far, LENGTH + 1);
     CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT | TF_REUSE_SOCKET));
-    CHECK_ENDED(port, KEY, &overlapped, SIZE);
-    has_read(&reader, "", 0, SIZE, "");
+    CHECK_ENDED(port, KEY, &overlapped, LENGTH);
+    has_read(&reader, "", 0, LENGTH, "");
     closesocket(far);
     /* It may be connected again. */
     listener = tcp_socket();
@@ -316,10 +316,10 @@ static void packets_are_memory_and_files(void)
     elements[3].dwElFlags = TP_ELEMENT_MEMORY;
     elements[3].cLength = 4;
     elements[3].pBuffer = (void *)(uintptr_t)"last";
-    begin_to_read(&reader, far, SIZE + 2);
+    begin_to_read(&reader, far, LENGTH + 2);
     CHECK_BEGUN(transmit_packets(near, elements, 4, 0, &overlapped, 0));
-    CHECK_ENDED(port, KEY, &overlapped, SIZE + 2);
-    has_read(&reader, "one", 5, SIZE - 5, "last");
+    CHECK_ENDED(port, KEY, &overlapped, LENGTH + 2);
+    has_read(&reader, "one", 5, LENGTH - 5, "last");
     begin_to_read(&reader, far, 10);
     overlapped = at(7);
     CHECK_BEGUN(transmit(near, file, 10, 0, &overlapped, NULL, 0));
@@ -344,17 +344,17 @@ static void a_file_that_is_not_in_the_cache_goes_too(void)
     for (again = 0; again < 3; again++) {
         fsync(descriptor);
         posix_fadvise(descriptor, 1 << 18, 0, POSIX_FADV_DONTNEED);
-        begin_to_read(&reader, far, SIZE);
+        begin_to_read(&reader, far, LENGTH);
         CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
-        CHECK_ENDED(port, KEY, &overlapped, SIZE);
-        has_read(&reader, "", 0, SIZE, "");
+        CHECK_ENDED(port, KEY, &overlapped, LENGTH);
+        has_read(&reader, "", 0, LENGTH, "");
     }
     /* The file may be closed meanwhile. */
-    begin_to_read(&reader, far, SIZE);
+    begin_to_read(&reader, far, LENGTH);
     CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
     CHECK(CloseHandle(file));
-    CHECK_ENDED(port, KEY, &overlapped, SIZE);
-    has_read(&reader, "", 0, SIZE, "");
+    CHECK_ENDED(port, KEY, &overlapped, LENGTH);
+    has_read(&reader, "", 0, LENGTH, "");
     close(descriptor);
     closesocket(near);
     closesocket(far);
@@ -367,12 +367,12 @@ int main(void)
     size_t place;
     start();
     snprintf(name, sizeof name, "/tmp/cp-transmit-%d", (int)getpid());
-    contents = (char *)malloc(SIZE);
+    contents = (char *)malloc(LENGTH);
     CHECK(contents != NULL);
-    for (place = 0; place < SIZE; place++)
+    for (place = 0; place < LENGTH; place++)
         contents[place] = byte_at(place);
     plain = CreateFileA(name, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
-    CHECK(WriteFile(plain, contents, SIZE, &done, NULL) && done == SIZE);
+    CHECK(WriteFile(plain, contents, LENGTH, &done, NULL) && done == LENGTH);
     CHECK(CloseHandle(plain));
     file = CreateFileA(name, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING,
                        FILE_FLAG_OVERLAPPED | FILE_FLAG_SEQUENTIAL_SCAN, NULL);
