@@ -69,8 +69,9 @@ pub(super) fn system_fault(code: u32) -> Fault {
 
 /// Whether a number names anything at all: Winsock says the same of what is closed and of what is no socket.
 pub(super) fn is_open(descriptor: Descriptor) -> bool {
-    if descriptor < 0 {
-        // Such numbers stand for this process or thread, whatever they are asked about.
+    // Negative numbers stand for this process or thread, whatever they are asked about. The others are multiples of four;
+    // the system ignores the rest of one, and a number with it is none that it has given out.
+    if descriptor < 0 || descriptor % 4 != 0 {
         return false;
     }
     let mut flags = 0;

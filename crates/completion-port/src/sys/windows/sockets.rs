@@ -382,10 +382,19 @@ impl Sockets for Afd {
             // A connect that has begun cannot be handed over.
             return Attempt::Carried;
         }
-        // SAFETY: connect reads as many bytes at the pointer as its third argument says.
-        // - valid for reads: `raw` lives until the call returns, and this is its length.
-        let done = unsafe { connect(socket(descriptor), raw.as_ptr(), raw.len()) };
-        match if done == 0 { Ok(()) } else { Err(last_code()) } {
+        let connect = || {
+            // SAFETY: connect reads as many bytes at the pointer as its third argument says.
+            // - valid for reads: `raw` lives until the call returns, and this is its length.
+            let done = unsafe { connect(socket(descriptor), raw.as_ptr(), raw.len()) };
+            if done == 0 { Ok(()) } else { Err(last_code()) }
+        };
+        let mut done = connect();
+        if done == Err(WSAECONNABORTED) {
+            // So Wine tells of an earlier connect that has failed, and whose error was fetched: the socket is as if it
+            // were new from now on.
+            done = connect();
+        }
+        match done {
             Ok(()) if is_own_peer(descriptor, Some(address)) => failed(descriptor, WSAECONNREFUSED),
             Ok(()) => Attempt::Done(()),
             // The last of them says that an earlier connect is under way.
