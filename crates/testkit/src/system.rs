@@ -442,7 +442,7 @@ impl System {
         }
     }
 
-    /// A counter: `eventfd(2)`.
+    /// A counter: `eventfd(2)`. On Windows a datagram socket that is connected to itself.
     #[must_use]
     pub fn event(&self) -> Socket {
         match &self.kind {

@@ -1,6 +1,7 @@
 //! Rule 30: descriptors that are closed while they are registered, and numbers that are given out again.
 
 use std::fmt::Debug;
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread;
@@ -35,8 +36,13 @@ on_every_system! {
             port.register(registration).unwrap();
             drop(ours);
             assert_quiet(&port, system);
-            assert!(theirs.write(b"x").is_err(), "the port keeps it open");
-            assert_quiet(&port, system);
+            // Over TCP, which Windows has in place of pairs, the first bytes bring the news back.
+            let is_kept = (0..3).all(|_| {
+                let written = theirs.write(b"x");
+                assert_quiet(&port, system);
+                written.is_ok()
+            });
+            assert!(!is_kept, "the port keeps it open");
         }
         assert_eq!(port.stats().packets.total(), 0);
         drop(port);
@@ -378,6 +384,7 @@ fn assert_hears_of_data_alone(
 /// the kernel has of it. Received again under its old number it is what was registered, or free if that has
 /// ended. Descriptors cannot be sent over simulated sockets; in a process of its own, in which no other test
 /// takes the number.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
     if !in_a_process_of_its_own(

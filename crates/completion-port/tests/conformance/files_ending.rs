@@ -395,7 +395,11 @@ on_every_file_system! {
                     let mut batch = Batch::new();
                     let wait = || port.wait(&mut batch, system.soon()).unwrap().next().map(drop);
                     // The packet comes again.
-                    assert!(catch_unwind(AssertUnwindSafe(wait)).is_err(), "it panics ({after})");
+                    if catch_unwind(AssertUnwindSafe(wait)).is_ok() {
+                        // What was thrown out of the cache may be back, and is read without all of these calls.
+                        assert!(system.kernel().is_none(), "it panics ({after})");
+                        testkit::late();
+                    }
                     outcome(&port, system)
                 }
                 Err(_) => outcome(&port, system),

@@ -15,12 +15,10 @@
 )]
 
 mod besides;
-#[cfg(target_os = "linux")]
 mod by_number;
 mod call;
 #[cfg(target_os = "linux")]
 mod children;
-#[cfg(target_os = "linux")]
 mod closed_descriptors;
 mod closing;
 mod conditions;
@@ -36,8 +34,9 @@ mod files_ending;
 #[cfg(target_os = "linux")]
 mod forks;
 mod hangup;
-#[cfg(target_os = "linux")]
 mod kinds;
+#[cfg(target_os = "linux")]
+mod kinds_of_linux;
 mod kit;
 mod kqueue;
 mod level;
@@ -49,7 +48,6 @@ mod operations_ending;
 mod operations_first_data;
 mod operations_order;
 mod operations_sharing;
-#[cfg(target_os = "linux")]
 mod operations_sockets;
 mod operations_start;
 mod owned;
@@ -64,11 +62,9 @@ mod removal;
 mod seats;
 mod table;
 mod taking_back;
-#[cfg(target_os = "linux")]
 mod time_limits;
 mod tokens;
 mod unannounced;
 mod waiting;
-#[cfg(target_os = "linux")]
 mod watchdog;
 mod watched;

@@ -6,11 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, Interest, Packet, Port};
-use testkit::{Socket, System, exit, fork, in_a_process_of_its_own, on_every_system};
+use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+#[cfg(target_os = "linux")]
+use testkit::{exit, fork};
 
 use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, each_packet, messages, port_on, register,
 };
+#[cfg(target_os = "linux")]
 use crate::kit::signals::{catch_signals, interrupt};
 use crate::kit::threads::{End, Gate, hear, now, settle};
 
@@ -107,6 +110,7 @@ fn a_wait_goes_on(port: &Port<&str, u32>, on: &System, peer: &Socket, timeout: D
 /// the time, until one of the waits has ended. One without a limit of time would not: there is a
 /// message for each after some hundreds of signals. Returns what each has taken, and how long that
 /// took.
+#[cfg(target_os = "linux")]
 fn wait_under_fire(port: &Port<&str, u32>, timeout: Option<Duration>) -> Vec<(Vec<u32>, Duration)> {
     const ROUNDS: u32 = 300;
     const SOON: Duration = Duration::from_secs(10);
@@ -147,6 +151,7 @@ fn wait_under_fire(port: &Port<&str, u32>, timeout: Option<Duration>) -> Vec<(Ve
 }
 
 /// Rule 7: the simulated kernel has no signals.
+#[cfg(target_os = "linux")]
 #[test]
 fn signals_do_not_end_a_wait_without_a_limit_on_epoll() {
     let port: Port<&str, u32> = System::native().port(2);
@@ -157,6 +162,7 @@ fn signals_do_not_end_a_wait_without_a_limit_on_epoll() {
 }
 
 /// Rule 7: the simulated kernel has no signals.
+#[cfg(target_os = "linux")]
 #[test]
 fn signals_do_not_end_a_wait_before_its_time_on_epoll() {
     let port: Port<&str, u32> = System::native().port(2);
@@ -169,6 +175,7 @@ fn signals_do_not_end_a_wait_before_its_time_on_epoll() {
 
 /// Rule 7: a process that is stopped and continued, again and again, by its child. The simulated kernel has no
 /// processes.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
     if !in_a_process_of_its_own(

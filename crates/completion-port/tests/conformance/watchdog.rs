@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use crate::kit::packets::each_packet;
 use completion_port::{Batch, BlockDetection, Interest, OneShot, Packet, Port, Registration};
+#[cfg(target_os = "linux")]
 use testkit::scheduler::ThreadNumber;
 use testkit::{System, in_a_process_of_its_own, on_every_system};
 
+#[cfg(target_os = "linux")]
 use crate::kit::descriptors::leave_no_descriptor;
+#[cfg(target_os = "linux")]
 use crate::kit::signals::{catch_signals, interrupt_sleep};
 use crate::kit::takers::Sockets;
 use crate::kit::threads::{
@@ -71,6 +74,7 @@ on_every_system! {
 
 /// Rule 39: a wake that the kernel gives to another thread than the one that is to look after the port
 /// is not lost.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
     testkit::run(System::native, |on| {
@@ -207,6 +211,7 @@ fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
 }
 
 /// Rule 39: also where there is no descriptor left.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
     if !in_a_process_of_its_own("watchdog::a_port_is_looked_at_with_no_descriptor_left_epoll") {

@@ -1,16 +1,49 @@
 //! Codes of errors, by the names that they have on Unix.
 
+use testkit::System;
+
 #[cfg(unix)]
-pub(crate) use libc::{ECONNRESET, EINVAL, EIO, ENOBUFS, ENOTSOCK};
+pub(crate) use libc::{
+    EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, ENOBUFS, ENOMEM, ENOSPC, ENOTSOCK, EPERM,
+};
 
 #[cfg(windows)]
-pub(crate) use windows::{ECONNRESET, EINVAL, EIO, ENOBUFS, ENOTSOCK};
+pub(crate) use windows::{
+    EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, ENOBUFS, ENOMEM, ENOSPC, ENOTSOCK, EPERM,
+};
+
+/// What a system has for something that cannot be watched.
+pub(crate) fn not_pollable(on: &System) -> i32 {
+    if cfg!(windows) && on.kernel().is_none() { ENOTSOCK } else { EPERM }
+}
+
+/// What a system has for a number that names nothing. Winsock says the same of what is no socket.
+pub(crate) fn bad_descriptor(on: &System) -> i32 {
+    if cfg!(windows) && on.kernel().is_none() { ENOTSOCK } else { EBADF }
+}
+
+/// Whether it is what a socket has for who sends behind his own end, or that of the connection.
+pub(crate) fn is_broken_pipe(code: Option<i32>) -> bool {
+    #[cfg(unix)]
+    let codes = [libc::EPIPE];
+    #[cfg(windows)]
+    let codes = windows::BROKEN_PIPE;
+    code.is_some_and(|code| codes.contains(&code))
+}
 
 #[cfg(windows)]
 mod windows {
-    pub(crate) const EINVAL: i32 = 10022;
+    pub(crate) const EPERM: i32 = 5;
+    pub(crate) const EBADF: i32 = 6;
+    pub(crate) const ENOMEM: i32 = 8;
+    pub(crate) const ENOSPC: i32 = 112;
+    pub(crate) const EEXIST: i32 = 183;
     pub(crate) const EIO: i32 = 1117;
+    pub(crate) const EINVAL: i32 = 10022;
     pub(crate) const ENOTSOCK: i32 = 10038;
     pub(crate) const ECONNRESET: i32 = 10054;
     pub(crate) const ENOBUFS: i32 = 10055;
+    pub(crate) const ECONNREFUSED: i32 = 10061;
+    /// Of a simulated socket, WSAECONNABORTED and WSAESHUTDOWN.
+    pub(super) const BROKEN_PIPE: [i32; 3] = [109, 10053, 10058];
 }

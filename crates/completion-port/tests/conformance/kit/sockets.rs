@@ -52,6 +52,17 @@ pub(crate) fn await_facts(socket: &Socket, on: &System, wanted: u32) {
     }
 }
 
+/// Waits until the end of the peer has arrived at `socket`, behind so many bytes. Windows tells nobody of an end behind
+/// bytes: there the bytes are what is waited for.
+#[track_caller]
+pub(crate) fn await_end_behind(unread: usize, socket: &Socket, on: &System) {
+    if cfg!(windows) && on.kernel().is_none() {
+        await_unread(socket, on, unread);
+    } else {
+        await_facts(socket, on, POLLRDHUP);
+    }
+}
+
 /// Waits until so many bytes can be read from `socket`.
 #[track_caller]
 pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {

@@ -1,0 +1,361 @@
+//! Rule 16: what may be registered of what is not in the simulated kernel: neither socket, pipe nor counter.
+
+use std::ffi::{CString, c_void};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
+use std::{io, ptr};
+
+use completion_port::{ErrorKind, Events, Interest, OneShot, Port, Registration};
+use testkit::{System, in_a_process_of_its_own, in_forked_child};
+
+use crate::kit::packets::{
+    TRIGGERS, assert_quiet, enable, port_on, register, report, whole_report,
+};
+
+/// What a system call has returned, as a descriptor.
+#[track_caller]
+fn owned(number: impl TryInto<RawFd>) -> OwnedFd {
+    let number = number.try_into().unwrap_or(-1);
+    assert!(number >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // - the caller has got it from a system call just now.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Rule 16: the simulated sockets cannot block.
+#[test]
+fn a_blocking_socket_is_welcome_on_epoll() {
+    testkit::run(System::native, |system| {
+        for trigger in TRIGGERS {
+            let port = port_on(system);
+            let (ours, theirs) = system.tcp_pair();
+            ours.set_nonblocking(false).unwrap();
+            register(&port, &ours, "ours", Interest::IN, trigger);
+            assert_quiet(&port, system);
+            theirs.write(b"four").unwrap();
+            assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
+            assert_quiet(&port, system);
+        }
+    });
+}
+
+/// Rule 16: there are no timers and processes in the simulated kernel.
+#[test]
+fn a_timerfd_is_welcome_on_epoll() {
+    let system = System::native();
+    for trigger in TRIGGERS {
+        // SAFETY: timerfd_create(2) demands nothing of memory.
+        let timer = owned(unsafe {
+            libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK)
+        });
+        let port = port_on(&system);
+        let registration = Registration::new(&timer, "timer", Interest::IN, OneShot::Level);
+        let id = port.register(registration).unwrap();
+        enable(&port, id, Interest::ALL, trigger);
+        assert_quiet(&port, &system);
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let soon = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        let time = libc::itimerspec { it_interval: never, it_value: soon };
+        // SAFETY: timerfd_settime(2) reads a time at the first pointer.
+        // - valid for reads: `time` is a local; the null pointer stands for no answer.
+        let set = unsafe {
+            libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const time, std::ptr::null_mut())
+        };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+        assert_eq!(report(&port, &system), Events::IN, "{trigger:?}");
+    }
+}
+
+/// Rule 16: there are no timers and processes in the simulated kernel.
+#[test]
+fn a_pidfd_is_welcome_on_epoll() {
+    let system = System::native();
+    for trigger in TRIGGERS {
+        let mut child = testkit::spawn(Command::new("cat").stdin(Stdio::piped())).unwrap();
+        // SAFETY: pidfd_open(2) demands nothing of memory.
+        let number = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        if number < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            child.wait().unwrap();
+            println!("a_pidfd_is_welcome_on_epoll: SKIPPED: the kernel has no pidfd_open");
+            return;
+        }
+        let process = owned(i32::try_from(number).unwrap());
+        let port = port_on(&system);
+        let registration = Registration::new(&process, "process", Interest::IN, OneShot::Level);
+        let id = port.register(registration).unwrap();
+        enable(&port, id, Interest::IN, trigger);
+        assert_quiet(&port, &system);
+        // Without input it ends.
+        drop(child.stdin.take());
+        assert_eq!(report(&port, &system), Events::IN, "{trigger:?}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+/// Rule 16: a directory and a device without a way to be watched; the simulated kernel has a file
+/// only.
+#[test]
+fn directories_and_devices_are_refused_on_epoll() {
+    let port = port_on(&System::native());
+    for path in ["/", "/dev/null"] {
+        let file = std::fs::File::open(path).unwrap();
+        let new = Registration::new(&file, path, Interest::IN, OneShot::Level);
+        let (error, key) = port.register(new).unwrap_err().into_parts();
+        assert_eq!((error.kind(), key), (ErrorKind::NotPollable, path));
+    }
+}
+fn write(to: &OwnedFd, bytes: &[u8]) {
+    // SAFETY: write(2) reads as many bytes at the pointer as it is told.
+    // - valid for reads: it is that of a slice of that length.
+    let written = unsafe { libc::write(to.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    assert_eq!(usize::try_from(written), Ok(bytes.len()), "{}", io::Error::last_os_error());
+}
+
+/// How many bytes were there.
+fn read(from: &OwnedFd) -> usize {
+    let mut bytes = [0_u8; 4096];
+    // SAFETY: read(2) writes at most as many bytes at the pointer as it is told.
+    // - valid for writes: it is that of a local array of that length.
+    let read = unsafe { libc::read(from.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// With each trigger it says nothing, then IN once `fill` was called, and after `drain` nothing again.
+#[track_caller]
+fn is_welcome(what: &OwnedFd, fill: impl Fn(), drain: impl Fn()) {
+    let system = System::native();
+    for trigger in TRIGGERS {
+        let port = port_on(&system);
+        let new = Registration::new(what, "it", Interest::IN, OneShot::Level);
+        let id = port.register(new).unwrap();
+        enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
+        for _ in 0..2 {
+            assert_quiet(&port, &system);
+            fill();
+            assert_eq!(report(&port, &system), Events::IN, "{trigger:?}");
+            drain();
+            assert_quiet(&port, &system);
+            enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
+        }
+    }
+}
+
+/// Rule 16.
+#[test]
+fn an_epoll_set_is_welcome_epoll() {
+    // SAFETY: epoll_create1(2) demands nothing of memory.
+    let set = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
+    // SAFETY: eventfd(2) demands nothing of memory.
+    let member = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) });
+    let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: 7 };
+    let (add, number) = (libc::EPOLL_CTL_ADD, member.as_raw_fd());
+    // SAFETY: epoll_ctl(2) reads one event at the pointer.
+    // - valid for reads: `event` is a local.
+    let added = unsafe { libc::epoll_ctl(set.as_raw_fd(), add, number, &raw mut event) };
+    assert_eq!(added, 0);
+    is_welcome(&set, || write(&member, &1_u64.to_ne_bytes()), || _ = read(&member));
+}
+
+/// Rule 16.
+#[test]
+fn an_inotify_descriptor_is_welcome_epoll() {
+    // SAFETY: inotify_init1(2) demands nothing of memory.
+    let watch = owned(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) });
+    // A file that nobody else opens.
+    // SAFETY: memfd_create(2) reads text that ends with a zero at the pointer.
+    // - it is that of a literal.
+    let file = owned(unsafe { libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) });
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = CString::new(name.clone()).unwrap();
+    // SAFETY: inotify_add_watch(2) reads text that ends with a zero at the pointer.
+    // - it is that of a `CString` that lives until the call returns.
+    let added = unsafe { libc::inotify_add_watch(watch.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) };
+    assert!(added >= 0, "{}", io::Error::last_os_error());
+    let open = || drop(File::open(&name).unwrap());
+    is_welcome(&watch, open, || _ = read(&watch));
+}
+
+/// Rule 16: a signal of the process is told by any thread's question; in a child with one thread,
+/// since all threads must have blocked it.
+#[test]
+fn a_signalfd_is_welcome_epoll() {
+    if !in_a_process_of_its_own("kinds_of_linux::a_signalfd_is_welcome_epoll") {
+        return;
+    }
+    let status = in_forked_child(|| {
+        let mut mask = std::mem::MaybeUninit::uninit();
+        // SAFETY: sigemptyset(3) writes a set at the pointer.
+        // - valid for writes: `mask` is a local.
+        unsafe { libc::sigemptyset(mask.as_mut_ptr()) };
+        // SAFETY: `assume_init` demands a value.
+        // - sigemptyset(3) has written it, and cannot fail.
+        let mut mask: libc::sigset_t = unsafe { mask.assume_init() };
+        // SAFETY: sigaddset(3) reads and writes a set at the pointer.
+        // - valid: `mask` is a local.
+        unsafe { libc::sigaddset(&raw mut mask, libc::SIGUSR1) };
+        // SAFETY: pthread_sigmask(3) reads a set at the first pointer.
+        // - valid for reads: `mask` is a local; the null pointer stands for no answer.
+        let blocked =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const mask, ptr::null_mut()) };
+        assert_eq!(blocked, 0);
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: signalfd(2) reads a set at the pointer.
+        // - valid for reads: `mask` is a local.
+        let signals = owned(unsafe { libc::signalfd(-1, &raw const mask, flags) });
+        let process = std::process::id().cast_signed();
+        // SAFETY: kill(2) demands nothing of memory.
+        let raise = || assert_eq!(unsafe { libc::kill(process, libc::SIGUSR1) }, 0);
+        is_welcome(&signals, raise, || assert_eq!(read(&signals), 128));
+        0
+    });
+    assert_eq!(status, 0);
+}
+
+/// The rings of io_uring_setup(2), of four entries.
+struct Rings {
+    descriptor: OwnedFd,
+    offsets: [u32; 30],
+    memory: *mut c_void,
+}
+
+impl Rings {
+    const SIZE: usize = 4096;
+
+    fn new() -> io::Result<Self> {
+        // `struct io_uring_params` of linux/io_uring.h, as words.
+        let mut offsets = [0_u32; 30];
+        // SAFETY: io_uring_setup(2) reads and writes one structure of 120 bytes at the pointer.
+        // - valid: `offsets` is a local of that size.
+        let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, offsets.as_mut_ptr()) };
+        if made < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let descriptor = owned(made);
+        let memory = Self::map(&descriptor, 0);
+        Ok(Self { descriptor, offsets, memory })
+    }
+
+    /// Both rings, or the entries.
+    fn map(descriptor: &OwnedFd, offset: i64) -> *mut c_void {
+        // SAFETY: mmap(2) demands a valid combination of arguments, and replaces no mapping unless told.
+        // - no address is given.
+        let memory = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                Self::SIZE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                descriptor.as_raw_fd(),
+                offset,
+            )
+        };
+        assert_ne!(memory, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        memory
+    }
+
+    /// The number of the rings to which this word of the parameters is the offset.
+    fn number(&self, word: usize) -> &AtomicU32 {
+        // SAFETY: `byte_add` demands an offset within the mapping.
+        // - the kernel says that it is, for rings of so few entries.
+        let place = unsafe { self.memory.byte_add(self.offsets[word] as usize) };
+        // SAFETY: a shared reference demands memory that is valid, aligned and only changed as its type
+        // allows.
+        // - mapped until the process ends; the kernel and these tests change it atomically.
+        unsafe { &*place.cast() }
+    }
+
+    /// Lets the kernel do nothing, of which a completion tells.
+    fn submit(&self) {
+        // Words 10 and on are the offsets of the submission ring: its head, its tail, and as the seventh
+        // the list of entries. All entries are zeroed, which is an operation that does nothing, and the list
+        // names the first of them.
+        let tail = self.number(11);
+        tail.store(tail.load(Acquire).wrapping_add(1), Release);
+        let number = self.descriptor.as_raw_fd();
+        // SAFETY: io_uring_enter(2) reads nothing through a null pointer.
+        // - none is given.
+        let done = unsafe {
+            libc::syscall(libc::SYS_io_uring_enter, number, 1, 0, 0, ptr::null::<c_void>(), 0)
+        };
+        assert_eq!(done, 1, "{}", io::Error::last_os_error());
+    }
+
+    /// Takes all completions.
+    fn reap(&self) {
+        // Words 20 and on are the offsets of the completion ring: its head, its tail.
+        self.number(20).store(self.number(21).load(Acquire), Release);
+    }
+}
+
+/// Rule 16.
+#[test]
+fn an_io_uring_is_welcome_epoll() {
+    match Rings::new() {
+        Ok(rings) => is_welcome(&rings.descriptor, || rings.submit(), || rings.reap()),
+        Err(error) => println!("SKIPPED an_io_uring_is_welcome_epoll: io_uring_setup: {error}"),
+    }
+}
+
+/// The two ends of a new terminal: what a program has, and what its user has.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut user, mut program) = (-1, -1);
+    // SAFETY: openpty(3) writes a number at each of the first two pointers, and takes null for the rest.
+    // - valid for writes: both are locals.
+    let opened = unsafe {
+        libc::openpty(
+            &raw mut user,
+            &raw mut program,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+    assert_eq!(opened, 0, "{}", io::Error::last_os_error());
+    (owned(program), owned(user))
+}
+
+/// Rule 16.
+#[test]
+fn a_terminal_is_welcome_and_hangs_up_epoll() {
+    // As a claim, beside which no process is forked: a copy of an end would keep the terminal from hanging up.
+    testkit::run(System::native, |system| {
+        let (program, user) = terminal();
+        is_welcome(&program, || write(&user, b"a line\n"), || assert_eq!(read(&program), 7));
+        // Only whole lines can be read.
+        for trigger in TRIGGERS {
+            let both = Interest::IN | Interest::HANGUP;
+            let register = |port: &Port<_, _>, end: &OwnedFd| {
+                let new = Registration::new(end, "end", both, OneShot::Level);
+                enable(port, port.register(new).unwrap(), both, trigger);
+            };
+            let (program, user) = terminal();
+            let port = port_on(system);
+            register(&port, &program);
+            write(&user, b"half a line");
+            assert_quiet(&port, system);
+            // The user of the terminal is gone: an error and a hang-up. Nothing says whether there is
+            // something to read.
+            drop(user);
+            let ended = Events::IN | Events::HANGUP | Events::WRITE_CLOSED | Events::ERR;
+            assert_eq!(whole_report(&port, system), ended);
+
+            // A program that is gone, with and without something left.
+            for left in [&b"last words"[..], b""] {
+                let (program, user) = terminal();
+                let port = port_on(system);
+                register(&port, &user);
+                assert_quiet(&port, system);
+                if !left.is_empty() {
+                    write(&program, left);
+                }
+                drop(program);
+                let data = if left.is_empty() { Events::NONE } else { Events::IN };
+                assert_eq!(report(&port, system), Events::HANGUP | data, "{trigger:?}");
+                assert_eq!(read(&user), left.len());
+            }
+        }
+    });
+}
