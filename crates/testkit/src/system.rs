@@ -124,6 +124,12 @@ impl System {
         Self::simulated().watching_by(sim::Mechanism::Notifications).one_shot()
     }
 
+    /// Simulated kernels, one for each shape of reactors and mechanism.
+    pub fn simulated_in_each_way() -> [Self; 4] {
+        let one_shot = Self::simulated().one_shot();
+        [Self::simulated(), one_shot, Self::simulated_kqueue(), Self::simulated_notifications()]
+    }
+
     /// For claims about what ports with notifications do not have, or do in another way: they are skipped there, by
     /// their names. `what` says what it is.
     pub fn not_by_notifications(&self, what: &'static str) {

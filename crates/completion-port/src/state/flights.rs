@@ -588,12 +588,14 @@ impl Lanes {
         &mut self.lanes[direction as usize]
     }
 
-    /// The directions in which operations wait, and none is tried.
+    /// The directions in which operations wait for an edge. Where the first one waits for some time to pass, an edge
+    /// would have it tried for nothing, and a one-shot reactor would bring one at once, again and again.
     pub(crate) fn blocked(&self) -> Facts {
         let mut blocked = Facts::NONE;
         for direction in Direction::BOTH {
             let lane = &self.lanes[direction as usize];
-            if lane.active == NIL && !lane.waiting.is_empty() {
+            let waits = lane.active == NIL && !lane.waiting.is_empty();
+            if waits && lane.retry == Moment::NEVER {
                 blocked |= direction.facts();
             }
         }
@@ -630,6 +632,10 @@ impl Lanes {
         flight.direction.store(direction as u8, Relaxed);
         self.begin_flight(flight, slot, deadline);
         let lane = self.lane(direction);
+        if lane.is_empty() {
+            // Of one that has been called off.
+            lane.retry = Moment::NEVER;
+        }
         if is_ready && lane.is_empty() {
             lane.active = node;
             lane.begun = lane.edges;
@@ -877,7 +883,7 @@ impl Lanes {
     pub(crate) fn adopt(&mut self, records: &impl Records, node: Node, is_stirred: bool) {
         let flight = records.flight(node);
         let lane = self.lane(flight.direction());
-        lane.active = node;
+        (lane.active, lane.retry) = (node, Moment::NEVER);
         lane.begun = lane.edges.wrapping_sub(u32::from(is_stirred));
         self.aloft += 1;
         flight.set(Phase::Tried);
@@ -917,9 +923,7 @@ impl Lanes {
                     return (Course::Ends(verdict), self.end_active(records, slot, node, poll));
                 }
                 lane.active = NIL;
-                if let Tried::Scarce(at) = tried {
-                    lane.retry = at;
-                }
+                lane.retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
                 flight.set(Phase::Waiting);
                 let mut first = Fifo::new();
                 first.push(records, node);

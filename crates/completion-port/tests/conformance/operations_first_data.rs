@@ -720,54 +720,56 @@ fn a_connection_that_cannot_be_watched_fails_its_accept_sim() {
 /// Rules 56 and 66: short of memory it is tried again, and holds no other one meanwhile.
 #[test]
 fn what_lacks_memory_for_its_data_holds_no_other_sim() {
-    let system = System::simulated();
-    let kernel = system.kernel().unwrap();
-    {
-        let port = shared_on(&system);
-        let (listener, id, _) = listening(&port, &system, 0);
-        let clients = [b"a", b"b"].map(|data| {
-            let client = system.tcp_connect(&listener);
-            client.write(data).unwrap();
-            client
-        });
-        await_facts(&listener, &system, POLLIN);
-        (0..3).for_each(|_| kernel.fail_next_receive(codes::ENOBUFS));
-        let first = port.start(id, accept()).unwrap();
-        let second = port.start(id, accept()).unwrap();
-        let begun = kernel.now();
-        let mut names: Vec<_> = Vec::new();
-        while names.len() < 2 {
-            names.push(parts(finished(&port, &system), &system).0);
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = shared_on(&system);
+            let (listener, id, _) = listening(&port, &system, 0);
+            let clients = [b"a", b"b"].map(|data| {
+                let client = system.tcp_connect(&listener);
+                client.write(data).unwrap();
+                client
+            });
+            await_facts(&listener, &system, POLLIN);
+            (0..3).for_each(|_| kernel.fail_next_receive(codes::ENOBUFS));
+            let first = port.start(id, accept()).unwrap();
+            let second = port.start(id, accept()).unwrap();
+            let begun = kernel.now();
+            let mut names: Vec<_> = Vec::new();
+            while names.len() < 2 {
+                names.push(parts(finished(&port, &system), &system).0);
+            }
+            names.sort_unstable();
+            let mut wanted = [first, second];
+            wanted.sort_unstable();
+            assert_eq!(names, wanted);
+            let time = kernel.now() - begun;
+            assert!(time <= 25 * MILLISECOND, "{time:?}");
+            drop(clients);
         }
-        names.sort_unstable();
-        let mut wanted = [first, second];
-        wanted.sort_unstable();
-        assert_eq!(names, wanted);
-        let time = kernel.now() - begun;
-        assert!(time <= 25 * MILLISECOND, "{time:?}");
-        drop(clients);
+        system.assert_nothing_left();
     }
-    system.assert_nothing_left();
 }
 
 /// Rules 58 and 66: without a descriptor left it waits for one, as any accept.
 #[test]
 fn an_accept_with_data_waits_for_a_descriptor_sim() {
-    let system = System::simulated();
-    let kernel = system.kernel().unwrap();
-    {
-        let port = sockets_on(&system);
-        let listener = system.tcp_listener(4);
-        let client = system.tcp_connect(&listener);
-        client.write(b"x").unwrap();
-        (0..5).for_each(|_| kernel.fail_next_descriptor());
-        let begun = kernel.now();
-        port.associate(listener).unwrap().accept_and_recv(room(4)).unwrap();
-        let (accepted, buffer) = accepted_with_data(done(&port, &system).1, &system);
-        assert_eq!((accepted.unwrap().1, buffer), (1, b"x".to_vec()));
-        assert!(kernel.now() - begun >= 40 * MILLISECOND);
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = sockets_on(&system);
+            let listener = system.tcp_listener(4);
+            let client = system.tcp_connect(&listener);
+            client.write(b"x").unwrap();
+            (0..5).for_each(|_| kernel.fail_next_descriptor());
+            let begun = kernel.now();
+            port.associate(listener).unwrap().accept_and_recv(room(4)).unwrap();
+            let (accepted, buffer) = accepted_with_data(done(&port, &system).1, &system);
+            assert_eq!((accepted.unwrap().1, buffer), (1, b"x".to_vec()));
+            assert!(kernel.now() - begun >= 40 * MILLISECOND);
+        }
+        system.assert_nothing_left();
     }
-    system.assert_nothing_left();
 }
 
 /// A connection waits for its data under a number that was closed while it was registered.
