@@ -52,6 +52,8 @@ struct Board {
     /// What can be taken, and what has been, by direction.
     there: [AtomicUsize; 2],
     gone: [AtomicUsize; 2],
+    /// The socket has errors, each of which fails one attempt that finds nothing to take.
+    errors: AtomicUsize,
     is_shared: bool,
 }
 
@@ -95,6 +97,7 @@ impl Board {
             told: AtomicUsize::new(0),
             there: [there, 0].map(AtomicUsize::new),
             gone: [0, 0].map(AtomicUsize::new),
+            errors: AtomicUsize::new(0),
             is_shared,
         }
     }
@@ -190,6 +193,12 @@ impl Board {
         self.edge(direction.facts());
     }
 
+    /// The socket has an error, and the kernel says so, and no more.
+    fn fail(&self) {
+        self.errors.fetch_add(1, SeqCst);
+        self.edge(Facts::ERR);
+    }
+
     fn edge(&self, facts: Facts) {
         loop {
             match self.slot.deliver(0, facts, POLL, || POLL) {
@@ -213,6 +222,11 @@ impl Board {
     fn take(&self, direction: Direction, cargo: &mut Cargo) -> Tried {
         let lane = direction as usize;
         let there = self.there[lane].load(SeqCst);
+        if there == 0 && self.errors.load(SeqCst) > 0 {
+            self.errors.fetch_sub(1, SeqCst);
+            (cargo.taken, cargo.first) = (0, self.gone[lane].load(SeqCst));
+            return Tried::Done { dry: false };
+        }
         if there == 0 {
             return Tried::Blocked;
         }
@@ -552,6 +566,41 @@ fn an_edge_that_meets_a_start_is_not_lost() {
                 assert_eq!((board.packets(FIRST), board.finish()[0].taken), (1, 1));
             });
         }
+    }
+}
+
+/// An error that a socket has without anything to read or room to write.
+#[test]
+fn an_error_that_meets_a_start_is_not_lost() {
+    for is_shared in [false, true] {
+        for (direction, is_known) in [(IN, false), (IN, true), (OUT, false)] {
+            explore(move || {
+                let board = Arc::new(Board::new(is_shared, 0));
+                board.slot.know(direction.facts(), is_known);
+                let kernel = spawn(&board, |board| board.fail());
+                board.start(FIRST, direction).unwrap();
+                kernel.join().unwrap();
+                board.settle();
+                assert_eq!((board.packets(FIRST), board.finish()[0].taken), (1, 0));
+            });
+        }
+    }
+}
+
+#[test]
+fn errors_that_meet_attempts_of_another_thread_are_not_lost() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let board = Board::waiting(is_shared);
+            board.edge(Facts::IN);
+            // There was nothing behind that edge: the attempt blocks.
+            let worker = spawn(&board, |board| board.serve());
+            let kernel = spawn(&board, |board| board.fail());
+            kernel.join().unwrap();
+            worker.join().unwrap();
+            board.settle();
+            assert_eq!((board.packets(FIRST), board.finish()[0].taken), (1, 0));
+        });
     }
 }
 

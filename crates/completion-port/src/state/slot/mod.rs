@@ -507,8 +507,7 @@ impl Slot {
         self.change(Word::expired_not)
     }
 
-    /// The token gives its key to an operation of this direction. Returns whether the direction is ready, as
-    /// far as is known.
+    /// The token gives its key to an operation of this direction. Returns whether that is to be tried.
     pub(crate) fn lend(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
         self.change(|word| match word.lent(direction, drained) {
             Ok((word, is_ready)) => (word, Ok(is_ready)),
@@ -526,7 +525,7 @@ impl Slot {
     }
 
     /// The token gives its key to an operation of this direction, which waits by the slot's word alone. The caller has the
-    /// operation's node. True if the direction is ready, as far as is known.
+    /// operation's node. True if it is to be tried.
     #[inline]
     pub(crate) fn lend_alone(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
         self.change(|word| match word.lent_alone(direction, drained) {

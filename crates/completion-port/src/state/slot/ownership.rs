@@ -513,7 +513,7 @@ impl Word {
     }
 
     /// The handler's token gives the key to an operation of this direction, which is in flight from here on.
-    /// Returns whether the direction is ready, as far as is known.
+    /// Returns whether it is to be tried.
     pub(super) fn lent(self, direction: Facts, drained: Drained) -> Result<(Self, bool), Refusal> {
         if self.has(CLOSED) {
             Err(Refusal::NotRegistered)
@@ -534,7 +534,14 @@ impl Word {
         let bits = u64::from(direction.directions());
         // What is pending of the direction is the operation's.
         let word = self.without(bits << PENDING_SHIFT).with(LENT | bits << FLYING_SHIFT);
-        (word, self.has(bits << READY_SHIFT))
+        (word, self.is_worth_another_attempt(bits))
+    }
+
+    /// Whether an operation of these directions, which its token may have tried before, is to be tried: one of them is
+    /// ready, as far as is known, or an error or an end has come since the token has.
+    #[inline]
+    fn is_worth_another_attempt(self, directions: u64) -> bool {
+        self.has(directions << READY_SHIFT | directions << EDGES_SHIFT)
     }
 
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
@@ -555,7 +562,7 @@ impl Word {
     }
 
     /// The handler's token gives the key to an operation of this direction, which is in flight from here on by this
-    /// word alone; the caller has its node. Returns whether the direction is ready, as far as is known.
+    /// word alone; the caller has its node. Returns whether it is to be tried.
     #[inline]
     pub(super) fn lent_alone(
         self,
@@ -570,7 +577,7 @@ impl Word {
         }
         let bits = u64::from(direction.directions());
         let word = self.dried(drained).without(TIMED).with(LENT | QUEUED | bits << FLYING_SHIFT);
-        Ok((word.begun_alone(), word.has(bits << READY_SHIFT)))
+        Ok((word.begun_alone(), word.is_worth_another_attempt(bits)))
     }
 
     /// The edges of the direction of the lone operation.

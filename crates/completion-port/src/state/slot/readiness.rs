@@ -172,10 +172,12 @@ impl Word {
         if facts.any(Facts::RARE) { word.noting_rare(facts) } else { word.with(ALIVE) }
     }
 
-    /// The edge says more than that something is ready.
+    /// The edge says more than that something is ready. It concerns both directions: an attempt of either may come to
+    /// something that it would not have come to before.
     #[cold]
     fn noting_rare(self, facts: Facts) -> Self {
         let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
+        word = word.with(EDGES);
         // With urgent data a short read does not prove that nothing is left.
         let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
         if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
