@@ -193,7 +193,7 @@ impl Engine {
         let is_any_away = lanes.is_any_away();
         drop(lanes);
         if is_any_away {
-            self.call_off_away(index, verdict, ended);
+            self.call_off_away(name, verdict, ended);
         }
         if next_of_recalled == Next::Nothing { next } else { next_of_recalled }
     }
@@ -228,11 +228,12 @@ impl Engine {
         desk?.home()
     }
 
-    /// Ends the operations of the slot `home` that wait at internal slots, or has them ended at the next
+    /// Ends the operations of a registration that wait at internal slots, or has them ended at the next
     /// opportunity: puts the nodes of those that have ended at the end of `ended`.
     #[cold]
     #[inline(never)]
-    fn call_off_away(&self, home: u32, verdict: Verdict, ended: &mut Fifo) {
+    fn call_off_away(&self, name: Name, verdict: Verdict, ended: &mut Fifo) {
+        let (home, generation) = name_parts(name);
         // All slots are looked at: a listener with operations that wait so is called off once.
         for index in 0.. {
             let Some(slot) = self.nodes.slots.find(index) else { break };
@@ -242,7 +243,11 @@ impl Engine {
             let desk = self.desks.at(index);
             let poll = self.poll_of(slot.descriptor());
             let mut lanes = desk.lock();
-            if desk.home() == Some(home) {
+            // The operation there keeps its registration from ending until it has left, which takes this lock. So that is
+            // the one which `home` has by now, and it may be a later one than was called off.
+            let is_of_it =
+                desk.home() == Some(home) && self.slot(home).word().generation() == generation;
+            if is_of_it {
                 // An internal slot is never armed, and so asks for nothing.
                 let _ = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
             }

@@ -661,6 +661,32 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
     });
 }
 
+/// The same, where an accept of each waits for the first data of its connection.
+#[test]
+fn an_end_calls_off_no_accept_of_the_next_registration() {
+    explore_within(2, || {
+        let (engine, fake) = engine(1);
+        let seat = engine.join();
+        let former = Harbour::that_accepts((Arc::clone(&engine), Arc::clone(&fake)), true);
+        former.start(Moment::NEVER, Some(&seat)).unwrap();
+        let remover = spawn(&former, |former| former.engine.remove(former.name).is_ok());
+        fake.arrive();
+        while former.wait(&seat) != Some(Seen::Removed) {}
+        assert_eq!(former.packets().0, 1);
+        former.assert_home();
+        // What nobody has received is gone with its connection.
+        let _ = fake.take();
+        let harbour = Harbour::that_accepts((engine, fake), true);
+        assert_eq!(name_parts(harbour.name).0, name_parts(former.name).0, "the slot is used anew");
+        let operation = harbour.start(Moment::NEVER, Some(&seat)).unwrap();
+        remover.join().unwrap();
+        assert!(harbour.engine.cancel_operation(operation).unwrap(), "it is still in flight");
+        assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::Cancelled)));
+        harbour.assert_home();
+        harbour.engine.leave(&seat);
+    });
+}
+
 /// A registration whose descriptor is closed ends behind the packet of its operation, which this thread takes.
 fn ends_behind_its_operation(harbour: &Harbour) {
     let seat = harbour.engine.join();
