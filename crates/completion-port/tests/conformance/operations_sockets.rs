@@ -754,6 +754,32 @@ fn an_accept_that_waits_for_a_descriptor_ends_as_others_do_sim() {
     }
 }
 
+/// Rule 58: what comes behind one that was cancelled while it waited for a descriptor waits for connections again.
+#[test]
+fn an_accept_behind_one_that_lacked_a_descriptor_waits_for_a_connection_sim() {
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = sockets_on(&system);
+            let listener = system.tcp_listener(4);
+            let (key, _client) = (listener.dup().unwrap(), system.tcp_connect(&listener));
+            (0..3).for_each(|_| kernel.fail_next_descriptor());
+            let accept = port.associate(key).unwrap().accept().unwrap();
+            assert!(port.cancel(accept).unwrap());
+            let (token, outcome) = done(&port, &system);
+            assert_eq!(accepted(outcome, &system).unwrap_err(), ErrorKind::Cancelled);
+            // No other client is left in the queue.
+            assert!((0..4).any(|_| listener.accept().is_ok()));
+            token.accept().unwrap();
+            silent(&port, &system);
+            let client = system.tcp_connect(&listener);
+            let server = accepted(done(&port, &system).1, &system).unwrap();
+            assert_connected(&client, &server, &system);
+        }
+        system.assert_nothing_left();
+    }
+}
+
 /// Rule 58: the deadline of another accept does not make it forget to try again.
 #[test]
 fn an_accept_is_tried_again_beside_a_deadline_sim() {
