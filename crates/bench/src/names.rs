@@ -8,6 +8,7 @@ pub(crate) const BY_PACKETS: &str = "ours_by_packets";
 pub(crate) const SHARED: &str = "ours_by_shared_accepts";
 pub(crate) const WITH_READS: &str = "ours, reads on the same port";
 pub(crate) const BESIDE_POOL: &str = "ours beside 32 threads that pread";
+pub(crate) const READS_BY_HAND: &str = "epoll_one_shot, its threads pread";
 
 /// Of those that read a file.
 pub(crate) mod files {

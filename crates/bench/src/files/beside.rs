@@ -1,9 +1,9 @@
 //! The same reads while 64 connections echo: what they cost the echo.
 //!
 //! The servers are processes of their own, as in the other scenarios with servers: one whose port has the
-//! reads as well, and one whose reads are made by a pool of threads beside its port. The pool makes as many
-//! in a second as the port has made in its latest turn, or both are held to the same rate. A server without
-//! any reads shows what the echo is by itself.
+//! reads as well, one whose reads are made by a pool of threads beside its port, and one without a port, whose
+//! threads ask their set and read in turns. The latter two make as many reads in a second as the port has made in its
+//! latest turn, or all are held to the same rate. A server without any reads shows what the echo is by itself.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::asking::Ask as _;
 use crate::distance;
 use crate::histogram::Histogram;
 use crate::load::{Handlers, Load, Pattern};
-use crate::names::{BESIDE_POOL, WITH_READS};
+use crate::names::{BESIDE_POOL, READS_BY_HAND, WITH_READS};
 use crate::remote::Remote;
 use crate::report::{Cell, Row};
 use crate::rounds::{WARM_UP, note_answers};
@@ -34,7 +34,7 @@ const ALONE: &str = "ours, no reads";
 const PATTERN: Pattern = Pattern { handlers: Handlers::Quick, burst: 1 };
 
 /// The first is the one to which the others are compared.
-const ENTRIES: [&str; 3] = [WITH_READS, BESIDE_POOL, ALONE];
+const ENTRIES: [&str; 4] = [WITH_READS, BESIDE_POOL, READS_BY_HAND, ALONE];
 
 /// A server with its clients.
 struct Entrant {

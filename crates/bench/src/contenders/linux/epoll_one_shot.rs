@@ -6,6 +6,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -37,7 +38,7 @@ pub(crate) fn late_contender() -> Contender {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Arming {
+pub(super) enum Arming {
     AfterEachHandler,
     AfterTheBatch,
 }
@@ -55,8 +56,7 @@ struct OneShot(Arc<OwnedFd>);
 
 impl Server for OneShot {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
-        add(&self.0, Peer::of(stream))
+        add_stream(&self.0, stream)
     }
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
@@ -72,24 +72,51 @@ const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 const ROOM: EventFlags = EventFlags::OUT.union(EventFlags::ONESHOT);
 
 fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
-    let mut handler: Handler = Handler::new(service);
-    let mut events = Vec::<Event>::with_capacity(EVENTS);
-    let mut late = Vec::with_capacity(EVENTS);
+    let mut turns = Turns::new(service, arming);
     loop {
-        match epoll::wait(set, rustix::buffer::spare_capacity(&mut events), None) {
+        turns.take(set, None)?;
+    }
+}
+
+/// What an entry says that is no peer's: of something that a server watches besides.
+pub(super) const NO_PEER: EventData = EventData::new_u64(0);
+
+/// What a thread serves its peers with.
+pub(super) struct Turns {
+    handler: Handler,
+    events: Vec<Event>,
+    arming: Arming,
+    late: Vec<(Box<Peer>, Next)>,
+}
+
+impl Turns {
+    pub(super) fn new(service: Service, arming: Arming) -> Turns {
+        let (handler, events) = (Handler::new(service), Vec::with_capacity(EVENTS));
+        Turns { handler, events, arming, late: Vec::with_capacity(EVENTS) }
+    }
+
+    /// Asks the set once, for so long at most, and serves what is ready. Whether [`NO_PEER`] was told of.
+    pub(super) fn take(&mut self, set: &OwnedFd, at_most: Option<&Timespec>) -> io::Result<bool> {
+        let Turns { handler, events, arming, late } = self;
+        match epoll::wait(set, rustix::buffer::spare_capacity(events), at_most) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        let mut besides = false;
         for event in events.drain(..) {
             let peer: *mut Peer = event.data.ptr().cast();
+            if peer.is_null() {
+                besides = true;
+                continue;
+            }
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
-            // - from a box: `arm` has given the set no other;
+            // - from a box: besides `NO_PEER`, which is null, the set has what `arm` has given it;
             // - nobody else: of a one-shot entry the set tells one thread, and nobody again before
             //   that thread arms it.
             let mut peer = unsafe { Box::from_raw(peer) };
-            match peer.serve(&mut handler, false)? {
+            match peer.serve(handler, false)? {
                 None => drop(peer), // closes the socket, which takes it out of the set
-                Some(next) if arming == Arming::AfterEachHandler => modify(set, peer, next)?,
+                Some(next) if *arming == Arming::AfterEachHandler => modify(set, peer, next)?,
                 Some(next) => late.push((peer, next)),
             }
             for stream in handler.accepted.drain(..) {
@@ -99,7 +126,14 @@ fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
         for (peer, next) in late.drain(..) {
             modify(set, peer, next)?;
         }
+        Ok(besides)
     }
+}
+
+/// Has the set tell of a connection.
+pub(super) fn add_stream(set: &OwnedFd, stream: TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    add(set, Peer::of(stream))
 }
 
 fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {

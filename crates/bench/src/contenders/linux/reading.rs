@@ -1,23 +1,28 @@
 //! Servers that read from a file while they echo, as fast as they are told to.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use completion_port::{
     Batch, Interest, OneShot, Operation, OwnedReady, Packet, Port, Registration,
 };
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::Listening;
+use super::epoll_one_shot::{Arming, NO_PEER, Turns, add_stream};
 use super::nonblocking::{Handler, Peer};
 use super::{Server, ours, threads};
 use crate::files::{IN_FLIGHT, Memory, PAGE, Pace, Plan, Reading, Turn, read_of};
-use crate::names::{BESIDE_POOL, WITH_READS};
+use crate::names::{BESIDE_POOL, READS_BY_HAND, WITH_READS};
 use crate::sink::{self, Service};
 
 /// Packets taken by a wait at most.
@@ -31,10 +36,11 @@ pub(crate) struct ReadingContender {
 }
 
 /// All of them; the first is the one to which the others are compared.
-pub(crate) fn all() -> [ReadingContender; 2] {
+pub(crate) fn all() -> [ReadingContender; 3] {
     [
         ReadingContender { name: WITH_READS, start: with_reads },
         ReadingContender { name: BESIDE_POOL, start: beside_pool },
+        ReadingContender { name: READS_BY_HAND, start: by_hand },
     ]
 }
 
@@ -277,6 +283,169 @@ impl Server for BesidePool {
 
     fn end_reads(&self) -> io::Result<()> {
         self.pace.end()
+    }
+}
+
+// ---- by hand ----
+
+/// One-shot epoll without a port: each thread asks the set, serves what is ready, and makes those of its reads
+/// whose time has come.
+struct ByHand {
+    set: Arc<OwnedFd>,
+    reads: Arc<HandReads>,
+}
+
+/// What the threads know of the reads.
+struct HandReads {
+    pace: Pace,
+    file: File,
+    pages: u64,
+    /// Readable from the beginning of the reads until all threads have begun.
+    begins: OwnedFd,
+    has_begun: AtomicUsize,
+    threads: usize,
+}
+
+fn by_hand(threads: usize, reading: &Reading) -> io::Result<Box<dyn Server>> {
+    let file = reading.way.open(&reading.file)?;
+    let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+    let begins = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    epoll::add(&*set, &begins, NO_PEER, EventFlags::IN)?;
+    let pages = pages(&file)?;
+    let has_begun = AtomicUsize::new(0);
+    let reads = HandReads { pace: Pace::new(), file, pages, begins, has_begun, threads };
+    let reads = Arc::new(reads);
+    for index in 0..threads {
+        let (set, reads) = (Arc::clone(&set), Arc::clone(&reads));
+        let share = IN_FLIGHT / threads + usize::from(index < IN_FLIGHT % threads);
+        for _ in 0..share {
+            reads.pace.rest();
+        }
+        threads::spawn("by_hand", move || HandThread::new(&reads, share, index).serve(&set))?;
+    }
+    Ok(Box::new(ByHand { set, reads }))
+}
+
+/// A thread, with its share of the reads.
+struct HandThread<'s> {
+    reads: &'s HandReads,
+    plan: Plan,
+    memory: Memory,
+    /// Reads whose time has come.
+    due: usize,
+    /// The times of others, the earliest first.
+    waiting: VecDeque<Instant>,
+    /// Others, until the reads begin.
+    resting: usize,
+}
+
+impl HandThread<'_> {
+    fn new(reads: &HandReads, share: usize, index: usize) -> HandThread<'_> {
+        HandThread {
+            reads,
+            plan: Plan::endless(reads.pages, index as u64),
+            memory: Memory::new(),
+            due: 0,
+            waiting: VecDeque::with_capacity(share),
+            resting: share,
+        }
+    }
+
+    fn serve(mut self, set: &OwnedFd) -> io::Result<()> {
+        let mut turns = Turns::new(Service::Echo, Arming::AfterEachHandler);
+        loop {
+            let at_most = self.time_left().map(Timespec::try_from).transpose();
+            if turns.take(set, at_most.map_err(io::Error::other)?.as_ref())? {
+                self.begin()?;
+            }
+            self.read_what_is_due()?;
+        }
+    }
+
+    /// How long the set is asked at most. `None`: until something is ready.
+    fn time_left(&self) -> Option<Duration> {
+        if self.due > 0 {
+            return Some(Duration::ZERO);
+        }
+        Some(self.waiting.front()?.saturating_duration_since(Instant::now()))
+    }
+
+    /// The reads have begun; the last thread that comes to know it takes the sign away.
+    fn begin(&mut self) -> io::Result<()> {
+        let share = std::mem::take(&mut self.resting);
+        if share == 0 {
+            return Ok(());
+        }
+        // Before they may all rest again, and begin anew.
+        if self.reads.has_begun.fetch_add(1, Ordering::SeqCst) + 1 == self.reads.threads {
+            rustix::io::read(&self.reads.begins, &mut [0; 8])?;
+        }
+        for _ in 0..share {
+            self.plan_next();
+        }
+        Ok(())
+    }
+
+    /// What becomes of a read that has come, or begins.
+    fn plan_next(&mut self) {
+        match self.reads.pace.turn() {
+            Turn::Now => self.due += 1,
+            Turn::At(at) => self.waiting.push_back(at),
+            Turn::Rest => self.rest(),
+        }
+    }
+
+    fn rest(&mut self) {
+        self.resting += 1;
+        self.reads.pace.rest();
+    }
+
+    fn read_what_is_due(&mut self) -> io::Result<()> {
+        if !self.waiting.is_empty() {
+            let now = Instant::now();
+            while self.waiting.front().is_some_and(|at| *at <= now) {
+                self.waiting.pop_front();
+                if self.reads.pace.is_going() {
+                    self.due += 1;
+                } else {
+                    self.rest();
+                }
+            }
+        }
+        for _ in 0..std::mem::take(&mut self.due) {
+            self.plan.aim(&mut self.memory);
+            let offset = self.memory.offset;
+            let count = self.reads.file.read_at(self.memory.bytes_mut(), offset)?;
+            self.plan.check(&self.memory, count)?;
+            sink::count(count);
+            self.plan_next();
+        }
+        Ok(())
+    }
+}
+
+impl Server for ByHand {
+    fn add(&self, stream: TcpStream) -> io::Result<()> {
+        add_stream(&self.set, stream)
+    }
+
+    fn listen(&self, _: &Listening) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn answer(&self, _: UdpSocket) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn begin_reads(&self, rate: Option<f64>) -> io::Result<()> {
+        self.reads.pace.begin(rate);
+        self.reads.has_begun.store(0, Ordering::SeqCst);
+        rustix::io::write(&self.reads.begins, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+
+    fn end_reads(&self) -> io::Result<()> {
+        self.reads.pace.end()
     }
 }
 
