@@ -277,6 +277,7 @@ fn best_of<'c>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::READS_BY_HAND;
     use crate::report::tests::{cell, report};
     use crate::sink::Reads;
 
@@ -416,7 +417,11 @@ mod tests {
             (files::URING, vec![1.0; 6]),
         ];
         let direct = [(files::BY_RING, vec![880.0; 6]), (files::URING, vec![1000.0; 6])];
-        let beside = [(WITH_READS, vec![80.0; 6]), (BESIDE_POOL, vec![100.0; 6])];
+        let beside = [
+            (WITH_READS, vec![80.0; 6]),
+            (BESIDE_POOL, vec![100.0; 6]),
+            (READS_BY_HAND, vec![1.0; 6]),
+        ];
         let text = summary(&report(vec![
             of(1, "cached", CPU, &cached),
             of(1, "not cached", RATE, &direct),
@@ -430,6 +435,8 @@ mod tests {
         assert!(ring.contains(">= 0.90 missed"), "{ring}");
         let echo = line(&text, "S14 T2", "cached, as many: p99, ours");
         assert!(echo.contains("0.800") && echo.contains("<= 1.00 met"), "{echo}");
+        // It shows what the kernel does with such threads, and is no rival.
+        assert!(!text.contains(READS_BY_HAND), "{text}");
         assert!(text.contains("floors met: 2 of 4 measured"), "{text}");
     }
 

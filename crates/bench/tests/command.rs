@@ -346,15 +346,21 @@ fn reads_are_measured_alone_and_beside_an_echo() {
     }
     // Three speeds, each with one thread and with two.
     for cell in &cells[1..7] {
-        let [with, beside, alone] = &cell["rows"].as_array().unwrap()[..] else {
-            panic!("{cell}");
-        };
+        let rows = cell["rows"].as_array().unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
+        let by_hand = "epoll_one_shot, its threads pread";
+        let with_reads =
+            ["ours, reads on the same port", "ours beside 32 threads that pread", by_hand];
+        assert_eq!(names, [&with_reads[..], &["ours, no reads"]].concat());
+        let [with_reads @ .., alone] = &rows[..] else { panic!("{cell}") };
         let echo = ["rate", "p50", "p99", "processors"];
-        for row in [with, beside] {
+        for row in with_reads {
             assert_has(row, &echo);
             assert_has(row, &["reads"]);
         }
         assert_has(alone, &echo);
+        let reads = quantity(alone, "reads")["values"].as_array().unwrap();
+        assert!(reads.iter().all(|reads| reads.as_f64() == Some(0.0)), "{alone}");
     }
     assert_eq!(cells[1]["reads"], "cached, 20000 in a second");
     assert_eq!([&cells[1]["threads"], &cells[2]["threads"]], [1, 2]);

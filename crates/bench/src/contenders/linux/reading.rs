@@ -302,19 +302,42 @@ struct HandReads {
     pages: u64,
     /// Readable from the beginning of the reads until all threads have begun.
     begins: OwnedFd,
-    has_begun: AtomicUsize,
+    /// How often the reads have begun, and how many threads have the latest time.
+    begun: AtomicUsize,
+    have_begun: AtomicUsize,
     threads: usize,
 }
 
+impl HandReads {
+    fn new(threads: usize, file: File) -> io::Result<HandReads> {
+        Ok(HandReads {
+            pace: Pace::new(),
+            pages: pages(&file)?,
+            file,
+            begins: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            begun: AtomicUsize::new(0),
+            have_begun: AtomicUsize::new(0),
+            threads,
+        })
+    }
+
+    fn begin(&self, rate: Option<f64>) -> io::Result<()> {
+        self.pace.begin(rate);
+        self.have_begun.store(0, Ordering::SeqCst);
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        rustix::io::write(&self.begins, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+}
+
 fn by_hand(threads: usize, reading: &Reading) -> io::Result<Box<dyn Server>> {
-    let file = reading.way.open(&reading.file)?;
+    if threads > IN_FLIGHT {
+        // One without a read would take the sign of the next beginning away.
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
-    let begins = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    epoll::add(&*set, &begins, NO_PEER, EventFlags::IN)?;
-    let pages = pages(&file)?;
-    let has_begun = AtomicUsize::new(0);
-    let reads = HandReads { pace: Pace::new(), file, pages, begins, has_begun, threads };
-    let reads = Arc::new(reads);
+    let reads = Arc::new(HandReads::new(threads, reading.way.open(&reading.file)?)?);
+    epoll::add(&*set, &reads.begins, NO_PEER, EventFlags::IN)?;
     for index in 0..threads {
         let (set, reads) = (Arc::clone(&set), Arc::clone(&reads));
         let share = IN_FLIGHT / threads + usize::from(index < IN_FLIGHT % threads);
@@ -337,6 +360,8 @@ struct HandThread<'s> {
     waiting: VecDeque<Instant>,
     /// Others, until the reads begin.
     resting: usize,
+    /// How often the reads have begun here.
+    begun: usize,
 }
 
 impl HandThread<'_> {
@@ -348,6 +373,7 @@ impl HandThread<'_> {
             due: 0,
             waiting: VecDeque::with_capacity(share),
             resting: share,
+            begun: 0,
         }
     }
 
@@ -372,15 +398,16 @@ impl HandThread<'_> {
 
     /// The reads have begun; the last thread that comes to know it takes the sign away.
     fn begin(&mut self) -> io::Result<()> {
-        let share = std::mem::take(&mut self.resting);
-        if share == 0 {
+        let begun = self.reads.begun.load(Ordering::SeqCst);
+        if std::mem::replace(&mut self.begun, begun) == begun {
+            // Other threads do not know it yet.
             return Ok(());
         }
-        // Before they may all rest again, and begin anew.
-        if self.reads.has_begun.fetch_add(1, Ordering::SeqCst) + 1 == self.reads.threads {
+        // Its own reads rest only behind this, so they do not begin anew before.
+        if self.reads.have_begun.fetch_add(1, Ordering::SeqCst) + 1 == self.reads.threads {
             rustix::io::read(&self.reads.begins, &mut [0; 8])?;
         }
-        for _ in 0..share {
+        for _ in 0..std::mem::take(&mut self.resting) {
             self.plan_next();
         }
         Ok(())
@@ -438,10 +465,7 @@ impl Server for ByHand {
     }
 
     fn begin_reads(&self, rate: Option<f64>) -> io::Result<()> {
-        self.reads.pace.begin(rate);
-        self.reads.has_begun.store(0, Ordering::SeqCst);
-        rustix::io::write(&self.reads.begins, &1_u64.to_ne_bytes())?;
-        Ok(())
+        self.reads.begin(rate)
     }
 
     fn end_reads(&self) -> io::Result<()> {
@@ -504,6 +528,38 @@ mod tests {
                 "{name} {made}"
             );
         });
+    }
+
+    /// The sign is there until the last thread has seen it. One whose reads rest again by then has begun all the same.
+    #[test]
+    fn a_thread_begins_its_reads_once_each_time() {
+        let scratch = Scratch::new(&std::env::temp_dir(), 1 << 20).unwrap();
+        let file = Way::Cached.open(&scratch.path()).unwrap();
+        let reads = HandReads::new(2, file).unwrap();
+        let mut threads = [0, 1].map(|index| HandThread::new(&reads, IN_FLIGHT / 2, index));
+        for _ in 0..2 {
+            reads.begin(None).unwrap();
+            thread::scope(|scope| {
+                let ended = scope.spawn(|| reads.pace.end());
+                while reads.pace.is_going() {
+                    thread::yield_now();
+                }
+                let [first, second] = &mut threads;
+                for _ in 0..3 {
+                    first.begin().unwrap();
+                    assert_eq!(reads.have_begun.load(Ordering::SeqCst), 1);
+                }
+                assert!(!ended.is_finished());
+                second.begin().unwrap();
+                ended.join().unwrap().unwrap();
+            });
+            let sign = rustix::io::read(&reads.begins, &mut [0; 8]);
+            assert_eq!(
+                sign,
+                Err(rustix::io::Errno::AGAIN),
+                "the last thread has not taken it away"
+            );
+        }
     }
 
     #[test]
