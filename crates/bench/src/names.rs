@@ -3,7 +3,6 @@
 pub(crate) const BY_TICK: &str = "ours_by_tick";
 pub(crate) const OWN_BUFFERS: &str = "ours_by_own_buffers";
 pub(crate) const AT_ONCE: &str = "ours_by_operations";
-pub(crate) const ACCEPTING: &str = AT_ONCE;
 pub(crate) const BY_PACKETS: &str = "ours_by_packets";
 pub(crate) const SHARED: &str = "ours_by_shared_accepts";
 pub(crate) const WITH_READS: &str = "ours, reads on the same port";

@@ -46,8 +46,7 @@ impl Contender {
             AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
             BY_PACKETS | OWN_BUFFERS => (&[OPERATIONS], &[]),
             SHARED => (&[ACCEPTS], &[]),
-            "ours" | "uring" => (&[], &[ACCEPTS, OPERATIONS]),
-            "compio" | "monoio" => (&[], &[OPERATIONS]),
+            "ours" | "uring" | "compio" | "monoio" => (&[], &[ACCEPTS, OPERATIONS]),
             "epoll_one_shot" | "epoll_edge" | "mio" | "tokio" => (&[], &[ACCEPTS]),
             _ => (&[], &[]),
         };

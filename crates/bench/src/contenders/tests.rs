@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use super::{Contender, Listening, Server, all};
+use crate::names::{AT_ONCE, BY_PACKETS, OWN_BUFFERS, SHARED};
+use crate::scenario::{ACCEPTS, OPERATIONS};
 use crate::sink::{self, Read as Drained, Reads, Service, Sink};
 use crate::work::{MESSAGE, Work, message};
 
@@ -100,6 +102,20 @@ fn names_are_unique_and_versions_are_known() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), all().len());
+}
+
+#[test]
+fn operations_are_compared_with_those_that_accept_and_with_those_that_complete() {
+    let names = |scenario: &str| -> Vec<&str> {
+        let belonging = all().into_iter().filter(|contender| contender.belongs_to(scenario));
+        belonging.map(|contender| contender.name).collect()
+    };
+    let ours = ["ours", AT_ONCE, SHARED];
+    let others = ["epoll_one_shot", "epoll_edge", "uring", "mio", "tokio", "compio", "monoio"];
+    assert_eq!(names(ACCEPTS), [&ours[..], &others].concat());
+    let ours = ["ours", OWN_BUFFERS, AT_ONCE, BY_PACKETS];
+    assert_eq!(names(OPERATIONS), [&ours[..], &["uring", "compio", "monoio"]].concat());
+    assert!(names("S1").iter().all(|name| *name == "ours" || !ours.contains(name)));
 }
 
 #[test]
