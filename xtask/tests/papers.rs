@@ -1,4 +1,4 @@
-//! The README, as it is read on the page of a registry: there is no file beside it.
+//! The README, as it is read on the page of a registry, where there is no file beside it; and the runs that papers name.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -74,5 +74,41 @@ fn the_readme_has_the_dependency_that_can_be_had() {
         assert_eq!(line.unwrap(), format!("completion-port = \"{minor}\""));
     } else {
         assert_eq!(line.unwrap(), git);
+    }
+}
+
+/// The names of raw results and plots in a text, without the word in the place of one.
+fn results(text: &str) -> Vec<&str> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let names = text.split(|c| !is_of_name(c)).map(|name| name.trim_end_matches('.'));
+    let names = names.filter(|name| name.ends_with(".json") || name.ends_with(".svg"));
+    names.filter(|name| !name.starts_with("FILE.")).collect()
+}
+
+/// A figure follows from a file that can be looked at, and no file is kept from which none does.
+#[test]
+fn the_papers_name_the_results_that_there_are() {
+    let folder = workspace().join("crates/bench/results");
+    let files: Vec<String> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "README.md")
+        .collect();
+    assert!(files.len() > 10, "{files:?}");
+    let papers = [
+        "README.md",
+        "crates/completion-port/docs/COMPARE.md",
+        "crates/completion-port/docs/GUIDE.md",
+        "crates/bench/results/README.md",
+    ];
+    let texts = papers.map(|paper| fs::read_to_string(workspace().join(paper)).unwrap());
+    for (paper, text) in papers.iter().zip(&texts) {
+        for name in results(text) {
+            assert!(files.iter().any(|file| file == name), "{paper}: there is no {name}");
+        }
+    }
+    for file in &files {
+        let is_named = texts.iter().any(|text| results(text).contains(&&**file));
+        assert!(is_named, "{file}: no figure of the papers is said to be of this run");
     }
 }
