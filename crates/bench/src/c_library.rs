@@ -1,8 +1,8 @@
 //! The C library as a C program has it: linked dynamically, called by its exported names.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -24,6 +24,7 @@ pub(crate) struct Change {
 pub(crate) struct Packet {
     pub(crate) key: usize,
     overlapped: *mut c_void,
+    /// 0 if the operation has ended well.
     internal: usize,
     /// What is reported of a socket; or how many bytes an operation has transferred.
     pub(crate) events: u32,
@@ -54,6 +55,38 @@ unsafe extern "C" {
     safe fn cp_last_error() -> u32;
     safe fn cp_close_socket(descriptor: i32) -> i32;
     safe fn cp_adopt(descriptor: i32);
+    safe fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
+    safe fn cp_post(port: *mut c_void, bytes: u32, key: usize, overlapped: *mut c_void) -> c_int;
+    fn cp_start_receive(
+        descriptor: c_int,
+        buffers: *const Part,
+        count: u32,
+        received: *mut u32,
+        flags: *mut u32,
+        address: *mut c_void,
+        address_size: *mut c_int,
+        overlapped: *mut c_void,
+    ) -> c_int;
+    fn cp_start_send(
+        descriptor: c_int,
+        buffers: *const Part,
+        count: u32,
+        sent: *mut u32,
+        flags: u32,
+        address: *const c_void,
+        address_size: c_int,
+        overlapped: *mut c_void,
+    ) -> c_int;
+    fn cp_accept_ex(
+        listener: usize,
+        accept: usize,
+        place: *mut c_void,
+        data: u32,
+        local: u32,
+        remote: u32,
+        received: *mut u32,
+        overlapped: *mut c_void,
+    ) -> c_int;
     fn cp_process_notifications(
         port: *mut c_void,
         count: u32,
@@ -208,12 +241,48 @@ impl Port {
     }
 }
 
+impl Port {
+    /// Queues the packet of an operation that has ended at once, for any thread.
+    pub(crate) fn post(&self, bytes: u32, overlapped: *mut Overlapped) -> io::Result<()> {
+        match cp_post(self.0, bytes, 0, overlapped.cast()) {
+            0 => Err(failed("cp_post", cp_last_error())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the operations of a socket complete here: also those that are done at once, or not.
+    pub(crate) fn associate(&self, socket: &Socket, tells_all: bool) -> io::Result<()> {
+        let file = std::ptr::without_provenance_mut(usize::try_from(socket.0).unwrap_or(0));
+        self.associate_handle(file, tells_all)
+    }
+
+    fn associate_handle(&self, file: *mut c_void, tells_all: bool) -> io::Result<()> {
+        const SKIP_ON_SUCCESS: u8 = 1;
+        // SAFETY: the call demands nothing of memory.
+        let associated = unsafe { cp_create_io_completion_port(file, self.0, 0, 0) };
+        if associated.is_null()
+            || (!tells_all && cp_set_completion_modes(file, SKIP_ON_SUCCESS) == 0)
+        {
+            return Err(failed("an association", cp_last_error()));
+        }
+        Ok(())
+    }
+}
+
 impl Packet {
     /// The address of the OVERLAPPED of the operation that it tells of.
     pub(crate) fn operation(&self) -> usize {
         self.overlapped.addr()
     }
+
+    /// How many bytes its operation has transferred; `None` if that has failed.
+    pub(crate) fn transferred(&self) -> Option<u32> {
+        (self.internal == 0).then_some(self.events)
+    }
 }
+
+/// The code of an operation that goes on when its call returns.
+const GOES_ON: u32 = 997;
 
 /// An `OVERLAPPED`, which nothing here looks into.
 #[repr(C)]
@@ -252,11 +321,7 @@ impl File {
             return Err(failed("cp_open_file", cp_last_error()));
         }
         let file = Self(file);
-        // SAFETY: the call demands nothing of memory.
-        let associated = unsafe { cp_create_io_completion_port(file.0, port.0, 0, 0) };
-        if associated.is_null() || (!tells_all && cp_set_completion_modes(file.0, 1) == 0) {
-            return Err(failed("associating a file", cp_last_error()));
-        }
+        port.associate_handle(file.0, tells_all)?;
         Ok(file)
     }
 
@@ -272,7 +337,6 @@ impl File {
         offset: u64,
         overlapped: &mut Overlapped,
     ) -> io::Result<Option<usize>> {
-        const GOES_ON: u32 = 997;
         *overlapped = Overlapped { offset, ..Overlapped::default() };
         let (count, mut read) = (u32::try_from(memory.len()).unwrap_or(u32::MAX), 0);
         let (place, overlapped) = (memory.as_mut_ptr().cast(), (&raw mut *overlapped).cast());
@@ -304,7 +368,8 @@ impl Drop for Port {
 pub(crate) struct Socket(i32);
 
 impl Socket {
-    /// A socket in non-blocking mode. A program in C would have been given it by the library.
+    /// This one. A program in C would have been given it by the library. It is in non-blocking mode, if it is to be
+    /// read or written by calls without an OVERLAPPED.
     pub(crate) fn of(socket: impl IntoRawFd) -> Self {
         let descriptor = socket.into_raw_fd();
         cp_adopt(descriptor);
@@ -326,7 +391,7 @@ impl Socket {
 }
 
 /// Where a datagram comes from: an address of IPv4 or IPv6, as the system has it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Address {
     bytes: [u32; 7],
     length: u32,
@@ -359,6 +424,178 @@ impl Socket {
         outcome(unsafe {
             cp_sendto(self.0, bytes.as_ptr().cast(), bytes.len(), 0, address, to.length)
         })
+    }
+}
+
+/// `struct cp_buffer`.
+#[repr(C)]
+#[derive(Debug)]
+struct Part {
+    size: u32,
+    bytes: *mut u8,
+}
+
+impl Part {
+    fn of(bytes: *mut u8, length: usize) -> Self {
+        Self { size: u32::try_from(length).unwrap_or(u32::MAX), bytes }
+    }
+}
+
+/// What has become of an operation when its call returns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Started {
+    /// It has ended well. A packet tells of it as well, unless the socket was associated otherwise.
+    Done(u32),
+    /// A packet will tell of it.
+    GoesOn,
+    /// It has failed, and nothing else tells of it.
+    Failed,
+}
+
+impl Started {
+    fn of(is_done: bool, bytes: u32) -> Self {
+        match cp_last_error() {
+            _ if is_done => Self::Done(bytes),
+            GOES_ON => Self::GoesOn,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// What is told of the addresses of an accepted connection, each: an address, and 16 bytes more.
+const OF_ADDRESS: u32 = 28 + 16;
+
+/// The room that an accept needs.
+pub(crate) const ROOM_OF_ACCEPT: usize = 2 * OF_ADDRESS as usize;
+
+// These take a number and no `Socket`: another thread may have taken the packet, and closed the socket, before they return.
+impl Socket {
+    /// One for a connection of IPv4 that is to be accepted.
+    pub(crate) fn new() -> io::Result<Self> {
+        let made = cp_socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        if made < 0 { Err(failed("cp_socket", cp_last_error())) } else { Ok(Self(made)) }
+    }
+
+    pub(crate) fn number(&self) -> RawFd {
+        self.0
+    }
+
+    /// Begins to receive at most `room` bytes; of a datagram also from where.
+    ///
+    /// # Safety
+    ///
+    /// The pointers are valid, the first one for so many bytes, and nothing else uses what they point to until the packet
+    /// of the operation has been taken, or this returns what has no packet.
+    pub(crate) unsafe fn start_receive(
+        number: RawFd,
+        place: *mut u8,
+        room: usize,
+        from: Option<*mut Address>,
+        overlapped: *mut Overlapped,
+    ) -> Started {
+        let (mut address, mut size) = (std::ptr::null_mut(), std::ptr::null_mut());
+        if let Some(from) = from {
+            // SAFETY: writing through a raw pointer demands that it is valid.
+            // - the caller says so.
+            unsafe { from.write(Address { bytes: [0; 7], length: 28 }) };
+            // SAFETY: the address of a field demands that the pointer is to an object.
+            // - as above.
+            address = unsafe { (&raw mut (*from).bytes).cast() };
+            // SAFETY: as above.
+            size = unsafe { (&raw mut (*from).length).cast() };
+        }
+        let part = Part::of(place, room);
+        let (mut received, mut flags) = (0, 0);
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller says so.
+        unsafe { overlapped.write(Overlapped::default()) };
+        // SAFETY: the call demands a list of buffers and places for two numbers until it returns, and until the end of
+        // the operation the memory of the buffers, the OVERLAPPED, and the address with its size unless they are null.
+        // - the former are locals, the caller says so of the latter.
+        let failed = unsafe {
+            cp_start_receive(
+                number,
+                &raw const part,
+                1,
+                &raw mut received,
+                &raw mut flags,
+                address,
+                size,
+                overlapped.cast(),
+            )
+        };
+        Started::of(failed == 0, received)
+    }
+
+    /// Begins to send so many bytes, all of them; a datagram to where it goes.
+    ///
+    /// # Safety
+    ///
+    /// As of [`start_receive`](Self::start_receive).
+    pub(crate) unsafe fn start_send(
+        number: RawFd,
+        place: *mut u8,
+        length: usize,
+        to: Option<Address>,
+        overlapped: *mut Overlapped,
+    ) -> Started {
+        let part = Part::of(place, length);
+        let mut sent = 0;
+        let address = to.as_ref().map_or(std::ptr::null(), |to| to.bytes.as_ptr().cast());
+        let size = to.map_or(0, |to| to.length.cast_signed());
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller says so.
+        unsafe { overlapped.write(Overlapped::default()) };
+        // SAFETY: the call demands a list of buffers, a place for a number, and an address of that size or none until it
+        // returns, and until the end of the operation the memory of the buffers and the OVERLAPPED.
+        // - the former are locals and an argument, the caller says so of the latter.
+        let failed = unsafe {
+            cp_start_send(
+                number,
+                &raw const part,
+                1,
+                &raw mut sent,
+                0,
+                address,
+                size,
+                overlapped.cast(),
+            )
+        };
+        Started::of(failed == 0, sent)
+    }
+
+    /// Begins to accept: `made` is to be the connection's.
+    ///
+    /// # Safety
+    ///
+    /// As of [`start_receive`](Self::start_receive): `place` is valid for [`ROOM_OF_ACCEPT`] bytes.
+    pub(crate) unsafe fn start_accept(
+        listener: RawFd,
+        made: RawFd,
+        place: *mut u8,
+        overlapped: *mut Overlapped,
+    ) -> Started {
+        let of = |number: RawFd| usize::try_from(number).unwrap_or(usize::MAX);
+        let (place, mut received) = (place.cast(), 0);
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller says so.
+        unsafe { overlapped.write(Overlapped::default()) };
+        // SAFETY: the call demands room for the data and both addresses, and an OVERLAPPED, until the end of the
+        // operation; and a place for the count until it returns.
+        // - the caller says so of the former, and the place is a local.
+        let done = unsafe {
+            cp_accept_ex(
+                of(listener),
+                of(made),
+                place,
+                0,
+                OF_ADDRESS,
+                OF_ADDRESS,
+                &raw mut received,
+                overlapped.cast(),
+            )
+        };
+        Started::of(done != 0, received)
     }
 }
 

@@ -37,7 +37,9 @@ pub(crate) use self::plan::Plan;
 pub(crate) use self::scratch::{Memory, PAGE, Scratch, Way};
 use crate::distance;
 use crate::enough::Amount;
-use crate::names::files::{AT_ONCE, BY_PACKET, BY_RING, PREAD, URING};
+use crate::names::files::{
+    AT_ONCE, BY_PACKET, BY_RING, IN_C_AT_ONCE, IN_C_BY_PACKET, IN_C_BY_RING, PREAD, URING,
+};
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
 use crate::scenario::{CPU, FILES, RATE};
@@ -98,8 +100,8 @@ const CACHED: [Entry; 10] = [
     Entry { name: "ours, at once, shared", build: ours::shared_at_once },
     Entry { name: BY_PACKET, build: ours::by_packet },
     Entry { name: "ours, by packet, 32 tokens", build: ours::by_tokens },
-    Entry { name: "ours in C, at once", build: in_c::at_once },
-    Entry { name: "ours in C, by packet", build: in_c::by_packet },
+    Entry { name: IN_C_AT_ONCE, build: in_c::at_once },
+    Entry { name: IN_C_BY_PACKET, build: in_c::by_packet },
     Entry { name: PREAD, build: bare::pread },
     Entry { name: "pread, 32 buffers", build: bare::pread_around },
     Entry { name: "preadv2, RWF_NOWAIT", build: bare::no_wait },
@@ -110,7 +112,7 @@ const CACHED: [Entry; 10] = [
 const DIRECT: [Entry; 6] = [
     Entry { name: BY_RING, build: ours::by_ring },
     Entry { name: "ours, pool", build: ours::by_threads },
-    Entry { name: "ours in C", build: in_c::by_packet },
+    Entry { name: IN_C_BY_RING, build: in_c::by_packet },
     Entry { name: URING, build: uring::build },
     Entry { name: "32 threads, pread", build: threads::pool },
     Entry { name: "tokio, spawn_blocking", build: threads::tokio },

@@ -5,6 +5,8 @@ pub(crate) const OWN_BUFFERS: &str = "ours_by_own_buffers";
 pub(crate) const AT_ONCE: &str = "ours_by_operations";
 pub(crate) const BY_PACKETS: &str = "ours_by_packets";
 pub(crate) const SHARED: &str = "ours_by_shared_accepts";
+pub(crate) const IN_C_AT_ONCE: &str = "ours_in_c_by_operations";
+pub(crate) const IN_C_BY_PACKETS: &str = "ours_in_c_by_packets";
 pub(crate) const WITH_READS: &str = "ours, reads on the same port";
 pub(crate) const BESIDE_POOL: &str = "ours beside 32 threads that pread";
 pub(crate) const READS_BY_HAND: &str = "epoll_one_shot, its threads pread";
@@ -16,4 +18,7 @@ pub(crate) mod files {
     pub(crate) const PREAD: &str = "pread";
     pub(crate) const BY_RING: &str = "ours, ring";
     pub(crate) const URING: &str = "uring";
+    pub(crate) const IN_C_AT_ONCE: &str = "ours in C, at once";
+    pub(crate) const IN_C_BY_PACKET: &str = "ours in C, by packet";
+    pub(crate) const IN_C_BY_RING: &str = "ours in C";
 }

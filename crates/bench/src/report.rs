@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::distance;
 use crate::machine::Machine;
 use crate::sink::Drain;
-use crate::statistics::{ENOUGH, Estimate, paired_ratio};
+use crate::statistics::{ENOUGH, Estimate, paired_difference, paired_ratio};
 
 /// Counted up when the raw JSON changes its form.
 pub(crate) const FORMAT: u32 = 1;
@@ -106,13 +106,22 @@ impl Row {
     /// This row's values divided by those of `below`, round by round, where the processors were as far apart
     /// for the one as for the other.
     pub(crate) fn ratio(&self, below: &Row, name: &str) -> Option<Estimate> {
-        let mut above = self.values(name).to_vec();
-        for (round, value) in above.iter_mut().enumerate() {
-            if !self.is_comparable(below, round) {
+        paired_ratio(&self.comparable_values(below, name), below.values(name))
+    }
+
+    /// The same of this row's values less those of `below`.
+    pub(crate) fn difference(&self, below: &Row, name: &str) -> Option<Estimate> {
+        paired_difference(&self.comparable_values(below, name), below.values(name))
+    }
+
+    fn comparable_values(&self, other: &Row, name: &str) -> Vec<Option<f64>> {
+        let mut values = self.values(name).to_vec();
+        for (round, value) in values.iter_mut().enumerate() {
+            if !self.is_comparable(other, round) {
                 *value = None;
             }
         }
-        paired_ratio(&above, below.values(name))
+        values
     }
 
     /// In how many rounds both rows have the quantity, and are comparable.
@@ -292,6 +301,8 @@ pub(crate) mod tests {
             row(&[Some(60.0), Some(50.0), Some(50.0), Some(50.0)], &[20.0, 99.0, 40.0, 99.0]);
         assert_eq!(other.ratio(&ours, "cpu").unwrap().median, 3.0);
         assert_eq!(ours.ratio(&other, "cpu").unwrap().median, 0.375);
+        // Of the same rounds: the first one and the third.
+        assert_eq!(other.difference(&ours, "cpu").unwrap().median, 20.0);
     }
 
     #[test]

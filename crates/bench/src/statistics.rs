@@ -16,6 +16,14 @@ pub(crate) struct Estimate {
     pub(crate) interval: Option<(f64, f64)>,
 }
 
+impl Estimate {
+    /// Of values that are each divided by so many.
+    pub(crate) fn over(self, parts: f64) -> Estimate {
+        let interval = self.interval.map(|(low, high)| (low / parts, high / parts));
+        Estimate { median: self.median / parts, interval }
+    }
+}
+
 /// The median of the values, and its interval; `None` without values.
 pub(crate) fn estimate(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
@@ -40,6 +48,11 @@ pub(crate) fn paired_ratio(above: &[Option<f64>], below: &[Option<f64>]) -> Opti
         ratio.is_finite().then_some(ratio)
     });
     estimate(ratios)
+}
+
+/// The estimate of the differences `above - below`, round by round.
+pub(crate) fn paired_difference(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Estimate> {
+    estimate(above.iter().zip(below).filter_map(|(above, below)| Some((*above)? - (*below)?)))
 }
 
 /// The largest k so that the median lies between the k-th smallest and the k-th largest of `count`
@@ -71,6 +84,16 @@ mod tests {
         assert_eq!(estimate([]), None);
         assert_eq!(estimate([3.0, 1.0, 2.0]).unwrap().median, 2.0);
         assert_eq!(estimate([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+    }
+
+    #[test]
+    fn differences_are_of_rounds_that_have_both() {
+        let (above, below) =
+            ([Some(5.0), None, Some(9.0), Some(8.0)], [Some(1.0), Some(1.0), None, Some(2.0)]);
+        let difference = paired_difference(&above, &below).unwrap();
+        assert_eq!(difference, Estimate { median: 5.0, interval: None });
+        let each = Estimate { median: 6.0, interval: Some((4.0, 10.0)) }.over(2.0);
+        assert_eq!(each, Estimate { median: 3.0, interval: Some((2.0, 5.0)) });
     }
 
     /// From the tables of the sign test.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::names::{AT_ONCE, BESIDE_POOL, BY_PACKETS, SHARED, WITH_READS, files};
+use crate::names::{
+    AT_ONCE, BESIDE_POOL, BY_PACKETS, IN_C_AT_ONCE, IN_C_BY_PACKETS, SHARED, WITH_READS, files,
+};
 use crate::report::{Cell, Report, Row};
 use crate::rounds::FEW_SOCKETS;
 use crate::scenario::{ACCEPTS, CPU, DATAGRAMS, FILES, OPERATIONS, RATE, SINK};
@@ -65,6 +67,18 @@ const ACCEPT: f64 = 1.0;
 
 /// S13: the processor time for each request by our readiness, divided by that by our operations.
 const BY_OPERATIONS: [(&str, f64); 2] = [(AT_ONCE, 0.97), (BY_PACKETS, 0.90)];
+
+/// An operation by the C library: its processor time above that of one in the same way by Rust, in nanoseconds.
+const BY_C: f64 = 100.0;
+/// S13: ways of both. A request has two operations, a receive and a send.
+const OPERATIONS_BY_C: [(&str, &str); 2] = [(IN_C_AT_ONCE, AT_ONCE), (IN_C_BY_PACKETS, BY_PACKETS)];
+const OPERATIONS_OF_A_REQUEST: f64 = 2.0;
+/// S14: ways of both. A read is an operation.
+const READS_BY_C: [(&str, &str); 3] = [
+    (files::IN_C_AT_ONCE, files::AT_ONCE),
+    (files::IN_C_BY_PACKET, files::BY_PACKET),
+    (files::IN_C_BY_RING, files::BY_RING),
+];
 
 /// S14, cached: the processor time for each read by pread(2), divided by that by ours.
 const CACHED_READS: [(&str, f64); 2] = [(files::AT_ONCE, 0.9), (files::BY_PACKET, 0.75)];
@@ -183,9 +197,10 @@ fn judge(report: &Report) -> Vec<Judged> {
     for cell in report.cells.iter().filter(|cell| cell.scenario == ACCEPTS) {
         if let Some(best) = best_of(cell, RATE, f64::gt, |name| ACCEPT_RIVALS.contains(&name)) {
             for accepting in ACCEPTING {
-                let rival = &best.contender;
-                let what = format!("rate, {accepting} / {rival} (the best by readiness)");
-                judged.push(floor(cell, what, ratio(cell, RATE, accepting, rival), ACCEPT));
+                let what =
+                    format!("rate, {accepting} / {} (the best by readiness)", best.contender);
+                let measured = ratio(cell, RATE, accepting, &best.contender);
+                judged.push(floor(cell, what, measured, ACCEPT));
             }
         }
     }
@@ -194,6 +209,9 @@ fn judge(report: &Report) -> Vec<Judged> {
             let what = format!("cpu of {OURS} / {name}");
             judged.push(floor(cell, what, ratio(cell, CPU, OURS, name), least));
         }
+        let by_c = OPERATIONS_BY_C
+            .map(|(in_c, in_rust)| judge_c(cell, "", in_c, in_rust, OPERATIONS_OF_A_REQUEST));
+        judged.extend(by_c.into_iter().flatten());
     }
     for cell in report.cells.iter().filter(|cell| cell.scenario == FILES) {
         judged.extend(cell.reads.iter().flat_map(|reads| judge_reads(cell, reads)));
@@ -245,7 +263,18 @@ fn judge_reads(cell: &Cell, reads: &str) -> Vec<Judged> {
     let direct = judge("rate, ", RATE, files::BY_RING, files::URING, DIRECT_READS);
     let beside = judge("p99, ", "p99", WITH_READS, BESIDE_POOL, ECHO_BESIDE_READS);
     let beside = beside.map(|judged| Judged { at_most: true, ..judged });
-    cached.into_iter().chain([direct, beside]).flatten().collect()
+    let about = format!("{reads}: ");
+    let by_c = READS_BY_C.map(|(in_c, in_rust)| judge_c(cell, &about, in_c, in_rust, 1.0));
+    cached.into_iter().chain([direct, beside]).chain(by_c).flatten().collect()
+}
+
+/// What the C library takes for an operation above Rust, if the cell has both: of rows that have so many operations in
+/// what is counted.
+fn judge_c(cell: &Cell, about: &str, in_c: &str, in_rust: &str, operations: f64) -> Option<Judged> {
+    let (above, below) = cell.row(in_c).zip(cell.row(in_rust))?;
+    let what = format!("{about}cpu of {in_c} - {in_rust}, ns an operation");
+    let measured = above.difference(below, CPU).map(|difference| difference.over(operations));
+    Some(Judged { at_most: true, ..floor(cell, what, measured, BY_C) })
 }
 
 fn floor(cell: &Cell, what: String, measured: Option<Estimate>, floor: f64) -> Judged {
@@ -384,6 +413,7 @@ mod tests {
             ("ours", vec![980.0; 6]),
             (AT_ONCE, vec![1050.0; 6]),
             (SHARED, vec![990.0; 6]),
+            (IN_C_AT_ONCE, vec![10.0; 6]),
             ("mio", vec![1000.0; 6]),
             ("tokio", vec![900.0; 6]),
             ("uring", vec![1200.0; 6]),
@@ -410,6 +440,46 @@ mod tests {
         assert_eq!(verdict("S13 T1", AT_ONCE), ["missed", "0.97", ">="]);
         assert_eq!(verdict("S13 T1", BY_PACKETS), ["met", "0.90", ">="]);
         assert_eq!(verdict("S15 T1", "a move"), ["missed", "10.00", "<="]);
+    }
+
+    #[test]
+    fn an_operation_by_the_c_library_is_compared_with_one_by_rust() {
+        let echo = [
+            ("ours", vec![900.0; 6]),
+            (AT_ONCE, vec![1000.0; 6]),
+            (BY_PACKETS, vec![1200.0; 6]),
+            (IN_C_AT_ONCE, vec![1199.0; 6]),
+            (IN_C_BY_PACKETS, vec![1401.0; 6]),
+        ];
+        let cached = [
+            (files::AT_ONCE, vec![500.0; 6]),
+            (files::IN_C_AT_ONCE, vec![599.0; 6]),
+            (files::BY_PACKET, vec![700.0; 6]),
+            (files::IN_C_BY_PACKET, vec![801.0; 6]),
+        ];
+        let cached = cell(FILES, 1, 64, CPU, "ns", &cached);
+        let cached = Cell { reads: Some("cached".to_owned()), ..cached };
+        let text = summary(&report(vec![cell(OPERATIONS, 2, 64, CPU, "ns", &echo), cached]));
+        // Two operations a request.
+        let at_once = line(&text, "S13 T2", "cpu of ours_in_c_by_operations - ours_by_operations");
+        assert!(at_once.contains("99.500") && at_once.ends_with("<= 100.00 met"), "{at_once}");
+        let by_packets = line(&text, "S13 T2", "cpu of ours_in_c_by_packets - ours_by_packets");
+        assert!(by_packets.contains("100.500") && by_packets.contains("missed"), "{by_packets}");
+        let read = line(&text, "S14 T1", "cached: cpu of ours in C, at once - ours, at once");
+        assert!(read.contains("99.000") && read.ends_with("<= 100.00 met"), "{read}");
+        let by_packet = line(&text, "S14 T1", "cpu of ours in C, by packet - ours, by packet");
+        assert!(by_packet.contains("101.000") && by_packet.contains("missed"), "{by_packet}");
+    }
+
+    /// The verdict is the median's, and what the interval says beside it.
+    #[test]
+    fn an_interval_on_both_sides_of_a_target_is_a_doubt_for_differences_too() {
+        let noisy: Vec<f64> = [1150.0, 1280.0].repeat(4);
+        let echo = [(AT_ONCE, vec![1000.0; 8]), (IN_C_AT_ONCE, noisy)];
+        let text = summary(&report(vec![cell(OPERATIONS, 1, 64, CPU, "ns", &echo)]));
+        let at_once = line(&text, "S13 T1", IN_C_AT_ONCE);
+        assert!(at_once.contains("107.500 (75.000-140.000)"), "{at_once}");
+        assert!(at_once.ends_with("missed, within the noise"), "{at_once}");
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::net::{TcpStream, UdpSocket};
 pub(crate) use self::here::all;
 #[cfg(target_os = "linux")]
 pub(crate) use self::here::reading;
-use crate::names::{AT_ONCE, BY_PACKETS, BY_TICK, OWN_BUFFERS, SHARED};
+use crate::names::{
+    AT_ONCE, BY_PACKETS, BY_TICK, IN_C_AT_ONCE, IN_C_BY_PACKETS, OWN_BUFFERS, SHARED,
+};
 use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
 pub(crate) use crate::system::Listening;
@@ -43,8 +45,8 @@ impl Contender {
     pub(crate) fn belongs_to(&self, scenario: &str) -> bool {
         let (own, among): (&[&str], &[&str]) = match self.name {
             BY_TICK => (&["S4", OFTEN, "S5"], &[]),
-            AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
-            BY_PACKETS | OWN_BUFFERS => (&[OPERATIONS], &[]),
+            AT_ONCE | IN_C_AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
+            BY_PACKETS | IN_C_BY_PACKETS | OWN_BUFFERS => (&[OPERATIONS], &[]),
             SHARED => (&[ACCEPTS], &[]),
             "ours" | "uring" | "compio" | "monoio" => (&[], &[ACCEPTS, OPERATIONS]),
             "epoll_one_shot" | "epoll_edge" | "mio" | "tokio" => (&[], &[ACCEPTS]),

@@ -12,6 +12,7 @@ mod mio;
 mod monoio;
 mod ours_by_operations;
 mod ours_in_c;
+mod ours_in_c_by_operations;
 mod polling;
 mod reading;
 mod uring;
@@ -26,6 +27,8 @@ pub(crate) fn all() -> Vec<Contender> {
         ours_by_operations::contender(),
         ours_by_operations::by_packets(),
         ours_by_operations::by_shared_accepts(),
+        ours_in_c_by_operations::contender(),
+        ours_in_c_by_operations::by_packets(),
         epoll_one_shot::contender(),
         epoll_one_shot::late_contender(),
         epoll_edge::contender(),
