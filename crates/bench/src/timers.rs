@@ -420,10 +420,7 @@ fn deadlines(rounds: Amount, count: usize) -> Cell {
             row.note_distance(&before, &behind);
             before = behind;
         }
-        for (row, time) in rows.iter_mut().zip(times) {
-            let above = time.zip(times[0]).map(|(time, plain)| time - plain);
-            row.push("a move", "ns", above.filter(|_| row.contender != PLAIN));
-        }
+        note_moves(&mut rows, &times, round);
         round += 1;
     }
     Cell {
@@ -435,6 +432,15 @@ fn deadlines(rounds: Amount, count: usize) -> Cell {
         rows,
         notes: vec!["a move: above `rearm` of the same round.".to_owned()],
         ..Cell::default()
+    }
+}
+
+/// What a move takes above the plain arming of the same round; nothing if the processors were moved between the two.
+fn note_moves(rows: &mut [Row], times: &[Option<f64>], round: usize) {
+    let stayed: Vec<bool> = rows.iter().map(|row| row.is_comparable(&rows[0], round)).collect();
+    for ((row, time), stayed) in rows.iter_mut().zip(times).zip(stayed) {
+        let above = time.zip(times[0]).map(|(time, plain)| time - plain);
+        row.push("a move", "ns", above.filter(|_| stayed && row.contender != PLAIN));
     }
 }
 
@@ -463,9 +469,26 @@ mod tests {
     }
 
     #[test]
+    fn a_move_is_measured_where_the_processors_stayed() {
+        let row = |arming: &Arming| Row { contender: arming.name.to_owned(), ..Row::default() };
+        let mut rows: Vec<Row> = ARMINGS.iter().map(row).collect();
+        let (near, far) = (Duration::from_nanos(50), Duration::from_nanos(500));
+        for (round, last) in [near, far].into_iter().enumerate() {
+            for (row, apart) in rows.iter_mut().zip([near, near, last]) {
+                row.note_distance(&Ok(apart), &Ok(apart));
+            }
+            note_moves(&mut rows, &[Some(20.0), Some(55.0), Some(34.0)], round);
+        }
+        let moves: Vec<_> = rows.iter().map(|row| row.values("a move")).collect();
+        assert_eq!(moves, [[None, None], [Some(35.0), Some(35.0)], [Some(14.0), None]]);
+    }
+
+    #[test]
     fn each_cell_has_every_quantity_in_every_round() {
         let cells = run(options(), &mut |_| {});
         let [timers, few, many] = &cells[..] else { panic!("{cells:?}") };
+        // As many as stay in the processor's caches, and as many as were asked for.
+        assert_eq!([few.connections, many.connections], [Some(64), Some(200)]);
         let of_moves = &[MOVE][..];
         for (cell, quantities) in
             [(timers, &[ARM, CANCEL, FIRE][..]), (few, of_moves), (many, of_moves)]
