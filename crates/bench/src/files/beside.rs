@@ -3,7 +3,8 @@
 //! The servers are processes of their own, as in the other scenarios with servers: one whose port has the
 //! reads as well, one whose reads are made by a pool of threads beside its port, and one without a port, whose
 //! threads ask their set and read in turns. The latter two make as many reads in a second as the port has made in its
-//! latest turn, or all are held to the same rate. A server without any reads shows what the echo is by itself.
+//! latest turn, or all are held to the same rate. Where the file is not cached, threads that read in turns wait for the
+//! disk, one read each, and make fewer. A server without any reads shows what the echo is by itself.
 
 use std::path::PathBuf;
 
