@@ -623,40 +623,41 @@ fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
     ) {
         return;
     }
-    let system = System::native();
-    let mut port = Some(shared_on(&system));
-    let (near, far) = system.tcp_pair();
-    let parent = port.as_ref().unwrap();
-    let id = parent.associate_shared(Shared::new(near)).unwrap();
-    for _ in 0..3 {
-        parent.start(id, Operation::recv(room(1)).deadline(HOUR)).unwrap();
-    }
-    // One is due, one has ended.
-    far.write(b"a").unwrap();
-    drop(parent.wait(&mut Batch::new(), system.soon()).unwrap());
-    parent.start(id, Operation::send(b"sent".to_vec())).unwrap();
-    let status = in_forked_child(|| {
-        drop(port.take());
-        0
-    });
-    assert_eq!(status, 0);
-    let port = port.unwrap();
-    let mut sums = (0, 0);
-    for packet in all(&port, &system, 2) {
-        let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
-        match finished.into_parts().1 {
-            Outcome::Received(Ok(1), bytes) => {
-                assert_eq!(bytes, b"a");
-                sums.0 += 1;
-            }
-            Outcome::Sent(Ok(4), _) => sums.1 += 1,
-            other => panic!("{other:?}"),
+    for system in [System::native(), System::spread(), System::native().one_shot()] {
+        let mut port = Some(shared_on(&system));
+        let (near, far) = system.tcp_pair();
+        let parent = port.as_ref().unwrap();
+        let id = parent.associate_shared(Shared::new(near)).unwrap();
+        for _ in 0..3 {
+            parent.start(id, Operation::recv(room(1)).deadline(HOUR)).unwrap();
         }
+        // One is due, one has ended.
+        far.write(b"a").unwrap();
+        drop(parent.wait(&mut Batch::new(), system.soon()).unwrap());
+        parent.start(id, Operation::send(b"sent".to_vec())).unwrap();
+        let status = in_forked_child(|| {
+            drop(port.take());
+            0
+        });
+        assert_eq!(status, 0);
+        let port = port.unwrap();
+        let mut sums = (0, 0);
+        for packet in all(&port, &system, 2) {
+            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            match finished.into_parts().1 {
+                Outcome::Received(Ok(1), bytes) => {
+                    assert_eq!(bytes, b"a");
+                    sums.0 += 1;
+                }
+                Outcome::Sent(Ok(4), _) => sums.1 += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(sums, (1, 1));
+        assert_eq!(far.read_within(system.soon(), 4), b"sent");
+        far.write(b"bc").unwrap();
+        drop(all(&port, &system, 2));
     }
-    assert_eq!(sums, (1, 1));
-    assert_eq!(far.read_within(system.soon(), 4), b"sent");
-    far.write(b"bc").unwrap();
-    drop(all(&port, &system, 2));
 }
 
 /// Rule 63: of a simulated kernel it can be seen that no accepted socket is left.

@@ -23,7 +23,7 @@ use crate::kit::operations::{
     done, finished, next, outcome, room, shared_on, silent, sockets_on, sort, why,
 };
 use crate::kit::packets::{each_packet, notified, refused};
-use crate::kit::sockets::{POLLIN, POLLOUT, await_facts, await_unread};
+use crate::kit::sockets::{POLLIN, POLLOUT, assert_end_seen, await_facts, await_unread};
 use crate::kit::threads::{End, eventually, hear, now};
 
 /// An accept with first data.
@@ -51,18 +51,6 @@ fn parts<K>(finished: Finished<'_, K>, on: &System) -> (OpId, Socket, Vec<u8>) {
     let (socket, len) = accepted.unwrap();
     assert_eq!(len, buffer.len());
     (name, socket, buffer)
-}
-
-/// The peer finds that its connection was closed.
-#[track_caller]
-fn assert_closed(peer: &Socket, on: &System) {
-    eventually(on, "the connection is closed", || match peer.read(&mut [0; 4]) {
-        Ok(len) => {
-            assert_eq!(len, 0);
-            true
-        }
-        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-    });
 }
 
 /// The peer finds its connection open, and nothing to read.
@@ -282,7 +270,7 @@ on_every_system! {
             assert!(buffer.capacity() >= 100);
             assert!(!port.cancel(accept).unwrap());
             if let Some(client) = client {
-                assert_closed(client, system);
+                assert_end_seen(client, system);
             }
         }
         assert_open(&clients[1]);
@@ -297,7 +285,7 @@ on_every_system! {
         let (token, outcome) = done(&port, system);
         assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
         drop(outcome);
-        assert_closed(&client, system);
+        assert_end_seen(&client, system);
         token.accept_and_recv(room(4)).unwrap();
         let client = system.tcp_connect(&listener);
         client.write(b"x").unwrap();
@@ -331,7 +319,7 @@ on_every_system! {
                 // It was over before the client had come.
                 late();
             }
-            assert_closed(&client, system);
+            assert_end_seen(&client, system);
         }
     }
 
@@ -363,7 +351,7 @@ on_every_system! {
                         // It was over before the client had come, or had spoken.
                         late();
                     }
-                    assert_closed(&clients[number], system);
+                    assert_end_seen(&clients[number], system);
                 } else {
                     assert_eq!((number, parts(packet, system).0), (2, accepts[2]));
                 }
@@ -407,8 +395,8 @@ on_every_system! {
             wanted.sort_unstable();
             assert_eq!(ended, wanted);
             assert!(matches!(next(&port, system), Packet::Removed(..)));
-            assert_closed(&clients[0], system);
-            assert_closed(&clients[2], system);
+            assert_end_seen(&clients[0], system);
+            assert_end_seen(&clients[2], system);
             assert_eq!(port.stats().registered, 0);
         }
     }
@@ -429,7 +417,7 @@ on_every_system! {
         let (token, outcome) = done(&port, system);
         assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
         drop(outcome);
-        assert_closed(&client, system);
+        assert_end_seen(&client, system);
         token.park().unwrap();
         assert!(matches!(next(&port, system), Packet::Removed(..)));
     }
@@ -447,12 +435,12 @@ on_every_system! {
                     let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
                     assert_eq!(why(finished.error()), ErrorKind::Cancelled);
                 }
-                clients.iter().for_each(|client| assert_closed(client, system));
+                clients.iter().for_each(|client| assert_end_seen(client, system));
             }
             let over = port.wait(&mut Batch::new(), system.soon()).map(Iterator::count);
             assert_eq!(refused(over), ErrorKind::Closed);
             drop(port);
-            clients.iter().for_each(|client| assert_closed(client, system));
+            clients.iter().for_each(|client| assert_end_seen(client, system));
         }
     }
 
@@ -488,9 +476,9 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
         drop(listener);
         for client in clients.iter().skip(1) {
-            assert_closed(client, system);
+            assert_end_seen(client, system);
         }
-        assert_closed(&silent_one, system);
+        assert_end_seen(&silent_one, system);
         assert_eq!(system.open_sockets(), clients.len() + 1);
     }
 
@@ -625,7 +613,7 @@ on_every_system! {
             let packet = finished(&port, system);
             assert_eq!(why(packet.error()), ErrorKind::Other);
             drop(packet);
-            assert_closed(&client, system);
+            assert_end_seen(&client, system);
             assert_eq!(port.stats().registered, 1);
         }
     }
@@ -701,7 +689,7 @@ fn a_connection_that_cannot_be_watched_fails_its_accept_sim() {
                 let (accepted, buffer) = accepted_with_data(outcome(&port, &system), &system);
                 assert_eq!(accepted.unwrap_err(), kind);
                 assert!(buffer.capacity() >= 100);
-                assert_closed(&client, &system);
+                assert_end_seen(&client, &system);
                 assert_eq!(port.stats().registered, 1);
             }
             let client = system.tcp_connect(&listener);
@@ -849,6 +837,6 @@ fn a_forked_child_leaves_what_waits_for_data_epoll() {
         assert_connected(&server, &clients[1], &system);
         assert!(port.cancel(accepts[0]).unwrap());
         assert_eq!(why(finished(&port, &system).error()), ErrorKind::Cancelled);
-        assert_closed(&clients[0], &system);
+        assert_end_seen(&clients[0], &system);
     }
 }

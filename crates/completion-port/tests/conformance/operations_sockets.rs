@@ -506,6 +506,33 @@ on_every_system! {
         }
     }
 
+    /// Rule 56: an error that comes alone, without anything to read, is the outcome of the receive that waits.
+    fn an_error_without_data_fails_the_receive_that_waits(system: &System) {
+        system.not_on_windows("errors of datagram sockets that a poll tells of");
+        for shared in [false, true] {
+            let (near, far) = system.udp_pair();
+            let same = near.dup().unwrap();
+            drop(far);
+            let error = if shared {
+                let port = shared_on(system);
+                let id = port.associate_shared(Shared::new(near)).unwrap();
+                port.start(id, Operation::recv(room(4))).unwrap();
+                silent(&port, system);
+                // No port has the number that this goes to, and the answer says so.
+                same.write(b"x").unwrap();
+                finished(&port, system).error()
+            } else {
+                let port = sockets_on(system);
+                port.associate(near).unwrap().recv(room(4)).unwrap();
+                silent(&port, system);
+                same.write(b"x").unwrap();
+                done(&port, system).1.error()
+            };
+            let error = error.unwrap();
+            assert_eq!((error.call(), error.os_code()), (Call::Receive, Some(ECONNREFUSED)));
+        }
+    }
+
     /// Rule 57: done, and the token goes on with the connection.
     fn a_connect_is_done_by_its_packet(system: &System) {
         let port = sockets_on(system);
@@ -1056,9 +1083,19 @@ fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
 #[cfg(target_os = "linux")]
 #[test]
 fn signals_end_no_operation_epoll() {
+    end_no_operation_by_signals(&System::native());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn signals_end_no_operation_once() {
+    end_no_operation_by_signals(&System::native().one_shot());
+}
+
+#[cfg(target_os = "linux")]
+fn end_no_operation_by_signals(system: &System) {
     const ROUNDS: usize = 100;
     catch_signals();
-    let system = &System::native();
     let port = shared_on(system);
     let listener = Shared::new(system.tcp_listener(4));
     let (near, far) = system.unix_pair();

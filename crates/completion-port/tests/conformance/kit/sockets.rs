@@ -1,9 +1,12 @@
 //! The sockets of a test: which kinds there are, and what the system says of one.
 
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::{Socket, System};
+
+use super::threads::eventually;
 
 pub(crate) type Pair = fn(&System) -> (Socket, Socket);
 
@@ -95,4 +98,16 @@ pub(crate) fn make_room(socket: &Socket, peer: &Socket, on: &System) {
         thread::yield_now();
         peer.drain();
     }
+}
+
+/// The peer finds that its connection was closed, or reset.
+#[track_caller]
+pub(crate) fn assert_end_seen(peer: &Socket, on: &System) {
+    eventually(on, "the connection is closed", || match peer.read(&mut [0; 4]) {
+        Ok(len) => {
+            assert_eq!(len, 0);
+            true
+        }
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    });
 }
