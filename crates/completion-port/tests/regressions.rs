@@ -323,6 +323,22 @@ fn a_name_of_another_port_starts_nothing() {
     assert_eq!(second.stats().queued, 0);
 }
 
+/// The first operations of two ports had the same name, and could be cancelled at either.
+#[test]
+fn the_name_of_another_ports_operation_cancels_nothing() {
+    let ports = [(); 2].map(|()| Port::<Stream>::new().unwrap());
+    let ends = [(); 2].map(|()| connected());
+    let (ours, _theirs): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let started: Vec<_> = ports
+        .iter()
+        .zip(ours)
+        .map(|(port, ours)| port.associate(ours).unwrap().recv(Vec::with_capacity(4)).unwrap())
+        .collect();
+    assert_ne!(started[0], started[1]);
+    assert!(!ports[1].cancel(started[0]).unwrap());
+    assert!(ports[1].cancel(started[1]).unwrap(), "it is still in flight");
+}
+
 /// A send that a token had begun, and that a removal refused to go on, was told of as done.
 #[test]
 fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {

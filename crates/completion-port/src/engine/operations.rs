@@ -112,8 +112,13 @@ impl Engine {
     }
 
     fn take_record(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
-        let reserve =
-            |number| number < MOST - 1 && self.nodes.flights.reserve(number) && also(number);
+        let reserve = |number| {
+            let reserved = number < MOST - 1 && self.nodes.flights.reserve(number) && also(number);
+            if reserved {
+                self.nodes.flight(number).begin_uses(self.of_this_port());
+            }
+            reserved
+        };
         let record = self.lock().stock.flights.take(&self.nodes, FLIGHT, reserve);
         record.ok_or(Error::new(call, ErrorKind::OutOfMemory))
     }

@@ -75,11 +75,16 @@ impl Engine {
         Ok(index)
     }
 
-    /// The generation that slots begin with. It differs from port to port, so that a name used at
-    /// the wrong port is hardly ever valid there.
-    #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
+    /// The generation that slots begin with.
     pub(crate) fn first_generation(&self) -> u32 {
-        (self.number as u32).wrapping_mul(0x9e37_79b9) % GENERATIONS
+        self.of_this_port() % GENERATIONS
+    }
+
+    /// Where what tells one use of a thing from the next one begins. It differs from port to port, so that a name used
+    /// at the wrong port is hardly ever valid there.
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
+    pub(super) fn of_this_port(&self) -> u32 {
+        (self.number as u32).wrapping_mul(0x9e37_79b9)
     }
 
     /// Gives back a slot whose registration was refused.

@@ -111,6 +111,11 @@ impl Flight {
         (claim >> u32::BITS) as u32
     }
 
+    /// It has not been used yet; `first` stands for its first use.
+    pub(crate) fn begin_uses(&self, first: u32) {
+        self.claim.store(claim(first, Verdict::Done), Relaxed);
+    }
+
     /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
     /// [`Lanes::turn`] tells.
     #[inline]
