@@ -162,6 +162,7 @@ impl Engine {
     }
 
     /// Takes the first node off what `seat` has been handed.
+    #[inline]
     fn next_node(&self, seat: &Seat) -> Option<Node> {
         if seat.attention.load(Relaxed) != 0 {
             return self.next_node_attentively(seat);

@@ -406,6 +406,7 @@ impl Word {
     }
 
     /// The node's turn has come.
+    #[inline]
     pub(super) fn taken(self) -> (Self, Turn) {
         if self.has(LENT) && self.is_removing() {
             // The thread that takes the packet of the last operation goes on with the removal.
@@ -458,6 +459,7 @@ impl Word {
 
     /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
     /// its handler had parked it at once.
+    #[inline]
     pub(super) fn taken_and_parked(self) -> (Self, Turn) {
         match self.taken() {
             (word, Turn::Held(events)) => {

@@ -301,6 +301,7 @@ impl Word {
     }
 
     /// A packet has reported `events`.
+    #[inline]
     pub(super) fn having_reported(self, events: Events) -> Self {
         // The edges of a level registration only prove whether a hint is true of this packet; those of
         // an edge registration are news until a packet reports them.
