@@ -415,6 +415,36 @@ static void a_connect_that_is_refused_fails(void)
     closesocket(keeps);
 }
 
+/* The system connects a socket to itself that asks for its own port, at which nothing listens. */
+static void a_connect_of_a_socket_to_itself_is_refused(void)
+{
+    int round;
+    for (round = 0; round < 20; round++) {
+        SOCKET s = tcp_socket(), other;
+        struct sockaddr_in own = bind_to_loopback(s), good, peer;
+        SOCKET listener = tcp_listener(&good);
+        OVERLAPPED overlapped = fresh(NULL);
+        int size = (int)sizeof peer;
+        char byte = 'x';
+        associate(s, port, KEY);
+        CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&own, sizeof own, &byte, 1, NULL, &overlapped), WSA_IO_PENDING);
+        CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
+        CHECK_IS(overlapped.Internal, CONNECTION_REFUSED);
+        CHECK_SOCKET_ERROR(getpeername(s, (struct sockaddr *)&peer, &size), WSAENOTCONN);
+        /* It has its port still, and may be connected. */
+        size = (int)sizeof peer;
+        CHECK_IS(getsockname(s, (struct sockaddr *)&peer, &size), 0);
+        CHECK_IS(peer.sin_port, own.sin_port);
+        if (!ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        other = (SOCKET)accept(listener, NULL, NULL);
+        check_they_talk(s, other);
+        close_both(s, other);
+        closesocket(listener);
+    }
+}
+
 static void a_socket_is_disconnected_and_used_again(void)
 {
     struct sockaddr_in address;
@@ -623,6 +653,7 @@ int main(void)
     bad_accepts_are_refused();
     connects_complete_and_may_bring_data();
     a_connect_that_is_refused_fails();
+    a_connect_of_a_socket_to_itself_is_refused();
     a_socket_is_disconnected_and_used_again();
     what_was_set_stays_when_a_socket_is_used_again();
     nothing_is_sent_behind_a_disconnect();

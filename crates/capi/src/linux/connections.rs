@@ -13,7 +13,7 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded, succeeds};
-use crate::linux::descriptors::{self, is_bound, is_connected, is_local};
+use crate::linux::descriptors::{self, is_bound, is_connected, is_local, is_own_peer};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::linux::operations::{Next, Start, Target, Work, answered, start};
@@ -534,6 +534,18 @@ impl Connecting {
     }
 }
 
+/// Ends the connection of a socket with itself. The socket keeps its port, and may be connected.
+fn dissolve(descriptor: RawFd) {
+    let sa_family = libc::sa_family_t::try_from(libc::AF_UNSPEC).unwrap_or(0);
+    let nothing = sockaddr { sa_family, sa_data: [0; 14] };
+    let size = socklen_t::try_from(size_of_val(&nothing)).unwrap_or(0);
+    // SAFETY: connect(2) reads so many bytes at the pointer.
+    // - valid for reads: it is a local of that size.
+    unsafe { libc::connect(descriptor, &raw const nothing, size) };
+    // That the connection was reset, which nobody is to be told.
+    let _ = whole(descriptor, libc::SO_ERROR);
+}
+
 impl Work for Connecting {
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         if !self.is_connected {
@@ -544,6 +556,12 @@ impl Work for Connecting {
                 self.begin(descriptor)
             };
             match errno {
+                0 if is_own_peer(descriptor) => {
+                    dissolve(descriptor);
+                    self.is_begun = true;
+                    outcome.errno = libc::ECONNREFUSED;
+                    return Attempt::Done;
+                }
                 0 => self.is_connected = true,
                 libc::EINPROGRESS | libc::EINTR => {
                     self.is_begun = true;

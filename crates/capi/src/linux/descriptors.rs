@@ -86,6 +86,23 @@ pub(crate) fn is_bound(descriptor: c_int) -> bool {
     address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
 }
 
+/// Whether it is a connection of a socket with itself. That comes of a connect to a port of this machine at which
+/// nothing listens, and which the socket has itself.
+pub(crate) fn is_own_peer(descriptor: c_int) -> bool {
+    let end = |call| {
+        let address = address_of(descriptor, call)?;
+        let place = match c_int::from(address.sin6_family) {
+            // The address stands where the other version has something that is no part of one.
+            libc::AF_INET => (address.sin6_flowinfo, [0; 16]),
+            libc::AF_INET6 => (0, address.sin6_addr.s6_addr),
+            _ => return None,
+        };
+        Some((place, address.sin6_port))
+    };
+    let peer = end(libc::getpeername);
+    peer.is_some() && peer == end(libc::getsockname)
+}
+
 pub(crate) fn is_local(descriptor: c_int) -> bool {
     is_of_family(descriptor, libc::AF_UNIX)
 }
