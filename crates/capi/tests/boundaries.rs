@@ -235,6 +235,7 @@ const LAYERS: [(&str, &[&str]); 56] = [
             "linux/errno",
             "linux/file",
             "linux/flights",
+            "linux/numbers",
             "linux/object",
             "linux/operations",
             "linux/port",

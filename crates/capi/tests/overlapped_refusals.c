@@ -1,10 +1,12 @@
-/* Operations where the kernel does not do as usual: it refuses to watch a socket, or brings a stream in records. The
- * program has an epoll_ctl and a recvmsg of its own, which the library calls. */
+/* Operations where the kernel does not do as usual: it refuses to watch a socket, or brings a stream in records. And what
+ * happens just when it is called. The program has an epoll_ctl, a recvmsg, a connect and a sendfile of its own, which
+ * the library calls. */
 #include <winsock2.h>
 #include <mswsock.h>
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -25,7 +27,23 @@ static int refusals;
 /* Each receive brings a record at most. */
 static int has_records;
 
+/* What the program wants of a socket just when it is connected or sent to: that it blocks, or not, or nothing. */
+static enum { NOTHING, BLOCKING, NONBLOCKING } wanted;
+static int times_wanted;
+
 static HANDLE port;
+
+static void want(SOCKET s)
+{
+    u_long on = wanted == NONBLOCKING;
+    if (wanted == NOTHING)
+        return;
+    times_wanted++;
+    /* To the system it does not block, whatever the program wants. */
+    CHECK_IS(fcntl((int)s, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    CHECK_IS(ioctlsocket(s, FIONBIO, &on), 0);
+    CHECK_IS(fcntl((int)s, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+}
 
 #ifdef __cplusplus
 #define NO_EXCEPTIONS throw()
@@ -57,6 +75,20 @@ ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
     received = (ssize_t)syscall(SYS_recvmsg, descriptor, &record, flags);
     message->msg_flags = record.msg_flags;
     return received;
+}
+
+ssize_t sendfile(int descriptor, int file, off_t *offset, size_t count) NO_EXCEPTIONS
+{
+    want((SOCKET)descriptor);
+    return (ssize_t)syscall(SYS_sendfile, descriptor, file, offset, count);
+}
+
+/* The one of the system, whose name stands for the library's here. */
+int connect_of_the_system(int descriptor, const struct sockaddr *address, socklen_t size) __asm__("connect");
+int connect_of_the_system(int descriptor, const struct sockaddr *address, socklen_t size)
+{
+    want((SOCKET)descriptor);
+    return (int)syscall(SYS_connect, descriptor, address, size);
 }
 #ifdef __cplusplus
 }
@@ -129,6 +161,55 @@ static void a_stream_of_records_is_received_whole(void)
     close_both(near, far);
 }
 
+/* Whether a socket blocks is what the program has said last, also while an operation wants that it does not. */
+static void what_the_program_says_of_blocking_is_not_lost(void)
+{
+    char name[64];
+    HANDLE file;
+    DWORD written = 0;
+    int round;
+    snprintf(name, sizeof name, "/tmp/cp-refusals-%d", (int)getpid());
+    file = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK(WriteFile(file, "hello", 5, &written, NULL));
+    for (round = 0; round < 8; round++) {
+        int blocks_before = round & 1, blocks_behind = round >> 1 & 1, sends = round >> 2 & 1;
+        u_long mode = !blocks_before;
+        struct sockaddr_in address, any = loopback();
+        SOCKET listener = tcp_listener(&address), s = tcp_socket(), accepted;
+        OVERLAPPED overlapped = fresh(NULL);
+        char bytes[5];
+        CHECK_IS(bind(s, (struct sockaddr *)&any, sizeof any), 0);
+        associate(s, port, KEY);
+        if (!sends)
+            CHECK_IS(ioctlsocket(s, FIONBIO, &mode), 0);
+        wanted = sends ? NOTHING : blocks_behind ? BLOCKING : NONBLOCKING;
+        times_wanted = 0;
+        if (!ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        accepted = (SOCKET)accept(listener, NULL, NULL);
+        CHECK(accepted != INVALID_SOCKET);
+        if (sends) {
+            CHECK_IS(ioctlsocket(s, FIONBIO, &mode), 0);
+            wanted = blocks_behind ? BLOCKING : NONBLOCKING;
+            memset(&overlapped, 0, sizeof overlapped);
+            if (!TransmitFile(s, file, 5, 0, &overlapped, NULL, 0))
+                CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+            CHECK_ENDED(port, KEY, &overlapped, 5);
+            wanted = NOTHING;
+            receive_all(accepted, bytes, 5);
+            CHECK(memcmp(bytes, "hello", 5) == 0);
+        }
+        wanted = NOTHING;
+        CHECK(times_wanted > 0);
+        CHECK_IS(fcntl((int)s, F_GETFL) & O_NONBLOCK, blocks_behind ? 0 : O_NONBLOCK);
+        close_both(s, accepted);
+        closesocket(listener);
+    }
+    CHECK(CloseHandle(file));
+}
+
 int main(void)
 {
     start();
@@ -136,6 +217,7 @@ int main(void)
     a_registration_outlives_an_operation_that_cannot_begin();
     a_registration_that_is_lost_is_told();
     a_stream_of_records_is_received_whole();
+    what_the_program_says_of_blocking_is_not_lost();
     CHECK(CloseHandle(port));
     return finish();
 }

@@ -43,21 +43,27 @@ fn replace(
 ) -> Result<registrations::Ended, c_int> {
     // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-    // SAFETY: as above, with F_GETFL.
-    let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-    if flags < 0 || status < 0 {
+    if flags < 0 {
         return Err(errno());
     }
-    // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
-    unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
     let was_vouched = number.is_vouched();
     let (associated, modes, options) = (state.associated, state.modes, number.options());
     let mut ended = None;
     number.retire_locked(state, |former| ended = Some(registrations::end(former)));
     let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: dup3(2) demands that what `descriptor` was is not used any more.
-    // - it is the program's, which has given it away for this; no attempt at an operation on it is being made any more.
-    let done = unsafe { libc::dup3(made.as_raw_fd(), descriptor, inherited) };
+    let done = number.with_blocking_kept(|| {
+        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+        if status < 0 {
+            return status;
+        }
+        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+        unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
+        // SAFETY: dup3(2) demands that what `descriptor` was is not used any more.
+        // - it is the program's, which has given it away for this; no attempt at an operation on it is being made any
+        //   more.
+        unsafe { libc::dup3(made.as_raw_fd(), descriptor, inherited) }
+    });
     if done < 0 {
         return Err(errno());
     }
@@ -351,18 +357,7 @@ fn listens(descriptor: RawFd) -> bool {
 /// From here on no accept on the listener waits.
 fn make_nonblocking(listener: RawFd) -> Result<(), u32> {
     let number = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
-    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
-    let flags = unsafe { libc::fcntl(listener, libc::F_GETFL) };
-    if flags < 0 {
-        return Err(code::WSAENOTSOCK);
-    }
-    let was = flags & libc::O_NONBLOCK != 0;
-    if !was {
-        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
-        unsafe { libc::fcntl(listener, libc::F_SETFL, flags | libc::O_NONBLOCK) };
-    }
-    number.need_nonblocking(was);
-    Ok(())
+    if number.need_nonblocking(listener) { Ok(()) } else { Err(code::WSAENOTSOCK) }
 }
 
 /// What a call that returns a BOOL makes of an answer.
@@ -498,28 +493,22 @@ struct Connecting {
 impl Connecting {
     /// Begins to connect: 0, or why not.
     fn begin(&self, descriptor: RawFd) -> c_int {
-        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
-        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-        let blocks = flags >= 0 && flags & libc::O_NONBLOCK == 0;
-        if blocks {
-            // SAFETY: as above.
-            unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
-        }
         let address = (&raw const self.address.bytes).cast::<sockaddr>();
         // SAFETY: connect(2) reads so many bytes at the pointer.
         // - valid for reads: the address is the operation's own.
         let connect = || unsafe { libc::connect(descriptor, address, self.address.size) };
-        let mut done = connect();
-        if done < 0 && errno() == libc::ECONNABORTED {
-            // The system says once more that an earlier connect has failed.
-            done = connect();
+        let begin = || {
+            let mut done = connect();
+            if done < 0 && errno() == libc::ECONNABORTED {
+                // The system says once more that an earlier connect has failed.
+                done = connect();
+            }
+            if done == 0 { 0 } else { errno() }
+        };
+        match numbers::entry(descriptor) {
+            Some(number) => number.while_nonblocking(descriptor, begin),
+            None => libc::EBADF,
         }
-        let outcome = if done == 0 { 0 } else { errno() };
-        if blocks {
-            // SAFETY: as above.
-            unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags) };
-        }
-        outcome
     }
 
     /// What a connect has come to that goes on; none if it still does.

@@ -1,5 +1,6 @@
 //! What the system says of a descriptor: what sort of socket it is, where it is connected, and what tells it
-//! from every other. These questions change nothing, but for `errno` where the system refuses to answer.
+//! from every other. These questions change nothing, but for `errno` where the system refuses to answer. And whether calls
+//! on it wait, which is changed here, too.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -101,6 +102,24 @@ pub(crate) fn is_own_peer(descriptor: c_int) -> bool {
     };
     let peer = end(libc::getpeername);
     peer.is_some() && peer == end(libc::getsockname)
+}
+
+/// Whether calls on it wait; none if it is closed.
+pub(crate) fn blocks(descriptor: c_int) -> Option<bool> {
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    (flags >= 0).then_some(flags & libc::O_NONBLOCK == 0)
+}
+
+/// From here on calls on it wait, or not.
+pub(crate) fn set_blocking(descriptor: c_int, blocks: bool) {
+    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    if flags >= 0 {
+        let wanted = if blocks { flags & !libc::O_NONBLOCK } else { flags | libc::O_NONBLOCK };
+        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFL, wanted) };
+    }
 }
 
 pub(crate) fn is_local(descriptor: c_int) -> bool {

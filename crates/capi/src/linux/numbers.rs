@@ -8,6 +8,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::collections::HashMap;
+use std::ffi::c_int;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
@@ -68,10 +69,19 @@ pub(crate) struct Associated {
     pub(crate) identity: u64,
 }
 
-/// A listener does not block since accepts with an OVERLAPPED want it so.
-const NONBLOCKING_NEEDED: u8 = 1;
-/// The program has not asked for that: to it, the listener blocks.
-const NONBLOCKING_UNASKED: u8 = 2;
+/// What the library and the program want of a socket that blocks to the system, or does not.
+#[derive(Debug, Default)]
+struct Blocking {
+    /// How many operations want that it does not block at present. While there are any, what the program wants is noted
+    /// here, and the system is not told.
+    users: u32,
+    /// One of them is an accept, which wants that for good.
+    is_listener: bool,
+    /// The program has not asked for that: to it, the socket blocks.
+    is_unasked: bool,
+    /// How often the number has come to stand for something else.
+    round: u32,
+}
 
 /// The name of no port that a program has made.
 pub(crate) const NO_PORT: u64 = 0;
@@ -188,8 +198,8 @@ pub(crate) struct Number {
     epoch: AtomicU32,
     /// Attempts at operations that are being made at this moment.
     attempts: AtomicU32,
-    /// [`NONBLOCKING_NEEDED`], [`NONBLOCKING_UNASKED`].
-    nonblocking: AtomicU8,
+    /// Taken last of all locks, and held while the system is told whether the socket blocks.
+    blocking: Mutex<Blocking>,
     /// Which options the program has set of it: [`OPTIONS`] and the like.
     options: AtomicU8,
     /// The program has put another layer on its stream, by `TCP_ULP`: what a short read says is that layer's affair.
@@ -309,6 +319,23 @@ pub(crate) fn has_time(descriptor: RawFd) -> bool {
     usize::try_from(descriptor).is_ok_and(|number| table.is_some_and(|it| it.has_time(number)))
 }
 
+impl Blocking {
+    /// An operation wants that the socket does not block. False if it is closed.
+    fn begin(&mut self, descriptor: RawFd) -> bool {
+        let Some(blocks) = descriptors::blocks(descriptor) else { return false };
+        if self.users == 0 {
+            self.is_unasked = false;
+        }
+        if blocks {
+            // Also if a call that is not of this library has made it so.
+            self.is_unasked = true;
+            descriptors::set_blocking(descriptor, false);
+        }
+        self.users += 1;
+        true
+    }
+}
+
 impl Number {
     fn new(has_time: bool) -> Self {
         Self {
@@ -322,7 +349,7 @@ impl Number {
             has_time: AtomicBool::new(has_time),
             epoch: AtomicU32::new(0),
             attempts: AtomicU32::new(0),
-            nonblocking: AtomicU8::new(0),
+            blocking: Mutex::default(),
             options: AtomicU8::new(0),
             has_layer: AtomicBool::new(false),
         }
@@ -363,25 +390,63 @@ impl Number {
         }
     }
 
-    /// Accepts with an OVERLAPPED want that the listener does not block; whether it `was` so already.
-    pub(crate) fn need_nonblocking(&self, was: bool) {
-        let unasked = if was { 0 } else { NONBLOCKING_UNASKED };
-        self.nonblocking.fetch_or(NONBLOCKING_NEEDED | unasked, Relaxed);
+    fn blocking(&self) -> MutexGuard<'_, Blocking> {
+        self.blocking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program wants the socket to block, or not. True if there is nothing to be done for that.
-    pub(crate) fn ask_nonblocking(&self, wanted: bool) -> bool {
-        let is_needed = self.nonblocking.load(Relaxed) & NONBLOCKING_NEEDED != 0;
-        if is_needed {
-            let unasked = if wanted { 0 } else { NONBLOCKING_UNASKED };
-            self.nonblocking.store(NONBLOCKING_NEEDED | unasked, Relaxed);
+    /// Accepts with an OVERLAPPED want that the listener `descriptor`, which is this number, does not block from here on.
+    /// False if it is closed.
+    pub(crate) fn need_nonblocking(&self, descriptor: RawFd) -> bool {
+        let mut blocking = self.blocking();
+        if !blocking.begin(descriptor) {
+            return false;
         }
-        is_needed
+        if std::mem::replace(&mut blocking.is_listener, true) {
+            blocking.users -= 1;
+        }
+        true
     }
 
-    /// Whether it blocks, to the program, though the system has been told otherwise.
+    /// Calls `call` with a socket that does not block meanwhile: `descriptor`, which is this number.
+    pub(crate) fn while_nonblocking<R>(&self, descriptor: RawFd, call: impl FnOnce() -> R) -> R {
+        let round = {
+            let mut blocking = self.blocking();
+            blocking.begin(descriptor).then_some(blocking.round)
+        };
+        let outcome = call();
+        if let Some(round) = round {
+            let mut blocking = self.blocking();
+            // Otherwise the number stands for something else.
+            if blocking.round == round {
+                blocking.users -= 1;
+                if blocking.users == 0 && blocking.is_unasked {
+                    descriptors::set_blocking(descriptor, true);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// The program wants the socket to block, or not. `tell` tells the system, unless that is to be done later.
+    pub(crate) fn ask_nonblocking(&self, wanted: bool, tell: impl FnOnce() -> c_int) -> c_int {
+        let mut blocking = self.blocking();
+        if blocking.users == 0 {
+            return tell();
+        }
+        blocking.is_unasked = !wanted;
+        0
+    }
+
+    /// Calls `call` while neither the program nor an operation changes whether the socket blocks.
+    pub(crate) fn with_blocking_kept<R>(&self, call: impl FnOnce() -> R) -> R {
+        let _blocking = self.blocking();
+        call()
+    }
+
+    /// Whether it is a listener that blocks, to the program, though the system has been told otherwise.
     pub(crate) fn is_nonblocking_unasked(&self) -> bool {
-        self.nonblocking.load(Relaxed) & NONBLOCKING_UNASKED != 0
+        let blocking = self.blocking();
+        blocking.is_listener && blocking.is_unasked
     }
 
     /// The program has set options of it, of these sorts.
@@ -486,11 +551,15 @@ impl Number {
     /// The same for a caller that has locked it.
     pub(crate) fn retire_locked(&self, state: &mut State, end: impl FnOnce(State)) {
         let former = std::mem::take(state);
-        self.nonblocking.store(0, Relaxed);
         self.options.store(0, Relaxed);
         self.has_layer.store(false, Relaxed);
         if former.line.is_some() {
             self.begin_epoch();
+        }
+        // Behind the attempts: each leaves the socket as the program wants it.
+        {
+            let mut blocking = self.blocking();
+            *blocking = Blocking { round: blocking.round.wrapping_add(1), ..Blocking::default() };
         }
         end(former);
     }

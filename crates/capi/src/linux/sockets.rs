@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 use libc::{sockaddr, socklen_t};
 
 use crate::errors::{code, guarded, set_last};
-use crate::linux::descriptors::{is_bound, is_connected, is_local, kind, protocol};
+use crate::linux::descriptors::{self, is_bound, is_connected, is_local, kind, protocol};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, OPTIONS, Past, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::linux::{registrations, status};
@@ -773,14 +773,21 @@ pub unsafe extern "C" fn cp_ioctl_socket(
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so of one that is not null.
         let mut value = c_int::from(unsafe { argument.read() } != 0);
-        if call == libc::FIONBIO
-            && numbers::find(descriptor).is_some_and(|number| number.ask_nonblocking(value != 0))
-        {
-            return 0;
-        }
+        let wanted = value != 0;
+        let place = &raw mut value;
         // SAFETY: ioctl(2) with these requests reads or writes an int at the pointer.
         // - valid: `value` is a local of that type.
-        let done = unsafe { libc::ioctl(descriptor, call, &raw mut value) };
+        let tell = || unsafe { libc::ioctl(descriptor, call, place) };
+        let number = match call {
+            libc::FIONBIO if descriptors::blocks(descriptor).is_some() => {
+                numbers::entry(descriptor)
+            }
+            _ => None,
+        };
+        let done = match number {
+            Some(number) => number.ask_nonblocking(wanted, tell),
+            None => tell(),
+        };
         if done == 0 && call != libc::FIONBIO {
             let value = c_ulong::try_from(value).unwrap_or(0);
             // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses

@@ -25,11 +25,10 @@ use crate::linux::descriptors::{self, is_connected};
 use crate::linux::errno::code_of_errno;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
 use crate::linux::flights::tasks;
-use crate::linux::object;
 use crate::linux::operations::{Start, Target, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
-use crate::linux::status;
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
+use crate::linux::{numbers, object, status};
 
 /// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and those that say nothing here: how the reference's threads share the work.
 const DISCONNECT: u32 = 0x1;
@@ -135,18 +134,10 @@ impl Extent {
 
 /// Calls `send` with a socket that does not block meanwhile: sendfile(2) has no flag for that.
 fn nonblocking<R>(descriptor: RawFd, send: impl FnOnce() -> R) -> R {
-    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
-    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-    let blocks = flags >= 0 && flags & libc::O_NONBLOCK == 0;
-    if !blocks {
-        return send();
+    match numbers::entry(descriptor) {
+        Some(number) => number.while_nonblocking(descriptor, send),
+        None => send(),
     }
-    // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
-    unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
-    let sent = send();
-    // SAFETY: as above.
-    unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags) };
-    sent
 }
 
 /// What is to go.
