@@ -327,6 +327,33 @@ static void accepts_are_cancelled(void)
     CHECK(is_silent(port));
 }
 
+/* What an accepted socket is told of its listener is to be a socket. */
+static void a_listener_that_is_none_is_refused(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address), closed = tcp_socket();
+    SOCKET file = (SOCKET)open("/dev/null", O_RDONLY | O_CLOEXEC);
+    Accept accept;
+    accept.s = tcp_socket();
+    accept.overlapped = fresh(NULL);
+    CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped), TRUE);
+    closesocket(closed);
+#define UPDATE(s, value, size) setsockopt(s, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (const char *)(value), size)
+    CHECK_IS(UPDATE(accept.s, &listener, sizeof listener), 0);
+    CHECK_SOCKET_ERROR(UPDATE(accept.s, NULL, sizeof listener), WSAEFAULT);
+    CHECK_SOCKET_ERROR(UPDATE(accept.s, &listener, 0), WSAEFAULT);
+    CHECK_SOCKET_ERROR(UPDATE(accept.s, &listener, sizeof(int)), WSAEFAULT);
+    CHECK_SOCKET_ERROR(UPDATE(accept.s, &closed, sizeof closed), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(UPDATE(accept.s, &file, sizeof file), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(UPDATE(file, &listener, sizeof listener), WSAENOTSOCK);
+    closed = INVALID_SOCKET;
+    CHECK_SOCKET_ERROR(UPDATE(accept.s, &closed, sizeof closed), WSAENOTSOCK);
+#undef UPDATE
+    CHECK_IS(close((int)file), 0);
+    close_both(accept.s, client);
+    closesocket(listener);
+}
+
 static void bad_accepts_are_refused(void)
 {
     struct sockaddr_in address;
@@ -361,6 +388,8 @@ static void connects_complete_and_may_bring_data(void)
 {
     struct sockaddr_in address;
     SOCKET listener = tcp_listener(&address), s = tcp_socket(), accepted;
+    static const int SHORT_ONES[] = {-1, 0, 1, 8, sizeof(struct sockaddr_in) - 1};
+    size_t place;
     char hello[] = "hello", bytes[5];
     OVERLAPPED overlapped = fresh(NULL);
     DWORD flags;
@@ -368,6 +397,9 @@ static void connects_complete_and_may_bring_data(void)
     CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped), WSAEINVAL);
     CHECK_IS(bind(s, (struct sockaddr *)&unbound, sizeof unbound), 0);
     associate(s, port, KEY);
+    for (place = 0; place < sizeof SHORT_ONES / sizeof *SHORT_ONES; place++)
+        CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, SHORT_ONES[place], NULL, 0, NULL, &overlapped),
+                    WSAEFAULT);
     if (!ConnectEx(s, (struct sockaddr *)&address, sizeof address, hello, 5, NULL, &overlapped))
         CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
     CHECK_ENDED(port, KEY, &overlapped, 5);
@@ -650,6 +682,7 @@ int main(void)
     what_the_program_has_set_goes_on();
     a_listener_still_blocks_in_accept();
     accepts_are_cancelled();
+    a_listener_that_is_none_is_refused();
     bad_accepts_are_refused();
     connects_complete_and_may_bring_data();
     a_connect_that_is_refused_fails();

@@ -257,20 +257,117 @@ static void the_room_for_an_address_is_that_of_the_call(void)
     CHECK_ENDED(port, KEY, &overlapped, 1);
     CHECK_IS(size, sizeof from);
     CHECK_IS(from.sin_port, own.sin_port);
-    /* The size that comes back is never more than there was room for. */
-    size = 4;
-    memset(&from, 0xEE, sizeof from);
-    CHECK_PENDING(RECEIVE_FROM());
-    send_to(client, "x", 1, &address);
-    CHECK_ENDED(port, KEY, &overlapped, 1);
-    CHECK_IS(size, 4);
-    CHECK_IS(from.sin_port, own.sin_port);
-    /* The emulator writes all of the address, however much room there is. */
-    if (!getenv("TEST_IS_EMULATED"))
-        CHECK_IS(from.sin_addr.s_addr, 0xEEEEEEEEu);
 #undef RECEIVE_FROM
     closesocket(server);
     closesocket(client);
+}
+
+/* The size that comes back is never more than there was room for. An address of the file system is cut. */
+static void a_long_address_is_cut(void)
+{
+    SOCKET server = socket(AF_UNIX, SOCK_DGRAM, 0), client = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct sockaddr_un address, from;
+    int size = (int)sizeof address;
+    char byte = 0;
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD flags = 0;
+    OVERLAPPED overlapped = fresh(NULL);
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    CHECK_IS(bind(server, (struct sockaddr *)&address, sizeof address.sun_family), 0);
+    CHECK_IS(bind(client, (struct sockaddr *)&address, sizeof address.sun_family), 0);
+    CHECK_IS(getsockname(server, (struct sockaddr *)&address, &size), 0);
+    associate(server, port, KEY);
+    CHECK_IS(sendto(client, "x", 1, 0, (struct sockaddr *)&address, size), 1);
+    size = 4;
+    memset(&from, 0xEE, sizeof from);
+    CHECK_IS(WSARecvFrom(server, &buffer, 1, NULL, &flags, (struct sockaddr *)&from, &size, &overlapped, NULL), 0);
+    CHECK_ENDED(port, KEY, &overlapped, 1);
+    CHECK_IS(size, 4);
+    CHECK_IS(from.sun_family, AF_UNIX);
+    /* The emulator writes all of the address, however much room there is. */
+    if (!getenv("TEST_IS_EMULATED"))
+        CHECK_IS((unsigned char)from.sun_path[2], 0xEE);
+    close_both(server, client);
+}
+
+/* To be told of the sender a receive needs room for an address of the socket's family. */
+static void room_that_is_too_small_for_an_address_is_refused(void)
+{
+    static const int FAMILIES[] = {AF_INET, AF_INET6};
+    SOCKET near, far;
+    struct sockaddr_in6 from;
+    char byte;
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD flags = 0, received = UNTOUCHED;
+    OVERLAPPED overlapped = fresh(NULL);
+    size_t place;
+    int size;
+#define RECEIVE_FROM(s, size, overlapped) \
+    WSARecvFrom(s, &buffer, 1, &received, &flags, (struct sockaddr *)&from, size, overlapped, NULL)
+    for (place = 0; place < sizeof FAMILIES / sizeof *FAMILIES; place++) {
+        int family = FAMILIES[place], needed = (int)(place == 0 ? sizeof(struct sockaddr_in) : sizeof from);
+        SOCKET s = socket(family, SOCK_DGRAM, 0);
+        struct sockaddr_in6 own;
+        const int short_ones[] = {-1, 0, 4, needed - 1};
+        size_t which;
+        if (s == INVALID_SOCKET) {
+            printf("SKIPPED IPv6: this system has none\n");
+            continue;
+        }
+        memset(&own, 0, sizeof own);
+        own.sin6_family = (sa_family_t)family;
+        CHECK_IS(bind(s, (struct sockaddr *)&own, needed), 0);
+        associate(s, port, KEY);
+        CHECK_SOCKET_ERROR(RECEIVE_FROM(s, NULL, &overlapped), WSAEFAULT);
+        CHECK_SOCKET_ERROR(RECEIVE_FROM(s, NULL, NULL), WSAEFAULT);
+        for (which = 0; which < sizeof short_ones / sizeof *short_ones; which++) {
+            size = short_ones[which];
+            CHECK_SOCKET_ERROR(RECEIVE_FROM(s, &size, &overlapped), WSAEFAULT);
+            CHECK_SOCKET_ERROR(RECEIVE_FROM(s, &size, NULL), WSAEFAULT);
+            CHECK_IS(size, short_ones[which]);
+        }
+        CHECK(is_silent(port));
+        size = needed;
+        CHECK_PENDING(RECEIVE_FROM(s, &size, &overlapped));
+        CHECK(CancelIoEx((HANDLE)s, &overlapped));
+        CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
+        closesocket(s);
+    }
+    /* A stream tells of no sender. */
+    associated_pair(port, KEY, &near, &far);
+    size = 4;
+    CHECK_PENDING(RECEIVE_FROM(near, &size, &overlapped));
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &overlapped);
+    CHECK_PENDING(RECEIVE_FROM(near, NULL, &overlapped));
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &overlapped);
+    send_all(far, "x", 1);
+    CHECK_IS(RECEIVE_FROM(near, NULL, NULL), 0);
+    CHECK_IS(received, 1);
+#undef RECEIVE_FROM
+    close_both(near, far);
+}
+
+/* An address that is too short is a bad pointer, however it is given. */
+static void an_address_that_is_too_short_is_refused(void)
+{
+    SOCKET s = udp_socket();
+    struct sockaddr_in address = loopback();
+    char byte = 'x';
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD sent = UNTOUCHED;
+    OVERLAPPED overlapped = fresh(NULL);
+    associate(s, port, KEY);
+    address.sin_port = htons(9);
+#define SEND_TO(size, overlapped) \
+    WSASendTo(s, &buffer, 1, &sent, 0, (struct sockaddr *)&address, size, overlapped, NULL)
+    CHECK_SOCKET_ERROR(SEND_TO(8, &overlapped), WSAEFAULT);
+    CHECK_SOCKET_ERROR(SEND_TO(8, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(SEND_TO(-1, &overlapped), WSAEFAULT);
+    CHECK_SOCKET_ERROR((int)sendto(s, &byte, 1, 0, (struct sockaddr *)&address, 8), WSAEFAULT);
+    CHECK(is_silent(port));
+#undef SEND_TO
+    closesocket(s);
 }
 
 static void a_datagram_that_is_cut_is_a_failed_packet(void)
@@ -473,6 +570,9 @@ int main(void)
     a_receive_may_wait_for_all_or_only_look();
     datagrams_come_one_by_one_with_their_senders();
     the_room_for_an_address_is_that_of_the_call();
+    a_long_address_is_cut();
+    room_that_is_too_small_for_an_address_is_refused();
+    an_address_that_is_too_short_is_refused();
     a_datagram_that_is_cut_is_a_failed_packet();
     a_reset_fails_what_is_in_flight_and_what_begins();
     all_that_is_asked_for_is_waited_for_on_streams_only();

@@ -9,7 +9,8 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 use crate::errors::code;
 use crate::linux::descriptors;
 use crate::linux::sockets::{
-    attempt, called, note_datagram, note_read, note_time, note_write, refused, with_reset,
+    attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
+    with_reset,
 };
 
 /// `WSABUF`.
@@ -80,6 +81,34 @@ pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> 
     }
 }
 
+/// How much room there is for the address of a sender. Too little for any is refused; streams tell of no sender.
+///
+/// # Safety
+///
+/// `size` is null or points to a number.
+pub(crate) unsafe fn room_for_sender(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: *const c_int,
+) -> Result<socklen_t, u32> {
+    if address.is_null() {
+        return Ok(0);
+    }
+    let room = if size.is_null() {
+        0
+    } else {
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        socklen_t::try_from(unsafe { size.read() }).unwrap_or(0)
+    };
+    let is_enough = || {
+        room as usize >= size_of::<libc::sockaddr_in6>()
+            || room >= descriptors::size_of_address(descriptor)
+    };
+    let tells = || !matches!(descriptors::kind(descriptor), None | Some(libc::SOCK_STREAM));
+    if !is_enough() && tells() { Err(code::WSAEFAULT) } else { Ok(room) }
+}
+
 pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {
     // SAFETY: `assume_init` demands a value.
     // - the system's struct has numbers and pointers only, of which all bits zero are one.
@@ -120,12 +149,13 @@ pub unsafe extern "C" fn cp_receive_buffers(
     // - the caller says so, if it is not null.
     let asked = unsafe { flags.read() } & !PARTIAL;
     let Ok(asked) = c_int::try_from(asked) else { return refused(code::WSAEOPNOTSUPP) };
-    let room = if address.is_null() || address_size.is_null() {
-        0
-    } else {
-        // SAFETY: as above.
-        unsafe { address_size.read() }
+    // SAFETY: `room_for_sender` demands null or a number.
+    // - the caller says so.
+    let room = match unsafe { room_for_sender(descriptor, address, address_size.cast()) } {
+        Ok(room) => room,
+        Err(code) => return refused(code),
     };
+    let address = if room > 0 { address } else { std::ptr::null_mut() };
     let mut told = 0;
     let mut written = 0;
     let mut all = 0;
@@ -208,6 +238,7 @@ pub unsafe extern "C" fn cp_send_buffers(
     });
     note_time(descriptor, done < 0, asked, libc::EAGAIN);
     note_datagram(descriptor, done < 0);
+    note_short_address(done < 0 && !address.is_null(), descriptor, address_size);
     let Ok(done) = u32::try_from(done) else { return -1 };
     // SAFETY: writing through a raw pointer demands that it is valid.
     // - the caller says so of one that is not null.

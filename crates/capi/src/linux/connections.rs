@@ -392,7 +392,8 @@ pub unsafe extern "C" fn cp_accept_ex(
         if place.is_null() {
             return Err(code::WSAEFAULT);
         }
-        let is_too_short = |block: u32| block < BESIDE_ADDRESS + size_of_address(listener);
+        let is_too_short =
+            |block: u32| block < BESIDE_ADDRESS + descriptors::size_of_address(listener);
         if is_too_short(local) || is_too_short(remote) || !listens(listener) {
             return Err(code::WSAEINVAL);
         }
@@ -429,18 +430,6 @@ pub unsafe extern "C" fn cp_accept_ex(
         begun
     };
     guarded(0, || is_done(answered(begin())))
-}
-
-/// How many bytes an address of the socket's family has.
-fn size_of_address(descriptor: RawFd) -> u32 {
-    let size = if is_local(descriptor) {
-        size_of::<libc::sa_family_t>()
-    } else if descriptors::is_of_version_six(descriptor) {
-        size_of::<libc::sockaddr_in6>()
-    } else {
-        size_of::<libc::sockaddr_in>()
-    };
-    u32::try_from(size).unwrap_or(0)
 }
 
 /// `GetAcceptExSockaddrs`.
@@ -531,7 +520,7 @@ fn dissolve(descriptor: RawFd) {
     // SAFETY: connect(2) reads so many bytes at the pointer.
     // - valid for reads: it is a local of that size.
     unsafe { libc::connect(descriptor, &raw const nothing, size) };
-    // That the connection was reset, which nobody is to be told.
+    // That the connection was reset, which no call is to tell.
     let _ = whole(descriptor, libc::SO_ERROR);
 }
 
@@ -617,6 +606,9 @@ pub unsafe extern "C" fn cp_connect_ex(
         // SAFETY: `new` demands so many bytes.
         // - the caller says so.
         let address = unsafe { Address::new(name, name_size) }?;
+        if address.size < descriptors::size_of_address(descriptor) {
+            return Err(code::WSAEFAULT);
+        }
         let part = iovec { iov_base: data, iov_len: data_size as usize };
         let has_data = !data.is_null() && data_size > 0;
         let data = has_data.then(|| Sending::plain(Parts::one(part)));

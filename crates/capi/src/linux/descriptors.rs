@@ -122,15 +122,17 @@ pub(crate) fn set_blocking(descriptor: c_int, blocks: bool) {
     }
 }
 
+/// How many bytes an address of the socket's family has at least.
+pub(crate) fn size_of_address(descriptor: c_int) -> socklen_t {
+    let size = match option::<c_int>(descriptor, libc::SO_DOMAIN) {
+        Some(libc::AF_INET) => size_of::<libc::sockaddr_in>(),
+        Some(libc::AF_INET6) => size_of::<libc::sockaddr_in6>(),
+        // Names in the file system may be short; of what is no socket the call says so that is given the address.
+        _ => size_of::<libc::sa_family_t>(),
+    };
+    socklen_t::try_from(size).unwrap_or(0)
+}
+
 pub(crate) fn is_local(descriptor: c_int) -> bool {
-    is_of_family(descriptor, libc::AF_UNIX)
-}
-
-pub(crate) fn is_of_version_six(descriptor: c_int) -> bool {
-    is_of_family(descriptor, libc::AF_INET6)
-}
-
-fn is_of_family(descriptor: c_int, wanted: c_int) -> bool {
-    let family = address_of(descriptor, libc::getsockname).map(|address| address.sin6_family);
-    family.is_some_and(|family| c_int::from(family) == wanted)
+    option(descriptor, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
 }

@@ -355,17 +355,14 @@ pub unsafe extern "C" fn cp_bind(
 ) -> c_int {
     // SAFETY: as the caller says.
     let bound = called(|| unsafe { libc::bind(descriptor, address, size) });
-    note_short_address(bound, descriptor, size);
+    note_short_address(bound < 0, descriptor, size);
     bound
 }
 
-/// An address that is too short is a bad pointer to the reference, a bad argument to the system. Names in
-/// the file system may be short.
-fn note_short_address(outcome: c_int, descriptor: c_int, size: socklen_t) {
-    let is_short = (size as usize) < size_of::<libc::sockaddr_in>();
-    if outcome < 0 && errno() == libc::EINVAL && is_short {
-        let internet = [libc::IPPROTO_TCP, libc::IPPROTO_UDP];
-        if protocol(descriptor).is_ok_and(|protocol| internet.contains(&protocol)) {
+/// An address that is too short is a bad pointer to the reference, a bad argument to the system.
+pub(crate) fn note_short_address(failed: bool, descriptor: c_int, size: socklen_t) {
+    if failed && errno() == libc::EINVAL {
+        if size < descriptors::size_of_address(descriptor) {
             set_last(code::WSAEFAULT);
         }
         set_errno(libc::EINVAL);
@@ -397,7 +394,7 @@ pub unsafe extern "C" fn cp_connect(
         FAILED if errno() == libc::ECONNABORTED => connect(),
         connected => connected,
     });
-    note_short_address(connected, descriptor, size);
+    note_short_address(connected < 0, descriptor, size);
     let goes_on = connected < 0 && errno() == libc::EINPROGRESS;
     if (connected == 0 || goes_on)
         && let Some(number) = numbers::find(descriptor)
@@ -508,10 +505,12 @@ pub unsafe extern "C" fn cp_sendto(
     address_size: socklen_t,
 ) -> isize {
     // SAFETY: as the caller says.
-    send(descriptor, flags, || unsafe {
+    let sent = send(descriptor, flags, || unsafe {
         let flags = flags | libc::MSG_NOSIGNAL;
         libc::sendto(descriptor, buffer, size, flags, address, address_size)
-    })
+    });
+    note_short_address(sent < 0 && !address.is_null(), descriptor, address_size);
+    sent
 }
 
 /// `shutdown`.
@@ -657,6 +656,30 @@ pub unsafe extern "C" fn cp_getsockopt(
     })
 }
 
+/// Says of what listener a connection has come. Nothing is left to be done, but the value is to be one.
+///
+/// # Safety
+///
+/// `value` is null or points to so many bytes.
+unsafe fn update_accept_context(descriptor: c_int, value: *const c_void, size: socklen_t) -> c_int {
+    let is_socket = |number| protocol(number).is_ok();
+    let errno = if !is_socket(descriptor) {
+        libc::ENOTSOCK
+    } else if value.is_null() || (size as usize) < size_of::<usize>() {
+        libc::EFAULT
+    } else {
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says that there are so many bytes, which are enough.
+        let listener = unsafe { value.cast::<usize>().read_unaligned() };
+        match c_int::try_from(listener).is_ok_and(is_socket) {
+            true => return 0,
+            false => libc::ENOTSOCK,
+        }
+    };
+    set_errno(errno);
+    FAILED
+}
+
 /// `setsockopt`. A time of four bytes is a number of milliseconds.
 ///
 /// # Safety
@@ -678,7 +701,11 @@ pub unsafe extern "C" fn cp_setsockopt(
                 _ => OPTIONS,
             });
         }
-        let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_ACCEPT_CONTEXT, UPDATE_CONNECT_CONTEXT];
+        if (level, name) == (libc::SOL_SOCKET, UPDATE_ACCEPT_CONTEXT) {
+            // SAFETY: `update_accept_context` demands what this call does.
+            return unsafe { update_accept_context(descriptor, value, size) };
+        }
+        let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_CONNECT_CONTEXT];
         if level == libc::SOL_SOCKET && is_ours.contains(&name) {
             return match protocol(descriptor) {
                 Ok(_) => 0,

@@ -8,7 +8,7 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
-use crate::linux::buffers::{Buffer, PARTIAL, checked, message, takes_parts};
+use crate::linux::buffers::{Buffer, PARTIAL, checked, message, room_for_sender, takes_parts};
 use crate::linux::descriptors;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Outcome, Told};
@@ -270,6 +270,14 @@ impl Work for Sending {
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
+        let is_short = |address: &Address| {
+            let needed = target.if_current(|_| descriptors::size_of_address(target.descriptor));
+            needed.is_some_and(|needed| address.size < needed)
+        };
+        // To the reference that is a bad pointer, to the system a bad argument.
+        if errno == libc::EINVAL && self.address.as_ref().is_some_and(is_short) {
+            return status::of_errno(libc::EFAULT);
+        }
         status_of(target, errno)
     }
 }
@@ -316,13 +324,9 @@ pub unsafe extern "C" fn cp_start_receive(
         // SAFETY: `new` demands so many buffers.
         // - the caller says so.
         let parts = unsafe { Parts::new(buffers, count) };
-        let room = if address.is_null() || address_size.is_null() {
-            0
-        } else {
-            // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says so of one that is not null.
-            socklen_t::try_from(unsafe { address_size.read() }).unwrap_or(0)
-        };
+        // SAFETY: `room_for_sender` demands null or a number.
+        // - the caller says so.
+        let room = unsafe { room_for_sender(descriptor, address, address_size) }?;
         let receive = Receiving { parts, flags, address, room, address_size };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told { bytes: received, flags: flags_told };
