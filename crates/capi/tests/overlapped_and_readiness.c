@@ -152,6 +152,109 @@ static void each_may_have_a_port_of_its_own(void)
     CHECK(CloseHandle(other));
 }
 
+/* The connection of an accept is told of by the registration of the socket that the accept was given. */
+static void a_registration_goes_on_with_the_connection(void)
+{
+    enum { ENABLED, ON_LINE, DISABLED, PERSISTENT, REMOVED, SORTS };
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address);
+    int sort;
+    for (sort = ENABLED; sort < SORTS * 2; sort++) {
+        int has_data = sort >= SORTS, what = sort % SORTS;
+        SOCKET s = tcp_socket(), client;
+        OVERLAPPED overlapped = fresh(NULL), other = fresh(NULL);
+        char place[64 + 2 * (sizeof(struct sockaddr_in) + 16)], byte;
+        DWORD block = sizeof(struct sockaddr_in) + 16, data = has_data ? 1 : 0;
+        associate(s, port, KEY);
+        if (what == ON_LINE) /* an operation before, which makes its place at the port */
+            CHECK_SOCKET_ERROR(receive_into(s, &byte, 1, NULL, &other), WSAENOTCONN);
+        CHECK_IS(enable(port, s, WATCHED, FILTER_IN, what == PERSISTENT ? LEVEL_ON : LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK(is_silent(port));
+        if (what == DISABLED)
+            CHECK_IS(disable(port, s), ERROR_SUCCESS);
+        CHECK_FALSE(AcceptEx(listener, s, place, data, block, block, NULL, &overlapped), WSA_IO_PENDING);
+        if (what == REMOVED)
+            CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+        client = tcp_connected_to(&address);
+        if (has_data)
+            send_all(client, "d", 1);
+        until_ended(&overlapped);
+        CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+        CHECK_IS(overlapped.InternalHigh, data);
+        if (what == REMOVED) { /* its last packet comes, once */
+            CHECK_IS(unregister(port, s), ERROR_SUCCESS);
+            CHECK_IS(enable(port, s, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+            CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_REMOVE);
+            CHECK_IS(enable(port, s, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        }
+        CHECK(is_silent(port));
+        send_all(client, "x", 1);
+        if (what == DISABLED) {
+            CHECK(is_silent(port));
+            CHECK_IS(enable(port, s, WATCHED + 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        }
+        CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
+        receive_all(s, &byte, 1);
+        CHECK_IS(byte, 'x');
+        CHECK(is_silent(port));
+        if (what == PERSISTENT) {
+            send_all(client, "y", 1);
+            CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
+            receive_all(s, &byte, 1);
+        }
+        /* Operations begin beside it, with the other key. */
+        CHECK_PENDING(receive_into(s, &byte, 1, NULL, &other));
+        CHECK_ENDED_BY_A_BYTE(client, port, KEY, &other);
+        END_REGISTRATION(port, s, WATCHED);
+        CHECK(is_silent(port));
+        close_both(s, client);
+    }
+    closesocket(listener);
+}
+
+/* So it does when a socket is disconnected to be used again. One that has reported stays disabled. */
+static void a_registration_goes_on_with_a_socket_that_is_used_again(void)
+{
+    int has_reported;
+    for (has_reported = 0; has_reported < 2; has_reported++) {
+        struct sockaddr_in address;
+        SOCKET listener = tcp_listener(&address), s = tcp_connected_to(&address), peer;
+        OVERLAPPED overlapped = fresh(NULL);
+        char byte;
+        associate(s, port, KEY);
+        peer = (SOCKET)accept(listener, NULL, NULL);
+        CHECK(peer != INVALID_SOCKET);
+        CHECK_IS(enable(port, s, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        if (has_reported) {
+            send_all(peer, "w", 1);
+            CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
+            /* That nothing is left of it says nothing of the next one. */
+            set_nonblocking(s);
+            drain(s);
+        }
+        CHECK(is_silent(port));
+        CHECK(DisconnectEx(s, &overlapped, TF_REUSE_SOCKET, 0));
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        CHECK(is_silent(port));
+        closesocket(peer);
+        if (!ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        peer = (SOCKET)accept(listener, NULL, NULL);
+        CHECK(is_silent(port));
+        send_all(peer, "x", 1);
+        if (has_reported) {
+            CHECK(is_silent(port));
+            CHECK_IS(enable(port, s, WATCHED + 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        }
+        CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
+        receive_all(s, &byte, 1);
+        END_REGISTRATION(port, s, WATCHED);
+        close_both(s, peer);
+        closesocket(listener);
+    }
+}
+
 int main(void)
 {
     start();
@@ -161,6 +264,8 @@ int main(void)
     what_is_spent_stays_so();
     a_removal_leaves_operations_alone_and_closing_ends_both();
     each_may_have_a_port_of_its_own();
+    a_registration_goes_on_with_the_connection();
+    a_registration_goes_on_with_a_socket_that_is_used_again();
     CHECK(CloseHandle(port));
     return finish();
 }

@@ -138,6 +138,32 @@ static void a_registration_that_is_lost_is_told(void)
     close_both(near, far);
 }
 
+/* The same goes for one that is to go on with the connection of an accept. The accept itself succeeds. */
+static void a_registration_that_is_lost_to_a_connection_is_told(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), s = tcp_socket(), client;
+    char place[2 * (sizeof address + 16)], byte;
+    OVERLAPPED overlapped = fresh(NULL);
+    associate(listener, port, KEY);
+    CHECK_IS(enable(port, s, REGISTERED, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+    CHECK_FALSE(AcceptEx(listener, s, place, 0, sizeof address + 16, sizeof address + 16, NULL, &overlapped),
+                WSA_IO_PENDING);
+    refusals = 1;
+    client = tcp_connected_to(&address);
+    until_ended(&overlapped);
+    CHECK_IS(refusals, 0);
+    CHECK_NEXT(port, REGISTERED, SOCK_NOTIFY_EVENT_REMOVE);
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    CHECK_IS(unregister(port, s), ERROR_NOT_FOUND);
+    CHECK_IS(enable(port, s, REGISTERED + 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+    send_all(client, "x", 1);
+    CHECK_NEXT(port, REGISTERED + 1, SOCK_NOTIFY_EVENT_IN);
+    receive_all(s, &byte, 1);
+    close_both(s, client);
+    closesocket(listener);
+}
+
 /* Where another layer lies on a stream, a short read does not say that nothing is left. */
 static void a_stream_of_records_is_received_whole(void)
 {
@@ -216,6 +242,7 @@ int main(void)
     port = new_port(1);
     a_registration_outlives_an_operation_that_cannot_begin();
     a_registration_that_is_lost_is_told();
+    a_registration_that_is_lost_to_a_connection_is_told();
     a_stream_of_records_is_received_whole();
     what_the_program_says_of_blocking_is_not_lost();
     CHECK(CloseHandle(port));

@@ -75,7 +75,8 @@ impl CompletionPort {
                         // A packet that is taken meanwhile is told once more, if operations begin.
                         number.begin_report();
                     }
-                    state.registered = Some(Registered { terms: Some(terms), ..registered });
+                    let (terms, is_held) = (Some(terms), false);
+                    state.registered = Some(Registered { terms, is_held, ..registered });
                 }
                 match enabled {
                     // It was found out just now that the number had been closed.
@@ -150,7 +151,8 @@ impl CompletionPort {
         };
         let is_on_line = state.line.is_some();
         let (port, terms) = (self.name(), Some(terms));
-        state.registered = Some(Registered { port, id, removed: None, terms, key, is_on_line });
+        let (removed, is_held) = (None, false);
+        state.registered = Some(Registered { port, id, removed, terms, key, is_on_line, is_held });
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::errors::{code, guarded, succeeds};
 use crate::linux::descriptors::{self, is_bound, is_connected, is_local, is_own_peer};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
-use crate::linux::operations::{Next, Start, Target, Work, answered, start};
+use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::registrations;
 use crate::linux::sockets::errno;
@@ -33,40 +33,37 @@ fn descriptor_of(socket: usize) -> RawFd {
     RawFd::try_from(socket).unwrap_or(-1)
 }
 
-/// Puts `made` in the place of what `descriptor` names, whose entry is locked: the association and the modes of the
-/// number go on with it.
+/// Puts `made` in the place of what `descriptor` names, whose entry is locked: the association, the modes and the
+/// registration of the number go on with it, on which an operation `begins` at once, or does not. What has ended by that
+/// is the caller's to tell; also if the system has refused, so that they go on with what they had.
 fn replace(
     state: &mut State,
-    number: &Number,
+    number: &'static Number,
     descriptor: RawFd,
     made: &OwnedFd,
-) -> Result<registrations::Ended, c_int> {
-    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
-    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-    if flags < 0 {
-        return Err(errno());
-    }
+    begins: bool,
+) -> (registrations::Ended, Result<(), c_int>) {
     let was_vouched = number.is_vouched();
-    let (associated, modes, options) = (state.associated, state.modes, number.options());
-    let mut ended = None;
-    number.retire_locked(state, |former| ended = Some(registrations::end(former)));
-    let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+    let State { associated, registered, modes, .. } = *state;
+    let options = number.options();
+    let ended = number.retire_locked(state, registrations::end);
     let done = number.with_blocking_kept(|| {
-        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+        // SAFETY: as above, with F_GETFL.
         let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-        if status < 0 {
-            return status;
+        if flags < 0 || status < 0 {
+            return Err(errno());
         }
         // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
         unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
+        let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
         // SAFETY: dup3(2) demands that what `descriptor` was is not used any more.
         // - it is the program's, which has given it away for this; no attempt at an operation on it is being made any
         //   more.
-        unsafe { libc::dup3(made.as_raw_fd(), descriptor, inherited) }
+        let done = unsafe { libc::dup3(made.as_raw_fd(), descriptor, inherited) };
+        if done < 0 { Err(errno()) } else { Ok(()) }
     });
-    if done < 0 {
-        return Err(errno());
-    }
     if was_vouched {
         number.vouch();
     }
@@ -75,7 +72,8 @@ fn replace(
     state.modes = modes;
     // Those that were carried over; they are to be so the next time, too.
     number.set_options(options);
-    ended.ok_or(libc::EBADF)
+    move_registration(state, number, descriptor, registered, begins && done.is_ok());
+    (ended, done)
 }
 
 /// An option of sockets: level, name, and how many bytes its value has at most.
@@ -290,7 +288,7 @@ impl Work for Accepting {
         carry_options(number, self.accept, connection.as_raw_fd());
         // What it takes the place of ends, and the accept does not.
         state.accept = None;
-        let replaced = replace(&mut state, number, self.accept, &connection);
+        let (ended, replaced) = replace(&mut state, number, self.accept, &connection, data > 0);
         if replaced.is_ok() && data > 0 {
             state.accept = Some(known);
             self.claim = Some(claim);
@@ -298,9 +296,9 @@ impl Work for Accepting {
             claim.is_over = true;
         }
         drop(state);
-        match replaced {
-            Ok(ended) => ended.tell(),
-            Err(errno) => outcome.errno = errno,
+        ended.tell();
+        if let Err(errno) = replaced {
+            outcome.errno = errno;
         }
         outcome
     }
@@ -709,11 +707,11 @@ impl Disconnecting {
         if is_closed || descriptors::identity(descriptor) != self.identity {
             return Err(libc::ECANCELED);
         }
-        let ended = replace(&mut state, number, descriptor, &made)?;
-        state.is_reused = true;
+        let (ended, replaced) = replace(&mut state, number, descriptor, &made, false);
+        state.is_reused = replaced.is_ok();
         drop(state);
         ended.tell();
-        Ok(())
+        replaced
     }
 }
 

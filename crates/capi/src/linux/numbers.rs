@@ -57,6 +57,8 @@ pub(crate) struct Registered {
     pub(crate) key: usize,
     /// It is that of the number's [`Line`] as well.
     pub(crate) is_on_line: bool,
+    /// It is enabled when the operation was started for which the line was made: nothing is reported of what that takes.
+    pub(crate) is_held: bool,
 }
 
 /// An association, as its number's entry remembers it.
@@ -549,7 +551,7 @@ impl Number {
     }
 
     /// The same for a caller that has locked it.
-    pub(crate) fn retire_locked(&self, state: &mut State, end: impl FnOnce(State)) {
+    pub(crate) fn retire_locked<R>(&self, state: &mut State, end: impl FnOnce(State) -> R) -> R {
         let former = std::mem::take(state);
         self.options.store(0, Relaxed);
         self.has_layer.store(false, Relaxed);
@@ -561,7 +563,7 @@ impl Number {
             let mut blocking = self.blocking();
             *blocking = Blocking { round: blocking.round.wrapping_add(1), ..Blocking::default() };
         }
-        end(former);
+        end(former)
     }
 
     /// A call of this library has just given the number out.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use completion_port::raw::{Attempt, Ending, Hints, Side};
-use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
+use completion_port::{ErrorKind, Interest, OneShot, Started};
 
 use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
@@ -365,7 +365,9 @@ unsafe fn begin(start: Start, work: impl Work, ended: &mut Option<Ended>) -> Res
     port.begin_flight();
     // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
     // finds its entry.
-    match port.raw().start_task(line.id, side, Flight(Box::new(operation))) {
+    let started = port.raw().start_task(line.id, side, Flight(Box::new(operation)));
+    enable_held(&mut state, number, descriptor, &port);
+    match started {
         Ok(Started::Finished((flight, _))) => {
             drop(state);
             let begun = flight.0.conclude(has_packet, told);
@@ -399,6 +401,20 @@ unsafe fn begin(start: Start, work: impl Work, ended: &mut Option<Ended>) -> Res
 /// An accept goes on with its connection. It stands in the entry of the number on which it was begun still, whose
 /// operations no thread has locked.
 fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
+    let descriptor = next.descriptor;
+    let Some((port, target)) = start_next(ticket, next, outcome) else { return };
+    let enable = |state: &mut State| enable_held(state, target.number, descriptor, &port);
+    // Otherwise a thread has closed the connection.
+    let _ = target.if_current(enable);
+    port.raw().go_on();
+}
+
+/// Starts it. Where, and on what, unless it has ended without.
+fn start_next(
+    ticket: Ticket,
+    next: Next,
+    outcome: Outcome,
+) -> Option<(Arc<CompletionPort>, Target)> {
     let Next { descriptor, accept, mut work } = next;
     let found = numbers::entry(descriptor).ok_or(status::CANCELLED).and_then(|number| {
         let mut state = number.lock();
@@ -415,7 +431,8 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
         Ok(found) => found,
         Err(ended) => {
             work.give_up();
-            return ticket.tell(ended, outcome, true);
+            ticket.tell(ended, outcome, true);
+            return None;
         }
     };
     let (number, address) = (ticket.number, ticket.overlapped.as_ptr().addr());
@@ -433,7 +450,8 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
     else {
         drop(state);
         // Its number was closed, or it was cancelled when it had no name by which that could be done.
-        return Box::new(operation).end(Ending::Cancelled);
+        Box::new(operation).end(Ending::Cancelled);
+        return Some((port, target));
     };
     match port.raw().start_task(line.id, Side::In, Flight(Box::new(operation))) {
         Ok(Started::InFlight(name)) => {
@@ -450,7 +468,7 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
             refused.into_parts().1.0.end(Ending::Closed);
         }
     }
-    port.raw().go_on();
+    Some((port, target))
 }
 
 /// What a call returns that has begun an operation: 0, or -1 and the last error.
@@ -514,9 +532,7 @@ fn line(
     let registered = match registered {
         Some((registered, _)) if registered.removed.is_some() => return Err(code::WSAEINVAL),
         Some((registered, port)) => {
-            let is_spent =
-                |terms: &Terms| terms.triggers & trigger::ONE_SHOT != 0 && number.is_reported();
-            let terms = registered.terms.filter(|terms| !is_spent(terms));
+            let terms = unspent(registered.terms, number);
             // It becomes that of the line: two of one port cannot stand there at once. What is queued of it is found
             // once more.
             let _ = port.raw().forget(registered.id);
@@ -531,49 +547,98 @@ fn line(
             associated.map_or_else(driver::own_port, Ok)?
         }
     };
-    let terms = registered.as_ref().and_then(|(registered, _)| registered.terms);
-    let id = match make_line(&port, number, descriptor, terms) {
+    let key = Key { word: 0, is_line: true, number };
+    let id = match port.raw().associate_number(descriptor, key) {
         Ok(id) => id,
-        Err(code) => {
+        Err(refused) => {
             if let Some((registered, port)) = registered {
                 state.registered = restored(&port, number, descriptor, registered);
             }
-            return Err(code);
+            return Err(code_of(refused.error()));
         }
     };
     let line = Line { port: port.name(), id, is_tcp };
     state.line = Some(line);
-    state.registered = registered.map(|(registered, _)| Registered {
-        id: id.id(),
-        is_on_line: true,
-        ..registered
+    state.registered = registered.map(|(registered, _)| {
+        if registered.terms.is_some() {
+            number.begin_report();
+        }
+        Registered { id: id.id(), is_on_line: true, is_held: true, ..registered }
     });
     Ok((port, line))
 }
 
-/// Makes a line on a port, enabled for readiness on these terms. If that fails there is none.
-fn make_line(
+/// Enables a registration that has been held, as an operation has been started now. If that fails the program is told
+/// that the registration has ended: by its last packet.
+fn enable_held(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+    port: &CompletionPort,
+) {
+    let Some(registered) = state.registered.filter(|it| it.is_held && it.removed.is_none()) else {
+        return;
+    };
+    let Registered { id, terms, .. } = registered;
+    state.registered = Some(Registered { is_held: false, ..registered });
+    let enable = |it: Terms| port.raw().enable(id, it.interest, it.trigger(true), Hints::default);
+    if terms.is_some_and(|terms| enable(terms).is_err()) {
+        state.registered = lost(port, number, descriptor, registered);
+    }
+}
+
+/// A registration that cannot be made anew has ended: its last packet says so.
+fn lost(
     port: &CompletionPort,
     number: &'static Number,
     descriptor: RawFd,
-    terms: Option<Terms>,
-) -> Result<SharedId, u32> {
-    let key = Key { word: 0, is_line: true, number };
-    let id = port.raw().associate_number(descriptor, key);
-    let id = id.map_err(|refused| code_of(refused.error()))?;
-    if let Some(terms) = terms {
-        number.begin_report();
-        let enabled =
-            port.raw().enable(id.id(), terms.interest, terms.trigger(true), Hints::default);
-        enabled.map_err(|error| {
-            let _ = port.raw().forget(id.id());
-            code_of(error)
-        })?;
-    }
-    Ok(id)
+    registered: Registered,
+) -> Option<Registered> {
+    let Registered { key, id, .. } = registered;
+    let removed = Some(descriptors::identity(descriptor));
+    let told = port.post_removal(key, number, id);
+    told.is_ok().then_some(Registered { removed, terms: None, is_held: false, ..registered })
 }
 
-/// Registers what was forgotten for a line that could not be made. If that fails, too, the program is told that the
+/// What a registration is enabled for still: of one that reports once nothing, if it has done so.
+fn unspent(terms: Option<Terms>, number: &Number) -> Option<Terms> {
+    terms.filter(|terms| terms.triggers & trigger::ONE_SHOT == 0 || !number.is_reported())
+}
+
+/// A registration that the socket of the number had which has been replaced goes on with the new one. If an operation
+/// `begins` on that, the registration is enabled behind the start of that.
+pub(crate) fn move_registration(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+    registered: Option<Registered>,
+    begins: bool,
+) {
+    // If its last packet is on the way it has ended for the new one, too.
+    let removed = registered.filter(|it| it.removed.is_some());
+    let goes_on = registered.filter(|it| it.removed.is_none());
+    if goes_on.is_some() {
+        // What reads and writes have found was of the other one.
+        number.begin(descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP));
+    }
+    if begins {
+        state.registered = goes_on;
+        // If there is none the operation makes it, or says why not.
+        let _ = line(state, number, descriptor);
+    } else if let Some(registered) = goes_on
+        && let Some(port) = handles::port_named(registered.port)
+    {
+        let terms = unspent(registered.terms, number);
+        let registered = Registered { terms, ..registered };
+        state.registered = restored(&port, number, descriptor, registered);
+    }
+    if let Some(registered) = removed {
+        let removed = Some(descriptors::identity(descriptor));
+        state.registered = Some(Registered { removed, ..registered });
+    }
+}
+
+/// Registers what was forgotten for a line that could not be made, or with a socket that was replaced. If that fails, too, the program is told that the
 /// registration has ended: by its last packet.
 fn restored(
     port: &CompletionPort,
@@ -593,14 +658,9 @@ fn restored(
                 // It was disabled, or had reported. A registration cannot be made so.
                 let _ = port.disable(id);
             }
-            Some(Registered { id, is_on_line: false, ..registered })
+            Some(Registered { id, is_on_line: false, is_held: false, ..registered })
         }
-        Err(_) => {
-            let Registered { key, id, .. } = registered;
-            let removed = Some(descriptors::identity(descriptor));
-            let told = port.post_removal(key, number, id);
-            told.is_ok().then_some(Registered { removed, terms: None, ..registered })
-        }
+        Err(_) => lost(port, number, descriptor, registered),
     }
 }
 
