@@ -602,22 +602,30 @@ static void what_was_reset_is_not_disconnected(void)
     closesocket(near);
 }
 
+/* A listener within the machine, and one connection that fills its queue. Returns the size of its address. */
+static int full_listener(struct sockaddr_un *address, SOCKET *listener, SOCKET *first)
+{
+    int length;
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    /* A name that is no file's. */
+    length = (int)offsetof(struct sockaddr_un, sun_path) + 1
+             + snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "connects-%d", (int)getpid());
+    *listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK_IS(bind(*listener, (struct sockaddr *)address, length), 0);
+    CHECK_IS(listen(*listener, 0), 0);
+    *first = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK_IS(connect(*first, (struct sockaddr *)address, length), 0);
+    return length;
+}
+
 /* The system has no queue for connects of its own machine, and tells nobody when there is room. */
 static void a_connect_within_the_machine_waits_for_room(void)
 {
     struct sockaddr_un address;
-    SOCKET listener = socket(AF_UNIX, SOCK_STREAM, 0), s = socket(AF_UNIX, SOCK_STREAM, 0), first, accepted;
+    SOCKET listener, s = socket(AF_UNIX, SOCK_STREAM, 0), first, accepted;
     OVERLAPPED overlapped = fresh(NULL);
-    int length;
-    memset(&address, 0, sizeof address);
-    address.sun_family = AF_UNIX;
-    /* A name that is no file's. */
-    length = (int)offsetof(struct sockaddr_un, sun_path) + 1
-             + snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "connects-%d", (int)getpid());
-    CHECK_IS(bind(listener, (struct sockaddr *)&address, length), 0);
-    CHECK_IS(listen(listener, 0), 0);
-    first = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK_IS(connect(first, (struct sockaddr *)&address, length), 0);
+    int length = full_listener(&address, &listener, &first);
     associate(s, port, KEY);
     CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, length, NULL, 0, NULL, &overlapped), WSA_IO_PENDING);
     CHECK(is_silent(port));
@@ -629,6 +637,63 @@ static void a_connect_within_the_machine_waits_for_room(void)
     check_they_talk(s, accepted);
     close_both(s, accepted);
     closesocket(listener);
+}
+
+/* Ends a connect that is in flight, in one of three ways; its memory is freed behind its packet. */
+static void end_connect(SOCKET s, const struct sockaddr *address, int length, int way)
+{
+    LPOVERLAPPED overlapped = (LPOVERLAPPED)malloc(sizeof *overlapped);
+    CHECK(overlapped != NULL);
+    *overlapped = fresh(NULL);
+    CHECK_FALSE(ConnectEx(s, address, length, NULL, 0, NULL, overlapped), WSA_IO_PENDING);
+    CHECK(is_silent(port));
+    if (way == 0)
+        CHECK(CancelIoEx((HANDLE)s, overlapped));
+    else if (way == 1)
+        CHECK(CancelIo((HANDLE)s));
+    else
+        CHECK_IS(closesocket(s), 0);
+    CHECK_FAILED(port, KEY, overlapped, 0, ERROR_OPERATION_ABORTED);
+    free(overlapped);
+    CHECK(is_silent(port));
+    if (way != 2)
+        CHECK_FALSE(CancelIoEx((HANDLE)s, NULL), ERROR_NOT_FOUND);
+}
+
+static void a_connect_is_cancelled(void)
+{
+    struct sockaddr_un address;
+    struct sockaddr_in inet;
+    SOCKET listener, first, accepted, s;
+    int way, length = full_listener(&address, &listener, &first);
+    for (way = 0; way < 3; way++) {
+        s = socket(AF_UNIX, SOCK_STREAM, 0);
+        associate(s, port, KEY);
+        end_connect(s, (struct sockaddr *)&address, length, way);
+        if (way != 2) { /* nothing of it is left: it may be connected */
+            OVERLAPPED overlapped = fresh(NULL);
+            accepted = (SOCKET)accept(listener, NULL, NULL);
+            close_both(first, accepted);
+            CHECK(ConnectEx(s, (struct sockaddr *)&address, length, NULL, 0, NULL, &overlapped));
+            CHECK_ENDED(port, KEY, &overlapped, 0);
+            first = s;
+        }
+    }
+    close_both(first, listener);
+    /* The same where the system goes on with it by itself: it passes over what asks for a queue that is full. */
+    listener = tcp_socket();
+    inet = bind_to_loopback(listener);
+    CHECK_IS(listen(listener, 0), 0);
+    first = tcp_connected_to(&inet);
+    for (way = 0; way < 3; way++) {
+        s = tcp_socket();
+        bind_to_loopback(s);
+        associate(s, port, KEY);
+        end_connect(s, (struct sockaddr *)&inet, sizeof inet, way);
+        if (way != 2)
+            CHECK_IS(closesocket(s), 0);
+    }
+    close_both(first, listener);
 }
 
 static void the_functions_are_looked_up_by_their_guids(void)
@@ -693,6 +758,7 @@ int main(void)
     what_has_ended_on_both_sides_is_disconnected();
     what_was_reset_is_not_disconnected();
     a_connect_within_the_machine_waits_for_room();
+    a_connect_is_cancelled();
     the_functions_are_looked_up_by_their_guids();
     CHECK(CloseHandle(port));
     return finish();

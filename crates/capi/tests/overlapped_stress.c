@@ -6,7 +6,7 @@
 #include "check.h"
 #include "overlapped.h"
 
-enum { TAKERS = 3, STARTERS = 3, MOST = 8 };
+enum { TAKERS = 3, STARTERS = 3, CONNECTORS = 2, MOST = 8 };
 
 typedef struct Operation {
     OVERLAPPED overlapped;
@@ -15,6 +15,7 @@ typedef struct Operation {
 
 static HANDLE port;
 static volatile LONG begun, ended, is_over;
+static LPFN_CONNECTEX connect_ex;
 
 static unsigned next_random(unsigned *seed)
 {
@@ -86,6 +87,49 @@ static DWORD WINAPI begin(LPVOID argument)
     return 0;
 }
 
+/* A connect ends while it is cancelled, or its socket closed. */
+static DWORD WINAPI connect_and_end(LPVOID argument)
+{
+    unsigned seed = (unsigned)(UINT_PTR)argument;
+    int round, rounds = is_slow() ? 20 : 500;
+    for (round = 0; round < rounds; round++) {
+        struct sockaddr_in address;
+        SOCKET listener = tcp_listener(&address), s = tcp_socket();
+        Operation *operation = (Operation *)malloc(sizeof *operation);
+        unsigned turns = next_random(&seed) % 4, way = next_random(&seed) % 3;
+        DWORD size = next_random(&seed) % 2;
+        CHECK(operation != NULL);
+        operation->overlapped = fresh(NULL);
+        operation->bytes[0] = 'x';
+        bind_to_loopback(s);
+        associate(s, port, 3);
+        InterlockedIncrement(&begun);
+        if (!connect_ex(s, (struct sockaddr *)&address, sizeof address, operation->bytes, size, NULL,
+                        &operation->overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        while (turns-- > 0)
+            SwitchToThread();
+        if (way == 0)
+            CancelIoEx((HANDLE)s, &operation->overlapped);
+        else if (way == 1)
+            CancelIo((HANDLE)s);
+        CHECK_IS(closesocket(s), 0);
+        CHECK_IS(closesocket(listener), 0);
+    }
+    return 0;
+}
+
+static void look_up_connect(void)
+{
+    SOCKET s = tcp_socket();
+    GUID guid = WSAID_CONNECTEX;
+    DWORD bytes = 0;
+    CHECK_IS(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &guid, sizeof guid, &connect_ex, sizeof connect_ex, &bytes,
+                      NULL, NULL),
+             0);
+    CHECK_IS(closesocket(s), 0);
+}
+
 /* Without a port: a thread frees what it has begun as soon as it sees the end. */
 static void memory_is_freed_as_soon_as_the_end_is_seen(void)
 {
@@ -109,15 +153,18 @@ static void memory_is_freed_as_soon_as_the_end_is_seen(void)
 
 int main(void)
 {
-    HANDLE takers[TAKERS], starters[STARTERS];
+    HANDLE takers[TAKERS], starters[STARTERS + CONNECTORS];
     int place;
     start();
+    look_up_connect();
     port = new_port(2);
     for (place = 0; place < TAKERS; place++)
         takers[place] = CreateThread(NULL, 0, take, NULL, 0, NULL);
     for (place = 0; place < STARTERS; place++)
         starters[place] = CreateThread(NULL, 0, begin, (LPVOID)(UINT_PTR)(place + 1), 0, NULL);
-    CHECK_IS(WaitForMultipleObjects(STARTERS, starters, TRUE, SOON * 5), WAIT_OBJECT_0);
+    for (place = STARTERS; place < STARTERS + CONNECTORS; place++)
+        starters[place] = CreateThread(NULL, 0, connect_and_end, (LPVOID)(UINT_PTR)(place + 1), 0, NULL);
+    CHECK_IS(WaitForMultipleObjects(STARTERS + CONNECTORS, starters, TRUE, SOON * 5), WAIT_OBJECT_0);
     InterlockedExchange(&is_over, 1);
     CHECK_IS(WaitForMultipleObjects(TAKERS, takers, TRUE, SOON), WAIT_OBJECT_0);
     CHECK_IS(ended, begun);
@@ -125,7 +172,7 @@ int main(void)
     memory_is_freed_as_soon_as_the_end_is_seen();
     for (place = 0; place < TAKERS; place++)
         CloseHandle(takers[place]);
-    for (place = 0; place < STARTERS; place++)
+    for (place = 0; place < STARTERS + CONNECTORS; place++)
         CloseHandle(starters[place]);
     CHECK(CloseHandle(port));
     return finish();
