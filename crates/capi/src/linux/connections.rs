@@ -80,7 +80,7 @@ fn replace(
 pub(crate) type Choice = (c_int, c_int, usize);
 
 /// What a program may set of the socket that it gives to an accept, and the connection is to have.
-const CARRIED: [Choice; 12] = [
+const CARRIED: [Choice; 14] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
     (libc::SOL_SOCKET, libc::SO_LINGER, 8),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
@@ -93,6 +93,8 @@ const CARRIED: [Choice; 12] = [
     (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4),
     (libc::IPPROTO_IP, libc::IP_TOS, 4),
     (libc::IPPROTO_IP, libc::IP_TTL, 4),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 4),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 4),
 ];
 
 /// The value of an option, if the socket has it.
