@@ -1,4 +1,5 @@
-/* AcceptEx, GetAcceptExSockaddrs, ConnectEx, DisconnectEx, and how they are looked up. */
+/* AcceptEx, GetAcceptExSockaddrs, ConnectEx, DisconnectEx, and how they are looked up. Over IPv4, and once more over
+ * IPv6. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -10,43 +11,131 @@
 
 #define LISTENER_KEY 1u
 #define KEY 2u
-#define BLOCK ((DWORD)sizeof(struct sockaddr_in) + 16)
+#define BLOCK ((DWORD)address_size + 16)
+/* An address, as calls take it. */
+#define TO(address) &(address).any, address_size
 
-static HANDLE port;
+/* An address of either family. The port stands at the same place in both. */
+typedef union Address {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+} Address;
 
 typedef struct Accept {
     OVERLAPPED overlapped; /* first, as the classic servers have it */
     SOCKET s;
-    char place[64 + 2 * (sizeof(struct sockaddr_in) + 16)];
+    char place[64 + 2 * (sizeof(struct sockaddr_in6) + 16)];
 } Accept;
+
+static HANDLE port;
+/* Of the sockets that the tests make, and of their addresses. */
+static int family = AF_INET, address_size = sizeof(struct sockaddr_in);
+
+static SOCKET new_socket(void)
+{
+    SOCKET s = socket(family, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(s != INVALID_SOCKET);
+    return s;
+}
+
+static Address any_port(void)
+{
+    static const unsigned char OWN[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    Address address;
+    memset(&address, 0, sizeof address);
+    if (family == AF_INET) {
+        address.four = loopback();
+    } else {
+        address.six.sin6_family = AF_INET6;
+        memcpy(&address.six.sin6_addr, OWN, sizeof OWN);
+    }
+    return address;
+}
+
+static Address bind_to_a_port(SOCKET s)
+{
+    Address address = any_port();
+    int size = address_size;
+    CHECK_IS(bind(s, TO(address)), 0);
+    CHECK_IS(getsockname(s, &address.any, &size), 0);
+    CHECK_IS(size, address_size);
+    return address;
+}
+
+static SOCKET new_listener(Address *address)
+{
+    SOCKET s = new_socket();
+    *address = bind_to_a_port(s);
+    CHECK_IS(listen(s, SOMAXCONN), 0);
+    return s;
+}
+
+static SOCKET connected_to(const Address *address)
+{
+    SOCKET s = new_socket();
+    CHECK_IS(connect(s, TO(*address)), 0);
+    return s;
+}
+
+static void new_pair(SOCKET *near, SOCKET *far)
+{
+    Address address;
+    SOCKET listener = new_listener(&address);
+    *near = connected_to(&address);
+    *far = (SOCKET)accept(listener, NULL, NULL);
+    CHECK(*far != INVALID_SOCKET);
+    associate(*near, port, KEY);
+    CHECK_IS(closesocket(listener), 0);
+}
 
 static void begin_accept(SOCKET listener, Accept *accept, DWORD data)
 {
     DWORD received = UNTOUCHED;
     accept->overlapped = fresh(NULL);
-    accept->s = WSASocketW(AF_INET, SOCK_STREAM, IPPROTO_TCP, NULL, 0, WSA_FLAG_OVERLAPPED);
+    accept->s = WSASocketW(family, SOCK_STREAM, IPPROTO_TCP, NULL, 0, WSA_FLAG_OVERLAPPED);
     CHECK(accept->s != INVALID_SOCKET);
     CHECK_FALSE(AcceptEx(listener, accept->s, accept->place, data, BLOCK, BLOCK, &received, &accept->overlapped),
                 WSA_IO_PENDING);
     CHECK_IS(received, UNTOUCHED);
 }
 
+/* What the accept tells is the port that the other end tells, and its address. */
+static void check_address(const struct sockaddr *told, int size, SOCKET client,
+                          int (*ask)(SOCKET, Address *))
+{
+    Address own, wanted;
+    CHECK_IS(size, address_size);
+    CHECK_IS(ask(client, &wanted), 0);
+    memset(&own, 0, sizeof own);
+    memcpy(&own, told, (size_t)size);
+    CHECK_IS(own.any.sa_family, family);
+    CHECK_IS(own.four.sin_port, wanted.four.sin_port);
+    if (family == AF_INET)
+        CHECK_IS(own.four.sin_addr.s_addr, wanted.four.sin_addr.s_addr);
+    else
+        CHECK_IS(memcmp(&own.six.sin6_addr, &wanted.six.sin6_addr, sizeof own.six.sin6_addr), 0);
+}
+
+static int own_name(SOCKET s, Address *address)
+{
+    int size = address_size;
+    return getsockname(s, &address->any, &size);
+}
+
+static int name_of_peer(SOCKET s, Address *address)
+{
+    int size = address_size;
+    return getpeername(s, &address->any, &size);
+}
+
 static void check_addresses(Accept *accept, DWORD data, SOCKET client)
 {
     struct sockaddr *local = NULL, *remote = NULL;
-    struct sockaddr_in own, wanted;
     INT local_size = 0, remote_size = 0;
-    int size = (int)sizeof wanted;
     GetAcceptExSockaddrs(accept->place, data, BLOCK, BLOCK, &local, &local_size, &remote, &remote_size);
-    CHECK_IS(local_size, sizeof(struct sockaddr_in));
-    CHECK_IS(remote_size, sizeof(struct sockaddr_in));
-    CHECK_IS(getsockname(client, (struct sockaddr *)&wanted, &size), 0);
-    memcpy(&own, remote, sizeof own);
-    CHECK_IS(own.sin_port, wanted.sin_port);
-    CHECK_IS(own.sin_addr.s_addr, wanted.sin_addr.s_addr);
-    CHECK_IS(getpeername(client, (struct sockaddr *)&wanted, &size), 0);
-    memcpy(&own, local, sizeof own);
-    CHECK_IS(own.sin_port, wanted.sin_port);
+    check_address(remote, remote_size, client, own_name);
+    check_address(local, local_size, client, name_of_peer);
 }
 
 static void check_they_talk(SOCKET one, SOCKET other)
@@ -64,8 +153,8 @@ static void check_they_talk(SOCKET one, SOCKET other)
 static void accepts_take_the_connections_in_order(void)
 {
     enum { COUNT = 16 };
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), clients[COUNT];
+    Address address;
+    SOCKET listener = new_listener(&address), clients[COUNT];
     static Accept accepts[COUNT];
     int place;
     associate(listener, port, LISTENER_KEY);
@@ -77,7 +166,7 @@ static void accepts_take_the_connections_in_order(void)
         OVERLAPPED overlapped = fresh(NULL);
         SOCKET number = accepts[place].s;
         char byte = 0;
-        clients[place] = tcp_connected_to(&address);
+        clients[place] = connected_to(&address);
         CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 0);
         CHECK_IS(accepts[place].s, number);
         CHECK_IS(setsockopt(number, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)&listener, sizeof listener), 0);
@@ -98,13 +187,13 @@ static void accepts_take_the_connections_in_order(void)
 
 static void a_connection_that_waits_is_accepted_at_once(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address);
+    Address address;
+    SOCKET listener = new_listener(&address), client = connected_to(&address);
     Accept accept;
     DWORD received = UNTOUCHED;
     associate(listener, port, LISTENER_KEY);
     accept.overlapped = fresh(NULL);
-    accept.s = tcp_socket();
+    accept.s = new_socket();
     CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, &received, &accept.overlapped), TRUE);
     CHECK_IS(received, 0);
     CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
@@ -116,16 +205,16 @@ static void a_connection_that_waits_is_accepted_at_once(void)
 
 static void first_data_comes_with_the_connection(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), silent, talker;
+    Address address;
+    SOCKET listener = new_listener(&address), silent, talker;
     Accept first, second;
     associate(listener, port, LISTENER_KEY);
     begin_accept(listener, &first, 64);
     begin_accept(listener, &second, 64);
-    silent = tcp_connected_to(&address);
+    silent = connected_to(&address);
     CHECK(is_silent(port));
     /* A silent client holds its own accept only. */
-    talker = tcp_connected_to(&address);
+    talker = connected_to(&address);
     send_all(talker, "hello", 5);
     CHECK_ENDED(port, LISTENER_KEY, &second.overlapped, 5);
     CHECK(memcmp(second.place, "hello", 5) == 0);
@@ -144,14 +233,14 @@ static void first_data_comes_with_the_connection(void)
 /* The client has connected and said nothing. */
 static void what_waits_for_first_data_may_be_associated_and_closed(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client;
+    Address address;
+    SOCKET listener = new_listener(&address), client;
     Accept accept;
     int is_closed;
     associate(listener, port, LISTENER_KEY);
     for (is_closed = 0; is_closed < 2; is_closed++) {
         begin_accept(listener, &accept, 64);
-        client = tcp_connected_to(&address);
+        client = connected_to(&address);
         CHECK(is_silent(port));
         associate(accept.s, port, KEY);
         CHECK(is_silent(port));
@@ -181,7 +270,7 @@ typedef struct Race {
 static DWORD WINAPI end_when_connected(LPVOID argument)
 {
     Race *race = (Race *)argument;
-    struct sockaddr_in address;
+    Address address;
     socklen_t size;
     do
         size = (socklen_t)sizeof address;
@@ -198,8 +287,8 @@ static DWORD WINAPI end_when_connected(LPVOID argument)
 /* Between the accept and the first data: the operation ends, and never reads what has the number then. */
 static void an_accept_ends_when_its_connection_is_closed_just_then(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client, near, far;
+    Address address;
+    SOCKET listener = new_listener(&address), client, near, far;
     static Race race;
     char byte;
     int round, rounds = is_slow() ? 10 : 300;
@@ -214,7 +303,7 @@ static void an_accept_ends_when_its_connection_is_closed_just_then(void)
         begin_accept(listener, &race.accept, 64);
         thread = CreateThread(NULL, 0, end_when_connected, &race, 0, NULL);
         CHECK(thread != NULL);
-        client = tcp_connected_to(&address);
+        client = connected_to(&address);
         CHECK_FAILED(port, LISTENER_KEY, &race.accept.overlapped, 0, ERROR_OPERATION_ABORTED);
         CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
         CHECK(CloseHandle(thread));
@@ -228,30 +317,108 @@ static void an_accept_ends_when_its_connection_is_closed_just_then(void)
     closesocket(listener);
 }
 
+/* What a program may set of the socket that it gives. */
+typedef struct Option {
+    const char *name;
+    int level, which, of_family; /* 0: of both */
+    int value, second;           /* the second one of a pair */
+} Option;
+
+static const Option OPTIONS[] = {
+#define OPTION(level, name, of_family, value) {#name, level, name, of_family, value, 0}
+    OPTION(SOL_SOCKET, SO_KEEPALIVE, 0, 1),
+    {"SO_LINGER", SOL_SOCKET, SO_LINGER, 0, 1, 7},
+    OPTION(SOL_SOCKET, SO_OOBINLINE, 0, 1),
+    OPTION(SOL_SOCKET, SO_DONTROUTE, 0, 1),
+    OPTION(SOL_SOCKET, SO_RCVTIMEO, 0, 1200),
+    OPTION(SOL_SOCKET, SO_SNDTIMEO, 0, 2400),
+    OPTION(SOL_SOCKET, SO_SNDBUF, 0, 30000),
+    OPTION(SOL_SOCKET, SO_RCVBUF, 0, 40000),
+    OPTION(IPPROTO_TCP, TCP_NODELAY, 0, 1),
+    OPTION(IPPROTO_TCP, TCP_KEEPIDLE, 0, 111),
+    OPTION(IPPROTO_TCP, TCP_KEEPINTVL, 0, 11),
+    OPTION(IPPROTO_TCP, TCP_KEEPCNT, 0, 3),
+    OPTION(IPPROTO_IP, IP_TOS, 0, 0x10),
+    OPTION(IPPROTO_IP, IP_TTL, 0, 77),
+    OPTION(IPPROTO_IPV6, IPV6_UNICAST_HOPS, AF_INET6, 78),
+    OPTION(IPPROTO_IPV6, IPV6_TCLASS, AF_INET6, 0x20),
+#undef OPTION
+};
+enum { OPTION_COUNT = sizeof OPTIONS / sizeof *OPTIONS };
+
+/* What the socket has of an option. */
+static void get_option(SOCKET s, const Option *option, int values[2])
+{
+    int size = (int)sizeof(int) * (option->which == SO_LINGER ? 2 : 1);
+    values[0] = values[1] = 0;
+    CHECK_IS(getsockopt(s, option->level, option->which, (char *)values, &size), 0);
+}
+
 static void what_the_program_has_set_goes_on(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client;
+    Address address;
+    SOCKET listener = new_listener(&address);
+    int place, begun_before;
+    for (place = 0; place < OPTION_COUNT; place++) {
+        const Option *option = &OPTIONS[place];
+        int wanted[2] = {option->value, option->second}, set[2], plain[2], carried[2];
+        int size = (int)sizeof(int) * (option->which == SO_LINGER ? 2 : 1);
+        if (option->of_family != 0 && option->of_family != family)
+            continue;
+        /* Before the call, and while the accept goes on. */
+        for (begun_before = 0; begun_before < 2; begun_before++) {
+            SOCKET client, accepted;
+            Accept accept_ex;
+            accept_ex.s = new_socket();
+            accept_ex.overlapped = fresh(NULL);
+            if (begun_before)
+                CHECK_FALSE(AcceptEx(listener, accept_ex.s, accept_ex.place, 0, BLOCK, BLOCK, NULL,
+                                     &accept_ex.overlapped),
+                            WSA_IO_PENDING);
+            CHECK_IS(setsockopt(accept_ex.s, option->level, option->which, (char *)wanted, size), 0);
+            get_option(accept_ex.s, option, set);
+            if (!begun_before)
+                CHECK_FALSE(AcceptEx(listener, accept_ex.s, accept_ex.place, 0, BLOCK, BLOCK, NULL,
+                                     &accept_ex.overlapped),
+                            WSA_IO_PENDING);
+            client = connected_to(&address);
+            until_ended(&accept_ex.overlapped);
+            get_option(accept_ex.s, option, carried);
+            if (carried[0] != set[0] || carried[1] != set[1])
+                fprintf(stderr, "%s\n", option->name);
+            CHECK_IS(carried[0], set[0]);
+            CHECK_IS(carried[1], set[1]);
+            close_both(accept_ex.s, client);
+            /* A connection has something else by itself. */
+            client = connected_to(&address);
+            accepted = (SOCKET)accept(listener, NULL, NULL);
+            CHECK(accepted != INVALID_SOCKET);
+            get_option(accepted, option, plain);
+            CHECK(plain[0] != set[0]);
+            close_both(accepted, client);
+        }
+    }
+    closesocket(listener);
+}
+
+static void it_blocks_as_the_program_has_said(void)
+{
+    Address address;
+    SOCKET listener = new_listener(&address), client;
     Accept accept;
-    int on = 1, value = 0, size = (int)sizeof value;
-    u_long nonblocking = 1;
+    DWORD time = 5;
     char byte;
-    accept.overlapped = fresh(NULL);
-    accept.s = tcp_socket();
-    CHECK_IS(setsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&on, sizeof on), 0);
-    CHECK_IS(ioctlsocket(accept.s, FIONBIO, &nonblocking), 0);
-    CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped),
-                WSA_IO_PENDING);
-    CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_KEEPALIVE, (char *)&on, sizeof on), 0);
-    client = tcp_connected_to(&address);
-    until_ended(&accept.overlapped);
-    CHECK_IS(getsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&value, &size), 0);
-    CHECK(value != 0);
-    CHECK_IS(getsockopt(accept.s, SOL_SOCKET, SO_KEEPALIVE, (char *)&value, &size), 0);
-    CHECK(value != 0);
-    CHECK_SOCKET_ERROR((int)recv(accept.s, &byte, 1, 0), WSAEWOULDBLOCK);
-    closesocket(accept.s);
-    closesocket(client);
+    int is_nonblocking;
+    for (is_nonblocking = 0; is_nonblocking < 2; is_nonblocking++) {
+        begin_accept(listener, &accept, 0);
+        CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_RCVTIMEO, (char *)&time, sizeof time), 0);
+        if (is_nonblocking)
+            set_nonblocking(accept.s);
+        client = connected_to(&address);
+        until_ended(&accept.overlapped);
+        CHECK_SOCKET_ERROR((int)recv(accept.s, &byte, 1, 0), is_nonblocking ? WSAEWOULDBLOCK : WSAETIMEDOUT);
+        close_both(accept.s, client);
+    }
     closesocket(listener);
 }
 
@@ -267,19 +434,19 @@ static int accept_none(SOCKET listener, int code)
 /* A listener that has accepts in flight blocks in the calls that block, if the program has not said otherwise. */
 static void a_listener_still_blocks_in_accept(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client, accepted;
+    Address address;
+    SOCKET listener = new_listener(&address), client, accepted;
     Accept first;
     u_long mode = 1;
     DWORD time = 5;
     begin_accept(listener, &first, 0);
-    client = tcp_connected_to(&address);
+    client = connected_to(&address);
     until_ended(&first.overlapped);
     closesocket(client);
     closesocket(first.s);
     CHECK_IS(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, (char *)&time, sizeof time), 0);
     CHECK(accept_none(listener, WSAETIMEDOUT));
-    client = tcp_connected_to(&address);
+    client = connected_to(&address);
     accepted = (SOCKET)accept(listener, NULL, NULL);
     CHECK(accepted != INVALID_SOCKET);
     check_they_talk(client, accepted);
@@ -295,8 +462,8 @@ static void a_listener_still_blocks_in_accept(void)
 
 static void accepts_are_cancelled(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client;
+    Address address;
+    SOCKET listener = new_listener(&address), client;
     Accept accept;
     char byte;
     associate(listener, port, LISTENER_KEY);
@@ -313,7 +480,7 @@ static void accepts_are_cancelled(void)
     /* Nothing is put in the place of what has the number then. */
     begin_accept(listener, &accept, 0);
     CHECK_IS(another(accept.s), accept.s);
-    client = tcp_connected_to(&address);
+    client = connected_to(&address);
     CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
     send_to_itself(accept.s);
     closesocket(accept.s);
@@ -330,11 +497,11 @@ static void accepts_are_cancelled(void)
 /* What an accepted socket is told of its listener is to be a socket. */
 static void a_listener_that_is_none_is_refused(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address), closed = tcp_socket();
+    Address address;
+    SOCKET listener = new_listener(&address), client = connected_to(&address), closed = new_socket();
     SOCKET file = (SOCKET)open("/dev/null", O_RDONLY | O_CLOEXEC);
     Accept accept;
-    accept.s = tcp_socket();
+    accept.s = new_socket();
     accept.overlapped = fresh(NULL);
     CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped), TRUE);
     closesocket(closed);
@@ -356,12 +523,12 @@ static void a_listener_that_is_none_is_refused(void)
 
 static void bad_accepts_are_refused(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), no_listener = tcp_socket(), bound = tcp_socket(), udp = udp_socket();
+    Address address;
+    SOCKET listener = new_listener(&address), no_listener = new_socket(), bound = new_socket(), udp = udp_socket();
     Accept accept, other;
-    accept.s = tcp_socket();
+    accept.s = new_socket();
     accept.overlapped = fresh(NULL);
-    bind_to_loopback(bound);
+    bind_to_a_port(bound);
 #define ACCEPT(l, s, place, local, remote, overlapped) AcceptEx(l, s, place, 0, local, remote, NULL, overlapped)
     CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK, NULL), WSA_INVALID_PARAMETER);
     CHECK_FALSE(ACCEPT(listener, accept.s, NULL, BLOCK, BLOCK, &accept.overlapped), WSAEFAULT);
@@ -386,21 +553,20 @@ static void bad_accepts_are_refused(void)
 
 static void connects_complete_and_may_bring_data(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), s = tcp_socket(), accepted;
-    static const int SHORT_ONES[] = {-1, 0, 1, 8, sizeof(struct sockaddr_in) - 1};
+    Address address;
+    SOCKET listener = new_listener(&address), s = new_socket(), accepted;
+    const int short_ones[] = {-1, 0, 1, 8, address_size - 1};
     size_t place;
     char hello[] = "hello", bytes[5];
     OVERLAPPED overlapped = fresh(NULL);
     DWORD flags;
-    struct sockaddr_in unbound = loopback();
-    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped), WSAEINVAL);
-    CHECK_IS(bind(s, (struct sockaddr *)&unbound, sizeof unbound), 0);
+    CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped), WSAEINVAL);
+    bind_to_a_port(s);
     associate(s, port, KEY);
-    for (place = 0; place < sizeof SHORT_ONES / sizeof *SHORT_ONES; place++)
-        CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, SHORT_ONES[place], NULL, 0, NULL, &overlapped),
+    for (place = 0; place < sizeof short_ones / sizeof *short_ones; place++)
+        CHECK_FALSE(ConnectEx(s, &address.any, short_ones[place], NULL, 0, NULL, &overlapped),
                     WSAEFAULT);
-    if (!ConnectEx(s, (struct sockaddr *)&address, sizeof address, hello, 5, NULL, &overlapped))
+    if (!ConnectEx(s, TO(address), hello, 5, NULL, &overlapped))
         CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
     CHECK_ENDED(port, KEY, &overlapped, 5);
     CHECK_IS(setsockopt(s, SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, NULL, 0), 0);
@@ -411,7 +577,7 @@ static void connects_complete_and_may_bring_data(void)
     /* The socket blocks, as it did before. */
     flags = (DWORD)fcntl((int)s, F_GETFL);
     CHECK_IS(flags & O_NONBLOCK, 0);
-    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped), WSAEISCONN);
+    CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped), WSAEISCONN);
     closesocket(s);
     closesocket(accepted);
     closesocket(listener);
@@ -419,27 +585,27 @@ static void connects_complete_and_may_bring_data(void)
 
 static void a_connect_that_is_refused_fails(void)
 {
-    SOCKET keeps, s = tcp_socket(), other;
-    struct sockaddr_in address = an_address_that_refuses(&keeps), any = loopback(), good;
-    SOCKET listener = tcp_listener(&good);
+    SOCKET keeps = new_socket(), s = new_socket(), other; /* bound and not listening: a connect to it is refused */
+    Address address = bind_to_a_port(keeps), good;
+    SOCKET listener = new_listener(&good);
     OVERLAPPED overlapped = fresh(NULL);
     DWORD count = UNTOUCHED, flags = 0;
     associate(s, port, KEY);
-    CHECK_IS(bind(s, (struct sockaddr *)&any, sizeof any), 0);
-    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped),
+    bind_to_a_port(s);
+    CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped),
                 WSA_IO_PENDING);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
     CHECK_IS(overlapped.Internal, CONNECTION_REFUSED);
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAECONNREFUSED);
     /* It may be connected again. */
-    if (!ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped))
+    if (!ConnectEx(s, TO(good), NULL, 0, NULL, &overlapped))
         CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
     CHECK_ENDED(port, KEY, &overlapped, 0);
     other = (SOCKET)accept(listener, NULL, NULL);
     check_they_talk(s, other);
     CHECK_FALSE(ConnectEx(s, NULL, 0, NULL, 0, NULL, &overlapped), WSAEFAULT);
-    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, NULL), WSA_INVALID_PARAMETER);
-    CHECK_FALSE(ConnectEx(INVALID_SOCKET, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped),
+    CHECK_FALSE(ConnectEx(s, TO(good), NULL, 0, NULL, NULL), WSA_INVALID_PARAMETER);
+    CHECK_FALSE(ConnectEx(INVALID_SOCKET, TO(good), NULL, 0, NULL, &overlapped),
                 WSAENOTSOCK);
     closesocket(s);
     closesocket(other);
@@ -452,22 +618,22 @@ static void a_connect_of_a_socket_to_itself_is_refused(void)
 {
     int round;
     for (round = 0; round < 20; round++) {
-        SOCKET s = tcp_socket(), other;
-        struct sockaddr_in own = bind_to_loopback(s), good, peer;
-        SOCKET listener = tcp_listener(&good);
+        SOCKET s = new_socket(), other;
+        Address own = bind_to_a_port(s), good, peer;
+        SOCKET listener = new_listener(&good);
         OVERLAPPED overlapped = fresh(NULL);
-        int size = (int)sizeof peer;
+        int size = address_size;
         char byte = 'x';
         associate(s, port, KEY);
-        CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&own, sizeof own, &byte, 1, NULL, &overlapped), WSA_IO_PENDING);
+        CHECK_FALSE(ConnectEx(s, TO(own), &byte, 1, NULL, &overlapped), WSA_IO_PENDING);
         CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
         CHECK_IS(overlapped.Internal, CONNECTION_REFUSED);
-        CHECK_SOCKET_ERROR(getpeername(s, (struct sockaddr *)&peer, &size), WSAENOTCONN);
+        CHECK_SOCKET_ERROR(getpeername(s, &peer.any, &size), WSAENOTCONN);
         /* It has its port still, and may be connected. */
-        size = (int)sizeof peer;
-        CHECK_IS(getsockname(s, (struct sockaddr *)&peer, &size), 0);
-        CHECK_IS(peer.sin_port, own.sin_port);
-        if (!ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped))
+        size = address_size;
+        CHECK_IS(getsockname(s, &peer.any, &size), 0);
+        CHECK_IS(peer.four.sin_port, own.four.sin_port);
+        if (!ConnectEx(s, TO(good), NULL, 0, NULL, &overlapped))
             CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
         CHECK_ENDED(port, KEY, &overlapped, 0);
         other = (SOCKET)accept(listener, NULL, NULL);
@@ -479,14 +645,14 @@ static void a_connect_of_a_socket_to_itself_is_refused(void)
 
 static void a_socket_is_disconnected_and_used_again(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address), client = tcp_connected_to(&address), again;
+    Address address;
+    SOCKET listener = new_listener(&address), client = connected_to(&address), again;
     Accept accepting;
     OVERLAPPED overlapped = fresh(NULL), receiving = fresh(NULL);
     char byte = 0;
     associate(listener, port, LISTENER_KEY);
     accepting.overlapped = fresh(NULL);
-    accepting.s = tcp_socket();
+    accepting.s = new_socket();
     associate(accepting.s, port, KEY);
     CHECK_IS(AcceptEx(listener, accepting.s, accepting.place, 0, BLOCK, BLOCK, NULL, &accepting.overlapped), TRUE);
     CHECK_ENDED(port, LISTENER_KEY, &accepting.overlapped, 0);
@@ -502,10 +668,10 @@ static void a_socket_is_disconnected_and_used_again(void)
     begin_accept(listener, &accepting, 0);
     closesocket(accepting.s);
     CHECK_FAILED(port, LISTENER_KEY, &accepting.overlapped, 0, ERROR_OPERATION_ABORTED);
-    again = tcp_connected_to(&address);
+    again = connected_to(&address);
     CHECK_IS(DisconnectEx(again, NULL, TF_REUSE_SOCKET, 0), TRUE);
     associate(again, port, KEY);
-    if (!ConnectEx(again, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped))
+    if (!ConnectEx(again, TO(address), NULL, 0, NULL, &overlapped))
         CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
     CHECK_ENDED(port, KEY, &overlapped, 0);
     CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
@@ -526,19 +692,19 @@ static int option_of(SOCKET s, int level, int name)
 /* Also for the next connection, and the one behind that. */
 static void what_was_set_stays_when_a_socket_is_used_again(void)
 {
-    struct sockaddr_in address;
-    SOCKET listener = tcp_listener(&address);
+    Address address;
+    SOCKET listener = new_listener(&address);
     Accept accept;
     OVERLAPPED overlapped;
     int on = 1, none = 0, much = 50000, round, send_room, receive_room;
-    accept.s = tcp_socket();
+    accept.s = new_socket();
     CHECK_IS(setsockopt(accept.s, IPPROTO_TCP, TCP_NODELAY, (char *)&on, sizeof on), 0);
     CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_SNDBUF, (char *)&none, sizeof none), 0);
     CHECK_IS(setsockopt(accept.s, SOL_SOCKET, SO_RCVBUF, (char *)&much, sizeof much), 0);
     send_room = option_of(accept.s, SOL_SOCKET, SO_SNDBUF);
     receive_room = option_of(accept.s, SOL_SOCKET, SO_RCVBUF);
     for (round = 0; round < 3; round++) {
-        SOCKET client = tcp_connected_to(&address);
+        SOCKET client = connected_to(&address);
         accept.overlapped = fresh(NULL);
         CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped), TRUE);
         CHECK(option_of(accept.s, IPPROTO_TCP, TCP_NODELAY) != 0);
@@ -557,7 +723,7 @@ static void nothing_is_sent_behind_a_disconnect(void)
 {
     SOCKET near, far;
     OVERLAPPED overlapped = fresh(NULL), sending = fresh(NULL);
-    associated_pair(port, KEY, &near, &far);
+    new_pair(&near, &far);
     CHECK_IS(DisconnectEx(near, &overlapped, 0, 0), TRUE);
     CHECK_ENDED(port, KEY, &overlapped, 0);
     closesocket(far);
@@ -577,7 +743,7 @@ static void what_has_ended_on_both_sides_is_disconnected(void)
         SOCKET near, far;
         OVERLAPPED overlapped = fresh(NULL);
         char byte;
-        associated_pair(port, KEY, &near, &far);
+        new_pair(&near, &far);
         CHECK_IS(shutdown(is_first ? near : far, SD_SEND), 0);
         CHECK_IS(recv(is_first ? far : near, &byte, 1, 0), 0);
         CHECK_IS(shutdown(is_first ? far : near, SD_SEND), 0);
@@ -594,7 +760,7 @@ static void what_was_reset_is_not_disconnected(void)
     SOCKET near, far;
     OVERLAPPED overlapped = fresh(NULL);
     char byte;
-    associated_pair(port, KEY, &near, &far);
+    new_pair(&near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     abort_connection(far);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
@@ -735,16 +901,15 @@ static void the_functions_are_looked_up_by_their_guids(void)
     closesocket(s);
 }
 
-int main(void)
+static void connections_of_a_family(void)
 {
-    start();
-    port = new_port(2);
     accepts_take_the_connections_in_order();
     a_connection_that_waits_is_accepted_at_once();
     first_data_comes_with_the_connection();
     what_waits_for_first_data_may_be_associated_and_closed();
     an_accept_ends_when_its_connection_is_closed_just_then();
     what_the_program_has_set_goes_on();
+    it_blocks_as_the_program_has_said();
     a_listener_still_blocks_in_accept();
     accepts_are_cancelled();
     a_listener_that_is_none_is_refused();
@@ -757,9 +922,35 @@ int main(void)
     nothing_is_sent_behind_a_disconnect();
     what_has_ended_on_both_sides_is_disconnected();
     what_was_reset_is_not_disconnected();
+}
+
+/* Whether the system has the other family, and an address of it. */
+static int has_version_six(void)
+{
+    SOCKET s = socket(AF_INET6, SOCK_STREAM, IPPROTO_TCP);
+    Address address;
+    int has;
+    family = AF_INET6;
+    address_size = sizeof address.six;
+    address = any_port();
+    has = s != INVALID_SOCKET && bind(s, TO(address)) == 0;
+    if (s != INVALID_SOCKET)
+        CHECK_IS(closesocket(s), 0);
+    if (!has)
+        printf("SKIPPED overlapped connections over IPv6: this system has no address of its own\n");
+    return has;
+}
+
+int main(void)
+{
+    start();
+    port = new_port(2);
+    connections_of_a_family();
     a_connect_within_the_machine_waits_for_room();
     a_connect_is_cancelled();
     the_functions_are_looked_up_by_their_guids();
+    if (has_version_six())
+        connections_of_a_family();
     CHECK(CloseHandle(port));
     return finish();
 }
