@@ -521,6 +521,69 @@ static void a_listener_that_is_none_is_refused(void)
     closesocket(listener);
 }
 
+/* The time that the processor has had for this process, in milliseconds. */
+static long busy_time(void)
+{
+    struct rusage usage;
+    CHECK_IS(getrusage(RUSAGE_SELF, &usage), 0);
+    return (long)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000
+           + (long)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+}
+
+/* The accept waits and does not spin, whoever sees to it, and goes on when there is a descriptor. */
+static void an_accept_waits_for_descriptors(void)
+{
+    enum { TIME = 400 };
+    int round;
+    if (is_slow()) { /* Valgrind closes what is beyond the limit: the connection is lost */
+        printf("SKIPPED an accept that waits for descriptors: Valgrind has a limit of its own\n");
+        return;
+    }
+    for (round = 0; round < 4; round++) {
+        int has_port = round & 1, is_connected_first = round >> 1;
+        Address address;
+        SOCKET listener = new_listener(&address), client = new_socket();
+        Accept accept;
+        struct rlimit before, none;
+        DWORD count;
+        ULONG_PTR key;
+        LPOVERLAPPED which;
+        long busy;
+        int next;
+        if (has_port)
+            associate(listener, port, LISTENER_KEY);
+        accept.overlapped = fresh(NULL);
+        accept.s = new_socket();
+#define BEGIN() \
+    CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped), WSA_IO_PENDING)
+        if (!is_connected_first)
+            BEGIN();
+        CHECK_IS(getrlimit(RLIMIT_NOFILE, &before), 0);
+        next = fcntl((int)listener, F_DUPFD_CLOEXEC, 0);
+        CHECK(next >= 0);
+        CHECK_IS(close(next), 0);
+        none = before;
+        none.rlim_cur = (rlim_t)next;
+        CHECK_IS(setrlimit(RLIMIT_NOFILE, &none), 0);
+        CHECK_IS(connect(client, TO(address)), 0);
+        if (is_connected_first)
+            BEGIN();
+#undef BEGIN
+        busy = busy_time();
+        CHECK_FALSE(GetQueuedCompletionStatus(port, &count, &key, &which, TIME), WAIT_TIMEOUT);
+        CHECK(!HasOverlappedIoCompleted(&accept.overlapped));
+        CHECK(busy_time() - busy < TIME / 4);
+        CHECK_IS(setrlimit(RLIMIT_NOFILE, &before), 0);
+        until_ended(&accept.overlapped);
+        CHECK_IS(accept.overlapped.Internal, SUCCEEDED_WELL);
+        if (has_port)
+            CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
+        check_they_talk(accept.s, client);
+        close_both(accept.s, client);
+        closesocket(listener);
+    }
+}
+
 static void bad_accepts_are_refused(void)
 {
     Address address;
@@ -913,6 +976,7 @@ static void connections_of_a_family(void)
     a_listener_still_blocks_in_accept();
     accepts_are_cancelled();
     a_listener_that_is_none_is_refused();
+    an_accept_waits_for_descriptors();
     bad_accepts_are_refused();
     connects_complete_and_may_bring_data();
     a_connect_that_is_refused_fails();

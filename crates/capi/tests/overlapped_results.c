@@ -17,6 +17,93 @@ static HANDLE new_event(BOOL stays)
     return event;
 }
 
+/* How many threads the process has; of this name, if one is given. */
+static int count_threads(const char *wanted)
+{
+    DIR *threads = opendir("/proc/self/task");
+    const struct dirent *thread;
+    int count = 0;
+    CHECK(threads != NULL);
+    while ((thread = readdir(threads)) != NULL) {
+        char path[sizeof thread->d_name + 32], name[32];
+        FILE *file;
+        if (atol(thread->d_name) <= 0)
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", thread->d_name);
+        file = fopen(path, "r");
+        if (file == NULL) /* it has just ended */
+            continue;
+        if (fgets(name, sizeof name, file) == NULL)
+            name[0] = 0;
+        CHECK_IS(fclose(file), 0);
+        name[strcspn(name, "\n")] = 0;
+        count += wanted == NULL || strcmp(name, wanted) == 0;
+    }
+    CHECK_IS(closedir(threads), 0);
+    return count;
+}
+
+typedef struct Starter {
+    SOCKET near, far;
+    HANDLE port, thread; /* the port may be none */
+    OVERLAPPED overlapped;
+    char byte;
+} Starter;
+
+static volatile LONG is_open;
+
+static DWORD WINAPI begins_to_receive(LPVOID argument)
+{
+    Starter *it = (Starter *)argument;
+    while (!is_open)
+        SwitchToThread();
+    CHECK_PENDING(receive_into(it->near, &it->byte, 1, NULL, &it->overlapped));
+    return 0;
+}
+
+/* To be the first: no thread of the library is there before an operation needs it, and one sees to all ports, and to the
+ * sockets without one, though several threads begin at once. */
+static void one_thread_sees_to_everything(void)
+{
+    enum { COUNT = 6 };
+    static Starter starters[COUNT];
+    HANDLE ports[2];
+    OVERLAPPED sending = fresh(NULL);
+    int place, before = count_threads(NULL); /* an emulator may have one of its own */
+    ports[0] = new_port(1);
+    ports[1] = new_port(1);
+    for (place = 0; place < COUNT; place++) {
+        Starter *it = &starters[place];
+        it->port = place < 4 ? ports[place % 2] : NULL;
+        it->overlapped = fresh(NULL);
+        tcp_pair(&it->near, &it->far);
+        if (it->port != NULL)
+            associate(it->near, it->port, KEY);
+        it->thread = CreateThread(NULL, 0, begins_to_receive, it, 0, NULL);
+        CHECK(it->thread != NULL);
+    }
+    CHECK_IS(send_from(starters[0].near, "x", 1, NULL, &sending), 0);
+    CHECK_ENDED(ports[0], KEY, &sending, 1);
+    CHECK_IS(count_threads(NULL), before + COUNT);
+    CHECK_IS(count_threads("cp-driver"), 0);
+    InterlockedExchange(&is_open, 1);
+    for (place = 0; place < COUNT; place++) {
+        CHECK_IS(WaitForSingleObject(starters[place].thread, SOON), WAIT_OBJECT_0);
+        CHECK(CloseHandle(starters[place].thread));
+    }
+    for (place = 0; place < COUNT; place++) {
+        Starter *it = &starters[place];
+        send_all(it->far, "x", 1);
+        until_ended(&it->overlapped);
+        if (it->port != NULL)
+            CHECK_ENDED(it->port, KEY, &it->overlapped, 1);
+        CHECK_IS(it->byte, 'x');
+        close_both(it->near, it->far);
+    }
+    CHECK_IS(count_threads("cp-driver"), 1);
+    CHECK(CloseHandle(ports[0]) && CloseHandle(ports[1]));
+}
+
 static void without_a_port_a_thread_waits_for_the_result(void)
 {
     SOCKET near, far;
@@ -529,6 +616,7 @@ static void an_idle_socket_goes_over_to_its_port(void)
 int main(void)
 {
     start();
+    one_thread_sees_to_everything();
     port = new_port(2);
     without_a_port_a_thread_waits_for_the_result();
     without_a_port_a_thread_spins();

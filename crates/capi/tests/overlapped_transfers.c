@@ -499,6 +499,83 @@ static void bad_arguments_are_refused(void)
     close_both(near, far);
 }
 
+/* Urgent data of a stream is no part of what receives bring, and leaves a mark at which one stops. */
+static void urgent_data_leaves_the_other_in_order(void)
+{
+    static const char *const TEXTS[] = {"ab", "cd"};
+    SOCKET near, far;
+    char first[8], second[8], urgent = 0, text[] = "!";
+    WSABUF buffer = buffer_of(text, 1);
+    DWORD sent = UNTOUCHED, received = UNTOUCHED, flags = MSG_OOB;
+    OVERLAPPED one = fresh(NULL), other = fresh(NULL), sending = fresh(NULL);
+    u_long at_mark = 0;
+    int waits;
+    associated_pair(port, KEY, &near, &far);
+    associate(far, port, KEY + 1);
+    for (waits = 0; waits < 2; waits++) {
+        if (waits) {
+            CHECK_PENDING(receive_into(near, first, sizeof first, NULL, &one));
+            CHECK_PENDING(receive_into(near, second, sizeof second, NULL, &other));
+            /* Urgent data alone ends no receive. One that waits passes over it, and it is gone: so Linux has it. */
+            CHECK_IS(WSASend(far, &buffer, 1, &sent, MSG_OOB, &sending, NULL), 0);
+            CHECK_IS(sent, 1);
+            CHECK_ENDED(port, KEY + 1, &sending, 1);
+            CHECK(is_silent(port));
+            CHECK_SOCKET_ERROR((int)recv(near, &urgent, 1, MSG_OOB), WSAEINVAL);
+            send_all(far, TEXTS[0], 2);
+            CHECK_ENDED(port, KEY, &one, 2);
+            send_all(far, TEXTS[1], 2);
+            CHECK_ENDED(port, KEY, &other, 2);
+        } else {
+            /* The first receive ends at the mark, though there is more. */
+            send_all(far, TEXTS[0], 2);
+            CHECK_IS(WSASend(far, &buffer, 1, &sent, MSG_OOB, &sending, NULL), 0);
+            CHECK_ENDED(port, KEY + 1, &sending, 1);
+            send_all(far, TEXTS[1], 2);
+            until(near, POLLPRI);
+            CHECK_IS(receive_into(near, first, sizeof first, &received, &one), 0);
+            CHECK_IS(received, 2);
+            CHECK_ENDED(port, KEY, &one, 2);
+            CHECK_IS(ioctlsocket(near, SIOCATMARK, &at_mark), 0);
+            CHECK(at_mark != 0);
+            CHECK_IS(recv(near, &urgent, 1, MSG_OOB), 1);
+            CHECK_IS(urgent, '!');
+            (void)receive_into(near, second, sizeof second, NULL, &other);
+            CHECK_ENDED(port, KEY, &other, 2);
+        }
+        CHECK(memcmp(first, TEXTS[0], 2) == 0 && memcmp(second, TEXTS[1], 2) == 0);
+        urgent = 0;
+    }
+    /* It is received by recv alone. */
+    buffer = buffer_of(&urgent, 1);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &one, NULL), WSAEOPNOTSUPP);
+    CHECK(is_silent(port));
+    close_both(near, far);
+}
+
+/* Two receives wait: the first ends at the mark, and what is behind that is the second one's. */
+static void a_receive_that_waits_stops_at_the_mark(void)
+{
+    SOCKET near, far;
+    char first[8], second[8], text[] = "!";
+    WSABUF buffer = buffer_of(text, 1);
+    DWORD sent;
+    OVERLAPPED one = fresh(NULL), other = fresh(NULL);
+    int round, rounds = is_slow() ? 5 : 100;
+    associated_pair(port, KEY, &near, &far);
+    for (round = 0; round < rounds; round++) {
+        CHECK_PENDING(receive_into(near, first, sizeof first, NULL, &one));
+        CHECK_PENDING(receive_into(near, second, sizeof second, NULL, &other));
+        send_all(far, "ab", 2);
+        CHECK_IS(WSASend(far, &buffer, 1, &sent, MSG_OOB, NULL, NULL), 0);
+        send_all(far, "cd", 2);
+        CHECK_ENDED(port, KEY, &one, 2);
+        CHECK_ENDED(port, KEY, &other, 2);
+        CHECK(memcmp(first, "ab", 2) == 0 && memcmp(second, "cd", 2) == 0);
+    }
+    close_both(near, far);
+}
+
 /* An OVERLAPPED may be given again from within the handling of its packet, and freed as soon as its end is known. */
 static void an_overlapped_is_the_programs_again_when_its_end_is_known(void)
 {
@@ -578,6 +655,8 @@ int main(void)
     all_that_is_asked_for_is_waited_for_on_streams_only();
     what_fails_at_once_makes_no_packet();
     bad_arguments_are_refused();
+    urgent_data_leaves_the_other_in_order();
+    a_receive_that_waits_stops_at_the_mark();
     an_overlapped_is_the_programs_again_when_its_end_is_known();
     a_socket_is_associated_once();
     a_new_port_may_come_with_its_first_socket();
