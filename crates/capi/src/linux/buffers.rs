@@ -10,7 +10,7 @@ use crate::errors::code;
 use crate::linux::descriptors;
 use crate::linux::sockets::{
     attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
-    with_reset,
+    set_errno, with_reset,
 };
 
 /// `WSABUF`.
@@ -32,52 +32,162 @@ pub(crate) fn takes_parts(descriptor: c_int) -> bool {
     descriptors::kind(descriptor) == Some(libc::SOCK_STREAM)
 }
 
-/// More buffers than this the system takes in no call.
+/// More buffers than this, those without bytes not counted, the system takes in no call.
 const MOST: usize = 1024;
 /// So many buffers need no memory.
 const FEW: usize = 16;
 
-/// Calls `f` with the buffers as the system wants them, and with how many bytes they have.
+/// The buffers of a program as the system wants them, those without bytes left out.
 ///
 /// # Safety
 ///
 /// `buffers` points to so many buffers.
-unsafe fn with_parts<R>(
-    buffers: *const Buffer,
-    count: usize,
-    f: impl FnOnce(&mut [iovec], usize) -> R,
-) -> R {
-    let none = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    let mut few = [none; FEW];
-    let mut many = Vec::new();
-    let parts = if count <= FEW {
-        &mut few[..count]
-    } else {
-        many.resize(count, none);
-        &mut many[..]
-    };
-    let mut size = 0;
-    for (place, part) in parts.iter_mut().enumerate() {
+unsafe fn parts_of(buffers: *const Buffer, count: usize) -> impl Iterator<Item = iovec> {
+    let part = move |place| {
         // SAFETY: `add` demands that the result is in the same allocation.
         // - the caller says that there are so many buffers.
         let buffer = unsafe { buffers.add(place) };
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - as above.
-        let buffer = unsafe { buffer.read() };
-        *part = iovec { iov_base: buffer.bytes, iov_len: buffer.size as usize };
-        size += part.iov_len;
+        let Buffer { size, bytes } = unsafe { buffer.read() };
+        iovec { iov_base: bytes, iov_len: size as usize }
+    };
+    (0..count).map(part).filter(|part| part.iov_len > 0)
+}
+
+/// More buffers than the system takes in one call, and one in their place, which is the library's own.
+pub(crate) struct Gathered {
+    parts: Box<[iovec]>,
+    own: Vec<MaybeUninit<u8>>,
+}
+
+impl Gathered {
+    /// Refused if there is no memory.
+    fn new(parts: Box<[iovec]>) -> Result<Self, u32> {
+        let size = parts.iter().map(|part| part.iov_len).sum();
+        let mut own = Vec::new();
+        own.try_reserve_exact(size).map_err(|_| code::WSAENOBUFS)?;
+        own.resize(size, MaybeUninit::uninit());
+        Ok(Self { parts, own })
     }
-    f(parts, size)
+
+    /// What is given to the system. It stays where it is when this value is moved.
+    fn part(&mut self) -> iovec {
+        iovec { iov_base: self.own.as_mut_ptr().cast(), iov_len: self.own.len() }
+    }
+
+    /// Copies what is to be sent.
+    ///
+    /// # Safety
+    ///
+    /// The buffers can be read.
+    pub(crate) unsafe fn collect(&mut self) {
+        let mut own = &mut self.own[..];
+        for part in &self.parts {
+            let (place, rest) = own.split_at_mut(part.iov_len);
+            // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
+            // - so many: the caller says so of one, the other is as long as the part;
+            // - no overlap: the second is memory that no program knows.
+            unsafe {
+                part.iov_base
+                    .cast::<MaybeUninit<u8>>()
+                    .copy_to_nonoverlapping(place.as_mut_ptr(), part.iov_len);
+            };
+            own = rest;
+        }
+    }
+
+    /// Copies so many bytes that have come, from this place on, to where the program wants them.
+    ///
+    /// # Safety
+    ///
+    /// The buffers can be written.
+    pub(crate) unsafe fn hand_out(&self, from: usize, bytes: usize) {
+        let mut begins = 0;
+        for part in &self.parts {
+            let (first, behind) = (from.max(begins), (from + bytes).min(begins + part.iov_len));
+            if let Some(came) = self.own.get(first..behind) {
+                let place = part.iov_base.wrapping_byte_add(first - begins);
+                // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
+                // - so many: the slice has them, and the caller says so of the buffer, within which they are;
+                // - no overlap: the first is memory that no program knows.
+                unsafe {
+                    came.as_ptr()
+                        .copy_to_nonoverlapping(place.cast::<MaybeUninit<u8>>(), came.len());
+                };
+            }
+            begins += part.iov_len;
+        }
+    }
+}
+
+/// The buffers of a program, or what has been gathered in place of them.
+///
+/// # Safety
+///
+/// `buffers` points to so many buffers.
+pub(crate) unsafe fn gathered(
+    buffers: *const Buffer,
+    count: usize,
+) -> Result<(Box<[iovec]>, Option<Gathered>), u32> {
+    // SAFETY: `parts_of` demands what this call does.
+    let parts: Box<[iovec]> = unsafe { parts_of(buffers, count) }.collect();
+    if parts.len() <= MOST {
+        return Ok((parts, None));
+    }
+    let mut gathered = Gathered::new(parts)?;
+    Ok((Box::new([gathered.part()]), Some(gathered)))
+}
+
+/// Calls `f` with the buffers as the system wants them, and with how many bytes they have. It returns how many bytes
+/// have come, or were sent, or -1. The code, if there is no memory for so many buffers.
+///
+/// # Safety
+///
+/// `buffers` points to so many buffers, which can be read, or be written if it `receives`.
+unsafe fn with_parts(
+    buffers: *const Buffer,
+    count: usize,
+    receives: bool,
+    f: impl FnOnce(&mut [iovec], usize) -> isize,
+) -> Result<isize, u32> {
+    let size = |parts: &[iovec]| parts.iter().map(|part| part.iov_len).sum();
+    if count <= FEW {
+        let mut few = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; FEW];
+        let mut used = 0;
+        // SAFETY: `parts_of` demands so many buffers.
+        // - the caller says so.
+        for part in unsafe { parts_of(buffers, count) } {
+            few[used] = part;
+            used += 1;
+        }
+        let parts = &mut few[..used];
+        let size = size(parts);
+        return Ok(f(parts, size));
+    }
+    // SAFETY: as above.
+    let (mut parts, mut gathered) = unsafe { gathered(buffers, count) }?;
+    if let Some(gathered) = gathered.as_mut().filter(|_| !receives) {
+        // SAFETY: `collect` demands buffers that can be read.
+        // - the caller says so.
+        unsafe { gathered.collect() };
+    }
+    let size = size(&parts);
+    let done = f(&mut parts, size);
+    if let (Some(gathered), Ok(came)) = (gathered.filter(|_| receives), usize::try_from(done)) {
+        // SAFETY: `hand_out` demands buffers that can be written.
+        // - the caller says so.
+        unsafe { gathered.hand_out(0, came) };
+    }
+    Ok(done)
 }
 
 /// Whether a call with so many buffers can be made; the code if it cannot.
 pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
-    let count = count as usize;
     match count {
         _ if buffers.is_null() => Err(code::WSAEFAULT),
         0 => Err(code::WSAEINVAL),
-        1..=MOST => Ok(count),
-        _ => Err(code::WSAENOBUFS),
+        count => Ok(count as usize),
     }
 }
 
@@ -121,6 +231,12 @@ pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen
         message.msg_namelen = size;
     }
     message
+}
+
+/// What a call returns for which there is no memory.
+fn no_memory(_: u32) -> isize {
+    set_errno(libc::ENOBUFS);
+    -1
 }
 
 /// `WSARecv` and `WSARecvFrom` without an OVERLAPPED. 0, or -1.
@@ -171,9 +287,9 @@ pub unsafe extern "C" fn cp_receive_buffers(
             note_read(attempt, read, size, asked);
             read
         };
-        // SAFETY: `with_parts` demands so many buffers.
+        // SAFETY: `with_parts` demands so many buffers, which can be written.
         // - the caller says so.
-        unsafe { with_parts(buffers, count, receive) }
+        unsafe { with_parts(buffers, count, true, receive) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, read < 0, asked, libc::EAGAIN);
     note_datagram(descriptor, read < 0);
@@ -232,9 +348,9 @@ pub unsafe extern "C" fn cp_send_buffers(
             note_write(attempt, descriptor, done);
             done
         };
-        // SAFETY: `with_parts` demands so many buffers.
+        // SAFETY: `with_parts` demands so many buffers, which can be read.
         // - the caller says so.
-        unsafe { with_parts(buffers, count, send) }
+        unsafe { with_parts(buffers, count, false, send) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, done < 0, asked, libc::EAGAIN);
     note_datagram(descriptor, done < 0);

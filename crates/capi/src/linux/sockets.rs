@@ -26,7 +26,7 @@ pub(crate) fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-fn set_errno(errno: c_int) {
+pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: __errno_location(3) demands nothing.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.

@@ -8,7 +8,9 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
-use crate::linux::buffers::{Buffer, PARTIAL, checked, message, room_for_sender, takes_parts};
+use crate::linux::buffers::{
+    Buffer, Gathered, PARTIAL, checked, gathered, message, room_for_sender, takes_parts,
+};
 use crate::linux::descriptors;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Outcome, Told};
@@ -27,8 +29,10 @@ const OF_SEND: c_int = libc::MSG_OOB | libc::MSG_DONTROUTE;
 pub(crate) struct Parts {
     all: Box<[iovec]>,
     first: usize,
-    /// How many bytes are left.
+    /// How many bytes there are, and how many of them are left.
+    size: usize,
     left: usize,
+    gathered: Option<Gathered>,
 }
 
 // SAFETY: the parts may be used by another thread than the one that has made them, though they have pointers.
@@ -38,29 +42,52 @@ unsafe impl Send for Parts {}
 impl Parts {
     /// One buffer.
     pub(crate) fn one(part: iovec) -> Self {
-        Self { all: Box::new([part]), first: 0, left: part.iov_len }
+        let size = part.iov_len;
+        Self { all: Box::new([part]), first: 0, size, left: size, gathered: None }
     }
 
+    /// Those that are to be filled. Refused if there is no memory for so many.
+    ///
     /// # Safety
     ///
     /// `buffers` points to `count` buffers.
-    unsafe fn new(buffers: *const Buffer, count: usize) -> Self {
-        let part = |place| {
-            // SAFETY: `add` demands that the result is in the same allocation.
-            // - the caller says that there are so many buffers.
-            let buffer = unsafe { buffers.add(place) };
-            // SAFETY: reading through a raw pointer demands that it is valid.
-            // - as above.
-            let Buffer { size, bytes } = unsafe { buffer.read() };
-            iovec { iov_base: bytes, iov_len: size as usize }
-        };
-        let all: Box<[iovec]> = (0..count).map(part).collect();
-        let left = all.iter().map(|part| part.iov_len).sum();
-        Self { all, first: 0, left }
+    unsafe fn to_fill(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
+        // SAFETY: `gathered` demands what this call does.
+        let (all, gathered) = unsafe { gathered(buffers, count) }?;
+        let size = all.iter().map(|part| part.iov_len).sum();
+        Ok(Self { all, first: 0, size, left: size, gathered })
+    }
+
+    /// Those that are to be sent.
+    ///
+    /// # Safety
+    ///
+    /// `buffers` points to `count` buffers, which can be read.
+    unsafe fn to_send(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
+        // SAFETY: `to_fill` demands what this call does.
+        let mut parts = unsafe { Self::to_fill(buffers, count) }?;
+        if let Some(gathered) = &mut parts.gathered {
+            // SAFETY: `collect` demands buffers that can be read.
+            // - the caller says so.
+            unsafe { gathered.collect() };
+        }
+        Ok(parts)
     }
 
     fn rest(&mut self) -> &mut [iovec] {
         &mut self.all[self.first..]
+    }
+
+    /// So many bytes have come, behind those that are done with.
+    ///
+    /// # Safety
+    ///
+    /// The buffers can be written.
+    unsafe fn hand_out(&self, bytes: usize) {
+        if let Some(gathered) = &self.gathered {
+            // SAFETY: `hand_out` demands what this call does.
+            unsafe { gathered.hand_out(self.size - self.left, bytes) };
+        }
     }
 
     /// So many bytes are done with.
@@ -165,6 +192,9 @@ impl Work for Receiving {
                 // - the program leaves it there until the end, as `cp_start_receive` demands.
                 unsafe { self.address_size.write(size.cast_signed()) };
             }
+            // SAFETY: `hand_out` demands buffers that can be written.
+            // - as above.
+            unsafe { self.parts.hand_out(read) };
             outcome.bytes = outcome.bytes.saturating_add(count(read));
             if message.msg_flags & libc::MSG_TRUNC != 0 {
                 (outcome.errno, outcome.flags) = (CUT, PARTIAL);
@@ -321,9 +351,9 @@ pub unsafe extern "C" fn cp_start_receive(
         {
             return Err(code::WSAEOPNOTSUPP);
         }
-        // SAFETY: `new` demands so many buffers.
+        // SAFETY: `to_fill` demands so many buffers.
         // - the caller says so.
-        let parts = unsafe { Parts::new(buffers, count) };
+        let parts = unsafe { Parts::to_fill(buffers, count) }?;
         // SAFETY: `room_for_sender` demands null or a number.
         // - the caller says so.
         let room = unsafe { room_for_sender(descriptor, address, address_size) }?;
@@ -369,9 +399,9 @@ pub unsafe extern "C" fn cp_start_send(
             // - the caller says so.
             Some(unsafe { Address::new(address, address_size) }?)
         };
-        // SAFETY: `new` demands so many buffers.
+        // SAFETY: `to_send` demands so many buffers, which can be read.
         // - the caller says so.
-        let parts = unsafe { Parts::new(buffers, count) };
+        let parts = unsafe { Parts::to_send(buffers, count) }?;
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);
         let (side, tells_flags) = (Side::Out, false);
