@@ -959,6 +959,16 @@ static void the_functions_are_looked_up_by_their_guids(void)
     CHECK_SOCKET_ERROR(WSAIoctl(INVALID_SOCKET, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid,
                                 sizeof accept_guid, &accept_ex, sizeof accept_ex, &bytes, NULL, NULL),
                        WSAENOTSOCK);
+    /* It is done when it returns, and takes no OVERLAPPED. */
+    connect_ex = NULL;
+    bytes = UNTOUCHED;
+    associate(s, port, KEY);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &connect_guid, sizeof connect_guid, &connect_ex,
+                                sizeof connect_ex, &bytes, &overlapped, NULL),
+                       WSAEOPNOTSUPP);
+    CHECK(connect_ex == NULL);
+    CHECK_IS(bytes, UNTOUCHED);
+    CHECK(is_silent(port));
     CHECK(GetProcAddress(LoadLibraryA("mswsock.dll"), "AcceptEx") != NULL);
     CHECK(GetProcAddress(LoadLibraryA("kernel32"), "CancelIoEx") != NULL);
     closesocket(s);
