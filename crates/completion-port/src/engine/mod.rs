@@ -431,6 +431,13 @@ impl Engine {
         self.nodes.slots.at(index)
     }
 
+    /// Where what tells one use of a thing from the next one begins. It differs from port to port, so that a name used
+    /// at the wrong port is hardly ever valid there.
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
+    fn of_this_port(&self) -> u32 {
+        (self.number as u32).wrapping_mul(0x9e37_79b9)
+    }
+
     /// The name that the operation of this record has, or will have: the record, and how often it was used before.
     #[inline]
     pub(crate) fn operation_of(&self, record: u32) -> u64 {
