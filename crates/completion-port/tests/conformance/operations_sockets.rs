@@ -857,8 +857,6 @@ fn waits_without_a_spin(port: &Port<Shared, u32>) {
     assert!(time < 20 * MILLISECOND, "{time:?} of the processor within 500 ms");
 }
 
-/// Rule 58: with no descriptor left in the process accepts wait, and take next to no time of the processor; they go on
-/// as far as there are descriptors again.
 #[cfg(target_os = "linux")]
 fn accept_as_there_are_descriptors(name: &str, system: System) {
     const ACCEPTS: usize = 8;
@@ -898,6 +896,8 @@ fn accept_as_there_are_descriptors(name: &str, system: System) {
     assert_eq!(why(finished(&port, &system).error()), ErrorKind::Cancelled);
 }
 
+/// Rule 58: with no descriptor left in the process accepts wait, and take next to no time of the processor; they go on
+/// as far as there are descriptors again.
 #[cfg(target_os = "linux")]
 #[test]
 fn accepts_wait_for_descriptors_epoll() {
@@ -905,6 +905,7 @@ fn accepts_wait_for_descriptors_epoll() {
     accept_as_there_are_descriptors(name, System::native());
 }
 
+/// Rule 58: the same with a one-shot reactor.
 #[cfg(target_os = "linux")]
 #[test]
 fn accepts_wait_for_descriptors_once() {
@@ -912,8 +913,6 @@ fn accepts_wait_for_descriptors_once() {
     accept_as_there_are_descriptors(name, System::native().one_shot());
 }
 
-/// Rule 58: the same if it is the system that has no descriptor left. No test may use up those of the system: the call
-/// itself is refused in a process of its own, and a simulated kernel tells both alike.
 #[cfg(target_os = "linux")]
 fn wait_for_descriptors_of_the_system(name: &str, system: System) {
     if !testkit::sandbox::is_inside() {
@@ -936,6 +935,8 @@ fn wait_for_descriptors_of_the_system(name: &str, system: System) {
     drop(client);
 }
 
+/// Rule 58: the same if it is the system that has no descriptor left. No test may use up those of the system: the call
+/// itself is refused in a process of its own, and a simulated kernel tells both alike.
 #[cfg(target_os = "linux")]
 #[test]
 fn accepts_wait_for_descriptors_of_the_system_epoll() {
@@ -943,6 +944,7 @@ fn accepts_wait_for_descriptors_of_the_system_epoll() {
     wait_for_descriptors_of_the_system(name, System::native());
 }
 
+/// Rule 58: the same with a one-shot reactor.
 #[cfg(target_os = "linux")]
 #[test]
 fn accepts_wait_for_descriptors_of_the_system_once() {
@@ -1086,6 +1088,7 @@ fn signals_end_no_operation_epoll() {
     end_no_operation_by_signals(&System::native());
 }
 
+/// Rules 7 and 56: the same with a one-shot reactor.
 #[cfg(target_os = "linux")]
 #[test]
 fn signals_end_no_operation_once() {
@@ -1093,13 +1096,13 @@ fn signals_end_no_operation_once() {
 }
 
 #[cfg(target_os = "linux")]
-fn end_no_operation_by_signals(system: &System) {
+fn end_no_operation_by_signals(on: &System) {
     const ROUNDS: usize = 100;
     catch_signals();
-    let port = shared_on(system);
-    let listener = Shared::new(system.tcp_listener(4));
-    let (near, far) = system.unix_pair();
-    let (idle, _idle_far) = system.unix_pair();
+    let port = shared_on(on);
+    let listener = Shared::new(on.tcp_listener(4));
+    let (near, far) = on.unix_pair();
+    let (idle, _idle_far) = on.unix_pair();
     let [accepting, id, idle] = [listener.clone(), Shared::new(near), Shared::new(idle)]
         .map(|key| port.associate_shared(key).unwrap());
     let (say, heard) = mpsc::channel();
@@ -1125,7 +1128,7 @@ fn end_no_operation_by_signals(system: &System) {
             let accept = port.start(accepting, Operation::accept()).unwrap();
             let receive = port.start(id, Operation::recv(room(4))).unwrap();
             let send = port.start(id, Operation::send_all(vec![b'a'; 500_000])).unwrap();
-            let client = system.tcp_connect(&listener);
+            let client = on.tcp_connect(&listener);
             far.write(b"four").unwrap();
             let mut left = vec![accept, receive, send];
             let mut taken = 0;
@@ -1143,10 +1146,10 @@ fn end_no_operation_by_signals(system: &System) {
                     assert!(finished.error().is_none(), "{:?}", finished.error());
                     left.retain(|left| *left != operation);
                     if let Outcome::Accepted(Ok((source, _))) = finished.into_parts().1 {
-                        assert_connected(&client, &system.adopt(source), system);
+                        assert_connected(&client, &on.adopt(source), on);
                     }
                 }
-                assert!(round.elapsed() < system.soon(), "{left:?} do not end");
+                assert!(round.elapsed() < on.soon(), "{left:?} do not end");
             }
             assert_eq!(taken + far.drain(), 500_000);
             rounds += 1;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Socket, System};
 
-use super::threads::eventually;
+use crate::kit::threads::eventually;
 
 pub(crate) type Pair = fn(&System) -> (Socket, Socket);
 
