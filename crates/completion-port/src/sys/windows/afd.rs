@@ -44,7 +44,7 @@ const NUDGE: usize = 2;
 /// Of what the driver completes.
 const POLLED: usize = 3;
 /// Of what sockets complete.
-const CARRIED: usize = 4;
+pub(super) const CARRIED: usize = 4;
 
 /// `IPPROTO_UDP`, in a field that has another type.
 const UDP: i32 = 17;
@@ -159,7 +159,7 @@ type Late = Vec<(Moment, Arc<Watched>)>;
 
 /// See the module's documentation.
 pub(super) struct Afd {
-    port: Port,
+    pub(super) port: Port,
     device: Device,
     sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     /// Those that are detached, and associated with the completion port for as long as they are open.

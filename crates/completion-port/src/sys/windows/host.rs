@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+
 use super::afd::Afd;
 use super::thread::Current;
 use crate::error::ErrorKind;
@@ -18,6 +20,18 @@ pub(super) fn now() -> Moment {
     let elapsed = BEGIN.get_or_init(Instant::now).elapsed();
     // Not at zero, which is the moment before all others.
     Moment::from_nanoseconds(1) + elapsed
+}
+
+/// Whether the system is Wine, which may lose what a call has come to.
+pub(super) fn is_wine() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: GetModuleHandleA reads a name that ends with a zero.
+        let library = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
+        // SAFETY: GetProcAddress demands a library that is loaded, and reads a name that ends with a zero.
+        // - it is a part of every process; a null handle would stand for the program itself.
+        unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
+    })
 }
 
 /// Which port of the process has which socket.

@@ -32,6 +32,7 @@ use windows_sys::core::GUID;
 
 use super::address::RawAddress;
 use super::afd::make_nonblocking;
+use super::host::is_wine;
 use super::options::{Code, fault, last_code, socket};
 use super::port::Port;
 use super::sockets::{Name, is_own_peer, length, name, owned};
@@ -78,6 +79,8 @@ struct Aboard {
     descriptor: Descriptor,
     /// The kernel has it, or has had it, and no packet was taken that tells so.
     flies: bool,
+    /// The call is being made: a thread has the memory, and will go on with it.
+    is_being_called: bool,
     /// The call has failed at once.
     refused: Option<Code>,
     /// It was recalled.
@@ -535,6 +538,7 @@ impl Operations {
                 serial: 0,
                 descriptor,
                 flies: false,
+                is_being_called: false,
                 refused: None,
                 is_called_off: false,
             };
@@ -559,18 +563,24 @@ impl Operations {
         let serial = state.serials;
         if let Some(aboard) = state.aboard.get_mut(&place) {
             (aboard.memory, aboard.serial, aboard.flies) = (memory, serial, true);
+            aboard.is_being_called = true;
         }
         drop(state);
+        #[cfg(test)]
+        tests::call_is_due(place);
         let code = match prepared {
             // SAFETY: `call` demands a prepared flight that nothing else uses, and that is let be until the call is over.
-            // - it was prepared above; `complete` makes the box of it again, when the kernel has written a status, or if
-            //   it was refused; this function does not touch it any more.
+            // - it was prepared above; `complete` makes the box of it again when the kernel has written a status, or else
+            //   when this call has returned; this function does not touch it any more.
             Ok(()) => unsafe { Flight::call(memory) },
             Err(code) => code,
         };
         let mut state = self.lock();
         // It may have ended by now, and another flight have the same memory.
-        let aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.serial == serial);
+        let mut aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.serial == serial);
+        if let Some(aboard) = &mut aboard {
+            aboard.is_being_called = false;
+        }
         if matches!(code, 0 | WSA_IO_PENDING) {
             #[cfg(test)]
             tests::note(ask);
@@ -598,9 +608,10 @@ impl Operations {
         let aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.flies)?;
         let mut is_lost = false;
         if aboard.refused.is_none() && !aboard.has_status() {
-            // The packet is of an earlier flight in the same memory; or the kernel has lost this one. Wine does so if the
-            // thread ends, that has made the call, just as it is done.
-            if aboard.cancel() {
+            // The packet is of an earlier flight in the same memory, or of the program's own: Windows writes the status
+            // before it hands a packet out. Wine may have lost this one: it does so if the thread ends, that has made the
+            // call, just as it is done. Such a thread has come back from the call.
+            if aboard.is_being_called || !is_wine() || aboard.cancel() {
                 return None;
             }
             is_lost = !aboard.has_status();
@@ -612,7 +623,7 @@ impl Operations {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
         // - it is that of a flight that flew, as was seen just now; that was taken back by this thread alone;
         // - the kernel has written a status, which is the last that it does with the memory; or it has refused the call; or
-        //   it knows of no such request.
+        //   the call has returned, and it knows of no such request.
         let mut flight = unsafe { Box::from_raw(memory) };
         let is_receive = matches!(flight.transfer.ask, Ask::Receive | Ask::ReceiveFrom);
         let met = match refused {

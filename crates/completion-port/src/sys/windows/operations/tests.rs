@@ -9,13 +9,15 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::windows::io::{AsRawSocket as _, OwnedSocket};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Networking::WinSock::{WSA_IO_PENDING, WSABUF, WSARecv};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
 
-use super::super::afd::Afd;
+use super::super::afd::{self, Afd};
+use super::super::host::is_wine;
 use super::super::options::last_code;
 use super::super::port::Port as Kernel;
 use crate::file_engine::FileEngine;
@@ -34,6 +36,18 @@ const QUIET: Duration = Duration::from_millis(50);
 thread_local! {
     /// The calls of this thread that the kernel has accepted.
     static CARRIED: RefCell<Vec<Ask>> = const { RefCell::new(Vec::new()) };
+    /// What is to be done in between, when this thread is about to make a call next.
+    static IN_BETWEEN: RefCell<Option<Between>> = const { RefCell::new(None) };
+}
+
+/// It is told where the flight is.
+type Between = Box<dyn FnOnce(super::Place)>;
+
+/// This thread is about to make a call: its flight is aboard, and the kernel does not have it yet.
+pub(super) fn call_is_due(place: super::Place) {
+    if let Some(between) = IN_BETWEEN.take() {
+        between(place);
+    }
 }
 
 /// The kernel has accepted a call of this thread.
@@ -303,6 +317,42 @@ fn a_datagram_that_is_cut_at_once_is_told_once() {
         let cut = ended(&afd);
         assert_eq!((cut.name, cut.done, cut.is_cut), (name, 3, true), "{:?}", cut.fault);
         assert_eq!(cut.address.unwrap().as_ip(), Some(far.local_addr().unwrap()));
+    }
+    assert!(ended_within(&afd, QUIET).is_empty());
+    assert_eq!(afd.operations.flying(), 0);
+}
+
+/// A packet of an earlier flight in the same memory, or of a call of the program's, may be taken at any time.
+#[test]
+fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
+    carried();
+    let afd = Arc::new(Afd::new(FileEngine::Automatic).unwrap());
+    let (near, mut far) = pair();
+    let here = number(&near);
+    afd.attach(here, 7, Facts::IN).unwrap();
+    assert!(afd.carries(here).is_some());
+    let stray = |afd: &Afd, place| {
+        let port = (&afd.port, afd::CARRIED);
+        assert_eq!(afd.operations.complete(place, port, |_| true), None);
+    };
+    let found = Arc::new(AtomicUsize::new(0));
+    for name in 1..4 {
+        let (in_between, place) = (Arc::clone(&afd), Arc::clone(&found));
+        IN_BETWEEN.set(Some(Box::new(move |at| {
+            place.store(at, SeqCst);
+            stray(&in_between, at);
+        })));
+        afd.hand_over(transfer(here, name, Ask::Receive, room(8)));
+        afd.begin();
+        assert!(IN_BETWEEN.take().is_none(), "a call was made");
+        assert_eq!(carried(), [Ask::Receive]);
+        // The call has returned, and the kernel has the memory. Wine is asked to let go of it, and has it once more then.
+        stray(&afd, found.load(SeqCst));
+        assert!(ended_within(&afd, QUIET).is_empty());
+        assert_eq!(carried().len(), usize::from(is_wine()));
+        far.write_all(b"abc").unwrap();
+        let ended = ended(&afd);
+        assert_eq!((ended.name, ended.done), (name, 3), "{:?}", ended.fault);
     }
     assert!(ended_within(&afd, QUIET).is_empty());
     assert_eq!(afd.operations.flying(), 0);
