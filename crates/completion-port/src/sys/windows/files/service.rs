@@ -60,10 +60,6 @@ impl Flight {
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a status")]
     fn result(&self) -> Result<usize, Code> {
         let status = self.overlapped.Internal as i32;
-        if status == STATUS_PENDING {
-            // Wine writes nothing if the thread ends, that has asked, just as it is done. No thread here does.
-            return Err(ERROR_OPERATION_ABORTED);
-        }
         if is_error(status) { Err(code_of(status)) } else { Ok(self.overlapped.InternalHigh) }
     }
 }
@@ -85,7 +81,9 @@ struct Aboard {
     name: u64,
     /// Of the job's file.
     file: HANDLE,
-    /// The kernel has it, and a packet will tell when it does no longer.
+    /// Tells the last call for it from one for a later job that has the same memory.
+    serial: u64,
+    /// The kernel has it, or is just being asked to take it. Whoever takes this back makes the box of it again.
     flies: bool,
     /// It was asked for.
     is_called_off: bool,
@@ -111,6 +109,7 @@ struct State {
     /// Not begun, oldest first.
     queue: VecDeque<Job>,
     aboard: HashMap<Address, Aboard>,
+    serials: u64,
     threads: usize,
     /// Those that wait at the completion port.
     idle: usize,
@@ -121,7 +120,14 @@ struct State {
 struct Shared {
     port: Port,
     state: Mutex<State>,
+    #[cfg(test)]
+    refusals: Mutex<Option<Refusal>>,
 }
+
+/// How the next call that is refused is told of by a packet as well, which another thread takes before the one that has made
+/// the call goes on: with a status or without.
+#[cfg(test)]
+pub(super) type Refusal = Option<i32>;
 
 /// A port's share of the service. The threads have theirs, and so it lasts until the last operation has returned.
 pub(super) struct Service(Arc<Shared>);
@@ -129,7 +135,12 @@ pub(super) struct Service(Arc<Shared>);
 impl Service {
     /// A service without a thread.
     pub(super) fn new(port: Port) -> Self {
-        Self(Arc::new(Shared { port, state: Mutex::default() }))
+        Self(Arc::new(Shared {
+            port,
+            state: Mutex::default(),
+            #[cfg(test)]
+            refusals: Mutex::default(),
+        }))
     }
 
     /// What overlapped files are associated with.
@@ -146,6 +157,11 @@ impl Service {
         state.threads = 1;
         drop(state);
         self.start()
+    }
+
+    #[cfg(test)]
+    pub(super) fn tell_of_next_refusal(&self, how: Refusal) {
+        *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
     }
 
     pub(super) fn is_prepared(&self) -> bool {
@@ -273,6 +289,7 @@ impl Shared {
                     let aboard = Aboard {
                         name: flight.job.name,
                         file: super::handle_of(flight.job.file.descriptor()),
+                        serial: 0,
                         flies: false,
                         is_called_off: false,
                     };
@@ -281,25 +298,56 @@ impl Shared {
                     self.go_on(flight, &mut signal);
                 }
                 Packet::Ended(overlapped, _) => {
-                    let aboard = state.aboard.get_mut(&overlapped.addr());
-                    if !aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies)) {
-                        // Wine tells of some operations that it has refused.
-                        continue;
-                    }
                     drop(state);
-                    // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-                    // - the address is that of a flight that flies, as was seen just now; `Shared::begin` has made it
-                    //   so, of the first field of a `Flight`, with the provenance of the whole;
-                    // - the kernel is done with the memory once it has queued the packet, and `begin` does not touch it
-                    //   after the call by which the kernel got it; that it flies was taken back by this thread alone.
-                    let flight = unsafe { Box::from_raw(overlapped.cast::<Flight>()) };
-                    let result = flight.result();
-                    self.note_and_go_on(flight, result, &mut signal);
+                    if let Some(flight) = self.landed(overlapped) {
+                        let result = flight.result();
+                        self.note_and_go_on(flight, result, &mut signal);
+                    }
                 }
             }
             state = self.lock();
         }
         state.threads -= 1;
+    }
+
+    /// The flight whose end a packet with this address tells. `None`: Wine tells of some calls that it has refused, and the
+    /// memory may be that of another flight by now, or the thread that has made the call has not gone on yet.
+    fn landed(&self, overlapped: *mut OVERLAPPED) -> Option<Box<Flight>> {
+        let mut state = self.lock();
+        let aboard = state.aboard.get_mut(&overlapped.addr()).filter(|aboard| aboard.flies)?;
+        // SAFETY: `&raw const` of a field demands a pointer within an object.
+        // - the address is that of a flight that flies, as was seen just now: of the first field of a box's memory, which
+        //   nobody frees before that is taken back, by the lock that is held here.
+        let status = unsafe { &raw const (*overlapped).Internal };
+        // SAFETY: reading demands a valid place; what the kernel may write meanwhile is read as a whole word.
+        // - as above.
+        if unsafe { status.read_volatile() } == STATUS_PENDING.cast_unsigned() as usize {
+            // A packet that is this flight's has a status. Only of threads that end Wine loses it, and none of these does.
+            return None;
+        }
+        aboard.flies = false;
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+        // - `Shared::begin` has made it so, of the first field of a `Flight`, with the provenance of the whole;
+        // - the kernel has written a status, which is the last that it does with the memory; `begin` does not touch it after
+        //   the call by which the kernel got it, unless it takes back that it flies, which this thread alone has done now.
+        Some(unsafe { Box::from_raw(overlapped.cast::<Flight>()) })
+    }
+
+    /// Does with a call that was refused what [`Refusal`] says.
+    #[cfg(test)]
+    fn tell_of_refusal(&self, flight: *mut Flight) {
+        let refusal = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(status) = refusal else { return };
+        let overlapped = flight.cast::<OVERLAPPED>();
+        if let Some(status) = status {
+            // SAFETY: writing through a pointer demands a valid place that nothing else uses.
+            // - the call for this flight was refused, and no thread has taken it back.
+            unsafe { (*overlapped).Internal = status.cast_unsigned() as usize };
+        }
+        if let Some(flight) = self.landed(overlapped) {
+            let result = flight.result();
+            self.note_and_go_on(flight, result, &mut Signal(None));
+        }
     }
 
     fn note_and_go_on(
@@ -355,9 +403,7 @@ impl Shared {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
             ..OVERLAPPED::default()
         };
-        if !waits {
-            self.set_flies(address, true);
-        }
+        let serial = if waits { 0 } else { self.take_off(address) };
         let flight = Box::into_raw(flight);
         let block = flight.cast::<IO_STATUS_BLOCK>();
         // Without one no packet comes.
@@ -367,7 +413,7 @@ impl Shared {
         // until it tells that it is done: by a packet that brings the fourth, or by the event. It reads the position at
         // once. A `Flight` begins with an OVERLAPPED, and that with such a status.
         // - valid: a job that reads has lent its room, which stays where it is and is nobody else's until the job has
-        //   returned; the flight's memory is freed by nothing but the packet, the event below, or a refusal;
+        //   returned; the flight's memory is freed by nothing but a packet when there is a status, the event below, or a refusal;
         // - not shared: no reference to the memory exists until then;
         // - the file is open: the flight has a share of it; it is associated with `self.port` if no event is given.
         let read = || unsafe {
@@ -411,9 +457,14 @@ impl Shared {
             return Step::Done(flight, result);
         }
         if !waits {
-            self.set_flies(address, false);
+            #[cfg(test)]
+            self.tell_of_refusal(flight);
+            if !self.take_back_flight(address, serial) {
+                // Wine has told of it by a packet as well, and another thread has the job.
+                return Step::Flies;
+            }
         }
-        // SAFETY: as above: the call is over, and has kept nothing.
+        // SAFETY: as above: the call is over, and has kept nothing; that it flies was taken back by this thread alone.
         let flight = unsafe { Box::from_raw(flight) };
         let result = if is_error(status) { Err(code_of(status)) } else { flight.result() };
         Step::Done(flight, result)
@@ -427,10 +478,23 @@ impl Shared {
         }
     }
 
-    fn set_flies(&self, address: Address, flies: bool) {
-        if let Some(aboard) = self.lock().aboard.get_mut(&address) {
-            aboard.flies = flies;
+    /// A call is about to be made for the flight there. Its serial number.
+    fn take_off(&self, address: Address) -> u64 {
+        let mut state = self.lock();
+        state.serials += 1;
+        let serial = state.serials;
+        if let Some(aboard) = state.aboard.get_mut(&address) {
+            (aboard.serial, aboard.flies) = (serial, true);
         }
+        serial
+    }
+
+    /// A call was refused. Whether the flight is that of the calling thread still: another one may have taken it, and yet
+    /// another flight have the same memory.
+    fn take_back_flight(&self, address: Address, serial: u64) -> bool {
+        let mut state = self.lock();
+        let aboard = state.aboard.get_mut(&address).filter(|aboard| aboard.serial == serial);
+        aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies))
     }
 
     /// Notes what a call has come to. The job, if something is left of it.

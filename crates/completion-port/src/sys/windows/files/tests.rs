@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER};
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, STATUS_ACCESS_DENIED,
+};
 use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FLAG_OVERLAPPED};
 
 use super::super::afd::Afd;
@@ -147,6 +149,31 @@ fn what_a_handle_does_not_allow_fails() {
     assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
     let done = perform(&afd, &heard, job(&desk, &held, 2, What::Read, room(1, 8)));
     assert_eq!(done.done, 8);
+}
+
+/// Wine tells of some calls by both, and another thread may have the packet first: with a status, so that it goes on with the
+/// job, or without one.
+#[test]
+fn a_job_that_a_refusal_and_a_packet_tell_of_returns_once() {
+    let file = File::open(std::env::current_exe().unwrap()).unwrap();
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (desk, heard) = desk();
+    let held = afd.hold(number(&file)).unwrap();
+    let share = Arc::new(());
+    for (name, status) in [None, Some(STATUS_ACCESS_DENIED), None].into_iter().enumerate() {
+        afd.files.service().unwrap().tell_of_next_refusal(status);
+        let mut loan = Loan::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
+        loan.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
+        let refused = job(&desk, &held, name as u64, What::Write, Some(loan));
+        let done = perform(&afd, &heard, refused);
+        assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
+        assert_eq!((done.name, done.done, done.is_called_off), (name as u64, 0, false));
+        drop(done.loan);
+        let done = perform(&afd, &heard, job(&desk, &held, 10, What::Read, room(1, 8)));
+        assert_eq!((done.name, done.done), (10, 8), "{:?}", done.fault);
+    }
+    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "a job has returned twice");
+    assert_eq!(Arc::strong_count(&share), 1);
 }
 
 #[test]
