@@ -154,8 +154,29 @@ impl Watched {
     }
 }
 
-/// Sockets that are watched until they are detached and were reported, and when they are asked about again.
-type Late = Vec<(Moment, Arc<Watched>)>;
+/// What is asked about later, and which threads will.
+#[derive(Default)]
+struct Late {
+    /// Sockets that are watched until they are detached and were reported, and when they are asked about again.
+    sockets: Vec<(Moment, Arc<Watched>)>,
+    /// When each thread gets up that sleeps no longer than until the first of them is due, as it was when it lay down.
+    limits: Vec<Moment>,
+    /// A packet is on its way by which a thread comes to look here.
+    is_nudged: bool,
+}
+
+impl Late {
+    /// When the first one is due.
+    fn next(&self) -> Option<Moment> {
+        self.sockets.iter().map(|(due, _)| *due).min()
+    }
+
+    /// Whether no thread will be up in time that sleeps or is being called.
+    fn is_forgotten(&self) -> bool {
+        let is_missed = |next| self.limits.iter().all(|limit| *limit > next);
+        !self.is_nudged && self.next().is_some_and(is_missed)
+    }
+}
 
 /// See the module's documentation.
 pub(super) struct Afd {
@@ -166,7 +187,7 @@ pub(super) struct Afd {
     former: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     late: Mutex<Late>,
     /// Threads that may sleep at the completion port.
-    sleepers: AtomicUsize,
+    pub(super) sleepers: AtomicUsize,
     pub(super) files: FileService,
     pub(super) operations: Operations,
 }
@@ -435,22 +456,18 @@ impl Afd {
                 false => Duration::ZERO,
             };
             let due = moment + state.pause;
-            locked(&self.late).push((due, Arc::clone(watched)));
-            if self.sleepers.load(SeqCst) > 0 {
-                self.port.post(NUDGE);
-            }
+            locked(&self.late).sockets.push((due, Arc::clone(watched)));
         }
         Some(Edge { facts: facts(events), name: state.name })
     }
 
-    /// Asks again about the sockets whose time has come. Returns when the next one's will.
-    fn ask_late(&self, moment: Moment) -> Option<Moment> {
+    /// Asks again about the sockets whose time has come.
+    fn ask_late(&self, moment: Moment) {
         let mut late = locked(&self.late);
-        if late.is_empty() {
-            return None;
+        if late.sockets.is_empty() {
+            return;
         }
-        let due: Vec<_> = late.extract_if(.., |(due, _)| *due <= moment).collect();
-        let next = late.iter().map(|(due, _)| *due).min();
+        let due: Vec<_> = late.sockets.extract_if(.., |(due, _)| *due <= moment).collect();
         drop(late);
         for (_, watched) in due {
             let mut state = watched.state();
@@ -460,7 +477,39 @@ impl Afd {
                 self.abandon(&mut state);
             }
         }
-        next
+    }
+
+    /// The calling thread lies down, to be back at `end` at the latest. If it is to look after sockets before that, or then,
+    /// this is noted, and taken back by [`Afd::get_up`].
+    fn lie_down(&self, end: Option<Moment>) -> Option<Moment> {
+        let mut late = locked(&self.late);
+        let next = late.next()?;
+        let limit = end.map_or(next, |end| end.min(next));
+        late.limits.push(limit);
+        Some(limit)
+    }
+
+    /// A thread is up again that had noted this.
+    fn get_up(&self, limit: Moment) {
+        let limits = &mut locked(&self.late).limits;
+        // Those of the same time are not told apart, and need not be.
+        if let Some(place) = limits.iter().position(|noted| *noted == limit) {
+            limits.swap_remove(place);
+        }
+    }
+
+    /// The calling thread does not look after sockets any more. If no other one will be up in time, one is called.
+    fn hand_on(&self) {
+        if self.sleepers.load(SeqCst) == 0 {
+            // The next thread that comes looks first. It is counted before.
+            return;
+        }
+        let mut late = locked(&self.late);
+        if late.is_forgotten() {
+            late.is_nudged = true;
+            drop(late);
+            self.port.post(NUDGE);
+        }
     }
 
     /// Takes packets once, for at most so long. Returns how many there were, and whether a wake was among them.
@@ -478,7 +527,8 @@ impl Afd {
             let packet = Packet::from(unsafe { place.assume_init_read() });
             match packet {
                 Packet::Posted(WAKE) => woken = true,
-                Packet::Posted(_) => {}
+                // This thread lies down again, and looks before it does, or hands on.
+                Packet::Posted(_) => locked(&self.late).is_nudged = false,
                 Packet::Ended(overlapped, CARRIED) => {
                     let port = (&self.port, CARRIED);
                     let is_there = |descriptor| self.watches(descriptor);
@@ -498,6 +548,46 @@ impl Afd {
             }
         }
         (count, woken)
+    }
+
+    /// Takes packets until there is something to tell, or the time is over. Returns whether a wake was among them.
+    fn take_until(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+        edges.clear();
+        let sleeps = timeout != Some(Duration::ZERO);
+        let end = timeout.and_then(|timeout| now().checked_add(timeout));
+        let mut woken = false;
+        loop {
+            if sleeps {
+                // Counted before the list is looked at: who adds to it afterwards sees that.
+                self.sleepers.fetch_add(1, SeqCst);
+            }
+            let moment = now();
+            self.ask_late(moment);
+            let is_found = woken || !edges.is_empty();
+            let noted = if sleeps && !is_found { self.lie_down(end) } else { None };
+            let limit = match noted.or(end) {
+                _ if is_found => Some(Duration::ZERO),
+                Some(limit) => Some(limit.since(moment)),
+                None => timeout,
+            };
+            let (count, is_woken) = self.take(edges, limit);
+            if let Some(noted) = noted {
+                self.get_up(noted);
+            }
+            if sleeps {
+                self.sleepers.fetch_sub(1, SeqCst);
+            }
+            woken |= is_woken;
+            let is_full = edges.len() == edges.capacity();
+            let is_found = woken || !edges.is_empty();
+            // There may be more. And what has brought nothing may have asked for what holds.
+            if is_full || (is_found && count < ROOM) {
+                return woken;
+            }
+            if count == 0 && (is_found || end.is_some_and(|end| now() >= end)) {
+                return woken;
+            }
+        }
     }
 
     /// Whether the socket's operations are known not to wait. They are made so on the first question.
@@ -602,7 +692,7 @@ impl Drop for Afd {
                 self.abandon(&mut watched.state());
             }
         }
-        locked(&self.late).clear();
+        locked(&self.late).sockets.clear();
         self.operations.end();
         // Requests of sockets that were detached or are asked about anew are cancelled one by one. All the same:
         let _ = self.device.cancel_all();
@@ -707,38 +797,9 @@ impl Reactor for Afd {
     }
 
     fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
-        edges.clear();
-        let end = timeout.and_then(|timeout| now().checked_add(timeout));
-        let mut woken = false;
-        loop {
-            let mut limit = timeout;
-            if timeout != Some(Duration::ZERO) {
-                // Counted before the list is looked at: who adds to it afterwards nudges.
-                self.sleepers.fetch_add(1, SeqCst);
-            }
-            let moment = now();
-            let next = self.ask_late(moment);
-            if let Some(end) = next.into_iter().chain(end).min() {
-                limit = Some(end.since(moment));
-            }
-            if woken || !edges.is_empty() {
-                limit = Some(Duration::ZERO);
-            }
-            let (count, is_woken) = self.take(edges, limit);
-            if timeout != Some(Duration::ZERO) {
-                self.sleepers.fetch_sub(1, SeqCst);
-            }
-            woken |= is_woken;
-            let is_full = edges.len() == edges.capacity();
-            let is_found = woken || !edges.is_empty();
-            // There may be more. And what has brought nothing may have asked for what holds.
-            if is_full || (is_found && count < ROOM) {
-                return woken;
-            }
-            if count == 0 && (is_found || end.is_some_and(|end| now() >= end)) {
-                return woken;
-            }
-        }
+        let woken = self.take_until(edges, timeout);
+        self.hand_on();
+        woken
     }
 
     fn doze(&self, _timeout: Option<Duration>) -> u64 {

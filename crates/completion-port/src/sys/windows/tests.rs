@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{Read as _, Write as _};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -247,6 +250,66 @@ fn another_thread_that_sleeps_asks_again_for_the_one_that_was_told() {
         }
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
     });
+}
+
+/// Three threads sleep; each that is told something is long about it, and the last one knows of the socket all the same.
+#[test]
+fn the_last_thread_that_sleeps_asks_again_for_those_that_were_told() {
+    for _ in 0..8 {
+        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let (lasting, mut theirs) = pair();
+        let (other, mut others) = pair();
+        afd.attach(number(&lasting), 7, BOTH).unwrap();
+        afd.attach(number(&other), 8, BOTH).unwrap();
+        afd.want(number(&lasting), 7, Facts::IN, Until::Detached).unwrap();
+        afd.want(number(&other), 8, Facts::IN, Until::Edge).unwrap();
+        theirs.write_all(b"x").unwrap();
+        // Nobody reads it. So it is let be for longer and longer.
+        (0..6).for_each(|_| assert_eq!(edge(&afd), (7, Facts::IN)));
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                let (say, afd) = (say.clone(), &afd);
+                scope.spawn(move || {
+                    let mut edges = Vec::with_capacity(1);
+                    while !afd.poll(0, &mut edges, None) && edges.is_empty() {}
+                    say.send(edges.first().map(|edge| edge.name)).unwrap();
+                });
+            }
+            let next = || {
+                let told = heard.recv_timeout(SOON);
+                if told.is_err() {
+                    (0..3).for_each(|_| afd.wake());
+                }
+                told.expect("a thread sleeps on").unwrap()
+            };
+            assert_eq!(next(), 7);
+            // Before it is asked about again, and when the others have been told to do so.
+            thread::park_timeout(Duration::from_millis(5));
+            others.write_all(b"x").unwrap();
+            let mut told = [next(), next()];
+            told.sort_unstable();
+            assert_eq!(told, [7, 8]);
+        });
+    }
+}
+
+#[test]
+fn who_takes_a_nudge_and_does_not_sleep_passes_it_on() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (ours, mut theirs) = pair();
+    afd.attach(number(&ours), 7, BOTH).unwrap();
+    afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
+    theirs.write_all(b"x").unwrap();
+    // As if another thread slept, without a limit.
+    afd.sleepers.fetch_add(1, SeqCst);
+    (0..6).for_each(|_| assert_eq!(edge(&afd), (7, Facts::IN)));
+    for _ in 0..3 {
+        afd.poll(0, &mut Vec::with_capacity(4), Some(Duration::ZERO));
+    }
+    // That one; or, if this has taken long, the next answer.
+    let mut room = [const { MaybeUninit::uninit() }; 4];
+    assert_ne!(afd.port.take(&mut room, 1000), 0, "the other thread sleeps on");
 }
 
 #[test]
