@@ -114,7 +114,9 @@ struct State {
     /// The memory of the main request while none is in flight.
     spare: Option<Box<Request>>,
     /// `None` once the socket is detached or closed.
-    sentinel: Option<Flying>,
+    sentinel: Option<Sentinel>,
+    /// What is asked for was granted, and the system was short of memory for the main request.
+    is_owed: bool,
     /// What [`Until::Detached`] has brought already and would bring for ever.
     told: u32,
     /// How long that which is watched until it is detached is let be before it is asked about again.
@@ -140,6 +142,22 @@ pub(super) enum Carried {
     Datagrams,
 }
 
+/// The request that tells of the closing.
+enum Sentinel {
+    Flying(Flying),
+    /// It ended without a word, and the system was short of memory for another one.
+    Owed,
+}
+
+impl Sentinel {
+    fn flying(&self) -> Option<&Flying> {
+        match self {
+            Self::Flying(flying) => Some(flying),
+            Self::Owed => None,
+        }
+    }
+}
+
 struct Main {
     flying: Flying,
     events: u32,
@@ -157,7 +175,8 @@ impl Watched {
 /// What is asked about later, and which threads will.
 #[derive(Default)]
 struct Late {
-    /// Sockets that are watched until they are detached and were reported, and when they are asked about again.
+    /// Sockets that are watched until they are detached and were reported, or that a request is owed to; and when they are
+    /// asked about again.
     sockets: Vec<(Moment, Arc<Watched>)>,
     /// When each thread gets up that sleeps no longer than until the first of them is due, as it was when it lay down.
     limits: Vec<Moment>,
@@ -181,10 +200,10 @@ impl Late {
 /// See the module's documentation.
 pub(super) struct Afd {
     pub(super) port: Port,
-    device: Device,
+    pub(super) device: Device,
     sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     /// Those that are detached, and associated with the completion port for as long as they are open.
-    former: Mutex<HashMap<Descriptor, Arc<Watched>>>,
+    pub(super) former: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     late: Mutex<Late>,
     /// Threads that may sleep at the completion port.
     pub(super) sleepers: AtomicUsize,
@@ -198,6 +217,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What refuses a call about a socket that is not attached, or is no longer what was attached.
 const NOT_ATTACHED: Fault = Fault { kind: ErrorKind::BadDescriptor, code: Some(WSAENOTSOCK) };
+
+/// Whether what has failed with this is worth another try.
+fn is_passing(fault: &Fault) -> bool {
+    fault.kind == ErrorKind::OutOfMemory
+}
 
 /// Whether Winsock is there. The standard library starts it as well; it counts how often.
 fn started() -> Result<(), Fault> {
@@ -286,24 +310,53 @@ impl Afd {
         made.map_err(|(_, fault)| fault)
     }
 
+    /// Makes it where there is none, and nobody is told of a failure. If the system is short of memory it is made later.
+    fn guard_or_owe(&self, watched: &Arc<Watched>, state: &mut State, moment: Moment) {
+        match self.guard(watched) {
+            Ok(flying) => state.sentinel = Some(Sentinel::Flying(flying)),
+            Err(fault) if is_passing(&fault) => {
+                state.sentinel = Some(Sentinel::Owed);
+                self.owe(watched, moment);
+            }
+            Err(_) => self.abandon(state),
+        }
+    }
+
+    /// Has a request made later. A thread that polls sees to it, which the caller is, or tells.
+    fn owe(&self, watched: &Arc<Watched>, moment: Moment) {
+        locked(&self.late).sockets.push((moment + LATE, Arc::clone(watched)));
+    }
+
     /// Whether what was attached is open still, and so the number names it. No time is lost in which a closing
     /// would not be told.
-    fn is_there(&self, watched: &Arc<Watched>, state: &mut State) -> bool {
-        let Some(former) = state.sentinel.take() else { return false };
+    ///
+    /// # Errors
+    ///
+    /// The system is short of memory for the question. Nothing has changed.
+    fn is_there(&self, watched: &Arc<Watched>, state: &mut State) -> Result<bool, Fault> {
+        let Some(former) = state.sentinel.take() else { return Ok(false) };
         // First another one: if the former is still in flight afterwards, the socket was not closed in between, and
         // so it is the same that both are about.
-        let Ok(next) = self.guard(watched) else {
-            self.abandon(state);
-            return false;
+        let next = match self.guard(watched) {
+            Ok(next) => next,
+            Err(fault) if is_passing(&fault) => {
+                state.sentinel = Some(former);
+                return Err(fault);
+            }
+            Err(_) => {
+                self.abandon(state);
+                return Ok(false);
+            }
         };
-        if self.device.cancel(&former) {
-            state.sentinel = Some(next);
-            return true;
+        // Where there was none nothing can be known of the time in between.
+        if former.flying().is_none_or(|former| self.device.cancel(former)) {
+            state.sentinel = Some(Sentinel::Flying(next));
+            return Ok(true);
         }
         // It is over, so the socket was closed. The next one may be about another socket.
         self.device.cancel(&next);
         self.abandon(state);
-        false
+        Ok(false)
     }
 
     /// The socket was detached. If it stays associated with the completion port that is remembered: the association cannot
@@ -321,8 +374,12 @@ impl Afd {
         locked(&self.former).insert(descriptor, Arc::clone(watched));
     }
 
-    /// A socket that is detached was closed.
-    fn forget(&self, watched: &Arc<Watched>) {
+    /// If a socket that is detached was closed, it is remembered no longer.
+    fn forget_if_closed(&self, watched: &Arc<Watched>, state: MutexGuard<'_, State>) {
+        if !state.is_detached || state.sentinel.is_some() {
+            return;
+        }
+        drop(state);
         let mut former = locked(&self.former);
         // Its number was its base: see `associate`.
         let descriptor = Descriptor::try_from(watched.base).unwrap_or(-1);
@@ -332,17 +389,28 @@ impl Afd {
     }
 
     /// What is known of operations on a socket that is being attached, if it was attached before.
-    fn remembered(&self, descriptor: Descriptor) -> Option<Option<Carried>> {
-        let former = locked(&self.former).remove(&descriptor)?;
+    fn remembered(&self, descriptor: Descriptor) -> Result<Option<Option<Carried>>, Fault> {
+        let former = locked(&self.former).remove(&descriptor);
+        let Some(former) = former else { return Ok(None) };
         let mut state = former.state();
-        let is_there = self.is_there(&former, &mut state);
-        self.abandon(&mut state);
-        if is_there { state.carried } else { None }
+        match self.is_there(&former, &mut state) {
+            Ok(is_there) => {
+                self.abandon(&mut state);
+                Ok(if is_there { state.carried } else { None })
+            }
+            Err(fault) => {
+                // With the lock, as in `part_with`.
+                locked(&self.former).insert(descriptor, Arc::clone(&former));
+                Err(fault)
+            }
+        }
     }
 
     /// The socket was detached or closed.
     fn abandon(&self, state: &mut State) {
-        for flying in state.sentinel.take().iter().chain(state.main.as_ref().map(|it| &it.flying)) {
+        let sentinel = state.sentinel.take();
+        let main = state.main.as_ref().map(|main| &main.flying);
+        for flying in sentinel.as_ref().and_then(Sentinel::flying).into_iter().chain(main) {
             self.device.cancel(flying);
         }
     }
@@ -364,6 +432,18 @@ impl Afd {
         }
     }
 
+    /// The same where nobody is told of a failure. If the system is short of memory it is asked later.
+    fn ask_or_owe(&self, watched: &Arc<Watched>, state: &mut State, moment: Moment) {
+        match self.ask(watched, state) {
+            Ok(()) => state.is_owed = false,
+            Err(fault) if is_passing(&fault) => {
+                state.is_owed = true;
+                self.owe(watched, moment);
+            }
+            Err(_) => self.abandon(state),
+        }
+    }
+
     /// Asks for what is wanted of a socket from now on.
     fn ask_for(
         &self,
@@ -377,6 +457,7 @@ impl Afd {
             return Err(NOT_ATTACHED);
         }
         (state.name, state.wanted, state.until, state.told) = (name, wanted, until, 0);
+        state.is_owed = false;
         let Some(main) = &mut state.main else { return self.ask(watched, state) };
         // It may have been answered before this question. Whichever way it ends, the next one follows.
         main.is_old = true;
@@ -392,24 +473,19 @@ impl Afd {
         match ended.take_owner()? {
             Owner::Sentinel(watched) => {
                 let mut state = watched.state();
-                let is_current = state.sentinel.as_ref().is_some_and(|flying| flying.is(&ended));
+                let flying = state.sentinel.as_ref().and_then(Sentinel::flying);
+                let is_current = flying.is_some_and(|flying| flying.is(&ended));
                 if is_current {
                     state.sentinel = None;
                 }
                 match ended.end() {
                     // Also by a former one, whose end was not told yet when another took its place.
                     End::Told(_) => self.abandon(&mut state),
-                    End::Void if is_current => match self.guard(&watched) {
-                        Ok(next) => state.sentinel = Some(next),
-                        Err(_) => self.abandon(&mut state),
-                    },
+                    End::Void if is_current => self.guard_or_owe(&watched, &mut state, moment),
                     End::Failed if is_current => self.abandon(&mut state),
                     End::Void | End::Failed => {}
                 }
-                if state.is_detached && state.sentinel.is_none() {
-                    drop(state);
-                    self.forget(&watched);
-                }
+                self.forget_if_closed(&watched, state);
                 None
             }
             Owner::Main(watched) => {
@@ -442,9 +518,7 @@ impl Afd {
             End::Told(events) if !main.is_old && facts(*events) != Facts::NONE => *events,
             End::Failed if !main.is_old => event::ABORT,
             _ => {
-                if self.ask(watched, state).is_err() {
-                    self.abandon(state);
-                }
+                self.ask_or_owe(watched, state, moment);
                 return None;
             }
         };
@@ -471,11 +545,15 @@ impl Afd {
         drop(late);
         for (_, watched) in due {
             let mut state = watched.state();
-            let is_attached = state.sentinel.is_some() && !state.is_detached;
-            let is_wanted = is_attached && state.main.is_none() && state.until == Until::Detached;
-            if is_wanted && self.ask(&watched, &mut state).is_err() {
-                self.abandon(&mut state);
+            if matches!(state.sentinel, Some(Sentinel::Owed)) {
+                self.guard_or_owe(&watched, &mut state, moment);
             }
+            let is_attached = state.sentinel.is_some() && !state.is_detached;
+            let is_due = state.until == Until::Detached || state.is_owed;
+            if is_attached && state.main.is_none() && is_due {
+                self.ask_or_owe(&watched, &mut state, moment);
+            }
+            self.forget_if_closed(&watched, state);
         }
     }
 
@@ -718,11 +796,10 @@ impl Reactor for Afd {
     fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let base = base_of(descriptor)?;
         if let Some(former) = self.find(descriptor)
-            && self.is_there(&former, &mut former.state())
+            && self.is_there(&former, &mut former.state())?
         {
             return Err(Fault { kind: ErrorKind::AlreadyRegistered, code: None });
         }
-        let carried = self.remembered(descriptor);
         let watched = Arc::new(Watched {
             base,
             state: Mutex::new(State {
@@ -732,11 +809,12 @@ impl Reactor for Afd {
                 main: None,
                 spare: None,
                 sentinel: None,
+                is_owed: false,
                 told: 0,
                 pause: Duration::ZERO,
                 last: 0,
                 is_nonblocking: false,
-                carried,
+                carried: None,
                 begins_connects: false,
                 is_detached: false,
             }),
@@ -748,7 +826,12 @@ impl Reactor for Afd {
             Fault { kind: ErrorKind::BadDescriptor, .. } => refusal(descriptor, WSAENOTSOCK),
             fault => fault,
         })?;
-        state.sentinel = Some(sentinel);
+        state.sentinel = Some(Sentinel::Flying(sentinel));
+        drop(state);
+        // What refuses from now on has the former one remembered still.
+        let remembered = self.remembered(descriptor);
+        let mut state = watched.state();
+        state.carried = remembered.inspect_err(|_| self.abandon(&mut state))?;
         drop(state);
         locked(&self.sockets).insert(descriptor, watched);
         Ok(())
@@ -757,7 +840,7 @@ impl Reactor for Afd {
     fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let watched = self.find(descriptor).ok_or(NOT_ATTACHED)?;
         let mut state = watched.state();
-        if !self.is_there(&watched, &mut state) {
+        if !self.is_there(&watched, &mut state)? {
             return Err(NOT_ATTACHED);
         }
         (state.name, state.wanted, state.until) = (name, wanted, Until::Edge);
@@ -789,7 +872,10 @@ impl Reactor for Afd {
     }
 
     fn watches(&self, descriptor: Descriptor) -> bool {
-        self.find(descriptor).is_some_and(|watched| self.is_there(&watched, &mut watched.state()))
+        let Some(watched) = self.find(descriptor) else { return false };
+        // What the system is short of memory to ask for holds until its sentinel tells otherwise.
+        let is_there = self.is_there(&watched, &mut watched.state());
+        is_there.unwrap_or(true)
     }
 
     fn sets(&self) -> usize {
@@ -876,9 +962,18 @@ impl Reactor for Afd {
             self.abandon(&mut watched.state());
         }
         for Watch { descriptor, name, wanted, until } in live.into_values() {
-            // What was closed meanwhile is found when it is next wanted.
-            let _ = self.want(descriptor, name, wanted, until);
+            let Some(watched) = self.find(descriptor) else { continue };
+            let mut state = watched.state();
+            match self.ask_for(&watched, &mut state, name, wanted, until) {
+                Err(fault) if is_passing(&fault) => {
+                    state.is_owed = true;
+                    self.owe(&watched, now());
+                }
+                // What was closed meanwhile is found when it is next wanted.
+                Ok(()) | Err(_) => {}
+            }
         }
+        self.hand_on();
         Ok(())
     }
 }

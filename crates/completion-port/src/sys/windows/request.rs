@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
 use windows_sys::Wdk::Storage::FileSystem::{FILE_OPEN, NtCreateFile};
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
+#[cfg(test)]
+use windows_sys::Win32::Foundation::ERROR_NO_SYSTEM_RESOURCES;
 use windows_sys::Win32::Foundation::{
     HANDLE, RtlNtStatusToDosError, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
 };
@@ -194,6 +196,9 @@ pub(super) struct Device {
     file: OwnedHandle,
     /// Requests of which the completion port has not told yet.
     flying: AtomicUsize,
+    /// For so many requests, from the next one on, there is no memory.
+    #[cfg(test)]
+    pub(super) shortage: AtomicUsize,
 }
 
 impl Device {
@@ -242,7 +247,12 @@ impl Device {
         // - the call above has written it just now.
         let file = unsafe { OwnedHandle::from_raw_handle(handle) };
         port.associate(&file, key)?;
-        Ok(Self { file, flying: AtomicUsize::new(0) })
+        Ok(Self {
+            file,
+            flying: AtomicUsize::new(0),
+            #[cfg(test)]
+            shortage: AtomicUsize::new(0),
+        })
     }
 
     /// Has the driver tell once one of `events` holds of `socket`, which may be now. The completion port tells in
@@ -265,6 +275,10 @@ impl Device {
         };
         memory.info =
             Info { timeout: i64::MAX, sockets: 1, is_exclusive: 0, socket, events, status: 0 };
+        #[cfg(test)]
+        if self.shortage.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err((memory, system_fault(ERROR_NO_SYSTEM_RESOURCES)));
+        }
         memory.owner = Some(owner);
         self.flying.fetch_add(1, SeqCst);
         let request = Box::into_raw(memory);

@@ -14,7 +14,7 @@ use super::afd::Afd;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::source::Source as _;
-use crate::state::facts::{Descriptor, Facts};
+use crate::state::facts::{Descriptor, Facts, Fault};
 use crate::sys::reactor::{Reactor as _, Until, Watch};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -371,6 +371,101 @@ fn what_is_left_by_a_rebuild_is_told_again() {
     assert_eq!(edge(&afd), (3, Facts::IN));
     assert_quiet(&afd);
     assert!(afd.watches(number(&ours)) && !afd.watches(number(&other)));
+}
+
+fn short_of_memory(afd: &Afd, requests: usize) {
+    afd.device.shortage.store(requests, SeqCst);
+}
+
+fn kind_of<T>(outcome: Result<T, Fault>) -> Option<ErrorKind> {
+    outcome.err().map(|fault| fault.kind)
+}
+
+#[test]
+fn what_the_system_is_short_of_memory_for_is_asked_later() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (mut ours, mut theirs) = pair();
+    let here = number(&ours);
+    afd.attach(here, 7, BOTH).unwrap();
+    short_of_memory(&afd, 1);
+    assert_eq!(kind_of(afd.want(here, 7, BOTH, Until::Edge)), Some(ErrorKind::OutOfMemory));
+    afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
+    // The former request is taken back, and there is no memory for the next one, twice.
+    afd.want(here, 8, BOTH, Until::Edge).unwrap();
+    short_of_memory(&afd, 2);
+    assert_eq!(edge(&afd), (8, Facts::OUT));
+    assert_quiet(&afd);
+    // What is watched until it is detached is asked about again and again.
+    theirs.write_all(b"x").unwrap();
+    afd.want(here, 9, Facts::IN, Until::Detached).unwrap();
+    for _ in 0..3 {
+        assert_eq!(edge(&afd), (9, Facts::IN));
+        short_of_memory(&afd, 2);
+    }
+    assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+    short_of_memory(&afd, 1);
+    let live = Watch { descriptor: here, name: 10, wanted: BOTH, until: Until::Edge };
+    while !edges_within(&afd, QUIET).is_empty() {}
+    afd.want(here, 9, BOTH, Until::Edge).unwrap();
+    assert_eq!(edge(&afd), (9, Facts::OUT));
+    short_of_memory(&afd, 1);
+    afd.rebuild(&mut [live].into_iter()).unwrap();
+    assert_eq!(edge(&afd), (10, Facts::OUT));
+    assert_eq!(afd.device.shortage.load(SeqCst), 0);
+}
+
+/// The system may let go of requests for reasons of its own.
+#[test]
+fn what_is_owed_to_a_socket_is_made_up_for_by_a_thread_that_sleeps() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (ours, mut theirs) = pair();
+    let here = number(&ours);
+    afd.attach(here, 7, BOTH).unwrap();
+    afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
+    short_of_memory(&afd, 5);
+    thread::scope(|scope| {
+        let sleeps = || edge(&afd);
+        let sleeping = [scope.spawn(sleeps), scope.spawn(sleeps)];
+        afd.device.cancel_all().unwrap();
+        let end = Instant::now() + SOON;
+        while afd.device.shortage.load(SeqCst) > 0 && Instant::now() < end {
+            thread::yield_now();
+        }
+        theirs.write_all(b"x").unwrap();
+        while sleeping.iter().all(|it| !it.is_finished()) && Instant::now() < end {
+            thread::yield_now();
+        }
+        let _ = afd.want(here, 7, Facts::IN, Until::Edge);
+        sleeping.into_iter().for_each(|it| assert_eq!(it.join().unwrap(), (7, Facts::IN)));
+    });
+    assert!(afd.watches(here));
+    drop(ours);
+    assert!(!afd.watches(here));
+}
+
+#[test]
+fn what_cannot_be_asked_for_want_of_memory_stays_as_it_was() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (ours, mut theirs) = pair();
+    let here = number(&ours);
+    afd.attach(here, 7, BOTH).unwrap();
+    assert!(afd.carries(here).is_some());
+    afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
+    short_of_memory(&afd, 3);
+    assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
+    assert_eq!(kind_of(afd.adopt(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
+    assert!(afd.watches(here), "nothing says that it was closed");
+    assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::AlreadyRegistered));
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(edge(&afd), (7, Facts::IN));
+    // What is known of a socket that was detached is known after a refusal.
+    afd.detach(here);
+    short_of_memory(&afd, 1);
+    assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
+    afd.attach(here, 8, BOTH).unwrap();
+    assert!(afd.carries(here).is_some());
+    drop(ours);
+    assert!(!afd.watches(here));
 }
 
 #[test]
