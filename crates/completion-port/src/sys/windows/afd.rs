@@ -370,7 +370,7 @@ impl Afd {
             self.device.cancel(&main.flying);
         }
         state.is_detached = true;
-        drop(state);
+        // With the lock: who is told of its closing afterwards finds it there.
         locked(&self.former).insert(descriptor, Arc::clone(watched));
     }
 

@@ -5,7 +5,7 @@
 use std::io::{Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -466,6 +466,31 @@ fn what_cannot_be_asked_for_want_of_memory_stays_as_it_was() {
     assert!(afd.carries(here).is_some());
     drop(ours);
     assert!(!afd.watches(here));
+}
+
+#[test]
+fn a_socket_that_is_detached_as_it_is_closed_is_forgotten() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                afd.poll(0, &mut Vec::with_capacity(4), None);
+            }
+        });
+        for _ in 0..100 {
+            let (ours, _theirs) = pair();
+            let here = number(&ours);
+            afd.attach(here, 7, BOTH).unwrap();
+            assert!(afd.carries(here).is_some());
+            drop(ours);
+            afd.detach(here);
+        }
+        is_over.store(true, SeqCst);
+        afd.wake();
+    });
+    while !edges_within(&afd, QUIET).is_empty() {}
+    assert!(afd.former.lock().unwrap().is_empty());
 }
 
 #[test]
