@@ -86,6 +86,9 @@ pub(crate) struct Packet {
     pub(crate) events: u32,
 }
 
+/// For how long a poll sleeps at most while the system owes something that it was short of memory for.
+const RETRY: Duration = Duration::from_millis(16);
+
 /// How many packets are taken at once.
 const ROOM: usize = 64;
 
@@ -234,8 +237,14 @@ struct State {
     last: u64,
     /// Records that are to be enabled by the next call.
     waiting: Vec<u64>,
+    /// Records that were to be enabled, or registered, when the system was short of memory. The next call tries again.
+    owed: Vec<u64>,
+    /// Of those whose change is being made, the ones that are not registered yet.
+    unmade: Vec<u64>,
     /// Polls that may sleep.
     sleepers: usize,
+    /// Those among them that sleep no longer than [`RETRY`], since something is owed.
+    retriers: usize,
     /// How many polls have begun.
     polls: u64,
     /// Records of sockets that are watched until they are detached, and are to be looked at.
@@ -262,7 +271,7 @@ enum Stage {
     Registered,
     /// Detached; its removal has not been taken from the queue.
     Leaving,
-    /// Attached while an earlier registration of the socket is leaving.
+    /// Attached while an earlier registration of the socket is leaving; or that has left, and this one is owed.
     PutOff,
 }
 
@@ -309,6 +318,11 @@ impl Record {
     }
 }
 
+/// Whether what has come to this is worth another try.
+fn is_passing(result: u32) -> bool {
+    matches!(result, NOT_ENOUGH_MEMORY | NO_SYSTEM_RESOURCES)
+}
+
 /// What refuses a call about a socket that is not attached, or is no longer what was attached.
 const NOT_ATTACHED: Fault =
     Fault { kind: ErrorKind::BadDescriptor, code: Some(NOT_SOCKET.cast_signed()) };
@@ -323,6 +337,13 @@ impl<C: Calls> Psn<C> {
 impl<C: Calls> Shared<C> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is attached, leaving or owed.
+    #[cfg(test)]
+    pub(crate) fn has_nothing(&self) -> bool {
+        let state = self.state();
+        state.records.is_empty() && state.waiting.is_empty() && state.owed.is_empty()
     }
 
     fn fault(&self, descriptor: Descriptor, result: u32) -> Fault {
@@ -352,48 +373,94 @@ impl<C: Calls> Shared<C> {
 
     /// Has a registration report what is asked of it: at once if a thread sleeps in a poll, or by the next poll.
     fn ask(&self, state: &mut State, key: u64) -> Result<(), Fault> {
-        let Some(record) = state.records.get_mut(&key) else { return Err(NOT_ATTACHED) };
+        let Some(record) = state.records.get(&key) else { return Err(NOT_ATTACHED) };
         let descriptor = record.descriptor;
-        if record.stage == Stage::PutOff {
-            return Ok(());
+        match self.try_to_ask(state, key) {
+            0 => Ok(()),
+            result => Err(self.fault(descriptor, result)),
         }
-        let Some(asked) = record.asked else { return Ok(()) };
+    }
+
+    /// The same where nobody is told of a failure. If the system is short of memory it is asked later.
+    fn ask_or_owe(&self, state: &mut State, key: u64) {
+        match self.try_to_ask(state, key) {
+            0 => {}
+            result if is_passing(result) => state.owe(key),
+            _ => state.forget(key),
+        }
+    }
+
+    /// Gets a sleeper up, if something is owed and none gets up by itself. The caller is in no poll, or leaves it: otherwise
+    /// it would get itself up again and again.
+    fn call_retrier(&self, state: &State) {
+        if !state.owed.is_empty() && state.sleepers > 0 && state.retriers == 0 {
+            self.calls.post(LOOK);
+        }
+    }
+
+    /// What a change that could not wait has come to; 0 if there was none, or if it was done.
+    fn try_to_ask(&self, state: &mut State, key: u64) -> u32 {
+        let Some(record) = state.records.get_mut(&key) else { return NOT_SOCKET };
+        if record.stage == Stage::PutOff {
+            return 0;
+        }
+        let Some(asked) = record.asked else { return 0 };
         let is_lasting = asked.until == Until::Detached;
         if is_lasting || std::mem::take(&mut record.is_checked) {
             let enable = record.change(key, Operation::Enable);
-            state.waiting.retain(|waiting| *waiting != key);
+            state.unqueue(key);
             let result = self.change(enable);
-            if result != 0 {
-                return Err(self.fault(descriptor, result));
+            if result == 0 && is_lasting {
+                self.look_later(state, key);
             }
-            if is_lasting && !self.calls.tells_when_enabled() {
-                // What has begun to hold before is told by no edge. Where nothing holds an edge is to come, and no thread is
-                // woken.
-                let now = self.calls.look(descriptor, asked.filter());
-                let record = state.records.get_mut(&key);
-                if now != 0 && record.is_some_and(|record| !record.is_echo(now)) {
-                    state.unseen.push(key);
-                    self.calls.post(LOOK);
-                }
-            }
-            return Ok(());
+            return result;
         }
+        state.owed.retain(|owed| *owed != key);
         if !state.waiting.contains(&key) {
             state.waiting.push(key);
         }
         if state.sleepers > 0 {
             let mut changes = state.take_changes();
             self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
-            Self::note_results(state, &changes);
+            self.note_results(state, &changes);
+            self.call_retrier(state);
         }
-        Ok(())
+        0
+    }
+
+    /// A registration has been enabled by edge. What has begun to hold before is told by no edge, unless the system says so.
+    /// Where nothing holds an edge is to come, and no thread is woken.
+    fn look_later(&self, state: &mut State, key: u64) {
+        if self.calls.tells_when_enabled() {
+            return;
+        }
+        let Some(record) = state.records.get_mut(&key) else { return };
+        let filter = record.asked.map_or(0, |asked| asked.filter());
+        let now = self.calls.look(record.descriptor, filter);
+        if now != 0 && !record.is_echo(now) {
+            state.unseen.push(key);
+            self.calls.post(LOOK);
+        }
     }
 
     /// What has become of changes that [`State::take_changes`] has made, with the lock.
-    fn note_results(state: &mut State, changes: &[Change]) {
-        for change in changes.iter().filter(|change| change.result != 0) {
-            // It was closed.
-            state.forget(change.key);
+    fn note_results(&self, state: &mut State, changes: &[Change]) {
+        for change in changes {
+            match change.result {
+                // Which is done at once, unless it was owed.
+                0 if change.trigger == Trigger::EdgeAlways => self.look_later(state, change.key),
+                0 => {}
+                result if is_passing(result) => {
+                    if state.unmade.contains(&change.key)
+                        && let Some(record) = state.records.get_mut(&change.key)
+                    {
+                        record.stage = Stage::PutOff;
+                    }
+                    state.owe(change.key);
+                }
+                // It was closed.
+                _ => state.forget(change.key),
+            }
         }
     }
 
@@ -422,7 +489,7 @@ impl<C: Calls> Shared<C> {
         }
         record.stage = Stage::Leaving;
         let (name, asked) = (record.name, record.asked.take());
-        state.waiting.retain(|waiting| *waiting != key);
+        state.unqueue(key);
         state.last += 1;
         let key = state.last;
         let stage = Stage::PutOff;
@@ -465,11 +532,11 @@ impl<C: Calls> Shared<C> {
                 looks = true;
             } else if asked.is_some() {
                 // At once, so that it stays before what is asked for later, what is registered below included. It is
-                // registered itself, and so not refused.
+                // registered itself, and so not refused for good.
                 if let Some(record) = state.records.get_mut(&key) {
                     record.is_checked = true;
                 }
-                let _ = self.ask(state, key);
+                self.ask_or_owe(state, key);
             }
         }
         for key in ended {
@@ -480,12 +547,13 @@ impl<C: Calls> Shared<C> {
                 self.calls.post(key);
             }
         }
+        self.call_retrier(state);
     }
 
     /// Begins to remove the registration of a socket, if it is attached.
     fn end_registration(&self, state: &mut State, descriptor: Descriptor) {
         let Some(key) = state.attached.remove(&descriptor) else { return };
-        state.waiting.retain(|waiting| *waiting != key);
+        state.unqueue(key);
         let Some(record) = state.records.get_mut(&key) else { return };
         record.asked = None;
         let is_registered = record.stage == Stage::Registered;
@@ -508,9 +576,13 @@ impl<C: Calls> Shared<C> {
         if record.stage != Stage::PutOff {
             return;
         }
-        record.stage = Stage::Registered;
-        if self.register(record, next) != 0 || self.ask(state, next).is_err() {
-            state.forget(next);
+        match self.register(record, next) {
+            0 => {
+                record.stage = Stage::Registered;
+                self.ask_or_owe(state, next);
+            }
+            result if is_passing(result) => state.owe(next),
+            _ => state.forget(next),
         }
     }
 
@@ -573,7 +645,7 @@ impl<C: Calls> Shared<C> {
             let mut room = [Packet::default(); ROOM];
             let places = (edges.capacity() - edges.len()).min(ROOM);
             let count = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
-            Self::note_results(state, &changes);
+            self.note_results(state, &changes);
             self.sort(state, &room[..count], edges, poll, taken);
             if count < ROOM || edges.len() == edges.capacity() {
                 return;
@@ -638,15 +710,36 @@ impl State {
         if self.find(record.descriptor) == Some(key) {
             self.attached.remove(&record.descriptor);
         }
-        self.waiting.retain(|waiting| *waiting != key);
+        self.unqueue(key);
     }
 
-    /// The changes that enable what waits for it.
+    /// Has the next call try once more what there was no memory for.
+    fn owe(&mut self, key: u64) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        if let Some(asked) = &mut record.asked {
+            asked.sent = u64::MAX;
+        }
+        self.owed.push(key);
+    }
+
+    /// What was asked of a record is not to be asked any more.
+    fn unqueue(&mut self, key: u64) {
+        self.waiting.retain(|waiting| *waiting != key);
+        self.owed.retain(|owed| *owed != key);
+    }
+
+    /// The changes that enable what waits for it, or register it as well.
     fn take_changes(&mut self) -> Vec<Change> {
         self.polls += 1;
-        let mut changes = Vec::with_capacity(self.waiting.len());
-        for key in std::mem::take(&mut self.waiting) {
+        self.unmade.clear();
+        let mut changes = Vec::with_capacity(self.waiting.len() + self.owed.len());
+        let owed = std::mem::take(&mut self.owed);
+        for key in std::mem::take(&mut self.waiting).into_iter().chain(owed) {
             let Some(record) = self.records.get_mut(&key) else { continue };
+            if record.stage == Stage::PutOff {
+                record.stage = Stage::Registered;
+                self.unmade.push(key);
+            }
             if let Some(asked) = &mut record.asked {
                 asked.sent = self.polls;
             }
@@ -710,7 +803,9 @@ impl<C: Calls> Reactor for Psn<C> {
         let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
         // What it may report yet of what was asked before is no answer.
         (record.name, record.asked) = (name, None);
-        state.waiting.retain(|waiting| *waiting != key);
+        if record.stage != Stage::PutOff {
+            state.unqueue(key);
+        }
         Ok(())
     }
 
@@ -762,13 +857,18 @@ impl<C: Calls> Reactor for Psn<C> {
             if !sleeps || !edges.is_empty() || taken != Taken::default() {
                 break;
             }
+            let retries = !state.owed.is_empty();
+            let limit =
+                if retries { Some(timeout.map_or(RETRY, |it| it.min(RETRY))) } else { timeout };
             state.sleepers += 1;
+            state.retriers += usize::from(retries);
             drop(state);
             let mut room = [Packet::default(); ROOM];
             let places = edges.capacity().min(ROOM);
-            let count = self.calls.process(&mut [], &mut room[..places], timeout);
+            let count = self.calls.process(&mut [], &mut room[..places], limit);
             state = self.state();
             state.sleepers -= 1;
+            state.retriers -= usize::from(retries);
             self.sort(&mut state, &room[..count], edges, poll, &mut taken);
             if count == ROOM && edges.len() < edges.capacity() {
                 self.take(&mut state, Vec::new(), edges, poll, &mut taken);
@@ -781,6 +881,7 @@ impl<C: Calls> Reactor for Psn<C> {
         if taken.looks {
             self.look(&mut state, edges);
         }
+        self.call_retrier(&state);
         taken.is_woken
     }
 
@@ -822,7 +923,14 @@ impl<C: Calls> Reactor for Psn<C> {
         // No registration outlives its socket. So there is nothing to get rid of, and those that are live report again
         // what holds.
         for Watch { descriptor, name, wanted, until } in live {
-            let _ = self.want(descriptor, name, wanted, until);
+            let Err(fault) = self.want(descriptor, name, wanted, until) else { continue };
+            if matches!(fault.kind, ErrorKind::OutOfMemory | ErrorKind::WatchLimit) {
+                let mut state = self.state();
+                if let Some(key) = state.find(descriptor) {
+                    state.owe(key);
+                    self.call_retrier(&state);
+                }
+            }
         }
         Ok(())
     }

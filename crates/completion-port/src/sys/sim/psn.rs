@@ -61,6 +61,9 @@ pub(super) struct Queue {
     of_files: BTreeMap<FileId, BTreeSet<Descriptor>>,
     packets: VecDeque<Queued>,
     last_ticket: u64,
+    /// What the next changes of registrations that are there are refused with.
+    #[cfg(test)]
+    refusals: VecDeque<u32>,
 }
 
 /// What a registration with this filter reports of an object.
@@ -281,7 +284,12 @@ impl State {
                 Some(_) => return NO_SYSTEM_RESOURCES,
             }
         }
-        self.notifiers.entry(port).or_default().change(change, file, &mut self.objects)
+        let queue = self.notifiers.entry(port).or_default();
+        #[cfg(test)]
+        if !is_new && let Some(refusal) = queue.refusals.pop_front() {
+            return refusal;
+        }
+        queue.change(change, file, &mut self.objects)
     }
 }
 
@@ -391,11 +399,12 @@ impl OnKernel for Psn<SimulatedPort> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
     use crate::state::facts::{Edge, Facts};
-    use crate::sys::reactor::{Reactor, Until};
+    use crate::sys::reactor::{Reactor, Until, Watch};
     use crate::sys::sim::Socket;
 
     const BOTH: Facts = Facts::of_directions(0b11);
@@ -531,6 +540,157 @@ mod tests {
         kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
         assert_eq!(edges(&reactor), [], "that packet");
         assert_eq!(edges(&reactor), [(2, Facts::IN)]);
+    }
+
+    fn refuse(reactor: &Psn<SimulatedPort>, refusals: &[u32]) {
+        let mut state = reactor.calls.kernel.lock();
+        state.notifiers.get_mut(&reactor.calls.port).unwrap().refusals.extend(refusals);
+    }
+
+    /// How many refusals were not used up.
+    fn refusals(reactor: &Psn<SimulatedPort>) -> usize {
+        reactor.calls.kernel.lock().notifiers[&reactor.calls.port].refusals.len()
+    }
+
+    /// What so many threads are told of, each of which sleeps until it is told something; after what `then` has done.
+    #[track_caller]
+    fn told<const THREADS: usize>(
+        reactor: &Psn<SimulatedPort>,
+        then: impl FnOnce(),
+    ) -> [u64; THREADS] {
+        let (say, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let say = say.clone();
+                scope.spawn(move || {
+                    let mut edges: Vec<Edge> = Vec::with_capacity(1);
+                    while !reactor.poll(0, &mut edges, None) && edges.is_empty() {}
+                    say.send(edges.first().map(|edge| edge.name)).unwrap();
+                });
+            }
+            then();
+            let mut told = [0; THREADS];
+            for told in &mut told {
+                let next = heard.recv_timeout(SOON);
+                if next.is_err() {
+                    (0..THREADS).for_each(|_| reactor.wake());
+                }
+                *told = next.expect("a thread sleeps on").unwrap();
+            }
+            told.sort_unstable();
+            told
+        })
+    }
+
+    #[test]
+    fn what_there_was_no_memory_for_is_asked_by_the_next_poll() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        theirs.write(b"x").unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        want(&reactor, &ours, 2, Facts::IN, Until::Edge);
+        refuse(&reactor, &[NOT_ENOUGH_MEMORY, NO_SYSTEM_RESOURCES]);
+        assert_eq!(edges(&reactor), []);
+        assert_eq!(edges(&reactor), []);
+        assert_eq!(edges(&reactor), [(2, Facts::IN)]);
+        assert_eq!(edges(&reactor), []);
+        // By edge it is refused, or made up for where nothing else was asked.
+        refuse(&reactor, &[NOT_ENOUGH_MEMORY]);
+        let refused = reactor.want(ours.number(), 3, Facts::IN, Until::Detached);
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
+        let until = Until::Detached;
+        refuse(&reactor, &[NOT_ENOUGH_MEMORY; 2]);
+        let live = Watch { descriptor: ours.number(), name: 4, wanted: Facts::IN, until };
+        reactor.rebuild(&mut [live].into_iter()).unwrap();
+        assert_eq!(edges(&reactor), []);
+        assert_eq!(edges(&reactor), [], "a look is due");
+        assert_eq!(edges(&reactor), [(4, Facts::IN)]);
+        assert_eq!(edges(&reactor), []);
+        theirs.write(b"x").unwrap();
+        assert_eq!(edges(&reactor), [(4, Facts::IN)]);
+        assert_eq!(refusals(&reactor), 0);
+    }
+
+    #[test]
+    fn what_is_owed_to_a_registration_is_made_up_for_by_a_thread_that_sleeps() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        let (other, others) = kernel.tcp_pair().unwrap();
+        theirs.write(b"x").unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        reactor.attach(other.number(), 2, BOTH).unwrap();
+        refuse(&reactor, &[NOT_ENOUGH_MEMORY; 2]);
+        want(&reactor, &ours, 1, Facts::IN, Until::Edge);
+        assert_eq!(told(&reactor, || {}), [1], "it has asked before it slept");
+        let asked = told(&reactor, || {
+            assert!(kernel.wait_for_sleepers(1, SOON));
+            refuse(&reactor, &[NO_SYSTEM_RESOURCES; 2]);
+            want(&reactor, &ours, 1, Facts::IN, Until::Edge);
+        });
+        assert_eq!(asked, [1]);
+        for _ in 0..10 {
+            want(&reactor, &other, 2, Facts::IN, Until::Edge);
+            let asked = told(&reactor, || {
+                assert!(kernel.wait_for_sleepers(2, SOON));
+                refuse(&reactor, &[NOT_ENOUGH_MEMORY; 3]);
+                want(&reactor, &ours, 1, Facts::IN, Until::Edge);
+                // A thread that was to try again has something else to do.
+                others.write(b"x").unwrap();
+            });
+            assert_eq!(asked, [1, 2]);
+            assert_eq!(refusals(&reactor), 0);
+            other.read(&mut [0; 8]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_registration_that_was_put_off_is_made_when_there_is_memory() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        theirs.write(b"x").unwrap();
+        for asks in [true, false] {
+            reactor.attach(ours.number(), 1, BOTH).unwrap();
+            reactor.detach(ours.number());
+            let packets = || {
+                let mut state = kernel.lock();
+                std::mem::take(&mut state.notifiers.get_mut(&reactor.calls.port).unwrap().packets)
+            };
+            let last = packets();
+            reactor.attach(ours.number(), 2, BOTH).unwrap();
+            if asks {
+                want(&reactor, &ours, 2, Facts::IN, Until::Edge);
+            }
+            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+            kernel.fail_next_attach(ErrorKind::OutOfMemory);
+            kernel.fail_next_attach(ErrorKind::WatchLimit);
+            assert_eq!(edges(&reactor), [], "that packet");
+            assert!(reactor.watches(ours.number()));
+            assert_eq!(edges(&reactor), [], "no memory yet");
+            assert!(reactor.watches(ours.number()));
+            if !asks {
+                reactor.adopt(ours.number(), 3, BOTH).unwrap();
+                assert_eq!(edges(&reactor), [], "it is there, and was asked nothing");
+                want(&reactor, &ours, 2, Facts::IN, Until::Edge);
+            }
+            assert_eq!(edges(&reactor), [(2, Facts::IN)]);
+            reactor.detach(ours.number());
+            assert_eq!(edges(&reactor), []);
+        }
+        // What is asked whether it is there is registered anew.
+        for until in [Until::Edge, Until::Detached] {
+            reactor.attach(ours.number(), 5, BOTH).unwrap();
+            want(&reactor, &ours, 5, Facts::IN, until);
+            kernel.fail_next_attach(ErrorKind::OutOfMemory);
+            assert!(reactor.watches(ours.number()));
+            let told: Vec<_> = (0..3).flat_map(|_| edges(&reactor)).collect();
+            assert_eq!(told, [(5, Facts::IN)], "{until:?}");
+            reactor.detach(ours.number());
+            assert_eq!(edges(&reactor), []);
+        }
+        assert!(reactor.has_nothing());
     }
 
     #[test]
