@@ -857,6 +857,10 @@ impl<C: Calls> Reactor for Psn<C> {
             if !sleeps || !edges.is_empty() || taken != Taken::default() {
                 break;
             }
+            if !state.waiting.is_empty() {
+                // What was put off until a removal that has just been taken.
+                continue;
+            }
             let retries = !state.owed.is_empty();
             let limit =
                 if retries { Some(timeout.map_or(RETRY, |it| it.min(RETRY))) } else { timeout };

@@ -694,6 +694,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_put_off_until_a_removal_is_asked_by_the_poll_that_takes_it() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        let (other, _others) = kernel.tcp_pair().unwrap();
+        theirs.write(b"x").unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        reactor.attach(other.number(), 2, BOTH).unwrap();
+        reactor.detach(ours.number());
+        let last =
+            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front();
+        reactor.attach(ours.number(), 3, BOTH).unwrap();
+        want(&reactor, &ours, 3, Facts::IN, Until::Edge);
+        kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+        // By the same call.
+        want(&reactor, &other, 2, Facts::IN, Until::Edge);
+        assert_eq!(told(&reactor, || {}), [3]);
+    }
+
+    #[test]
     fn a_number_that_is_given_out_again_is_found_out() {
         let kernel = Kernel::new();
         let reactor = reactor(&kernel);
