@@ -155,7 +155,24 @@ fn replacement() -> Option<Library> {
 /// The calls, if there are any. They are looked up once.
 fn library() -> Option<Library> {
     static FOUND: OnceLock<Option<Library>> = OnceLock::new();
-    *FOUND.get_or_init(|| replacement().or_else(native))
+    *FOUND.get_or_init(|| {
+        #[cfg(test)]
+        load_replacement();
+        replacement().or_else(native)
+    })
+}
+
+/// Has the process load that library, where `TEST_NOTIFICATIONS` is set. The kit does so for the other tests.
+#[cfg(test)]
+fn load_replacement() {
+    use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
+    if std::env::var_os("TEST_NOTIFICATIONS").is_none() {
+        return;
+    }
+    // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.
+    // - it is a library of this workspace, whose code may run at any time.
+    let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
+    assert!(!library.is_null(), "there is no completion_port.dll");
 }
 
 /// A completion port, and what it is for.

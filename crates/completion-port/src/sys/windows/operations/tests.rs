@@ -26,7 +26,7 @@ use crate::source::Source as _;
 use crate::state::facts::{Descriptor, Edge, Facts};
 use crate::sys::reactor::Reactor as _;
 use crate::sys::sockets::{Ask, Attempt, Sockets as _, Transfer, Transport};
-use crate::{Batch, Operation, Outcome, Packet, Port, SharedSource};
+use crate::{Batch, Operation, Outcome, Packet, Port, Readiness, SharedSource};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -87,6 +87,11 @@ fn fill(stream: &mut TcpStream) {
     }
 }
 
+/// A port on this back end, also where the system has notifications.
+fn new_port<K>() -> Port<K> {
+    Port::builder().readiness(Readiness::Polls).build().unwrap()
+}
+
 /// The outcome of the only operation in flight, whose token ends.
 #[track_caller]
 fn outcome<K>(port: &Port<K>) -> Outcome {
@@ -102,7 +107,7 @@ fn outcome<K>(port: &Port<K>) -> Outcome {
 #[test]
 fn what_has_to_wait_is_carried_out_by_the_kernel() {
     carried();
-    let port = Port::<OwnedSocket>::new().unwrap();
+    let port = new_port::<OwnedSocket>();
 
     let (near, mut far) = pair();
     port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
@@ -160,9 +165,24 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
 }
 
 #[test]
+fn by_notifications_what_has_to_wait_waits_for_an_edge() {
+    carried();
+    let builder = Port::builder().readiness(Readiness::Notifications);
+    let Ok(port) = builder.build::<OwnedSocket, ()>() else {
+        println!("SKIPPED operations by notifications: the system has none");
+        return;
+    };
+    let (near, mut far) = pair();
+    port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
+    far.write_all(b"abc").unwrap();
+    assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
+    assert_eq!(carried(), []);
+}
+
+#[test]
 fn what_can_be_done_at_once_is_no_call_that_waits() {
     carried();
-    let port = Port::<OwnedSocket>::new().unwrap();
+    let port = new_port::<OwnedSocket>();
     let (near, mut far) = pair();
     far.write_all(b"abc").unwrap();
     while near.peek(&mut [0; 8]).is_err() {}
@@ -175,7 +195,7 @@ fn what_can_be_done_at_once_is_no_call_that_waits() {
 #[test]
 fn a_receive_without_room_takes_no_datagram() {
     carried();
-    let port = Port::<Arc<UdpSocket>>::new().unwrap();
+    let port = new_port::<Arc<UdpSocket>>();
     let near = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     port.associate(Arc::clone(&near)).unwrap().recv(Vec::new()).unwrap();
@@ -192,7 +212,7 @@ fn a_socket_of_another_completion_port_waits_for_edges() {
     let (near, mut far) = pair();
     let handle = ptr::without_provenance_mut(usize::try_from(near.as_raw_socket()).unwrap());
     other.associate_number(handle, 1).unwrap();
-    let port = Port::<OwnedSocket>::new().unwrap();
+    let port = new_port::<OwnedSocket>();
     port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
     far.write_all(b"abc").unwrap();
     assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
@@ -202,7 +222,7 @@ fn a_socket_of_another_completion_port_waits_for_edges() {
 #[test]
 fn a_socket_that_comes_back_to_its_port_is_known_there() {
     carried();
-    let port = Port::<TcpStream>::new().unwrap();
+    let port = new_port::<TcpStream>();
     let (mut near, mut far) = pair();
     for _ in 0..3 {
         port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
@@ -218,7 +238,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
     }
     drop(port);
     // At another one it waits for edges.
-    let port = Port::<TcpStream>::new().unwrap();
+    let port = new_port::<TcpStream>();
     port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
     far.write_all(b"abc").unwrap();
     assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
@@ -229,7 +249,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
 #[test]
 fn a_call_of_the_program_is_passed_over() {
     carried();
-    let port = Port::<Arc<TcpStream>>::new().unwrap();
+    let port = new_port::<Arc<TcpStream>>();
     let (near, mut far) = pair();
     let near = Arc::new(near);
     port.associate(Arc::clone(&near)).unwrap().recv(Vec::with_capacity(8)).unwrap();
@@ -375,7 +395,7 @@ fn what_the_system_does_not_begin_is_declined() {
 /// What the system says of it is said by the call that the port makes itself then.
 #[test]
 fn a_connect_that_is_declined_fails_as_the_system_says() {
-    let port = Port::<OwnedSocket>::new().unwrap();
+    let port = new_port::<OwnedSocket>();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     port.associate(listener.into()).unwrap().connect(address).unwrap();
@@ -462,7 +482,7 @@ fn a_dropped_port_leaves_nothing_of_what_the_kernel_had() {
     let drop_one = || {
         carried();
         let port: Port<SharedSource<OwnedSocket>, (), Counted> =
-            Port::builder().buffers().build().unwrap();
+            Port::builder().readiness(Readiness::Polls).buffers().build().unwrap();
         let counted = |bytes| Counted(bytes, Arc::clone(&count));
         let mut far_ends = Vec::new();
         for _ in 0..20 {
