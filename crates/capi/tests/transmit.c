@@ -4,8 +4,11 @@
 #include <mswsock.h>
 #include <windows.h>
 
+#include <linux/sockios.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include "check.h"
 #include "overlapped.h"
@@ -253,6 +256,170 @@ static void failures_begin_nothing_or_end_it(void)
     closesocket(unconnected);
 }
 
+/* How many bytes the system holds back, which it has not tried to send. */
+static int held_back(SOCKET s)
+{
+    int bytes = -1;
+    CHECK_IS(ioctl((int)s, SIOCOUTQNSD, &bytes), 0);
+    return bytes;
+}
+
+/* A file of so many bytes of the other one, and how it is made shorter. */
+static HANDLE short_file(DWORD length, int *descriptor)
+{
+    char path[sizeof name + 8];
+    DWORD done = 0;
+    HANDLE it;
+    snprintf(path, sizeof path, "%s-short", name);
+    *descriptor = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(*descriptor >= 0);
+    it = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_EXISTING, 0,
+                     NULL);
+    CHECK(it != INVALID_HANDLE_VALUE);
+    CHECK(WriteFile(it, contents, length, &done, NULL) && done == length);
+    CHECK_IS(unlink(path), 0);
+    return it;
+}
+
+/* Has the system let go of what it has of a file in memory, from there on. Whether it has. */
+static int evict(int descriptor, off_t from)
+{
+    char byte;
+    struct iovec part;
+    part.iov_base = &byte;
+    part.iov_len = 1;
+    CHECK_IS(fsync(descriptor), 0);
+    CHECK_IS(posix_fadvise(descriptor, from, 0, POSIX_FADV_DONTNEED), 0);
+    return syscall(SYS_preadv2, descriptor, &part, 1, from, 0, 8 /* RWF_NOWAIT */) < 0 && errno == EAGAIN;
+}
+
+/* Sends until the socket takes no more. How many bytes the reader will have when the last operation has ended. */
+static size_t fill(SOCKET near, LPOVERLAPPED last)
+{
+    size_t total = LENGTH;
+    *last = at(0);
+    while (send_from(near, contents, LENGTH, NULL, last) == 0) {
+        CHECK_ENDED(port, KEY, last, LENGTH);
+        total += LENGTH;
+    }
+    CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+    return total;
+}
+
+/* What goes before a file is not held back for bytes which that does not have. */
+static void a_head_goes_at_once_if_no_bytes_follow(void)
+{
+    TRANSMIT_FILE_BUFFERS buffers = beside("head", "");
+    int descriptor, again, was_cut = 0;
+    HANDLE empty = short_file(0, &descriptor);
+    OVERLAPPED overlapped = at(0), behind = at(0);
+    READER reader;
+    SOCKET near, far;
+    size_t total;
+    /* It is empty; or the operation begins where it ends; or more is asked for than there is. */
+    for (again = 0; again < 3; again++) {
+        HANDLE it = again == 0 ? empty : file;
+        DWORD counted = again == 2 ? 5 : 0;
+        overlapped = at(again == 0 ? 0 : LENGTH);
+        tcp_pair(&near, &far);
+        associate(near, port, KEY);
+        SetLastError(0);
+        if (TransmitFile(near, it, counted, 0, &overlapped, &buffers, 0)) {
+            CHECK_IS(counted, 0);
+            CHECK_ENDED(port, KEY, &overlapped, 4);
+        } else if (GetLastError() == ERROR_IO_PENDING) {
+            CHECK_FAILED(port, KEY, &overlapped, 4, ERROR_HANDLE_EOF);
+        } else {
+            CHECK_IS(GetLastError(), ERROR_HANDLE_EOF);
+        }
+        CHECK_IS(held_back(near), 0);
+        close_both(near, far);
+    }
+    CHECK(CloseHandle(empty));
+    close(descriptor);
+    /* It is cut off while the operation waits for the disk. That may be too quick. */
+    for (again = 0; again < 20 && !was_cut; again++) {
+        HANDLE it = short_file(100000, &descriptor);
+        if (!evict(descriptor, 0)) {
+            printf("SKIPPED %s: this file system does not let go of a file in memory\n", __func__);
+            was_cut = 1;
+        } else {
+            DWORD done = 0;
+            overlapped = at(0);
+            tcp_pair(&near, &far);
+            associate(near, port, KEY);
+            CHECK_BEGUN(TransmitFile(near, it, 0, 0, &overlapped, &buffers, 0));
+            CHECK_IS(ftruncate(descriptor, 0), 0);
+            CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &done, TRUE));
+            CHECK_ENDED(port, KEY, &overlapped, done);
+            was_cut = done == 4;
+            if (was_cut)
+                CHECK_IS(held_back(near), 0);
+            close_both(near, far);
+        }
+        CHECK(CloseHandle(it));
+        close(descriptor);
+    }
+    CHECK(was_cut);
+    /* A stream that the program has corked stays so. */
+    {
+        int on = 1, still = 0;
+        int size = (int)sizeof still;
+        HANDLE it = short_file(1000, &descriptor);
+        overlapped = at(0);
+        tcp_pair(&near, &far);
+        associate(near, port, KEY);
+        CHECK_IS(setsockopt(near, IPPROTO_TCP, 3 /* TCP_CORK */, (char *)&on, sizeof on), 0);
+        total = fill(near, &behind);
+        CHECK_FALSE(TransmitFile(near, it, 0, 0, &overlapped, &buffers, 0), ERROR_IO_PENDING);
+        CHECK_IS(ftruncate(descriptor, 0), 0);
+        begin_to_read(&reader, far, total + 4);
+        CHECK_ENDED(port, KEY, &behind, LENGTH);
+        CHECK_ENDED(port, KEY, &overlapped, 4);
+        CHECK_IS(getsockopt(near, IPPROTO_TCP, 3, (char *)&still, &size), 0);
+        CHECK_IS(still, 1);
+        CHECK_IS(WaitForSingleObject(reader.thread, SOON), WAIT_OBJECT_0);
+        CHECK(reader.got == total + 4 && memcmp(reader.bytes + total, "head", 4) == 0);
+        free(reader.bytes);
+        CHECK(CloseHandle(reader.thread));
+        close_both(near, far);
+        CHECK(CloseHandle(it));
+        close(descriptor);
+    }
+}
+
+/* It is cut off while the operation waits for the peer: what there is goes, and the end tells how much that was. */
+static void a_file_may_be_cut_off_meanwhile(void)
+{
+    TRANSMIT_FILE_BUFFERS buffers = beside("head", "tail");
+    OVERLAPPED overlapped = at(10), behind;
+    int descriptor;
+    HANDLE it = short_file(100000, &descriptor);
+    READER reader;
+    SOCKET near, far;
+    size_t total;
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    total = fill(near, &behind);
+    CHECK_FALSE(TransmitFile(near, it, 90000, 0, &overlapped, &buffers, 0), ERROR_IO_PENDING);
+    CHECK_IS(ftruncate(descriptor, 70007), 0);
+    CHECK(!HasOverlappedIoCompleted(&overlapped));
+    begin_to_read(&reader, far, total + 4 + 69997);
+    CHECK_ENDED(port, KEY, &behind, LENGTH);
+    CHECK_FAILED(port, KEY, &overlapped, 4 + 69997, ERROR_HANDLE_EOF);
+    CHECK_IS(WaitForSingleObject(reader.thread, SOON), WAIT_OBJECT_0);
+    CHECK_IS(reader.got, total + 4 + 69997);
+    CHECK(memcmp(reader.bytes + total, "head", 4) == 0);
+    CHECK(memcmp(reader.bytes + total + 4, contents + 10, 69997) == 0);
+    free(reader.bytes);
+    CHECK(CloseHandle(reader.thread));
+    /* The tail does not follow. */
+    CHECK_IS(held_back(near), 0);
+    close_both(near, far);
+    CHECK(CloseHandle(it));
+    close(descriptor);
+}
+
 static void the_stream_ends_behind_it(void)
 {
     OVERLAPPED overlapped = at(0);
@@ -336,19 +503,20 @@ static void packets_are_memory_and_files(void)
 static void a_file_that_is_not_in_the_cache_goes_too(void)
 {
     OVERLAPPED overlapped = at(0);
-    int descriptor = open(name, O_RDONLY), again;
+    int descriptor = open(name, O_RDONLY), again, was_evicted = 1;
     READER reader;
     SOCKET near, far;
     tcp_pair(&near, &far);
     associate(near, port, KEY);
     for (again = 0; again < 3; again++) {
-        fsync(descriptor);
-        posix_fadvise(descriptor, 1 << 18, 0, POSIX_FADV_DONTNEED);
+        was_evicted &= evict(descriptor, 1 << 18);
         begin_to_read(&reader, far, LENGTH);
         CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
         CHECK_ENDED(port, KEY, &overlapped, LENGTH);
         has_read(&reader, "", 0, LENGTH, "");
     }
+    if (!was_evicted)
+        printf("SKIPPED %s: this file system does not let go of a file in memory\n", __func__);
     /* The file may be closed meanwhile. */
     begin_to_read(&reader, far, LENGTH);
     CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
@@ -383,6 +551,8 @@ int main(void)
     it_goes_on_as_the_peer_reads();
     a_call_without_an_overlapped_waits();
     failures_begin_nothing_or_end_it();
+    a_head_goes_at_once_if_no_bytes_follow();
+    a_file_may_be_cut_off_meanwhile();
     the_stream_ends_behind_it();
     packets_are_memory_and_files();
     a_file_that_is_not_in_the_cache_goes_too();

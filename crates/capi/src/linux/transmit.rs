@@ -61,6 +61,10 @@ struct Extent {
     left: u64,
     /// The program has said how many there are.
     is_counted: bool,
+    /// When the list was made the file had bytes there.
+    has_bytes: bool,
+    /// Some of them have been sent.
+    has_sent: bool,
     /// How often it was put off, since the disk had to be waited for.
     waited: u32,
 }
@@ -121,6 +125,7 @@ impl Extent {
                 }
                 Ok(sent) => {
                     self.left -= sent as u64;
+                    self.has_sent = true;
                     self.waited = 0;
                     outcome.bytes = outcome.bytes.saturating_add(count(sent));
                 }
@@ -140,6 +145,21 @@ fn nonblocking<R>(descriptor: RawFd, send: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Has the system send what was announced to be followed by more, and is not. A stream that the program has corked
+/// itself stays as it is.
+fn push(descriptor: RawFd) {
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_CORK);
+    let corked = option(descriptor, (level, name, 4)).map(|(value, _)| value[..4] != [0; 4]);
+    if corked != Some(false) {
+        // Or it is no TCP stream, and holds nothing back.
+        return;
+    }
+    let off: c_int = 0;
+    // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
+    // - valid: it is a local of that size.
+    unsafe { libc::setsockopt(descriptor, level, name, (&raw const off).cast(), 4) };
+}
+
 /// What is to go.
 struct Transmitting {
     elements: VecDeque<Element>,
@@ -153,9 +173,15 @@ impl Work for Transmitting {
         while let Some(element) = self.elements.front_mut() {
             let attempt = match element {
                 Element::Memory(sending) => sending.attempt(descriptor, outcome),
-                Element::File(extent) => without_signal(|| {
-                    nonblocking(descriptor, || extent.send(descriptor, outcome, self.waits))
-                }),
+                Element::File(extent) => {
+                    let attempt = without_signal(|| {
+                        nonblocking(descriptor, || extent.send(descriptor, outcome, self.waits))
+                    });
+                    if attempt == Attempt::Done && !extent.has_sent {
+                        push(descriptor);
+                    }
+                    attempt
+                }
             };
             if attempt != Attempt::Done || outcome.errno != 0 {
                 return attempt;
@@ -222,18 +248,29 @@ impl List {
             0 => u64::try_from(end.saturating_sub(offset)).unwrap_or(0),
             size => u64::from(size),
         };
+        if left == 0 {
+            return Ok(());
+        }
         self.size = self.size.saturating_add(left);
-        let extent = Extent { file, offset, left, is_counted: size > 0, waited: 0 };
+        let is_counted = size > 0;
+        let has_bytes = offset < end;
+        let extent =
+            Extent { file, offset, left, is_counted, has_bytes, has_sent: false, waited: 0 };
         self.elements.push_back(Element::File(extent));
         Ok(())
     }
 
-    /// Each but the last says that more comes.
+    /// Each behind which bytes come at once says so.
     fn seal(&mut self) {
-        let last = self.elements.len().saturating_sub(1);
-        for (place, element) in self.elements.iter_mut().enumerate() {
-            if let Element::Memory(sending) = element
-                && place < last
+        let has_bytes = |element: &Element| match element {
+            Element::Memory(_) => true,
+            Element::File(extent) => extent.has_bytes,
+        };
+        for place in 1..self.elements.len() {
+            let (before, behind) = self.elements.make_contiguous().split_at_mut(place);
+            if let (Some(Element::Memory(sending)), Some(next)) =
+                (before.last_mut(), behind.first())
+                && has_bytes(next)
             {
                 sending.announce_more();
             }
