@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "check.h"
+#include "files.h"
 #include "overlapped.h"
 
 enum { THREADS = 4, LENGTH = 4096, SLOTS = 16 };
@@ -189,11 +190,10 @@ static DWORD WINAPI cancels(LPVOID argument)
 
 static void each_read_is_cancelled_or_answered(void)
 {
-    const char *engine = getenv("COMPLETION_PORT_FILES");
     HANDLE port, canceller, event = CreateEventA(NULL, TRUE, FALSE, NULL);
     int round, answered = 0;
     char path[128];
-    if (engine && strcmp(engine, "threads") == 0) {
+    if (!ends_early(__func__)) {
         CHECK(CloseHandle(event));
         return;
     }
@@ -271,6 +271,66 @@ static void what_is_closed_meanwhile_harms_nothing(void)
     }
 }
 
+/* ---- a read of a pipe that is begun while another thread closes the handle ------------------------------------ */
+
+static HANDLE closing;
+static volatile LONG is_closing;
+
+static DWORD WINAPI closes_when_told(LPVOID argument)
+{
+    int round, spin;
+    (void)argument;
+    for (round = 0; !InterlockedCompareExchange(&is_over, 0, 0); round++) {
+        while (!InterlockedCompareExchange(&is_closing, 0, 0))
+            if (InterlockedCompareExchange(&is_over, 0, 0))
+                return 0;
+        for (spin = round % 64 * 16; spin > 0; spin--)
+            InterlockedCompareExchange(&is_over, 0, 0);
+        CHECK(CloseHandle(closing));
+        InterlockedExchange(&is_closing, 0);
+    }
+    return 0;
+}
+
+/* Nothing but the close could cancel it: there is no handle any more. */
+static void a_read_ends_though_its_handle_is_closed(void)
+{
+    HANDLE thread, event;
+    int round, begun = 0;
+    char path[128];
+    if (!ends_early(__func__))
+        return;
+    event = CreateEventA(NULL, TRUE, FALSE, NULL);
+    snprintf(path, sizeof path, "%s/pipe-0", folder);
+    CHECK_IS(mkfifo(path, 0600), 0);
+    InterlockedExchange(&is_over, 0);
+    thread = CreateThread(NULL, 0, closes_when_told, NULL, 0, NULL);
+    for (round = 0; round < (is_slow() ? 20 : 20000); round++) {
+        OVERLAPPED *read = (OVERLAPPED *)calloc(1, sizeof *read);
+        char *byte = (char *)calloc(1, 1);
+        closing = opens("pipe", 0, OPEN_EXISTING, 0);
+        read->hEvent = event;
+        InterlockedExchange(&is_closing, 1);
+        SetLastError(0);
+        CHECK(!ReadFile(closing, byte, 1, NULL, read));
+        if (GetLastError() == ERROR_IO_PENDING) {
+            begun++;
+            CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+            CHECK_IS(read->Internal, CANCELLED);
+        } else {
+            CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+        }
+        while (InterlockedCompareExchange(&is_closing, 0, 0))
+            SwitchToThread();
+        free(byte);
+        free(read);
+    }
+    InterlockedExchange(&is_over, 1);
+    CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+    printf("%d of %d reads were begun before the close\n", begun, round);
+    CHECK(CloseHandle(thread) && CloseHandle(event) && DeleteFileA(path));
+}
+
 int main(void)
 {
     HANDLE threads[THREADS];
@@ -292,6 +352,7 @@ int main(void)
     all_read_one_file();
     each_read_is_cancelled_or_answered();
     what_is_closed_meanwhile_harms_nothing();
+    a_read_ends_though_its_handle_is_closed();
     snprintf(path, sizeof path, "%s/shared-0", folder);
     CHECK(DeleteFileA(path));
     snprintf(path, sizeof path, "%s/closed-0", folder);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "check.h"
+#include "files.h"
 #include "overlapped.h"
 
 #define KEY 42u
@@ -33,13 +34,6 @@ static HANDLE opens_on_port(const char *path, DWORD access, DWORD disposition, D
 static HANDLE opens_pipe(void)
 {
     return opens(pipe_name, GENERIC_READ | GENERIC_WRITE, OPEN_EXISTING, 0);
-}
-
-/* Whether an operation that has begun can be cancelled: one that a thread does cannot. */
-static int ends_early(void)
-{
-    const char *engine = getenv("COMPLETION_PORT_FILES");
-    return !engine || strcmp(engine, "threads") != 0;
 }
 
 static OVERLAPPED at(ULONGLONG place, HANDLE event)
@@ -321,7 +315,7 @@ static void what_is_cancelled_ends_once(void)
     CHECK_FALSE(CancelIoEx(file, NULL), ERROR_NOT_FOUND);
     CHECK_FALSE(CancelIoEx(file, &mine), ERROR_NOT_FOUND);
     CHECK(CancelIo(file));
-    if (ends_early()) {
+    if (ends_early(__func__)) {
         CHECK_GOES_ON(ReadFile(file, &byte, 1, &done, &mine));
         CHECK(CancelIoEx(file, &mine));
         CHECK_FAILED(port, KEY, &mine, 0, ERROR_OPERATION_ABORTED);
@@ -372,7 +366,7 @@ static void closing_a_handle_loses_nothing(void)
     CHECK(is_silent(port));
     CHECK(access(name, F_OK) != 0);
     CHECK(CloseHandle(other));
-    if (ends_early()) {
+    if (ends_early(__func__)) {
         file = opens_pipe();
         CHECK(CreateIoCompletionPort(file, port, KEY, 0) == port);
         overlapped[0] = at(0, NULL);

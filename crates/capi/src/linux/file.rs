@@ -35,7 +35,7 @@ pub(crate) struct InFlight {
     pub(crate) id: FileTaskId,
     /// The thread that has started it.
     pub(crate) thread: u64,
-    /// It was cancelled, perhaps before the back end had it.
+    /// It was cancelled, perhaps before the back end had it, or begun when no handle was left to cancel it by.
     pub(crate) is_cancelled: bool,
 }
 
@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) associated: Option<(u64, usize)>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: HashMap<usize, InFlight>,
+    /// Its handle was closed, which a thread may have looked up before. Noted only of what has no positions.
+    pub(crate) is_closed: bool,
 }
 
 /// What each process has of its own: a place in memory, which none that it was forked from has for this.

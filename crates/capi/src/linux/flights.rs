@@ -259,8 +259,11 @@ pub(crate) fn hand_over(
     let file = Arc::clone(&flight.ticket.file);
     let address = flight.ticket.overlapped.as_ptr().addr();
     let id = tasks.name();
-    let in_flight = InFlight { id, thread: this_thread(), is_cancelled: false };
-    file.lock().flights.insert(address, in_flight);
+    let mut state = file.lock();
+    // The thread that closes the handle says so first, and then cancels what it finds.
+    let in_flight = InFlight { id, thread: this_thread(), is_cancelled: state.is_closed };
+    state.flights.insert(address, in_flight);
+    drop(state);
     // The file is not locked: the end may be called by this very thread.
     if let Err(refused) = tasks.start(id, &file, what, flight) {
         let (error, flight) = refused.into_parts();
@@ -273,7 +276,7 @@ pub(crate) fn hand_over(
     }
     let is_cancelled = |it: &InFlight| it.id == id && it.is_cancelled;
     if file.lock().flights.get(&address).is_some_and(is_cancelled) {
-        // By a thread that was too early.
+        // By a thread that was too early, or there is no handle any more.
         tasks.cancel(id);
     }
     Ok(Begun::Pending)
@@ -300,8 +303,9 @@ pub(crate) fn cancel(file: &File, address: Option<usize>, thread: Option<u64>) -
 
 /// The handle of a file was closed.
 pub(crate) fn let_go(file: &File) {
-    if !file.has_positions() {
+    if !file.has_positions() && !file.is_inherited() {
         // It might never end.
+        file.lock().is_closed = true;
         cancel(file, None, None);
     }
 }
