@@ -57,7 +57,7 @@ pub use files::Hanging;
 #[cfg(target_os = "linux")]
 pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
 pub use obstacle::Obstacle;
-pub use run::{Outcome, lacking, late, run};
+pub use run::{Outcome, lacking, late, run, skipped};
 pub use socket::{Address, Socket};
 pub use stream::{Stream, connected, number};
 pub use system::System;

@@ -1,7 +1,7 @@
 //! A claim, tested once on each system.
 
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -41,6 +41,13 @@ struct Lacking(&'static str);
 /// Always, by which the claim ends. [`run`] sees to it that its test does not fail.
 pub fn lacking(what: &'static str) -> ! {
     panic::resume_unwind(Box::new(Lacking(what)))
+}
+
+/// Says, where CI looks for it, that a part of the test of the calling thread is skipped, and why. For a whole claim of
+/// [`run`] there is [`lacking`].
+pub fn skipped(why: impl Display) {
+    let test = thread::current();
+    println!("SKIPPED {}: {why}", test.name().unwrap_or("a claim"));
 }
 
 /// The machine was so busy that the test missed a time which it had to be in.
@@ -86,8 +93,7 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
         "the test was never in time"
     );
     if let Some(Lacking(what)) = failure.as_ref().and_then(|failure| failure.downcast_ref()) {
-        let name = thread::current().name().unwrap_or("a claim").to_owned();
-        println!("SKIPPED {name}: this system has no {what}");
+        skipped(format_args!("this system has no {what}"));
     } else if let Some(failure) = failure {
         panic::resume_unwind(failure);
     }
@@ -109,8 +115,7 @@ fn attempt<R: Outcome + 'static>(
         let system = make();
         #[cfg(any(target_os = "linux", windows))]
         if !system.has_its_file_engine() {
-            eprintln!("skipped: this process may have no io_uring");
-            return;
+            lacking("io_uring that this process may use");
         }
         claim(&system).check();
         system.assert_nothing_left();
@@ -160,7 +165,7 @@ macro_rules! on_every_system {
 
 /// As [`on_every_system!`](crate::on_every_system), for what is about files: with a ring, with threads, with
 /// descriptors that are armed anew for each report, and on the simulated kernel in both ways. Where there is no ring,
-/// that test says so and is skipped.
+/// that test is skipped, by its name.
 #[macro_export]
 macro_rules! on_every_file_system {
     ($($claims:tt)+) => {

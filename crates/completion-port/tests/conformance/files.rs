@@ -5,16 +5,20 @@ use std::sync::mpsc;
 use std::thread;
 
 use completion_port::{
-    Batch, Call, Error, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Persistent, Port,
-    Registration, Started,
+    Batch, Call, Error, ErrorKind, FileEngine, Interest, OneShot, Operation, Outcome, Packet,
+    Persistent, Port, Registration, Started, sim,
 };
-use testkit::{Socket, System, on_every_file_system};
+#[cfg(unix)]
+use testkit::skipped;
+use testkit::{Socket, System, lacking, on_every_file_system};
 
 use crate::kit::codes;
+#[cfg(unix)]
+use crate::kit::files::native;
 use crate::kit::files::{page, read, synced, written};
 use crate::kit::operations::{
-    Shared, all, bytes, done, finished, next, outcome, room, shared_on, silent, sockets_on, sort,
-    why,
+    MILLISECOND, Shared, all, bytes, done, finished, next, outcome, room, shared_on, silent,
+    sockets_on, sort, why,
 };
 use crate::kit::packets::{each_packet, given_back, refused};
 use crate::kit::threads::{End, hear, settle};
@@ -173,8 +177,7 @@ on_every_file_system! {
         if system.kernel().is_none() {
             let cached = system.cached_from(&file, 4096, 8 * 4096);
             if cached == 0 || cached >= 7 * 4096 {
-                eprintln!("skipped: this file system does not let go of a part of a file");
-                return;
+                lacking("file system here that lets go of a part of a file");
             }
         }
         // It cannot be done at once, although a part of it could.
@@ -199,6 +202,49 @@ on_every_file_system! {
         system.set_length(&file, 0);
         port.start(id, Operation::read_at(room(10), 4096)).unwrap();
         assert_eq!(read(outcome(&port, system)), Ok(Vec::new()));
+    }
+
+    /// Rule 68: also one that is being read. What was read before is a part of what the file had.
+    fn a_file_may_be_cut_off_while_it_is_read(system: &System) {
+        const COUNT: usize = 32;
+        const LEN: usize = 16 * 4096;
+        let port = shared_on(system);
+        let bytes = page(COUNT * LEN);
+        let file = Shared::new(system.file(&bytes));
+        let id = port.associate_shared(file.clone()).unwrap();
+        system.set_cached(&file, 0);
+        if let Some(kernel) = system.kernel() {
+            kernel.script_files(sim::FileScript::Begun);
+            for (length, stays) in [(2 * 4096 + 10, &bytes[4096..2 * 4096 + 10]), (0, &[])] {
+                system.set_cached(&file, 0);
+                port.start(id, Operation::read_at(room(4 * 4096), 4096)).unwrap();
+                system.set_length(&file, length);
+                assert_eq!(kernel.release_files(), 1);
+                assert_eq!(read(outcome(&port, system)), Ok(stays.to_vec()));
+            }
+            return;
+        }
+        let mut names = Vec::new();
+        for number in 0..COUNT {
+            let operation = Operation::read_at(room(LEN), (number * LEN) as u64);
+            names.push(port.start(id, operation).unwrap());
+        }
+        let length = COUNT * LEN / 2 + 7;
+        system.set_length(&file, length);
+        for packet in all(&port, system, COUNT) {
+            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let number = names.iter().position(|name| *name == finished.operation()).unwrap();
+            let at = number * LEN;
+            let came = read(finished.into_parts().1).unwrap();
+            let stays = length.saturating_sub(at).min(LEN);
+            assert!((stays..=LEN).contains(&came.len()), "{} bytes at {at}", came.len());
+            // The rest of the last page is zeroed when the file is cut off.
+            let is_right = |(place, byte): (usize, &u8)| {
+                *byte == bytes[at + place] || (place >= stays && *byte == 0)
+            };
+            assert!(came.iter().enumerate().all(is_right), "at {at}");
+        }
+        drop(port.remove_and_wait(id.id(), None).unwrap());
     }
 
     /// Rule 68: and tells how much was done before.
@@ -230,8 +276,7 @@ on_every_file_system! {
         let port = sockets_on(system);
         let token = port.associate(system.file(b"bytes")).unwrap();
         if system.kernel().is_none() && system.cached_from(token.key(), 0, 5) < 5 {
-            eprintln!("skipped: this file system does not tell what is in memory");
-            return;
+            lacking("file system here that tells what is in memory");
         }
         let started = token.start_now(Operation::read_at(room(5), 0)).unwrap();
         let Started::Finished((token, now)) = started else { panic!("it is in memory") };
@@ -345,7 +390,7 @@ on_every_file_system! {
         let id = port.associate_shared(Shared::new(file)).unwrap();
         let slow = port.start(id, Operation::read_at(room(1), 0)).unwrap();
         if let Some(kernel) = system.kernel() {
-            kernel.script_files(completion_port::sim::FileScript::Begun);
+            kernel.script_files(sim::FileScript::Begun);
         }
         // Of a pipe it fails, which is an outcome as well.
         port.start(id, Operation::read_at(Vec::new(), 0)).unwrap();
@@ -363,11 +408,6 @@ fn files_on(on: &System) -> Port<File, u32> {
     on.port(1)
 }
 
-#[cfg(unix)]
-fn native() -> [System; 2] {
-    [System::native_with_ring(), System::native_with_threads()]
-}
-
 /// What an operation on a file at a path fails with.
 #[track_caller]
 #[cfg(unix)]
@@ -383,7 +423,7 @@ fn failure(system: &System, path: &str, operation: Operation) -> Error {
 #[cfg(unix)]
 #[test]
 fn a_write_without_room_says_so_epoll() {
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let error = failure(&system, "/dev/full", Operation::write_at(b"bytes".to_vec(), 0));
         assert_eq!((error.call(), error.os_code()), (Call::Write, Some(libc::ENOSPC)));
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::StorageFull);
@@ -394,7 +434,7 @@ fn a_write_without_room_says_so_epoll() {
 #[cfg(unix)]
 #[test]
 fn a_read_that_fails_says_so_epoll() {
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let error = failure(&system, "/proc/self/mem", Operation::read_at(room(8), 0));
         assert_eq!((error.call(), error.os_code()), (Call::Read, Some(libc::EIO)));
     }
@@ -404,14 +444,14 @@ fn a_read_that_fails_says_so_epoll() {
 #[cfg(unix)]
 #[test]
 fn a_read_that_is_not_aligned_says_so_epoll() {
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let port = sockets_on(&system);
         let file = system.file_with_flags(&page(3 * 4096), libc::O_DIRECT);
         port.associate(file).unwrap().read_at(room(4096), 1).unwrap();
         let (token, outcome) = done(&port, &system);
         match outcome.error() {
             Some(error) => assert_eq!(error.os_code(), Some(libc::EINVAL)),
-            None => eprintln!("skipped: this file system has no alignment"),
+            None => skipped("this file system has no alignment"),
         }
         assert_ne!(port.stats().file_engine, "none", "it is not tried at once");
         drop(token);
@@ -423,7 +463,7 @@ fn a_read_that_is_not_aligned_says_so_epoll() {
 #[test]
 fn the_position_of_a_file_stays_epoll() {
     use std::io::{Seek, SeekFrom};
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let port = shared_on(&system);
         let file = Shared::new(system.file(b"some bytes"));
         let mut same = File::from(file.descriptor().try_clone_to_owned().unwrap());
@@ -441,7 +481,7 @@ fn the_position_of_a_file_stays_epoll() {
 #[cfg(unix)]
 #[test]
 fn what_has_no_positions_is_read_as_it_stands_epoll() {
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let port = sockets_on(&system);
         let (reader, writer) = system.pipe();
         reader.set_nonblocking(false).unwrap();
@@ -455,11 +495,53 @@ fn what_has_no_positions_is_read_as_it_stands_epoll() {
     }
 }
 
+/// Rule 68: and is waited for though it does not block.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_does_not_block_is_waited_for_epoll() {
+    use std::os::unix::fs::OpenOptionsExt;
+    for system in native() {
+        let name = format!("completion-port-fifo-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let text = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: mkfifo(3) reads text that ends with a zero.
+        // - `text` is such.
+        assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o600) }, 0);
+        let options =
+            |flags| File::options().read(true).write(true).custom_flags(flags).open(&path);
+        let (reader, writer) = (options(libc::O_NONBLOCK).unwrap(), options(0).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let port = files_on(&system);
+        let mut token = port.associate(reader).unwrap();
+        for byte in [b"x", b"y"] {
+            token.read_at(room(4), 0).unwrap();
+            silent(&port, &system);
+            std::io::Write::write_all(&mut &writer, byte).unwrap();
+            let (back, outcome) = done(&port, &system);
+            assert_eq!(read(outcome), Ok(byte.to_vec()));
+            token = back;
+        }
+        // A write waits until there is room for it.
+        token.write_at(vec![b'z'; 1 << 20], 0).unwrap();
+        silent(&port, &system);
+        let mut came = vec![0; 1 << 20];
+        std::io::Read::read_exact(&mut &writer, &mut came).unwrap();
+        let (token, outcome) = done(&port, &system);
+        assert_eq!(written(&outcome), Ok(1 << 20));
+        assert!(came.iter().all(|byte| *byte == b'z'));
+        if system.file_engine() == FileEngine::Ring {
+            // It is called off meanwhile.
+            token.start(Operation::read_at(room(4), 0).deadline(20 * MILLISECOND)).unwrap();
+            assert_eq!(why(done(&port, &system).1.error()), ErrorKind::TimedOut);
+        }
+    }
+}
+
 /// Rule 70: the names in a directory, too.
 #[cfg(unix)]
 #[test]
 fn a_directory_is_put_on_the_disk_epoll() {
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let port = files_on(&system);
         let directory = File::open(std::env::temp_dir()).unwrap();
         port.associate(directory).unwrap().sync_all().unwrap();

@@ -12,9 +12,11 @@ use completion_port::{
 };
 use testkit::{System, on_every_file_system};
 #[cfg(unix)]
-use testkit::{in_a_process_of_its_own, in_forked_child, sandbox};
+use testkit::{in_a_process_of_its_own, in_forked_child, sandbox, skipped};
 
 use crate::kit::codes;
+#[cfg(unix)]
+use crate::kit::files::native;
 use crate::kit::files::{page, read};
 use crate::kit::ledger::{Ledger, Owner};
 use crate::kit::operations::{
@@ -521,11 +523,6 @@ unsafe impl Buffer for Failing {
     }
 }
 
-#[cfg(unix)]
-fn native() -> [System; 2] {
-    [System::native_with_ring(), System::native_with_threads()]
-}
-
 /// Rule 73: every call is refused there, and the parent's operations go on.
 #[cfg(unix)]
 #[test]
@@ -533,7 +530,7 @@ fn a_forked_child_starts_nothing_on_files_epoll() {
     if !in_a_process_of_its_own("files_ending::a_forked_child_starts_nothing_on_files_epoll") {
         return;
     }
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let mut port = Some(shared_on(&system));
         let parent = port.as_ref().unwrap();
         let (file, hanging) = system.hanging();
@@ -574,7 +571,7 @@ fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
         return;
     }
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    for system in native().into_iter().filter(System::has_its_file_engine) {
+    for system in native() {
         let (had, open) = (threads(), testkit::descriptors::open());
         for _ in 0..3 {
             let port = shared_on(&system);
@@ -603,7 +600,7 @@ fn without_a_ring_threads_do_it_epoll() {
     if !sandbox::is_inside() {
         for code in [libc::EPERM, libc::ENOSYS] {
             if let Err(error) = sandbox::run(name, libc::SYS_io_uring_setup, code) {
-                eprintln!("skipped: no sandbox: {error}");
+                skipped(format_args!("no sandbox: {error}"));
             }
         }
         return;

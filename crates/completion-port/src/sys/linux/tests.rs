@@ -284,7 +284,7 @@ fn a_receive_without_room_waits_on_multipath_connections_too() {
         unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_MPTCP) }
     });
     if made[0] < 0 {
-        println!("SKIPPED: this system has no Multipath TCP");
+        testkit::skipped("this system has no Multipath TCP");
         return;
     }
     // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
@@ -327,7 +327,7 @@ fn addresses_are_those_that_the_standard_library_has() {
     let listener = match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
         Ok(listener) => listener,
         Err(error) => {
-            println!("SKIPPED: this system has no IPv6: {error}");
+            testkit::skipped(format_args!("this system has no IPv6: {error}"));
             return;
         }
     };
@@ -361,7 +361,7 @@ fn the_scope_of_an_address_reaches_the_system() {
     let local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
     let at = |scope| Address::from(SocketAddr::from(SocketAddrV6::new(local, 1, 0, scope)));
     let Ok(socket) = w.0.open_stream(&at(0)) else {
-        println!("SKIPPED: this system has no IPv6");
+        testkit::skipped("this system has no IPv6");
         return;
     };
     let begin = |scope| told(w.0.begin_connect(number(&socket), &at(scope)));

@@ -1,6 +1,20 @@
 //! Operations on files: what their packets bring.
 
 use completion_port::{Error, Outcome};
+#[cfg(unix)]
+use testkit::{System, skipped};
+
+/// The system of this machine with each of its file engines. One that it has not is skipped, by the name of the test.
+#[cfg(unix)]
+pub(crate) fn native() -> impl Iterator<Item = System> {
+    [System::native_with_ring(), System::native_with_threads()].into_iter().filter(|system| {
+        let has_it = system.has_its_file_engine();
+        if !has_it {
+            skipped("with a ring: this process may use no io_uring");
+        }
+        has_it
+    })
+}
 
 /// So many bytes, of which no two neighbouring pages are the same.
 pub(crate) fn page(len: usize) -> Vec<u8> {

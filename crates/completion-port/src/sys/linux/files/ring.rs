@@ -94,6 +94,7 @@ fn open() -> Result<IoUring, Code> {
         opcode::Fsync::CODE,
         opcode::Read::CODE,
         opcode::AsyncCancel::CODE,
+        opcode::PollAdd::CODE,
     ];
     // No completion is lost, and a list of parts is copied when it is submitted.
     let keeps = ring.params().is_feature_nodrop() && ring.params().is_feature_submit_stable();
@@ -198,11 +199,24 @@ impl Drop for Ring {
     }
 }
 
+/// With what flags something is read or written. In a test the kernel is to say that it would have to wait, as kernels
+/// before Linux 6.4 say of what does not block and has no positions.
+fn flags(position: i64) -> libc::c_int {
+    #[cfg(test)]
+    if position < 0 && tests::IS_OLD.load(SeqCst) {
+        return libc::RWF_NOWAIT;
+    }
+    let _ = position;
+    0
+}
+
 /// A job that the kernel has.
 struct Aboard {
     job: Job,
     /// It was asked to let go of it.
     is_called_off: bool,
+    /// It has been asked when the descriptor is ready, and not yet for the job.
+    is_polling: bool,
 }
 
 /// The ring's thread.
@@ -293,7 +307,7 @@ impl Pilot {
     /// Lends the memory of a job to the kernel, or returns the job if there is something wrong with it.
     fn submit(&mut self, job: Job) {
         let name = job.name;
-        self.aboard.insert(name, Aboard { job, is_called_off: false });
+        self.aboard.insert(name, Aboard { job, is_called_off: false, is_polling: false });
         self.submit_again(name);
     }
 
@@ -308,12 +322,14 @@ impl Pilot {
         let parts = request.parts.as_ptr().cast();
         let offset = request.position.cast_unsigned();
         let entry = match request.what {
-            What::Read => {
-                opcode::Readv::new(descriptor, parts, request.count()).offset(offset).build()
-            }
-            What::Write => {
-                opcode::Writev::new(descriptor, parts, request.count()).offset(offset).build()
-            }
+            What::Read => opcode::Readv::new(descriptor, parts, request.count())
+                .offset(offset)
+                .rw_flags(flags(request.position))
+                .build(),
+            What::Write => opcode::Writev::new(descriptor, parts, request.count())
+                .offset(offset)
+                .rw_flags(flags(request.position))
+                .build(),
             What::Append => opcode::Writev::new(descriptor, parts, request.count())
                 .offset(offset)
                 .rw_flags(libc::RWF_APPEND)
@@ -327,6 +343,18 @@ impl Pilot {
         // the entry. The job stays in `aboard` until then: the list and the buffer are on the heap, and stay where
         // they are though the job be moved in the map. Nothing else touches the buffer. The descriptor is open as
         // long as the job.
+        self.push(&entry.user_data(name));
+    }
+
+    /// Asks the kernel to say when a job could do something, on what has no positions and does not wait itself.
+    fn poll(&mut self, name: u64) {
+        let Some(aboard) = self.aboard.get_mut(&name) else { return };
+        aboard.is_polling = true;
+        let is_read = aboard.job.what == What::Read;
+        let events = if is_read { libc::POLLIN } else { libc::POLLOUT };
+        let descriptor = types::Fd(aboard.job.file.descriptor());
+        let entry = opcode::PollAdd::new(descriptor, u32::from(events.cast_unsigned())).build();
+        // No memory is named.
         self.push(&entry.user_data(name));
     }
 
@@ -361,6 +389,8 @@ impl Pilot {
     fn complete(&mut self, name: u64, result: Result<usize, Code>) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         let is_called_off = aboard.is_called_off;
+        // What it has said of the descriptor the next request for the job finds out.
+        let was_polling = std::mem::take(&mut aboard.is_polling);
         let is_over = match result {
             Err(libc::ECANCELED | libc::EINTR) if is_called_off => {
                 aboard.job.is_called_off = true;
@@ -368,6 +398,11 @@ impl Pilot {
             }
             // Only this thread cancels. Of what it did not: once more.
             Err(libc::ECANCELED) => false,
+            _ if was_polling => false,
+            // The program has made it non-blocking, and the kernel does not wait for it then.
+            Err(libc::EAGAIN) if !aboard.job.file.has_positions() && !is_called_off => {
+                return self.poll(name);
+            }
             result => note(&mut aboard.job, result) == ControlFlow::Break(()),
         };
         if is_over || is_called_off {
@@ -379,5 +414,109 @@ impl Pilot {
         } else {
             self.submit_again(name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write, pipe};
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::loan::Loan;
+    use crate::state::facts::Descriptor;
+    use crate::sys::files::{Hold, Issuer};
+
+    /// What the kernel is taken for, in all tests that run meanwhile: the same must hold there.
+    pub(super) static IS_OLD: AtomicBool = AtomicBool::new(false);
+
+    struct End(File);
+
+    impl Hold for End {
+        fn descriptor(&self) -> Descriptor {
+            self.0.as_raw_fd()
+        }
+
+        fn has_positions(&self) -> bool {
+            false
+        }
+    }
+
+    struct Sender(Mutex<mpsc::Sender<Job>>);
+
+    impl Issuer for Sender {
+        fn returned(&self, job: Job) {
+            let _ = self.0.lock().unwrap().send(job);
+        }
+    }
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_would_have_to_wait_is_tried_again_when_it_is_ready() {
+        let Ok(ring) = Ring::new() else {
+            return testkit::skipped("this process may use no io_uring");
+        };
+        let (say, heard) = mpsc::channel();
+        let ends: Arc<dyn Issuer> = Arc::new(Sender(Mutex::new(say)));
+        let start = |name, end: &Arc<End>, what, buffer: Vec<u8>| {
+            let mut loan = Loan::new(buffer);
+            if what == What::Read {
+                loan.lend_room(|buffer: &mut Vec<u8>, part| {
+                    // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                    // - the ring writes what it has read.
+                    unsafe { buffer.room(&mut |room| part(room)) };
+                });
+            } else {
+                loan.lend_bytes(|buffer: &Vec<u8>, part| buffer.filled(&mut |bytes| part(bytes)));
+            }
+            ring.put(Job {
+                name,
+                issuer: Arc::downgrade(&ends),
+                file: Arc::clone(end) as Arc<dyn Hold>,
+                what,
+                offset: 0,
+                loan: Some(loan),
+                done: 0,
+                fault: None,
+                is_called_off: false,
+            });
+            ring.go();
+        };
+        let said = |job: Job| {
+            let code = job.fault.and_then(|fault| fault.code);
+            (job.name, job.done, code, job.is_called_off)
+        };
+        let ended = || said(heard.recv_timeout(SOON).unwrap());
+        let early = || heard.recv_timeout(Duration::from_millis(20)).ok().map(said);
+        let (reader, writer) = pipe().unwrap();
+        let reader = Arc::new(End(File::from(OwnedFd::from(reader))));
+        let writer = Arc::new(End(File::from(OwnedFd::from(writer))));
+        IS_OLD.store(true, SeqCst);
+        start(1, &reader, What::Read, Vec::with_capacity(4));
+        let first = early();
+        if first.is_some_and(|(.., code, _)| code == Some(libc::EOPNOTSUPP)) {
+            IS_OLD.store(false, SeqCst);
+            return testkit::skipped("this kernel cannot be asked not to wait for a pipe");
+        }
+        assert_eq!(first, None);
+        (&writer.0).write_all(b"x").unwrap();
+        assert_eq!(ended(), (1, 1, None, false));
+        // Once more, and called off meanwhile.
+        start(2, &reader, What::Read, Vec::with_capacity(4));
+        assert_eq!(early(), None);
+        assert!(ring.take_back(2).is_none());
+        assert_eq!(ended(), (2, 0, None, true));
+        // A write goes on as there is room for it.
+        start(3, &writer, What::Write, vec![7; 1 << 18]);
+        assert_eq!(early(), None);
+        let mut came = vec![0; 1 << 18];
+        (&reader.0).read_exact(&mut came).unwrap();
+        assert_eq!(ended(), (3, 1 << 18, None, false));
+        assert!(came.iter().all(|byte| *byte == 7));
+        IS_OLD.store(false, SeqCst);
     }
 }
