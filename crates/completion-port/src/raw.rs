@@ -315,6 +315,21 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
 }
 
 impl<'p, K, M, B> Raw<'p, K, M, B> {
+    /// What the first task of this side has waited for is there: one that was [`Scarce`](crate::raw::Attempt::Scarce)
+    /// is tried without further delay. If it is being tried just now, and says again that it has to wait, it is tried
+    /// once more. A task that waits for its descriptor may be tried once too often. Nothing else happens, also if there
+    /// is no task or no such registration.
+    ///
+    /// May be called by any thread, also inside an [attempt](Task::attempt). Locks of the port are taken, none else; a
+    /// thread of the port makes the attempt.
+    pub fn retry(self, id: SharedId, side: Side) {
+        let direction = match side {
+            Side::In => Direction::In,
+            Side::Out => Direction::Out,
+        };
+        self.port.engine().hasten(id.id().0, direction);
+    }
+
     /// What carries operations on files out by this port's file engine, and calls their ends.
     #[must_use]
     pub fn file_tasks<T: FileTask>(self) -> FileTasks<'p, T> {

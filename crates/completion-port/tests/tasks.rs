@@ -6,6 +6,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -214,4 +215,60 @@ fn a_task_that_panics_has_failed() {
     assert!(waiter.join().is_err());
     bench.port.raw().go_on();
     assert_eq!(bench.told(), (Some(Ending::Failed), Some(b'!')));
+}
+
+/// Does what a test says, and tells how it has ended.
+struct Does(Box<dyn FnMut() -> Attempt + Send>, Sender<Ending>);
+
+// SAFETY: there is no room.
+unsafe impl Buffer for Does {
+    fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl Task for Does {
+    fn attempt(&mut self, _: i32) -> Attempt {
+        (self.0)()
+    }
+
+    fn end(self, ending: Ending) {
+        self.1.send(ending).unwrap();
+    }
+}
+
+#[test]
+fn what_a_task_has_waited_for_is_told_by_a_call() {
+    let port: Arc<Port<u32, u32, Does>> = Arc::new(Port::builder().buffers().build().unwrap());
+    let (near, _far) = connected();
+    let id = port.raw().associate_number(number(&near), 7).unwrap();
+    let (sender, told) = channel();
+    let is_there = Arc::new(AtomicBool::new(false));
+    let start = |attempt: Box<dyn FnMut() -> Attempt + Send>| {
+        let task = Does(attempt, sender.clone());
+        port.raw().start_task(id, Side::Out, task).map_err(|it| it.error()).unwrap()
+    };
+    // There is none.
+    port.raw().retry(id, Side::Out);
+    let it = Arc::clone(&is_there);
+    let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::Scarce };
+    let Started::InFlight(_) = start(Box::new(attempt)) else { panic!("it is not there") };
+    port.raw().retry(id, Side::In);
+    is_there.store(true, SeqCst);
+    port.raw().retry(id, Side::Out);
+    // It would be tried again behind ten milliseconds; not so soon.
+    assert!(!port.raw().has_packets(&mut Batch::new()).unwrap());
+    assert_eq!(told.try_recv(), Ok(Ending::Done));
+    // While it is tried: there is no other attempt in between.
+    let (other, mut is_first) = (Arc::clone(&port), true);
+    let attempt = move || {
+        if !std::mem::take(&mut is_first) {
+            return Attempt::Done;
+        }
+        other.raw().retry(id, Side::Out);
+        Attempt::Scarce
+    };
+    let Started::Finished((_, Ending::Done)) = start(Box::new(attempt)) else { panic!("it waits") };
+    port.raw().forget(id.id()).unwrap();
+    port.raw().retry(id, Side::Out);
 }

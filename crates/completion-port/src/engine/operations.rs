@@ -734,6 +734,25 @@ impl Engine {
         false
     }
 
+    /// What operations of a registration in this direction may have waited for, and no edge tells of, is there: the
+    /// first of them is tried.
+    pub(crate) fn hasten(&self, name: Name, direction: Direction) {
+        if self.forked() {
+            return;
+        }
+        let (index, generation) = name_parts(name);
+        let (Some((slot, _)), Some(desk)) = (self.known(name), self.desk(index)) else { return };
+        let mut lanes = desk.lock();
+        if slot.word().generation() != generation {
+            return;
+        }
+        let due = lanes.hasten(&self.nodes, direction);
+        drop(lanes);
+        if due != NIL {
+            self.submit(due);
+        }
+    }
+
     /// A registration ends, or the port: so do its operations.
     #[inline]
     pub(super) fn call_off(&self, slot: &Slot, name: Name, verdict: Verdict) {

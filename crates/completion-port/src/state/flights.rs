@@ -380,11 +380,20 @@ struct Lane {
     begun: u32,
     /// When the first one is to be tried again, for want of what no edge tells of.
     retry: Moment,
+    /// What no edge tells of has come while the active one is tried.
+    is_hastened: bool,
 }
 
 impl Lane {
     const fn new() -> Self {
-        Self { waiting: Fifo::new(), active: NIL, edges: 0, begun: 0, retry: Moment::NEVER }
+        Self {
+            waiting: Fifo::new(),
+            active: NIL,
+            edges: 0,
+            begun: 0,
+            retry: Moment::NEVER,
+            is_hastened: false,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -400,6 +409,7 @@ impl Lane {
         self.active = first;
         self.begun = self.edges;
         self.retry = Moment::NEVER;
+        self.is_hastened = false;
         records.flight(first).set(Phase::Due);
         first
     }
@@ -644,6 +654,7 @@ impl Lanes {
         if is_ready && lane.is_empty() {
             lane.active = node;
             lane.begun = lane.edges;
+            lane.is_hastened = false;
             flight.set(Phase::Tried);
             Course::Try
         } else {
@@ -851,6 +862,14 @@ impl Lanes {
         (due, is_missed)
     }
 
+    /// What operations of this direction may have waited for, and no edge tells of, is there. Returns the flight that is
+    /// to be tried, if none is. One that is being tried just now is tried once more, should it have to wait for that.
+    pub(crate) fn hasten(&mut self, records: &impl Records, direction: Direction) -> Node {
+        let lane = self.lane(direction);
+        lane.is_hastened = lane.active != NIL;
+        lane.next_due(records)
+    }
+
     /// The node of a flight has come to a thread.
     pub(crate) fn turn(
         &mut self,
@@ -918,6 +937,10 @@ impl Lanes {
             }
             Tried::Blocked if !is_newest && verdict == Verdict::Done => {
                 lane.begun = lane.edges;
+                (Course::Try, Effects::NONE)
+            }
+            Tried::Scarce(_) if lane.is_hastened && verdict == Verdict::Done => {
+                lane.is_hastened = false;
                 (Course::Try, Effects::NONE)
             }
             Tried::Blocked | Tried::Scarce(_) => {
