@@ -92,6 +92,7 @@ const LAYERS: [(&str, &[&str]); 56] = [
         &[
             "abi",
             "errors",
+            "linux/fetches",
             "linux/file",
             "linux/foreign",
             "linux/port",
@@ -233,6 +234,7 @@ const LAYERS: [(&str, &[&str]); 56] = [
             "linux/connections",
             "linux/descriptors",
             "linux/errno",
+            "linux/fetches",
             "linux/file",
             "linux/flights",
             "linux/numbers",

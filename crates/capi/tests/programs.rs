@@ -157,6 +157,7 @@ programs! {
     files_forked: "files_forked.c" => runs_as_cxx;
     files_stress: "files_stress.c" => runs_as_cxx;
     transmit: "transmit.c" => runs_as_cxx;
+    transmit_disk: "transmit_disk.c" => runs_as_cxx;
     shape_event_loop: "shape_event_loop.c";
     shape_udp_engine: "shape_udp_engine.c";
     shape_actor_runtime: "shape_actor_runtime.c";

@@ -503,13 +503,13 @@ static void packets_are_memory_and_files(void)
 static void a_file_that_is_not_in_the_cache_goes_too(void)
 {
     OVERLAPPED overlapped = at(0);
-    int descriptor = open(name, O_RDONLY), again, was_evicted = 1;
+    int descriptor = open(name, O_RDONLY), again, was_evicted = 0;
     READER reader;
     SOCKET near, far;
     tcp_pair(&near, &far);
     associate(near, port, KEY);
     for (again = 0; again < 3; again++) {
-        was_evicted &= evict(descriptor, 1 << 18);
+        was_evicted |= evict(descriptor, 1 << 18);
         begin_to_read(&reader, far, LENGTH);
         CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
         CHECK_ENDED(port, KEY, &overlapped, LENGTH);

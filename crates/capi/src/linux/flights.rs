@@ -8,7 +8,7 @@
 //! An operation has a share of its file, and the program's memory until its end is told. So to close the handle or the
 //! port ends none; but for what has no positions, where a read may wait for ever.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
@@ -19,6 +19,7 @@ use completion_port::{Buffer, FileEngine, Port};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, code_of};
+use crate::linux::fetches::{Awaited, Fetching, Part};
 use crate::linux::file::{File, InFlight, errno, without_signal};
 use crate::linux::foreign::Foreign;
 use crate::linux::port::{Begun, CompletionPort};
@@ -35,7 +36,7 @@ const MOST: usize = 0x7FFF_F000;
 /// Of one process.
 #[derive(Default)]
 struct Service {
-    tasks: OnceLock<FileTasks<'static, Flight>>,
+    tasks: OnceLock<FileTasks<'static, Aboard>>,
     begins: Mutex<()>,
 }
 
@@ -55,7 +56,7 @@ fn wanted() -> FileEngine {
 }
 
 /// What carries operations out that have to wait.
-pub(crate) fn tasks() -> Result<&'static FileTasks<'static, Flight>, u32> {
+pub(crate) fn tasks() -> Result<&'static FileTasks<'static, Aboard>, u32> {
     let service = SERVICE.get(|_| Box::default());
     if let Some(tasks) = service.tasks.get() {
         return Ok(tasks);
@@ -250,9 +251,85 @@ impl FileTask for Flight {
     }
 }
 
+/// What the file engine has: an operation of the program's, or a part of a file that is to go over a socket.
+pub(crate) enum Aboard {
+    Flight(Flight),
+    Fetching(Fetching),
+}
+
+// SAFETY: of either the parts are always the same memory, which stays where it is when the value is moved: each says so.
+unsafe impl Buffer for Aboard {
+    fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+        match self {
+            Self::Flight(flight) => flight.filled(part),
+            Self::Fetching(fetching) => fetching.filled(part),
+        }
+    }
+
+    unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
+        match self {
+            // SAFETY: `room` demands that only initialized bytes are written to the parts.
+            // - the caller says so.
+            Self::Flight(flight) => unsafe { flight.room(part) },
+            // SAFETY: as above.
+            Self::Fetching(fetching) => unsafe { fetching.room(part) },
+        }
+    }
+
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl FileTask for Aboard {
+    fn end(self, end: FileEnd) {
+        match self {
+            Self::Flight(flight) => flight.end(end),
+            Self::Fetching(fetching) => fetching.end(end),
+        }
+    }
+}
+
+/// A part of a file that the file engine reads. If this is dropped before the end of that, it is cancelled.
+pub(crate) struct Fetch {
+    id: FileTaskId,
+    awaited: Arc<Awaited>,
+}
+
+impl Fetch {
+    /// Has so many bytes of a file read, or somewhat more. `wake` is called when that has ended, by any thread that has
+    /// nothing locked, or by the calling one. `None`: it cannot be begun at this moment.
+    pub(crate) fn begin(
+        file: &Arc<File>,
+        offset: i64,
+        size: usize,
+        wake: impl FnOnce() + Send + 'static,
+    ) -> Option<Self> {
+        let tasks = tasks().ok()?;
+        let (fetching, from, awaited) = Fetching::new(offset, size, wake);
+        let id = tasks.name();
+        let work = (FileWork::Read, from);
+        tasks.start(id, file, work, Aboard::Fetching(fetching)).ok()?;
+        Some(Self { id, awaited })
+    }
+
+    /// The part, or what its read has failed with; `None` as long as it is being read.
+    pub(crate) fn take(&self) -> Option<Result<Part, c_int>> {
+        self.awaited.take()
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        if self.awaited.give_up()
+            && let Ok(tasks) = tasks()
+        {
+            tasks.cancel(self.id);
+        }
+    }
+}
+
 /// The file engine goes on with an operation.
 pub(crate) fn hand_over(
-    tasks: &FileTasks<'_, Flight>,
+    tasks: &FileTasks<'_, Aboard>,
     what: (FileWork, u64),
     flight: Flight,
 ) -> Result<Begun, u32> {
@@ -265,10 +342,12 @@ pub(crate) fn hand_over(
     state.flights.insert(address, in_flight);
     drop(state);
     // The file is not locked: the end may be called by this very thread.
-    if let Err(refused) = tasks.start(id, &file, what, flight) {
-        let (error, flight) = refused.into_parts();
+    if let Err(refused) = tasks.start(id, &file, what, Aboard::Flight(flight)) {
+        let (error, aboard) = refused.into_parts();
         file.lock().flights.remove(&address);
-        flight.ticket.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
+        if let Aboard::Flight(flight) = aboard {
+            flight.ticket.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
+        }
         return Err(error.os_code().map_or_else(
             || code_of(error),
             |errno| status::code_in_win32(status::of_file(errno)),

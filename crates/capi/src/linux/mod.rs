@@ -12,6 +12,7 @@
 //!  the C functions         closing  sockets  opening
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
+//!  parts of files          fetches            that go over sockets when they have been read
 //!  without an event        waits              threads that wait for ends
 //!  objects of headers      objects
 //!  both tables             registrations      what ends a number's registration at its port
@@ -41,6 +42,7 @@ mod descriptors;
 mod driver;
 pub mod errno;
 pub mod extensions;
+mod fetches;
 mod file;
 pub mod files;
 mod flights;

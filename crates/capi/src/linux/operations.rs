@@ -34,8 +34,31 @@ use crate::requests::Terms;
 pub(crate) const SKIP_PACKET_ON_SUCCESS: u8 = 1;
 pub(crate) const SKIP_EVENT_ON_HANDLE: u8 = 2;
 
+/// How an operation that waits for something else than its socket is tried again, when that is there.
+#[derive(Clone)]
+pub(crate) struct Wake {
+    port: Arc<CompletionPort>,
+    line: SharedId,
+    side: Side,
+}
+
+impl Wake {
+    /// May be called by any thread that has nothing of a port locked.
+    pub(crate) fn wake(&self) {
+        self.port.raw().retry(self.line, self.side);
+    }
+}
+
 /// What is to be done.
 pub(crate) trait Work: Send + 'static {
+    /// It is about to be tried for the first time. The number is locked.
+    fn prepare(&mut self, wake: impl FnOnce() -> Wake)
+    where
+        Self: Sized,
+    {
+        let _ = wake;
+    }
+
     /// Tries it on what the number stands for, without waiting and without any lock. `outcome` is what former attempts
     /// have come to.
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
@@ -321,7 +344,11 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
 /// # Safety
 ///
 /// As for [`start`].
-unsafe fn begin(start: Start, work: impl Work, ended: &mut Option<Ended>) -> Result<Begun, u32> {
+unsafe fn begin(
+    start: Start,
+    mut work: impl Work,
+    ended: &mut Option<Ended>,
+) -> Result<Begun, u32> {
     let Start { descriptor, side, tells_flags, told, accept, .. } = start;
     let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
     // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
@@ -353,6 +380,7 @@ unsafe fn begin(start: Start, work: impl Work, ended: &mut Option<Ended>) -> Res
     let thread = this_thread();
     let in_flight = InFlight { port: line.port, name: None, thread, accept, is_called_off: false };
     state.flights.insert(address, in_flight);
+    work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
     let operation = Operation {
         work,
         ticket: Some(ticket),

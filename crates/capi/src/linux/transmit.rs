@@ -5,8 +5,9 @@
 //! sort is one of its socket, in line with the other sends.
 //!
 //! sendfile(2) waits for a disk, if it must, in the thread that carries the operation out. So before each part it is
-//! asked whether that is in the page cache. If not the system is told that it will be needed, and the operation is put
-//! off for some milliseconds, a few times; other packets of the port go on meanwhile.
+//! asked whether that is in the page cache, as far as a byte here and there tells. If not, or if the file system does not
+//! say, the [file engine](crate::linux::fetches) reads it, and it is sent from there. Other packets of the port go on
+//! meanwhile, however long the disk takes.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -23,9 +24,10 @@ use crate::errors::{code, guarded, set_last};
 use crate::linux::connections::{Disconnecting, is_done, option};
 use crate::linux::descriptors::{self, is_connected};
 use crate::linux::errno::code_of_errno;
+use crate::linux::fetches::Part;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
-use crate::linux::flights::tasks;
-use crate::linux::operations::{Start, Target, Work, answered, start};
+use crate::linux::flights::{Fetch, tasks};
+use crate::linux::operations::{Start, Target, Wake, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
 use crate::linux::{numbers, object, status};
@@ -38,12 +40,11 @@ const KNOWN: u32 = DISCONNECT | REUSE | 0x4 | 0x10 | 0x20;
 /// As many bytes as the reference takes in one operation.
 const MOST: u64 = 0x7FFF_FFFE;
 
-/// So much of a file is sent by one call, and so much is asked of the disk when it is not in the cache.
+/// So much of a file is sent by one call, and read at once when it is not in the cache.
 const PART: u64 = 256 << 10;
-const AHEAD: u64 = 4 << 20;
 
-/// So often a part of a file is waited for, some milliseconds each time, before the thread waits for the disk itself.
-const PATIENCE: u32 = 10;
+/// In each so many bytes of a part it is looked whether they are in the cache.
+const PROBED: usize = 32 << 10;
 
 /// In place of a system error: the file has ended before all was sent that was asked for.
 const ENDED: c_int = -2;
@@ -65,14 +66,15 @@ struct Extent {
     has_bytes: bool,
     /// Some of them have been sent.
     has_sent: bool,
-    /// How often it was put off, since the disk had to be waited for.
-    waited: u32,
+    /// A part that the file engine reads, and one that it has read.
+    fetch: Option<Fetch>,
+    part: Option<Part>,
 }
 
 impl Extent {
-    /// Whether so many bytes are in the cache, as far as the first and the last one tell; or nothing can be said.
+    /// Whether so many bytes are in the cache, as far as some of them tell.
     fn is_cached(&self, size: u64) -> bool {
-        let Ok(tasks) = tasks() else { return true };
+        let Ok(tasks) = tasks() else { return false };
         let is_there = |distance: u64| {
             let mut byte = [MaybeUninit::uninit()];
             let place = self.offset.cast_unsigned().saturating_add(distance);
@@ -80,55 +82,103 @@ impl Extent {
             if now == ReadNow::Never {
                 self.file.reads_now.store(false, Relaxed);
             }
-            now != ReadNow::Waits
+            matches!(now, ReadNow::Done)
         };
-        !self.file.reads_now.load(Relaxed) || (is_there(0) && is_there(size - 1))
+        self.file.reads_now.load(Relaxed)
+            && is_there(size - 1)
+            && (0..size).step_by(PROBED).all(is_there)
     }
 
-    /// The disk is to be read while the operation is put off.
-    fn fetch(&self) {
-        let size = i64::try_from(self.left.min(AHEAD)).unwrap_or(0);
-        // SAFETY: posix_fadvise(3) demands nothing of memory.
-        unsafe {
-            libc::posix_fadvise(
-                self.file.descriptor(),
-                self.offset,
-                size,
-                libc::POSIX_FADV_WILLNEED,
-            )
-        };
+    /// So many bytes have been sent.
+    fn note(&mut self, sent: usize, outcome: &mut Outcome) {
+        self.left -= sent as u64;
+        self.has_sent = true;
+        outcome.bytes = outcome.bytes.saturating_add(count(sent));
     }
 
-    /// Sends what the socket takes, which does not block.
-    fn send(&mut self, descriptor: RawFd, outcome: &mut Outcome, waits: bool) -> Attempt {
-        while self.left > 0 {
-            let size = self.left.min(PART);
-            if !waits && self.waited < PATIENCE && !self.is_cached(size) {
-                if self.waited == 0 {
-                    self.fetch();
-                }
-                self.waited += 1;
-                return Attempt::Scarce;
+    /// The file has no more.
+    fn end(&mut self, outcome: &mut Outcome) -> Attempt {
+        self.left = 0;
+        if self.is_counted {
+            outcome.errno = ENDED;
+        }
+        Attempt::Done
+    }
+
+    /// Looks what has become of what the file engine reads. What that has come to, unless something can be sent.
+    fn look(&mut self, outcome: &mut Outcome) -> Option<Attempt> {
+        let fetch = self.fetch.as_ref()?;
+        let Some(part) = fetch.take() else { return Some(Attempt::Scarce) };
+        self.fetch = None;
+        match part {
+            Ok(part) if part.from(self.offset).1 == 0 => return Some(self.end(outcome)),
+            Ok(part) => self.part = Some(part),
+            Err(errno) => {
+                outcome.errno = errno;
+                return Some(Attempt::Done);
             }
+        }
+        None
+    }
+
+    /// Sends what the file engine has read; `None` if that is done.
+    fn send_fetched(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Option<Attempt> {
+        while let Some(part) = &self.part {
+            let (place, size) = part.from(self.offset);
+            let size = size.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+            if size == 0 {
+                self.part = None;
+                break;
+            }
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            // SAFETY: send(2) reads so many bytes at the pointer.
+            // - valid for reads: the file engine has read them, and the part is not dropped meanwhile.
+            let sent = unsafe { libc::send(descriptor, place, size, flags) };
+            match usize::try_from(sent) {
+                Ok(sent) => {
+                    self.offset += i64::try_from(sent).unwrap_or(0);
+                    self.note(sent, outcome);
+                }
+                Err(_) if errno() == libc::EINTR => {}
+                Err(_) => return Some(failed(outcome)),
+            }
+        }
+        None
+    }
+
+    /// Sends what the socket takes, which does not block. Without a `wake` the thread waits for the disk itself.
+    fn send(&mut self, descriptor: RawFd, outcome: &mut Outcome, wake: Option<&Wake>) -> Attempt {
+        while self.left > 0 {
+            if let Some(attempt) = self.send_fetched(descriptor, outcome) {
+                return attempt;
+            }
+            let size = self.left.min(PART);
             let wanted = usize::try_from(size).unwrap_or(usize::MAX);
+            if size == 0 {
+                break;
+            }
+            if let Some(wake) = wake
+                && !self.is_cached(size)
+            {
+                let wake = wake.clone();
+                match Fetch::begin(&self.file, self.offset, wanted, move || wake.wake()) {
+                    Some(fetch) => self.fetch = Some(fetch),
+                    // A shortage passes.
+                    None => return Attempt::Scarce,
+                }
+                match self.look(outcome) {
+                    Some(attempt) => return attempt,
+                    None => continue,
+                }
+            }
             // SAFETY: sendfile(2) reads and writes the offset at the pointer.
             // - valid: it is this value's own.
             let sent = unsafe {
                 libc::sendfile(descriptor, self.file.descriptor(), &raw mut self.offset, wanted)
             };
             match usize::try_from(sent) {
-                Ok(0) => {
-                    self.left = 0;
-                    if self.is_counted {
-                        outcome.errno = ENDED;
-                    }
-                }
-                Ok(sent) => {
-                    self.left -= sent as u64;
-                    self.has_sent = true;
-                    self.waited = 0;
-                    outcome.bytes = outcome.bytes.saturating_add(count(sent));
-                }
+                Ok(0) => return self.end(outcome),
+                Ok(sent) => self.note(sent, outcome),
                 Err(_) if errno() == libc::EINTR => {}
                 Err(_) => return failed(outcome),
             }
@@ -164,18 +214,25 @@ fn push(descriptor: RawFd) {
 struct Transmitting {
     elements: VecDeque<Element>,
     ending: Option<Disconnecting>,
-    /// The calling thread waits for all of it anyway.
-    waits: bool,
+    /// How it is tried again behind a wait for the disk; `None` if the calling thread waits for all of it anyway.
+    wake: Option<Wake>,
 }
 
 impl Work for Transmitting {
+    fn prepare(&mut self, wake: impl FnOnce() -> Wake) {
+        self.wake = Some(wake());
+    }
+
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        let wake = self.wake.as_ref();
         while let Some(element) = self.elements.front_mut() {
             let attempt = match element {
                 Element::Memory(sending) => sending.attempt(descriptor, outcome),
                 Element::File(extent) => {
-                    let attempt = without_signal(|| {
-                        nonblocking(descriptor, || extent.send(descriptor, outcome, self.waits))
+                    let attempt = extent.look(outcome).unwrap_or_else(|| {
+                        without_signal(|| {
+                            nonblocking(descriptor, || extent.send(descriptor, outcome, wake))
+                        })
                     });
                     if attempt == Attempt::Done && !extent.has_sent {
                         push(descriptor);
@@ -254,8 +311,16 @@ impl List {
         self.size = self.size.saturating_add(left);
         let is_counted = size > 0;
         let has_bytes = offset < end;
-        let extent =
-            Extent { file, offset, left, is_counted, has_bytes, has_sent: false, waited: 0 };
+        let extent = Extent {
+            file,
+            offset,
+            left,
+            is_counted,
+            has_bytes,
+            has_sent: false,
+            fetch: None,
+            part: None,
+        };
         self.elements.push_back(Element::File(extent));
         Ok(())
     }
@@ -334,9 +399,8 @@ unsafe fn transmit(
     list.seal();
     let ending =
         has_ending.then(|| Disconnecting::new(descriptor, is_reused, overlapped.cast::<c_void>()));
-    let waits = overlapped.is_null();
-    let work = Transmitting { elements: list.elements, ending, waits };
-    if waits {
+    let work = Transmitting { elements: list.elements, ending, wake: None };
+    if overlapped.is_null() {
         return perform(descriptor, work);
     }
     let told = Told::NOTHING;
