@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use toolchain::{
-    Build, Profile, finds_leaks, has, include_flags, library_directory, package, scratch, succeed,
+    Build, Profile, finds_leaks, has, include_flags, is_clean_in_valgrind, library_directory,
+    package, scratch, succeed,
 };
 
 const EXAMPLES: [&str; 5] = [
@@ -35,8 +36,20 @@ fn examples_are_clean_under_address_sanitizer() {
     for name in EXAMPLES {
         let directory = scratch(&format!("example-{name}-asan"));
         let build = Build::of_example(&format!("{name}.c"));
-        let program = build.flags(&["-fsanitize=address"]).program(&directory).unwrap();
+        let build =
+            build.flags(&["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]);
+        let program = build.program(&directory).unwrap();
         succeed(Command::new(program).env("ASAN_OPTIONS", format!("detect_leaks={leaks}")));
+    }
+}
+
+/// Those that other programs are written after.
+#[test]
+fn examples_are_clean_in_valgrind() {
+    for name in ["overlapped_echo_server", "static_file_server"] {
+        let directory = scratch(&format!("example-{name}-valgrind"));
+        let program = Build::of_example(&format!("{name}.c")).program(&directory).unwrap();
+        print!("{}", is_clean_in_valgrind(&program));
     }
 }
 

@@ -61,10 +61,54 @@ IS(SIO_GET_EXTENSION_FUNCTION_POINTER, 0xC8000006);
 IS(SO_UPDATE_ACCEPT_CONTEXT, 0x700B);
 IS(SO_UPDATE_CONNECT_CONTEXT, 0x7010);
 IS(WSA_FLAG_OVERLAPPED, 1);
-IS(TF_REUSE_SOCKET, 2);
+IS(TF_DISCONNECT, 0x01);
+IS(TF_REUSE_SOCKET, 0x02);
+IS(TF_WRITE_BEHIND, 0x04);
+IS(TF_USE_DEFAULT_WORKER, 0x00);
+IS(TF_USE_SYSTEM_THREAD, 0x10);
+IS(TF_USE_KERNEL_APC, 0x20);
+IS(TP_ELEMENT_MEMORY, 1);
+IS(TP_ELEMENT_FILE, 2);
+IS(TP_ELEMENT_EOP, 4);
+IS(FILE_SKIP_COMPLETION_PORT_ON_SUCCESS, 1);
+IS(FILE_SKIP_SET_EVENT_ON_HANDLE, 2);
+IS(GENERIC_READ, 0x80000000u);
+IS(GENERIC_WRITE, 0x40000000u);
+IS(GENERIC_EXECUTE, 0x20000000u);
+IS(GENERIC_ALL, 0x10000000u);
+IS(FILE_SHARE_READ, 1);
+IS(FILE_SHARE_WRITE, 2);
+IS(FILE_SHARE_DELETE, 4);
+IS(CREATE_NEW, 1);
+IS(CREATE_ALWAYS, 2);
+IS(OPEN_EXISTING, 3);
+IS(OPEN_ALWAYS, 4);
+IS(TRUNCATE_EXISTING, 5);
+IS(FILE_FLAG_WRITE_THROUGH, 0x80000000u);
+IS(FILE_FLAG_OVERLAPPED, 0x40000000u);
+IS(FILE_FLAG_NO_BUFFERING, 0x20000000u);
+IS(FILE_FLAG_RANDOM_ACCESS, 0x10000000u);
+IS(FILE_FLAG_SEQUENTIAL_SCAN, 0x08000000u);
+IS(FILE_FLAG_DELETE_ON_CLOSE, 0x04000000u);
+IS(FILE_BEGIN, 0);
+IS(FILE_CURRENT, 1);
+IS(FILE_END, 2);
 IS(WSA_IO_PENDING, 997);
 IS(WSA_IO_INCOMPLETE, 996);
 IS(WSA_OPERATION_ABORTED, 995);
+
+HOLDS(sizeof(TRANSMIT_FILE_BUFFERS) == 32);
+IS_AT(TRANSMIT_FILE_BUFFERS, Head, 0x00, 8);
+IS_AT(TRANSMIT_FILE_BUFFERS, HeadLength, 0x08, 4);
+IS_AT(TRANSMIT_FILE_BUFFERS, Tail, 0x10, 8);
+IS_AT(TRANSMIT_FILE_BUFFERS, TailLength, 0x18, 4);
+
+HOLDS(sizeof(TRANSMIT_PACKETS_ELEMENT) == 24);
+IS_AT(TRANSMIT_PACKETS_ELEMENT, dwElFlags, 0x00, 4);
+IS_AT(TRANSMIT_PACKETS_ELEMENT, cLength, 0x04, 4);
+IS_AT(TRANSMIT_PACKETS_ELEMENT, nFileOffset, 0x08, 8);
+IS_AT(TRANSMIT_PACKETS_ELEMENT, hFile, 0x10, 8);
+IS_AT(TRANSMIT_PACKETS_ELEMENT, pBuffer, 0x08, 8);
 
 HOLDS(sizeof(WSABUF) == 16);
 IS_AT(WSABUF, len, 0x00, 4);
@@ -121,9 +165,17 @@ IS(SD_BOTH, 2);
 
 IS(ERROR_SUCCESS, 0);
 IS(NO_ERROR, 0);
+IS(ERROR_FILE_NOT_FOUND, 2);
+IS(ERROR_ACCESS_DENIED, 5);
 IS(ERROR_INVALID_HANDLE, 6);
 IS(ERROR_NOT_ENOUGH_MEMORY, 8);
+IS(ERROR_HANDLE_EOF, 38);
+IS(ERROR_NETNAME_DELETED, 64);
 IS(ERROR_INVALID_PARAMETER, 87);
+IS(ERROR_BROKEN_PIPE, 109);
+IS(ERROR_NEGATIVE_SEEK, 131);
+IS(ERROR_MORE_DATA, 234);
+IS(ERROR_IO_INCOMPLETE, 996);
 IS(ERROR_MOD_NOT_FOUND, 126);
 IS(ERROR_PROC_NOT_FOUND, 127);
 IS(ERROR_ABANDONED_WAIT_0, 735);
@@ -190,6 +242,27 @@ static void(WINAPI *const set_error)(DWORD) = SetLastError;
 static int(WSAAPI *const close_socket)(SOCKET) = closesocket;
 static int(WSAAPI *const control)(SOCKET, long, u_long *) = ioctlsocket;
 
+static HANDLE(WINAPI *const create_file)(LPCSTR, DWORD, DWORD, LPSECURITY_ATTRIBUTES, DWORD, DWORD,
+                                        HANDLE) = CreateFileA;
+static BOOL(WINAPI *const read_file)(HANDLE, LPVOID, DWORD, LPDWORD, LPOVERLAPPED) = ReadFile;
+static BOOL(WINAPI *const write_file)(HANDLE, LPCVOID, DWORD, LPDWORD, LPOVERLAPPED) = WriteFile;
+static BOOL(WINAPI *const result)(HANDLE, LPOVERLAPPED, LPDWORD, BOOL) = GetOverlappedResult;
+static BOOL(WINAPI *const cancel)(HANDLE) = CancelIo;
+static BOOL(WINAPI *const cancel_one)(HANDLE, LPOVERLAPPED) = CancelIoEx;
+static BOOL(WINAPI *const modes)(HANDLE, UCHAR) = SetFileCompletionNotificationModes;
+static BOOL(WINAPI *const seek)(HANDLE, LARGE_INTEGER, PLARGE_INTEGER, DWORD) = SetFilePointerEx;
+static BOOL(WINAPI *const size_of)(HANDLE, PLARGE_INTEGER) = GetFileSizeEx;
+static BOOL(WINAPI *const flush)(HANDLE) = FlushFileBuffers;
+static BOOL(WINAPI *const cut_off)(HANDLE) = SetEndOfFile;
+
+#ifdef _WIN32 /* mswsock.dll, which programs do not name, has them */
+static LPFN_TRANSMITFILE const transmit_file = NULL;
+static LPFN_TRANSMITPACKETS const transmit_packets = NULL;
+#else
+static LPFN_TRANSMITFILE const transmit_file = TransmitFile;
+static LPFN_TRANSMITPACKETS const transmit_packets = TransmitPackets;
+#endif
+
 /* Overlapped operations are laid out, if not there. */
 static LPFN_ACCEPTEX const accept_ex = NULL;
 static LPFN_CONNECTEX const connect_ex = NULL;
@@ -203,5 +276,7 @@ int main(void)
     (void)create, (void)get, (void)get_many, (void)post, (void)close_handle, (void)process, (void)start_up;
     (void)clean_up, (void)wsa_error, (void)set_wsa_error, (void)error, (void)set_error, (void)close_socket;
     (void)control, (void)accept_ex, (void)connect_ex, (void)addresses, (void)disconnect_ex;
+    (void)create_file, (void)read_file, (void)write_file, (void)result, (void)cancel, (void)cancel_one;
+    (void)modes, (void)seek, (void)size_of, (void)flush, (void)cut_off, (void)transmit_file, (void)transmit_packets;
     return SocketNotificationRetrieveEvents(&entry) != (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_REMOVE);
 }

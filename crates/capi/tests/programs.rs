@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use toolchain::{
-    Build, Linkage, Profile, finds_leaks, has, library_directory, package, scratch, succeed,
+    Build, Linkage, Profile, finds_leaks, library_directory, package, scratch, succeed,
 };
 
 /// What a program said that it left out is said here too, where it is seen.
@@ -39,28 +39,6 @@ fn is_clean_under_address_sanitizer(test: &str, build: Build) {
         let options =
             format!("detect_leaks={leaks}:detect_stack_use_after_return=1:abort_on_error=0");
         tell(&succeed(Command::new(program).env("ASAN_OPTIONS", options)));
-    }
-}
-
-/// The same, of the library's own code too, which the sanitizer does not see inside of. The programs do a part
-/// of their work only: Valgrind runs one thread at a time, twenty times as slowly.
-fn is_clean_in_valgrind(program: Option<&Path>) {
-    if !has("valgrind") {
-        return;
-    }
-    if let Some(program) = program {
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args([
-            "--quiet",
-            "--error-exitcode=97",
-            "--leak-check=full",
-            "--show-leak-kinds=definite,indirect",
-            "--errors-for-leak-kinds=definite,indirect",
-            "--fair-sched=try",
-        ]);
-        // It lets no other thread run while one is in a call on a ring.
-        valgrind.env("COMPLETION_PORT_FILES", "threads");
-        tell(&succeed(valgrind.arg(program).env("TEST_RUNS_SLOWLY", "1")));
     }
 }
 
@@ -100,7 +78,9 @@ macro_rules! programs {
 
             #[test]
             fn is_clean_in_valgrind() {
-                super::is_clean_in_valgrind(program());
+                if let Some(program) = program() {
+                    tell(&toolchain::is_clean_in_valgrind(program));
+                }
             }
 
             $(#[test]
@@ -158,10 +138,13 @@ programs! {
     files_stress: "files_stress.c" => runs_as_cxx;
     transmit: "transmit.c" => runs_as_cxx;
     transmit_disk: "transmit_disk.c" => runs_as_cxx;
-    shape_event_loop: "shape_event_loop.c";
-    shape_udp_engine: "shape_udp_engine.c";
-    shape_actor_runtime: "shape_actor_runtime.c";
+    shape_event_loop: "shape_event_loop.c" => runs_as_cxx;
+    shape_udp_engine: "shape_udp_engine.c" => runs_as_cxx;
+    shape_actor_runtime: "shape_actor_runtime.c" => runs_as_cxx;
     shape_oneshot_server: "shape_oneshot_server.cpp";
+    shape_proactor: "shape_proactor.cpp";
+    shape_neutral_queue: "shape_neutral_queue.c";
+    shape_file_copier: "shape_file_copier.c" => runs_as_cxx;
 }
 
 /// What the library keeps for as long as the process lives can be told from what is lost; also in the library
@@ -257,7 +240,9 @@ fn sockets_are_told_apart_where_the_system_has_no_name_for_them() {
 #[test]
 fn files_are_read_and_written_by_threads_too() {
     let directory = scratch("files-by-threads");
-    for source in ["overlapped_files.c", "files_stress.c", "files_forked.c"] {
+    for source in
+        ["files.c", "overlapped_files.c", "files_stress.c", "files_forked.c", "transmit.c"]
+    {
         let program = Build::of(&[source]).program(&directory).unwrap();
         tell(&succeed(Command::new(program).env("COMPLETION_PORT_FILES", "threads")));
     }

@@ -26,8 +26,10 @@ static int connections(void)
 
 struct event;
 
+typedef enum { READY, DISPOSED, STOP, QUIT } message_kind;
+
 typedef struct message {
-    enum { READY, DISPOSED, STOP, QUIT } kind;
+    message_kind kind;
     struct event *event;
     UINT32 flags;
     struct message *next;
@@ -41,7 +43,7 @@ typedef struct {
 
 static mailbox mailboxes[ACTOR_THREADS];
 
-static void say_to(int thread, int kind, struct event *event, UINT32 flags)
+static void say_to(int thread, message_kind kind, struct event *event, UINT32 flags)
 {
     mailbox *box = &mailboxes[thread];
     message *m = (message *)malloc(sizeof *m);
