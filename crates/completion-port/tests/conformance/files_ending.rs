@@ -17,7 +17,7 @@ use testkit::{in_a_process_of_its_own, in_forked_child, sandbox, skipped};
 use crate::kit::codes;
 #[cfg(unix)]
 use crate::kit::files::native;
-use crate::kit::files::{page, read};
+use crate::kit::files::{page, read, synced};
 use crate::kit::ledger::{Ledger, Owner};
 use crate::kit::operations::{
     HOUR, MILLISECOND, Noted, Shared, all, done, finished, next, outcome, room, shared_on, silent,
@@ -479,6 +479,23 @@ on_every_file_system! {
         }
         assert_eq!(system.contents(&file), b"morE bytes");
     }
+
+    /// Rule 74: a disk that fails fails what is to be put on it, too. The next one is as any other.
+    fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it(system: &System) {
+        let Some(kernel) = system.kernel() else { return };
+        let port = sockets_on(system);
+        let mut token = port.associate(system.file(b"bytes")).unwrap();
+        for operation in [Operation::sync_data, Operation::sync_all] {
+            for code in [Some(codes::EIO), None] {
+                code.into_iter().for_each(|code| kernel.fail_next_file(code));
+                token.start(operation()).unwrap();
+                let (back, outcome) = done(&port, system);
+                let error = synced(&outcome).err().map(|error| (error.call(), error.os_code()));
+                assert_eq!(error, code.map(|_| (Call::Sync, code)));
+                token = back;
+            }
+        }
+    }
 }
 
 /// A buffer whose code panics once, after so many calls.
@@ -590,6 +607,29 @@ fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
         });
         testkit::descriptors::assert_same(&open, &testkit::descriptors::open());
     }
+}
+
+/// Rule 74: the system's own code, by threads, whose calls can be refused.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
+    let name = "files_ending::a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll";
+    if !sandbox::is_inside() {
+        if let Err(error) = sandbox::run(name, libc::SYS_fdatasync, libc::EIO) {
+            skipped(format_args!("no sandbox: {error}"));
+        }
+        return;
+    }
+    let system = System::native_with_threads();
+    let port = sockets_on(&system);
+    let token = port.associate(system.file(b"bytes")).unwrap();
+    token.sync_data().unwrap();
+    let (token, outcome) = done(&port, &system);
+    let error = synced(&outcome).unwrap_err();
+    assert_eq!((error.call(), error.kind()), (Call::Sync, ErrorKind::Other));
+    assert_eq!(error.os_code(), Some(libc::EIO));
+    token.sync_all().unwrap();
+    assert_eq!(synced(&done(&port, &system).1), Ok(()));
 }
 
 /// Rule 74: where the system gives no ring one is refused, or else threads do it.
