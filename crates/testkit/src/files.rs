@@ -22,8 +22,8 @@ pub struct Hanging(End);
 
 #[derive(Debug)]
 enum End {
-    /// The other end of a pipe, and by what it is read.
-    Native(OwnedFd, FileEngine),
+    /// The other end of a pipe, and whether threads read it.
+    Native(OwnedFd, bool),
     Simulated(sim::Kernel),
 }
 
@@ -49,7 +49,7 @@ impl Hanging {
     ///
     /// Blocks until then, for at most ten seconds.
     pub fn await_begun(&self, count: usize) {
-        let End::Native(writer, FileEngine::Threads) = &self.0 else { return };
+        let End::Native(writer, true) = &self.0 else { return };
         let name = std::fs::read_link(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
         let end = Instant::now() + Duration::from_secs(10);
         while readers(&name) != count {
@@ -96,6 +96,18 @@ impl System {
         }
         let port = Port::builder().file_engine(FileEngine::Ring).build::<(), ()>();
         !port.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
+    }
+
+    /// Whether threads do what has to wait: that is asked for, or there is no ring. What they have begun they do not give
+    /// up.
+    #[must_use]
+    pub fn has_file_threads(&self) -> bool {
+        match self.file_engine() {
+            _ if self.kernel().is_some() => false,
+            FileEngine::Threads => true,
+            FileEngine::Ring => false,
+            _ => Port::builder().file_engine(FileEngine::Ring).build::<(), ()>().is_err(),
+        }
     }
 
     /// A file with these bytes in it, all of them in memory. It has no name.
@@ -189,7 +201,7 @@ impl System {
             }
             None => {
                 let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-                (self.own(reader), Hanging(End::Native(writer, self.file_engine())))
+                (self.own(reader), Hanging(End::Native(writer, self.has_file_threads())))
             }
         }
     }

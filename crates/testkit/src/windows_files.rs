@@ -80,6 +80,12 @@ impl System {
         true
     }
 
+    /// Whether threads do what has to wait.
+    #[must_use]
+    pub fn has_file_threads(&self) -> bool {
+        self.kernel().is_none() && self.file_engine() == FileEngine::Threads
+    }
+
     /// A file with these bytes in it. It goes when it is closed.
     #[must_use]
     pub fn file(&self, bytes: &[u8]) -> Socket {

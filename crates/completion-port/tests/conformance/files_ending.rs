@@ -28,7 +28,7 @@ use crate::kit::threads::{End, eventually, hear, now, settle};
 
 /// Whether what the kernel has is cancelled at once. On Windows what a thread waits for is, too.
 fn lets_go_at_once(on: &System) -> bool {
-    on.kernel().is_none() && (cfg!(windows) || on.file_engine() != FileEngine::Threads)
+    on.kernel().is_none() && (cfg!(windows) || !on.has_file_threads())
 }
 
 /// An operation that has begun was called off, and released. Threads do it to its end; otherwise it ends as `kind`
