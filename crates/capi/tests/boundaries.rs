@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 56] = [
+const LAYERS: [(&str, &[&str]); 57] = [
     ("abi", &[]),
     ("linux", &[]),
+    ("linux/fetches", &[]),
     ("linux/foreign", &[]),
     ("linux/last", &[]),
     ("linux/messages", &[]),

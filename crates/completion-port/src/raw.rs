@@ -315,13 +315,12 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
 }
 
 impl<'p, K, M, B> Raw<'p, K, M, B> {
-    /// What the first task of this side has waited for is there: one that was [`Scarce`](crate::raw::Attempt::Scarce)
-    /// is tried without further delay. If it is being tried just now, and says again that it has to wait, it is tried
-    /// once more. A task that waits for its descriptor may be tried once too often. Nothing else happens, also if there
-    /// is no task or no such registration.
+    /// Says that what the first task of this side has waited for is there: one that was [`Scarce`](Attempt::Scarce) is
+    /// tried without further delay, by a thread that waits or comes to wait. If it is being tried just now, and says that
+    /// it lacks something, it is tried once more. One that waits for its descriptor may be tried once too often. Nothing
+    /// else happens, also if there is no task or no such registration.
     ///
-    /// May be called by any thread, also inside an [attempt](Task::attempt). Locks of the port are taken, none else; a
-    /// thread of the port makes the attempt.
+    /// Any thread may call it that has none of the port's locks, also inside an [attempt](Task::attempt).
     pub fn retry(self, id: SharedId, side: Side) {
         let direction = match side {
             Side::In => Direction::In,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use completion_port::raw::{Attempt, Ending, Side, Task};
 use completion_port::{Batch, Buffer, OpId, Operation, Port, Started};
@@ -271,4 +271,40 @@ fn what_a_task_has_waited_for_is_told_by_a_call() {
     let Started::Finished((_, Ending::Done)) = start(Box::new(attempt)) else { panic!("it waits") };
     port.raw().forget(id.id()).unwrap();
     port.raw().retry(id, Side::Out);
+}
+
+#[test]
+fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
+    let port: Arc<Port<u32, u32, Does>> = Arc::new(Port::builder().buffers().build().unwrap());
+    let (near, _far) = connected();
+    let id = port.raw().associate_number(number(&near), 7).unwrap();
+    let (sender, told) = channel();
+    let waiting = Arc::clone(&port);
+    let waiter = thread::spawn(move || {
+        while let Ok(packets) = waiting.wait(&mut Batch::new(), None) {
+            packets.for_each(drop);
+        }
+    });
+    // It is hardly ever tried so soon otherwise, by a thread that happens to be awake. The machine may be busy.
+    let soon = Duration::from_millis(9);
+    let is_prompt = || {
+        let is_there = Arc::new(AtomicBool::new(false));
+        let it = Arc::clone(&is_there);
+        let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::Scarce };
+        let begun = Instant::now();
+        let task = Does(Box::new(attempt), sender.clone());
+        port.raw().start_task(id, Side::Out, task).map_err(|it| it.error()).unwrap();
+        // The thread that waits has been woken to hear when it is to be tried again; it sleeps by then.
+        while begun.elapsed() < Duration::from_millis(3) {
+            thread::yield_now();
+        }
+        is_there.store(true, SeqCst);
+        port.raw().retry(id, Side::Out);
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Ending::Done));
+        begun.elapsed() < soon
+    };
+    let prompt = (0..100).filter(|_| is_prompt()).take(20).count();
+    assert_eq!(prompt, 20, "of a hundred");
+    port.close();
+    waiter.join().unwrap();
 }

@@ -746,11 +746,13 @@ impl Engine {
         if slot.word().generation() != generation {
             return;
         }
-        let due = lanes.hasten(&self.nodes, direction);
-        drop(lanes);
-        if due != NIL {
-            self.submit(due);
+        let now = self.backend.now();
+        if lanes.hasten(direction, now) {
+            desk.hasten(now);
         }
+        drop(lanes);
+        // Which wakes a thread that waits, if that is sooner than it would wake by itself.
+        self.mind_alarm(index, desk);
     }
 
     /// A registration ends, or the port: so do its operations.

@@ -862,12 +862,17 @@ impl Lanes {
         (due, is_missed)
     }
 
-    /// What operations of this direction may have waited for, and no edge tells of, is there. Returns the flight that is
-    /// to be tried, if none is. One that is being tried just now is tried once more, should it have to wait for that.
-    pub(crate) fn hasten(&mut self, records: &impl Records, direction: Direction) -> Node {
+    /// What operations of this direction may have waited for, and no edge tells of, is there at `now`. True if the first
+    /// one that waits is to be tried when the desk's timer rings. One that is being tried just now is tried once more,
+    /// should it have to wait for that.
+    pub(crate) fn hasten(&mut self, direction: Direction, now: Moment) -> bool {
         let lane = self.lane(direction);
         lane.is_hastened = lane.active != NIL;
-        lane.next_due(records)
+        if lane.is_hastened || lane.waiting.is_empty() {
+            return false;
+        }
+        lane.retry = now;
+        true
     }
 
     /// The node of a flight has come to a thread.
