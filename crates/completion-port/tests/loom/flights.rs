@@ -870,6 +870,43 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
     });
 }
 
+/// What it lacks comes at any moment of its attempt or behind that, and is told then: it does not wait for its time.
+#[test]
+fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
+    let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
+    explore(move || {
+        let board = Board::shared(0);
+        let mut lanes = board.lanes.lock().unwrap();
+        assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
+        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Course::Try);
+        drop(lanes);
+        let teller = spawn(&board, move |board| {
+            board.there[0].store(1, SeqCst);
+            let rings = board.lanes.lock().unwrap().hasten(IN, now);
+            if rings {
+                board.ring(now);
+            }
+        });
+        let course = loop {
+            let found = board.with_cargo(FIRST, |cargo| board.take(IN, cargo));
+            let tried = if found == Tried::Blocked { Tried::Scarce(late) } else { found };
+            let mut lanes = board.lanes.lock().unwrap();
+            let (course, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
+            drop(lanes);
+            board.see_to(effects);
+            if course != Course::Try {
+                break course;
+            }
+        };
+        if let Course::Ends(_) = course {
+            board.queue(FIRST);
+        }
+        teller.join().unwrap();
+        assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+        board.settle();
+    });
+}
+
 #[test]
 fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
     for collects in [false, true] {
