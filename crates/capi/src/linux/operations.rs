@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use completion_port::raw::{Attempt, Ending, Hints, Side};
-use completion_port::{ErrorKind, Interest, OneShot, Started};
+use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
 
 use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
