@@ -41,6 +41,7 @@ static inline int is_wine(void)
     return 0;
 }
 #define NOT_ON_WINE(cause)
+#define UNLESS_WINE(cause)
 
 /* Ends the program after so many seconds. */
 static inline void end_if_stuck(unsigned seconds)
@@ -130,6 +131,22 @@ static inline void until(SOCKET s, int condition)
         asked.revents = 0;
         CHECK_IS(poll(&asked, 1, SOON), 1);
     } while ((asked.revents & condition) != condition);
+}
+
+/* Whether a program that is started gets the socket. */
+static inline int is_inherited(SOCKET s)
+{
+    int flags = fcntl((int)s, F_GETFD);
+    CHECK(flags != -1);
+    return !(flags & FD_CLOEXEC);
+}
+
+/* Whether calls on the socket return at once. */
+static inline int is_nonblocking(SOCKET s)
+{
+    int flags = fcntl((int)s, F_GETFL);
+    CHECK(flags != -1);
+    return (flags & O_NONBLOCK) != 0;
 }
 
 /* Another number of the same socket. */

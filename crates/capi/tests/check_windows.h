@@ -40,6 +40,11 @@ static inline void close_unseen(SOCKET s)
 #define POLLOUT POLLWRNORM
 #define POLLRDHUP POLLHUP
 
+/* A command of the system that older headers of MinGW have not. */
+#ifndef SIO_UDP_CONNRESET
+#define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
+#endif
+
 /* What socket calls say after a failure is the system's. */
 #define HAS_SOCKET_CALLS 0
 
@@ -70,6 +75,17 @@ static inline int is_wine(void)
         printf("SKIPPED %s under Wine: %s\n", __func__, cause); \
         return; \
     }
+
+/* The same of the statement behind it alone. */
+#define UNLESS_WINE(cause) if (!is_left_out_under_wine(__func__, cause))
+
+static inline int is_left_out_under_wine(const char *claim, const char *cause)
+{
+    if (is_wine()) {
+        printf("SKIPPED a part of %s under Wine: %s\n", claim, cause);
+    }
+    return is_wine();
+}
 
 static unsigned __stdcall check_stuck(void *seconds)
 {
@@ -121,6 +137,25 @@ static inline void until(SOCKET s, int condition)
         CHECK(WSAPoll(&asked, 1, SOON) >= 0);
         Sleep(1);
     } while ((asked.revents & condition) != condition);
+}
+
+/* Whether a program that is started gets the socket. */
+static inline int is_inherited(SOCKET s)
+{
+    DWORD flags;
+    CHECK(GetHandleInformation((HANDLE)s, &flags));
+    return (flags & HANDLE_FLAG_INHERIT) != 0;
+}
+
+/* Whether calls on the socket, which must have nothing to read, return at once. No call tells it. */
+static inline int is_nonblocking(SOCKET s)
+{
+    DWORD milliseconds = 1;
+    char byte;
+    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (const char *)&milliseconds, sizeof milliseconds), 0);
+    CHECK_IS(recv(s, &byte, 1, 0), SOCKET_ERROR);
+    CHECK(WSAGetLastError() == WSAETIMEDOUT || WSAGetLastError() == WSAEWOULDBLOCK);
+    return WSAGetLastError() == WSAEWOULDBLOCK;
 }
 
 /* Another number of the same socket. */

@@ -74,6 +74,16 @@ static inline SOCKET next_of_number(SOCKET number)
     return next;
 }
 
+/* The code of what was in flight when its socket was closed. */
+static inline DWORD closed_code(void)
+{
+    UNLESS_WINE("what is in flight on a socket that is closed ends with another code")
+        return ERROR_OPERATION_ABORTED;
+#ifdef _WIN32
+    return 676; /* ERROR_HANDLES_CLOSED */
+#endif
+}
+
 /* The call must have begun something that goes on. */
 #define CHECK_PENDING(call) CHECK_SOCKET_ERROR(call, WSA_IO_PENDING)
 

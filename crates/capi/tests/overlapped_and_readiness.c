@@ -122,7 +122,7 @@ static void a_removal_leaves_operations_alone_and_closing_ends_both(void)
     CHECK_IS(enable(port, near, WATCHED + 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, WATCHED + 1, SOCK_NOTIFY_EVENT_OUT);
     CHECK_IS(closesocket(near), 0);
-    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
+    CHECK_FAILED(port, KEY, &overlapped, 0, closed_code());
     CHECK(is_silent(port));
     closesocket(far);
 }
@@ -144,7 +144,9 @@ static void each_may_have_a_port_of_its_own(void)
     /* What has operations on one is registered on another when none is in flight. */
     associated_pair(other, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+#if HAS_SOCKET_CALLS /* The DLL does not see where operations go. */
     CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_INVALID_PARAMETER);
+#endif
     CHECK_ENDED_BY_A_BYTE(far, other, KEY, &overlapped);
     CHECK_IS(enable(port, near, WATCHED, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_OUT);

@@ -119,7 +119,8 @@ static void without_a_port_a_thread_waits_for_the_result(void)
     send_all(far, "hello", 5);
     CHECK_IS(WSAGetOverlappedResult(near, &overlapped, &count, TRUE, &flags), TRUE);
     CHECK_IS(count, 5);
-    CHECK_IS(flags, 0);
+    UNLESS_WINE("the result of an operation has no flags")
+        CHECK_IS(flags, 0);
     /* It may be asked again. */
     CHECK_IS(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE), TRUE);
     CHECK_IS(GetOverlappedResultEx((HANDLE)near, &overlapped, &count, 0, TRUE), TRUE);
@@ -136,7 +137,7 @@ static void without_a_port_a_thread_spins(void)
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     send_all(far, "x", 1);
     until_ended(&overlapped);
-    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS((DWORD)overlapped.Internal, SUCCEEDED_WELL);
     CHECK_IS(overlapped.InternalHigh, 1);
     close_both(near, far);
 }
@@ -160,7 +161,7 @@ static void without_a_port_a_thread_waits_for_events(void)
     }
     send_all(far[2], "c", 1);
     CHECK_IS(WaitForMultipleObjects(COUNT, events, FALSE, SOON), WAIT_OBJECT_0 + 2);
-    CHECK_IS(overlapped[2].Internal, SUCCEEDED_WELL);
+    CHECK_IS((DWORD)overlapped[2].Internal, SUCCEEDED_WELL);
     CHECK_IS(bytes[2], 'c');
     for (place = 0; place < COUNT; place++)
         if (place != 2)
@@ -215,10 +216,12 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     CHECK(is_silent(port));
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
+#if HAS_SOCKET_CALLS
     /* The bit alone is no event. */
     without = fresh((HANDLE)(uintptr_t)1);
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
+#endif
     close_both(near, far);
     CHECK(CloseHandle(event));
 }
@@ -299,6 +302,7 @@ static void what_begins_behind_the_last_packet_goes_on(void)
     CHECK(CloseHandle(own));
 }
 
+#if HAS_SOCKET_CALLS
 static void results_refuse_bad_arguments(void)
 {
     SOCKET near, far;
@@ -315,6 +319,8 @@ static void results_refuse_bad_arguments(void)
     close_both(near, far);
 }
 
+#endif
+
 static void an_operation_is_cancelled(void)
 {
     SOCKET near, far;
@@ -322,13 +328,14 @@ static void an_operation_is_cancelled(void)
     OVERLAPPED first = fresh(NULL), second = fresh(NULL);
     DWORD count = UNTOUCHED, flags = 0;
     associated_pair(port, KEY, &near, &far);
-    CHECK_FALSE(CancelIoEx((HANDLE)near, NULL), ERROR_NOT_FOUND);
+    UNLESS_WINE("to cancel all of nothing succeeds")
+        CHECK_FALSE(CancelIoEx((HANDLE)near, NULL), ERROR_NOT_FOUND);
     CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
     CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &first));
     CHECK_PENDING(receive_into(near, &bytes[1], 1, NULL, &second));
     CHECK(CancelIoEx((HANDLE)near, &first));
     CHECK_FAILED(port, KEY, &first, 0, ERROR_OPERATION_ABORTED);
-    CHECK_IS(first.Internal, CANCELLED);
+    CHECK_IS((DWORD)first.Internal, CANCELLED);
     CHECK_FALSE(GetOverlappedResult((HANDLE)near, &first, &count, TRUE), ERROR_OPERATION_ABORTED);
     CHECK_FALSE(WSAGetOverlappedResult(near, &first, &count, TRUE, &flags), WSA_OPERATION_ABORTED);
     CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
@@ -398,8 +405,10 @@ static void a_thread_cancels_its_own_operations_only(void)
     CHECK(is_silent(port));
     CHECK_ENDED_BY_A_BYTE(far, port, KEY, &other.overlapped);
     close_both(near, far);
-    CHECK_FALSE(CancelIo(INVALID_HANDLE_VALUE), ERROR_INVALID_HANDLE);
-    CHECK_FALSE(CancelIoEx(INVALID_HANDLE_VALUE, NULL), ERROR_INVALID_HANDLE);
+    UNLESS_WINE("operations of what is no file are cancelled") {
+        CHECK_FALSE(CancelIo(INVALID_HANDLE_VALUE), ERROR_INVALID_HANDLE);
+        CHECK_FALSE(CancelIoEx(INVALID_HANDLE_VALUE, NULL), ERROR_INVALID_HANDLE);
+    }
 }
 
 static DWORD WINAPI cancel_own(LPVOID argument)
@@ -432,6 +441,7 @@ typedef struct Taker {
     OVERLAPPED *overlapped;
 } Taker;
 
+#ifndef _WIN32
 static DWORD WINAPI take_what_was_cancelled(LPVOID argument)
 {
     Taker *taker = (Taker *)argument;
@@ -480,6 +490,8 @@ static void what_is_found_to_be_closed_ends(void)
     }
 }
 
+#endif
+
 static void closesocket_ends_what_is_in_flight(void)
 {
     SOCKET near, far, next;
@@ -490,8 +502,8 @@ static void closesocket_ends_what_is_in_flight(void)
     CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &first));
     CHECK_PENDING(receive_into(near, &bytes[1], 1, NULL, &second));
     CHECK_IS(closesocket(near), 0);
-    CHECK_FAILED(port, KEY, &first, 0, ERROR_OPERATION_ABORTED);
-    CHECK_FAILED(port, KEY, &second, 0, ERROR_OPERATION_ABORTED);
+    CHECK_FAILED(port, KEY, &first, 0, closed_code());
+    CHECK_FAILED(port, KEY, &second, 0, closed_code());
     /* The next socket of the number is associated with nothing. */
     next = next_of_number(near);
     CHECK_IS(send_from(next, "x", 1, NULL, &first), -1);
@@ -503,11 +515,13 @@ static void closesocket_ends_what_is_in_flight(void)
     CHECK_PENDING(receive_into(near, bytes, 1, NULL, &alone));
     CHECK_IS(closesocket(near), 0);
     until_ended(&alone);
-    CHECK_IS(alone.Internal, CANCELLED);
-    CHECK_FALSE(GetOverlappedResult((HANDLE)far, &alone, &count, FALSE), ERROR_OPERATION_ABORTED);
+    UNLESS_WINE("what is in flight on a socket that is closed ends with another code")
+        CHECK_IS((DWORD)alone.Internal, CANCELLED);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)far, &alone, &count, FALSE), closed_code());
     closesocket(far);
 }
 
+#if HAS_SOCKET_CALLS
 static void a_port_that_is_closed_ends_what_it_carries_out(void)
 {
     SOCKET near, far;
@@ -528,6 +542,8 @@ static void a_port_that_is_closed_ends_what_it_carries_out(void)
     CHECK(CloseHandle(event));
 }
 
+#endif
+
 static void what_succeeds_at_once_may_make_no_packet(void)
 {
     SOCKET near, far;
@@ -535,7 +551,8 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     OVERLAPPED overlapped = fresh(NULL);
     DWORD count = UNTOUCHED;
     associated_pair(port, KEY, &near, &far);
-    CHECK_FALSE(SetFileCompletionNotificationModes((HANDLE)near, 0x80), ERROR_INVALID_PARAMETER);
+    UNLESS_WINE("unknown modes of notification are taken")
+        CHECK_FALSE(SetFileCompletionNotificationModes((HANDLE)near, 0x80), ERROR_INVALID_PARAMETER);
     CHECK_FALSE(SetFileCompletionNotificationModes(INVALID_HANDLE_VALUE, 1), ERROR_INVALID_HANDLE);
     CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_SET_EVENT_ON_HANDLE));
     CHECK_IS(send_from(near, "x", 1, &count, &overlapped), 0);
@@ -543,7 +560,7 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS));
     CHECK_IS(send_from(near, "x", 1, &count, &overlapped), 0);
     CHECK_IS(count, 1);
-    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS((DWORD)overlapped.Internal, SUCCEEDED_WELL);
     CHECK(is_silent(port));
     /* A mode stays, and what waits makes a packet. */
     CHECK(SetFileCompletionNotificationModes((HANDLE)near, 0));
@@ -552,6 +569,7 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     close_both(near, far);
 }
 
+#if HAS_SOCKET_CALLS /* To Windows counts what is associated when an operation ends. */
 /* A socket that is associated while operations are in flight, which end as they were begun. */
 static void an_association_counts_for_what_begins_later(void)
 {
@@ -570,6 +588,8 @@ static void an_association_counts_for_what_begins_later(void)
     CHECK_ENDED(port, KEY, &behind, 1);
     close_both(near, far);
 }
+
+#endif
 
 /* A duplicate by the reference's call stands for the same port, with the same key. */
 static void a_duplicate_completes_on_the_port_of_its_socket(void)
@@ -626,16 +646,24 @@ int main(void)
     a_port_at_which_nobody_waits_goes_on();
     a_thread_that_has_waited_leaves_its_port_to_the_driver();
     what_begins_behind_the_last_packet_goes_on();
+#if HAS_SOCKET_CALLS
     results_refuse_bad_arguments();
+#endif
     an_operation_is_cancelled();
     all_operations_of_a_socket_are_cancelled();
     a_thread_cancels_its_own_operations_only();
     a_thread_that_has_ended_is_no_other();
+#ifndef _WIN32
     what_is_found_to_be_closed_ends();
+#endif
     closesocket_ends_what_is_in_flight();
+#if HAS_SOCKET_CALLS
     a_port_that_is_closed_ends_what_it_carries_out();
+#endif
     what_succeeds_at_once_may_make_no_packet();
+#if HAS_SOCKET_CALLS
     an_association_counts_for_what_begins_later();
+#endif
     a_duplicate_completes_on_the_port_of_its_socket();
     an_idle_socket_goes_over_to_its_port();
     CHECK(CloseHandle(port));

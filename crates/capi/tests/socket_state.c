@@ -6,6 +6,7 @@
 
 #include "check.h"
 
+#if HAS_SOCKET_CALLS
 /* ---- Protocols ---------------------------------------------------------------------------------------- */
 
 static void protocols_are_told_and_sockets_made_of_them(void)
@@ -37,6 +38,8 @@ static void protocols_are_told_and_sockets_made_of_them(void)
     closesocket(s);
 }
 
+#endif
+
 /* A duplicate within the process. */
 static void a_socket_is_duplicated(void)
 {
@@ -45,7 +48,9 @@ static void a_socket_is_duplicated(void)
     WSAPROTOCOL_INFOW wide;
     char byte = 0;
     tcp_pair(&one, &other);
+#if HAS_SOCKET_CALLS
     CHECK_SOCKET_ERROR(WSADuplicateSocketA(one, GetCurrentProcessId() + 1, &info), WSAEOPNOTSUPP);
+#endif
     CHECK_SOCKET_ERROR(WSADuplicateSocketA(one, GetCurrentProcessId(), NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSADuplicateSocketA(INVALID_SOCKET, GetCurrentProcessId(), &info), WSAENOTSOCK);
     CHECK_IS(WSADuplicateSocketA(one, GetCurrentProcessId(), &info), 0);
@@ -92,14 +97,16 @@ static void a_handle_is_inherited_or_not(void)
     SOCKET s = tcp_socket();
     HANDLE event = CreateEventA(NULL, TRUE, FALSE, NULL);
     CHECK(SetHandleInformation((HANDLE)s, HANDLE_FLAG_INHERIT, 0));
-    CHECK(fcntl((int)s, F_GETFD) & FD_CLOEXEC);
+    CHECK(!is_inherited(s));
     CHECK(SetHandleInformation((HANDLE)s, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT));
-    CHECK_IS(fcntl((int)s, F_GETFD) & FD_CLOEXEC, 0);
+    CHECK(is_inherited(s));
     CHECK(SetHandleInformation((HANDLE)s, 0, HANDLE_FLAG_INHERIT));
+    CHECK(SetHandleInformation(event, HANDLE_FLAG_INHERIT, 0));
+#if HAS_SOCKET_CALLS
     CHECK_FALSE(SetHandleInformation((HANDLE)s, HANDLE_FLAG_PROTECT_FROM_CLOSE, HANDLE_FLAG_PROTECT_FROM_CLOSE),
                 ERROR_NOT_SUPPORTED);
-    CHECK(SetHandleInformation(event, HANDLE_FLAG_INHERIT, 0));
     CHECK_FALSE(SetHandleInformation(event, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT), ERROR_NOT_SUPPORTED);
+#endif
     CHECK_FALSE(SetHandleInformation((HANDLE)(uintptr_t)99999, HANDLE_FLAG_INHERIT, 0), ERROR_INVALID_HANDLE);
     closesocket(s);
     CHECK(CloseHandle(event));
@@ -149,9 +156,11 @@ static void sockets_are_polled(void)
 
     /* The end of the peer's stream is a hang-up, also if nothing was asked for. */
     CHECK_IS(shutdown(other, SD_SEND), 0);
-    sockets[0] = asked(one, 0);
-    CHECK_IS(WSAPoll(sockets, 1, SOON), 1);
-    CHECK_IS(sockets[0].revents, POLLHUP);
+    UNLESS_WINE("a poll that asks for nothing tells of no hang-up") {
+        sockets[0] = asked(one, 0);
+        CHECK_IS(WSAPoll(sockets, 1, SOON), 1);
+        CHECK_IS(sockets[0].revents, POLLHUP);
+    }
 
     /* More than a few; one of them closed. */
     for (i = 0; i < 100; i++) {
@@ -170,14 +179,18 @@ static void what_cannot_be_polled_is_refused(void)
 {
     SOCKET s = udp_socket();
     WSAPOLLFD one = asked(s, POLLIN | POLLPRI), none = asked(INVALID_SOCKET, POLLIN);
-    CHECK_SOCKET_ERROR(WSAPoll(&one, 1, 0), WSAEINVAL);
-    CHECK_SOCKET_ERROR(WSAPoll(&none, 1, 0), WSAEINVAL);
+    UNLESS_WINE("a poll may ask for urgent data")
+        CHECK_SOCKET_ERROR(WSAPoll(&one, 1, 0), WSAEINVAL);
+    UNLESS_WINE("a poll of nothing that is open says that it is no socket")
+        CHECK_SOCKET_ERROR(WSAPoll(&none, 1, 0), WSAEINVAL);
     CHECK_SOCKET_ERROR(WSAPoll(&one, 0, 0), WSAEINVAL);
     CHECK_SOCKET_ERROR(WSAPoll(NULL, 1, 0), WSAEFAULT);
     CHECK_IS(closesocket(s), 0);
     one = asked(s, POLLIN); /* closed, and the only one */
-    CHECK_SOCKET_ERROR(WSAPoll(&one, 1, -1), WSAEINVAL);
-    CHECK_IS(one.revents, POLLNVAL);
+    UNLESS_WINE("a poll of nothing that is open says that it is no socket") {
+        CHECK_SOCKET_ERROR(WSAPoll(&one, 1, -1), WSAEINVAL);
+        CHECK_IS(one.revents, POLLNVAL);
+    }
 }
 
 static void a_refused_connect_is_an_error_and_a_hang_up(void)
@@ -188,7 +201,9 @@ static void a_refused_connect_is_an_error_and_a_hang_up(void)
     set_nonblocking(s);
     CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
     CHECK_IS(WSAPoll(&one, 1, SOON), 1);
-    CHECK_IS(one.revents & (POLLHUP | POLLERR | POLLWRNORM), POLLHUP | POLLERR | POLLWRNORM);
+    UNLESS_WINE("a refused connect is an error alone to a poll")
+        CHECK_IS(one.revents & (POLLHUP | POLLERR | POLLWRNORM), POLLHUP | POLLERR | POLLWRNORM);
+    CHECK(one.revents & POLLERR);
     CHECK_IS(closesocket(s), 0);
     CHECK_IS(closesocket(keeps_it_free), 0);
 }
@@ -197,7 +212,8 @@ static void a_refused_connect_is_an_error_and_a_hang_up(void)
 
 static int option(SOCKET s, int level, int name)
 {
-    int value = -1, size = sizeof value;
+    /* Of what is true or false Windows writes one byte. */
+    int value = HAS_SOCKET_CALLS ? -1 : 0, size = sizeof value;
     CHECK_IS(getsockopt(s, level, name, (char *)&value, &size), 0);
     return value;
 }
@@ -212,12 +228,15 @@ static void keep_alive_is_set_for_one_connection(void)
     CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
     CHECK_IS(returned, 0);
     CHECK_IS(option(s, SOL_SOCKET, SO_KEEPALIVE), 1);
+#if HAS_SOCKET_CALLS
     CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPIDLE), 30);
     CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPINTVL), 2); /* whole seconds, and not fewer */
     CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPCNT), 10);
+#endif
     wanted.onoff = 0;
     CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
     CHECK_IS(option(s, SOL_SOCKET, SO_KEEPALIVE), 0);
+#if HAS_SOCKET_CALLS
     wanted.onoff = 1;
     wanted.keepalivetime = wanted.keepaliveinterval = 0;
     CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
@@ -225,11 +244,12 @@ static void keep_alive_is_set_for_one_connection(void)
     wanted.keepalivetime = wanted.keepaliveinterval = 0xFFFFFFFF;
     CHECK_IS(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, sizeof wanted, NULL, 0, &returned, NULL, NULL), 0);
     CHECK_IS(option(s, IPPROTO_TCP, TCP_KEEPIDLE), 32767);
+    CHECK_SOCKET_ERROR(WSAIoctl(datagrams, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, &returned, NULL, NULL),
+                       WSAENOPROTOOPT);
+#endif
     CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, 8, NULL, 0, &returned, NULL, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, NULL, 12, NULL, 0, &returned, NULL, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, NULL, NULL, NULL), WSAEFAULT);
-    CHECK_SOCKET_ERROR(WSAIoctl(datagrams, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, &returned, NULL, NULL),
-                       WSAENOPROTOOPT);
     CHECK_SOCKET_ERROR(WSAIoctl(INVALID_SOCKET, SIO_KEEPALIVE_VALS, &wanted, 12, NULL, 0, &returned, NULL, NULL),
                        WSAENOTSOCK);
     CHECK_IS(closesocket(s), 0);
@@ -250,11 +270,14 @@ static void other_commands(void)
     CHECK_IS(unread, 3);
     CHECK_IS(returned, 4);
     CHECK_IS(WSAIoctl(s, SIO_UDP_CONNRESET, &off, sizeof off, NULL, 0, &returned, NULL, NULL), 0);
+#if HAS_SOCKET_CALLS
     CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_UDP_CONNRESET, &on, sizeof on, NULL, 0, &returned, NULL, NULL), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_LOOPBACK_FAST_PATH, &on, sizeof on, NULL, 0, &returned, NULL, NULL),
                        WSAEOPNOTSUPP);
+#endif
     CHECK_IS(closesocket(s), 0);
-    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_UDP_CONNRESET, &off, sizeof off, NULL, 0, &returned, NULL, NULL), WSAENOTSOCK);
+    UNLESS_WINE("errors of datagrams are turned off of a number that names nothing")
+        CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_UDP_CONNRESET, &off, sizeof off, NULL, 0, &returned, NULL, NULL), WSAENOTSOCK);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------------------- */
@@ -280,10 +303,12 @@ static void addresses_have_text(void)
     CHECK(memcmp(&again, &longer, sizeof again) == 0);
     SetLastError(0);
     CHECK(InetNtopA(AF_INET6, &longer, text, 5) == NULL);
-    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    UNLESS_WINE("text of an address without room has a status as its error")
+        CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
     SetLastError(0);
     CHECK(InetNtopW(AF_INET6, &longer, wide, 11) == NULL);
-    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    UNLESS_WINE("text of an address without room has a status as its error")
+        CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
     CHECK_SOCKET_ERROR(InetPtonA(12345, "127.0.0.1", &address), WSAEAFNOSUPPORT);
     SetLastError(0);
     CHECK(InetNtopA(12345, &address, text, sizeof text) == NULL);
@@ -311,7 +336,9 @@ static void addresses_have_parts(void)
 int main(void)
 {
     start();
+#if HAS_SOCKET_CALLS
     protocols_are_told_and_sockets_made_of_them();
+#endif
     a_socket_is_duplicated();
     lingering_is_turned_off_by_either_option();
     a_handle_is_inherited_or_not();

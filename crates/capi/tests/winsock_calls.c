@@ -3,7 +3,6 @@
 #include <mswsock.h>
 #include <windows.h>
 
-#include <fcntl.h>
 #include <pthread.h>
 
 #include "check.h"
@@ -59,7 +58,9 @@ static void the_last_error_is_one_word_for_each_thread(void)
     CHECK_IS(GetLastError(), WSAEACCES);
     CHECK_IS(pthread_create(&thread, NULL, has_an_error_of_its_own, NULL), 0);
     CHECK_IS(pthread_join(thread, NULL), 0);
-    CHECK_IS(WSAGetLastError(), WSAEACCES);
+#if HAS_SOCKET_CALLS
+    CHECK_IS(WSAGetLastError(), WSAEACCES); /* elsewhere pthread_join sets it */
+#endif
     SetLastError(0xFFFFFFFFu);
     CHECK_IS(GetLastError(), 0xFFFFFFFFu);
 }
@@ -117,7 +118,8 @@ static void failures_have_winsock_codes(void)
     SOCKET another = udp_socket();
     char byte = 'x';
     static char much[70000];
-    int value = 1, length = sizeof other, file;
+    int value = 1, length = sizeof other;
+    uintptr_t file, ends[2];
 
     CHECK_IS(closesocket(closed), 0);
     CHECK_SOCKET_ERROR(closesocket(closed), WSAENOTSOCK);
@@ -128,16 +130,16 @@ static void failures_have_winsock_codes(void)
     CHECK_SOCKET_ERROR(shutdown(closed, SD_BOTH), WSAENOTSOCK);
     CHECK_SOCKET_ERROR(getsockname(closed, (struct sockaddr *)&other, &length), WSAENOTSOCK);
     CHECK_NO_SOCKET(accept(closed, NULL, NULL), WSAENOTSOCK);
-    file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    open_file_and_pipe(&file, ends);
     CHECK_SOCKET_ERROR(recv((SOCKET)file, &byte, 1, 0), WSAENOTSOCK);
     CHECK_SOCKET_ERROR(closesocket((SOCKET)file), WSAENOTSOCK); /* and it stays open */
-    CHECK(fcntl(file, F_GETFD) != -1);
-    CHECK_IS(close(file), 0);
+    close_file_and_pipe(file, ends);
 
     CHECK_NO_SOCKET(socket(9999, SOCK_STREAM, 0), WSAEAFNOSUPPORT);
     CHECK_SOCKET_ERROR(bind(another, (struct sockaddr *)&taken, sizeof taken), WSAEADDRINUSE);
     CHECK_SOCKET_ERROR(connect(stream, (struct sockaddr *)&refuses, sizeof refuses), WSAECONNREFUSED);
-    CHECK_SOCKET_ERROR(recv(stream, &byte, 1, 0), WSAENOTCONN);
+    UNLESS_WINE("a receive behind a refused connect finds the end of a stream")
+        CHECK_SOCKET_ERROR(recv(stream, &byte, 1, 0), WSAENOTCONN);
     CHECK_SOCKET_ERROR(getpeername(stream, (struct sockaddr *)&other, &length), WSAENOTCONN);
     CHECK_SOCKET_ERROR(shutdown(stream, SD_SEND), WSAENOTCONN);
     CHECK_SOCKET_ERROR(sendto(datagrams, much, sizeof much, 0, (struct sockaddr *)&taken, sizeof taken),
@@ -147,6 +149,8 @@ static void failures_have_winsock_codes(void)
     CHECK_SOCKET_ERROR(getsockopt(stream, SOL_SOCKET, 9999, (char *)&value, &length), WSAENOPROTOOPT);
     CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
     somewhere.sin_addr.s_addr = htonl(0xC6336401); /* 198.51.100.1: no machine has it */
+    CHECK_IS(closesocket(stream), 0);
+    stream = tcp_socket();
     CHECK_SOCKET_ERROR(bind(stream, (struct sockaddr *)&somewhere, sizeof somewhere), WSAEADDRNOTAVAIL);
 
     /* To send in vain raises no signal. */
@@ -171,6 +175,7 @@ static void failures_have_winsock_codes(void)
     CHECK_IS(closesocket(keeper), 0);
 }
 
+#ifndef _WIN32
 /* Two streams that are not of TCP; what can be told of a reset is told of these, too. */
 static void local_pair(SOCKET *one, SOCKET *other)
 {
@@ -180,14 +185,20 @@ static void local_pair(SOCKET *one, SOCKET *other)
     *other = (SOCKET)pair[1];
 }
 
+#endif
+
 /* The system says it once, the reference each time. */
 static void after_a_reset_every_receive_fails(void)
 {
     enum { BY_RECEIVE, BY_SEND, BY_OPTION, WAYS };
+#if HAS_SOCKET_CALLS
     struct sockaddr_in address;
-    SOCKET near, far, listener;
+    SOCKET listener;
+#endif
+    SOCKET near, far;
     char byte = 'x';
     int way, i, error, length;
+    NOT_ON_WINE("a poll takes the error of a reset");
     for (way = 0; way < WAYS; way++) {
         tcp_pair(&near, &far);
         abort_connection(far);
@@ -201,11 +212,14 @@ static void after_a_reset_every_receive_fails(void)
         }
         for (i = 0; i < 3; i++) {
             CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+#if HAS_SOCKET_CALLS
             CHECK_IS(errno, ECONNRESET);
+#endif
             CHECK_SOCKET_ERROR(recv(near, &byte, 1, MSG_PEEK), WSAECONNRESET);
             CHECK_SOCKET_ERROR(recvfrom(near, &byte, 1, 0, NULL, NULL), WSAECONNRESET);
         }
 
+#if HAS_SOCKET_CALLS
         /* Connected once more it is as good as new. */
         memset(&address, 0, sizeof address);
         CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0); /* AF_UNSPEC: not any more */
@@ -214,8 +228,9 @@ static void after_a_reset_every_receive_fails(void)
         far = accept(listener, NULL, NULL);
         CHECK_IS(closesocket(far), 0);
         CHECK_IS(recv(near, &byte, 1, 0), 0);
-        CHECK_IS(closesocket(near), 0);
         CHECK_IS(closesocket(listener), 0);
+#endif
+        CHECK_IS(closesocket(near), 0);
     }
 
     /* A reset behind the end of the stream is told by a write first. */
@@ -232,6 +247,7 @@ static void after_a_reset_every_receive_fails(void)
     CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
     CHECK_IS(closesocket(near), 0);
 
+#ifndef _WIN32
     local_pair(&near, &far);
     send_all(near, "x", 1);
     CHECK_IS(closesocket(far), 0); /* with something left that it has not read */
@@ -239,8 +255,10 @@ static void after_a_reset_every_receive_fails(void)
         CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
     }
     CHECK_IS(closesocket(near), 0);
+#endif
 }
 
+#ifndef _WIN32
 /* It is the socket that was reset, not its number. */
 static void the_next_socket_of_a_number_was_not_reset(void)
 {
@@ -258,6 +276,8 @@ static void the_next_socket_of_a_number_was_not_reset(void)
     CHECK_IS(recv(near, &byte, 1, 0), 0);
     CHECK_IS(closesocket(near), 0);
 }
+
+#endif
 
 enum { PEER_IS_THERE, PEER_HAS_SHUT, PEER_HAS_CLOSED, PEER_HAS_ABORTED, PEERS };
 
@@ -288,11 +308,14 @@ static void what_is_sent_behind_a_shutdown_fails(SOCKET near, SOCKET far, int ha
     }
     for (i = 0; i < 3; i++) {
         CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAESHUTDOWN);
+#if HAS_SOCKET_CALLS
         CHECK_IS(errno, ESHUTDOWN);
+#endif
         CHECK_SOCKET_ERROR(sendto(near, &byte, 1, 0, NULL, 0), WSAESHUTDOWN);
     }
     if (peer == PEER_HAS_ABORTED) {
-        CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+        UNLESS_WINE("a poll takes the error of a reset")
+            CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
     }
     CHECK_IS(closesocket(near), 0);
     if (peer == PEER_IS_THERE || peer == PEER_HAS_SHUT) {
@@ -315,10 +338,12 @@ static void who_has_shut_its_sending_half_cannot_send(void)
                 }
                 tcp_pair(&near, &far);
                 what_is_sent_behind_a_shutdown_fails(near, far, halves[half], peer, is_first);
+#ifndef _WIN32
                 if (peer != PEER_HAS_ABORTED) {
                     local_pair(&near, &far);
                     what_is_sent_behind_a_shutdown_fails(near, far, halves[half], peer, is_first);
                 }
+#endif
             }
         }
     }
@@ -326,7 +351,7 @@ static void who_has_shut_its_sending_half_cannot_send(void)
 
 static void a_successful_setsockopt_clears_the_last_error(void)
 {
-    SOCKET s = udp_socket();
+    SOCKET s = udp_socket(), other = udp_socket();
     int on = 1;
     DWORD milliseconds = 1000;
     SetLastError(WSAEINTR);
@@ -336,8 +361,9 @@ static void a_successful_setsockopt_clears_the_last_error(void)
     CHECK_IS(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (const char *)&milliseconds, sizeof milliseconds), 0);
     CHECK_IS(WSAGetLastError(), 0);
     SetLastError(WSAEINTR);
-    CHECK_IS(setsockopt(s, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (const char *)&on, sizeof on), 0);
+    CHECK_IS(setsockopt(other, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (const char *)&on, sizeof on), 0);
     CHECK_IS(WSAGetLastError(), 0);
+    CHECK_IS(closesocket(other), 0);
     CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, 9999, (const char *)&on, sizeof on), WSAENOPROTOOPT);
     CHECK_IS(closesocket(s), 0);
 }
@@ -347,7 +373,8 @@ static void an_address_that_is_too_short_is_a_bad_pointer(void)
     struct sockaddr_in address = loopback();
     SOCKET s = tcp_socket(), u = udp_socket();
     CHECK_SOCKET_ERROR(bind(s, (struct sockaddr *)&address, 4), WSAEFAULT);
-    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, 4), WSAEFAULT);
+    UNLESS_WINE("a connect takes an address that is too short")
+        CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, 4), WSAEFAULT);
     CHECK_SOCKET_ERROR(bind(u, (struct sockaddr *)&address, 4), WSAEFAULT);
     CHECK_IS(bind(s, (struct sockaddr *)&address, sizeof address), 0);
     CHECK_SOCKET_ERROR(bind(s, (struct sockaddr *)&address, sizeof address), WSAEINVAL);
@@ -369,30 +396,35 @@ static void ioctlsocket_reads_and_writes_a_whole_u_long(void)
     for (shift = 0; shift < 8 * sizeof(u_long); shift++) {
         words.value = (u_long)1 << shift;
         CHECK_IS(ioctlsocket(near, FIONBIO, &words.value), 0);
-        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        CHECK(is_nonblocking(near));
         CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAEWOULDBLOCK);
         words.value = 0;
         CHECK_IS(ioctlsocket(near, FIONBIO, &words.value), 0);
-        CHECK(!(fcntl((int)near, F_GETFL) & O_NONBLOCK));
+        CHECK(!is_nonblocking(near));
     }
     words.value = ~(u_long)0;
     CHECK_IS(ioctlsocket(near, FIONREAD, &words.value), 0);
     CHECK_IS(words.value, 0);
     {
+#ifdef _WIN32
+        u_long doubled[3] = {UNTOUCHED, 1, UNTOUCHED};
+        u_long *none = NULL;
+#else
         DWORD doubled[3] = {UNTOUCHED, 1, UNTOUCHED}; /* of four bytes: its neighbours stay as they are */
         DWORD *none = NULL;
+#endif
         CHECK_IS(ioctlsocket(near, FIONBIO, &doubled[1]), 0);
-        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        CHECK(is_nonblocking(near));
         doubled[1] = UNTOUCHED;
         CHECK_IS(ioctlsocket(near, FIONREAD, &doubled[1]), 0);
         CHECK(doubled[0] == UNTOUCHED && doubled[1] == 0 && doubled[2] == UNTOUCHED);
         CHECK_IS(ioctlsocket(near, FIONBIO, doubled + 1), 0);
-        CHECK(!(fcntl((int)near, F_GETFL) & O_NONBLOCK));
+        CHECK(!is_nonblocking(near));
         CHECK_IS(ioctlsocket(near, (long)0x8004667E, &doubled[0]), 0); /* as the reference numbers it */
-        CHECK(fcntl((int)near, F_GETFL) & O_NONBLOCK);
+        CHECK(is_nonblocking(near));
         doubled[0] = 0;
         CHECK_IS(ioctlsocket(near, (int)0x8004667E, &doubled[0]), 0);
-        CHECK(!(fcntl((int)near, F_GETFL) & O_NONBLOCK));
+        CHECK(!is_nonblocking(near));
         CHECK_SOCKET_ERROR(ioctlsocket(near, FIONREAD, none), WSAEFAULT);
         CHECK_SOCKET_ERROR(ioctlsocket(near, FIONREAD, 0), WSAEFAULT);
     }
@@ -498,7 +530,7 @@ static void an_accepted_socket_blocks_as_its_listener_does(void)
         until(listener, POLLIN);
         accepted = accept(listener, NULL, NULL);
         CHECK(accepted != INVALID_SOCKET);
-        CHECK_IS((fcntl((int)accepted, F_GETFL) & O_NONBLOCK) != 0, on);
+        CHECK_IS(is_nonblocking(accepted), on);
         if (on) {
             CHECK_SOCKET_ERROR(recv(accepted, &byte, 1, 0), WSAEWOULDBLOCK);
         }
@@ -515,7 +547,7 @@ static void sockets_are_made_by_the_longer_call_too(void)
     CHECK_IS(closesocket(s), 0);
     s = WSASocketW(AF_INET, SOCK_STREAM, IPPROTO_TCP, NULL, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
     CHECK(s != INVALID_SOCKET);
-    CHECK_IS(fcntl((int)s, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    CHECK(!is_inherited(s));
     CHECK_IS(closesocket(s), 0);
     CHECK_NO_SOCKET(WSASocketA(9999, SOCK_STREAM, 0, NULL, 0, 0), WSAEAFNOSUPPORT);
 }
@@ -549,7 +581,9 @@ int main(void)
     a_connect_that_goes_on_would_block();
     failures_have_winsock_codes();
     after_a_reset_every_receive_fails();
+#ifndef _WIN32
     the_next_socket_of_a_number_was_not_reset();
+#endif
     who_has_shut_its_sending_half_cannot_send();
     a_successful_setsockopt_clears_the_last_error();
     an_address_that_is_too_short_is_a_bad_pointer();
