@@ -23,6 +23,7 @@ static inline void close_unseen(SOCKET s)
 #include <io.h>
 #include <process.h>
 #include <psapi.h>
+#include <time.h>
 #include <ws2tcpip.h>
 #include <unistd.h>
 
@@ -40,7 +41,10 @@ static inline void close_unseen(SOCKET s)
 #define POLLOUT POLLWRNORM
 #define POLLRDHUP POLLHUP
 
-/* A command of the system that older headers of MinGW have not. */
+/* Names of the system that older headers of MinGW have not. */
+#ifndef CREATE_WAITABLE_TIMER_HIGH_RESOLUTION
+#define CREATE_WAITABLE_TIMER_HIGH_RESOLUTION 2
+#endif
 #ifndef SIO_UDP_CONNRESET
 #define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #endif

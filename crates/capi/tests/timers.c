@@ -51,17 +51,20 @@ static void a_timer_is_signalled_when_its_time_has_come(void)
     CHECK_IS(WaitForSingleObject(once, INFINITE), WAIT_OBJECT_0);
     CHECK_IS(WaitForSingleObject(once, A_WHILE), WAIT_TIMEOUT); /* one wait takes it */
     due = ticks(-1);
-    CHECK_FALSE(SetWaitableTimer(once, &due, -1, NULL, NULL, FALSE), ERROR_INVALID_PARAMETER);
+    UNLESS_WINE("a timer takes a negative period")
+        CHECK_FALSE(SetWaitableTimer(once, &due, -1, NULL, NULL, FALSE), ERROR_INVALID_PARAMETER);
     CHECK_FALSE(SetEvent(once), ERROR_INVALID_HANDLE);
     CHECK_IS(CloseHandle(once), TRUE);
     CHECK_FALSE(CancelWaitableTimer(once), ERROR_INVALID_HANDLE);
     CHECK_IS(CloseHandle(stays), TRUE);
+#if HAS_SOCKET_CALLS
     SetLastError(0);
     CHECK(CreateWaitableTimerA(NULL, TRUE, "name") == NULL);
     CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
+#endif
 }
 
-#ifndef __cplusplus
+#if HAS_SOCKET_CALLS && !defined __cplusplus
 static VOID CALLBACK is_not_called(LPVOID argument, DWORD low, DWORD high)
 {
     (void)argument;
@@ -157,7 +160,8 @@ static void a_semaphore_ends_so_many_waits(void)
     CHECK_IS(ReleaseSemaphore(semaphore, 2, &before), TRUE);
     CHECK_IS(before, 0);
     CHECK_FALSE(ReleaseSemaphore(semaphore, 2, &before), ERROR_TOO_MANY_POSTS);
-    CHECK_FALSE(ReleaseSemaphore(semaphore, 0, NULL), ERROR_INVALID_PARAMETER);
+    UNLESS_WINE("a semaphore is released not once")
+        CHECK_FALSE(ReleaseSemaphore(semaphore, 0, NULL), ERROR_INVALID_PARAMETER);
     CHECK_IS(ReleaseSemaphore(semaphore, 1, &before), TRUE);
     CHECK_IS(before, 2);
     CHECK_IS(WaitForSingleObject(semaphore, 0), WAIT_OBJECT_0);
@@ -206,7 +210,9 @@ static void a_function_is_called_for_each_signal(void)
     CHECK_IS(UnregisterWaitEx(wait, INVALID_HANDLE_VALUE), TRUE);
     CHECK_IS(SetEvent(event), TRUE);
     CHECK_IS(WaitForSingleObject(called, A_WHILE), WAIT_TIMEOUT);
-    CHECK_FALSE(UnregisterWait(wait), ERROR_INVALID_HANDLE);
+#if HAS_SOCKET_CALLS
+    CHECK_FALSE(UnregisterWait(wait), ERROR_INVALID_HANDLE); /* elsewhere it is freed */
+#endif
 
     /* Once only, and when the time is over. */
     signals = 0;
@@ -219,8 +225,10 @@ static void a_function_is_called_for_each_signal(void)
     CHECK_IS(UnregisterWaitEx(wait, INVALID_HANDLE_VALUE), TRUE);
     CHECK(RegisterWaitForSingleObject(&wait, event, counts, (PVOID)&signals, 10, WT_EXECUTEINWAITTHREAD));
     was_called();
-    was_called();
-    CHECK(timeouts >= 3);
+    UNLESS_WINE("a registered wait is told of one time-out") {
+        was_called();
+        CHECK(timeouts >= 3);
+    }
     CHECK_IS(UnregisterWaitEx(wait, INVALID_HANDLE_VALUE), TRUE);
     CHECK_IS(CloseHandle(event), TRUE);
 }
@@ -245,8 +253,10 @@ static void to_unregister_tells_whether_a_call_goes_on(void)
     CHECK_IS(UnregisterWaitEx(wait, over), TRUE);
     CHECK_IS(WaitForSingleObject(over, SOON), WAIT_OBJECT_0);
     CHECK_IS(CloseHandle(over), TRUE);
+#if HAS_SOCKET_CALLS
     CHECK_FALSE(RegisterWaitForSingleObject(&wait, over, counts, NULL, INFINITE, 0), ERROR_INVALID_HANDLE);
     CHECK_FALSE(RegisterWaitForSingleObject(&wait, event, NULL, NULL, INFINITE, 0), ERROR_INVALID_PARAMETER);
+#endif
     CHECK_IS(CloseHandle(event), TRUE);
 }
 
@@ -254,14 +264,17 @@ static void to_unregister_tells_whether_a_call_goes_on(void)
 static void a_function_is_called_for_a_timer(void)
 {
     HANDLE timer = CreateWaitableTimer(NULL, FALSE, NULL), wait;
+    NOT_ON_WINE("a registered wait is told of one expiry of a timer");
     signals = 0;
     set(timer, -5 * MILLISECOND, 5);
     CHECK(RegisterWaitForSingleObject(&wait, timer, counts, (PVOID)&signals, INFINITE, 0));
     was_called();
     was_called();
+#if HAS_SOCKET_CALLS
     SetLastError(0);
     CHECK_IS(WaitForSingleObject(wait, 0), WAIT_FAILED);
     CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+#endif
     CHECK_IS(UnregisterWaitEx(wait, INVALID_HANDLE_VALUE), TRUE);
     CHECK(signals >= 2);
     CHECK_IS(CloseHandle(timer), TRUE);
@@ -273,7 +286,7 @@ int main(void)
     called = CreateSemaphore(NULL, 0, 1000000, NULL);
     may_return = CreateEvent(NULL, TRUE, FALSE, NULL);
     a_timer_is_signalled_when_its_time_has_come();
-#ifndef __cplusplus
+#if HAS_SOCKET_CALLS && !defined __cplusplus
     a_variable_that_is_null_is_no_routine();
 #endif
     a_timer_with_a_period_comes_again();
