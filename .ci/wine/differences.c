@@ -2,9 +2,13 @@
  * What Wine does in another way than Windows, by the bare calls: for each of them the tests of the back end of
  * Windows skip some claims under Wine (`System::not_on_wine` of the test kit).
  *
- * Prints a line for each difference, and ends with 1 if one of them is gone: then what it excuses is to be tested.
+ * Prints a line for each difference, and ends with 1 if one of them is gone: then what it excuses is to be tested. Each
+ * text by which a test is left out under Wine stands here or in server_fails.c between quotation marks, and a test of
+ * xtask checks that: as the name of the difference, or in the comment above the function that shows it.
  */
 #include <winsock2.h>
+#include <mswsock.h>
+#include <ws2tcpip.h>
 #include <windows.h>
 #include <winternl.h>
 #include <stdio.h>
@@ -18,14 +22,30 @@ static void difference(const char *name, int is_there)
     gone |= !is_there;
 }
 
+/* A socket of that type, bound to a free port of the loopback address. */
+static SOCKET bound(int type, struct sockaddr_in *address)
+{
+    int size = sizeof *address;
+    SOCKET made = socket(AF_INET, type, 0);
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bind(made, (struct sockaddr *)address, size);
+    getsockname(made, (struct sockaddr *)address, &size);
+    return made;
+}
+
+static void reset(SOCKET socket)
+{
+    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(socket, SOL_SOCKET, SO_LINGER, (char *)&hard, sizeof hard);
+    closesocket(socket);
+}
+
 static void tcp_pair(SOCKET *near_end, SOCKET *far_end)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address;
     int size = sizeof address;
-    SOCKET listener = socket(AF_INET, SOCK_STREAM, 0);
-    bind(listener, (struct sockaddr *)&address, size);
+    SOCKET listener = bound(SOCK_STREAM, &address);
     listen(listener, 1);
-    getsockname(listener, (struct sockaddr *)&address, &size);
     *near_end = socket(AF_INET, SOCK_STREAM, 0);
     connect(*near_end, (struct sockaddr *)&address, size);
     *far_end = accept(listener, NULL, NULL);
@@ -38,7 +58,8 @@ static int polled(SOCKET socket, SHORT events)
     return WSAPoll(&question, 1, 1000) > 0 ? question.revents : 0;
 }
 
-/* The end of a stream is told of only after the data before it was read. */
+/* The end of a stream is told of only after the data before it was read: "word for an end behind data that was not read
+ * yet", "the end behind data is not told". */
 static void end_behind_data(void)
 {
     SOCKET ours, theirs;
@@ -53,15 +74,14 @@ static void end_behind_data(void)
     difference("the end behind data is not told", !(before & POLLHUP) && after & POLLHUP);
 }
 
-/* A poll that tells of a reset takes the error away from the receive that comes after it. */
+/* A poll that tells of a reset takes the error away from the receive that comes after it: "error left to fetch once its
+ * driver has looked at the socket". */
 static void error_after_reset(void)
 {
     SOCKET ours, theirs;
-    struct linger hard = {.l_onoff = 1, .l_linger = 0};
     char byte;
     tcp_pair(&ours, &theirs);
-    setsockopt(theirs, SOL_SOCKET, SO_LINGER, (char *)&hard, sizeof hard);
-    closesocket(theirs);
+    reset(theirs);
     Sleep(100);
     polled(ours, POLLRDNORM);
     difference("a poll takes the error of a reset", recv(ours, &byte, 1, 0) != SOCKET_ERROR);
@@ -70,16 +90,12 @@ static void error_after_reset(void)
 /* A connection that was reset before it was accepted fails the accept as one that is not connected. */
 static void reset_in_the_queue(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    struct sockaddr_in address;
     int size = sizeof address;
-    SOCKET listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
-    bind(listener, (struct sockaddr *)&address, size);
+    SOCKET listener = bound(SOCK_STREAM, &address), client = socket(AF_INET, SOCK_STREAM, 0);
     listen(listener, 1);
-    getsockname(listener, (struct sockaddr *)&address, &size);
     connect(client, (struct sockaddr *)&address, size);
-    setsockopt(client, SOL_SOCKET, SO_LINGER, (char *)&hard, sizeof hard);
-    closesocket(client);
+    reset(client);
     Sleep(100);
     SOCKET accepted = accept(listener, (struct sockaddr *)&address, &size);
     difference("a connection that was reset is not connected", accepted == INVALID_SOCKET && WSAGetLastError() == WSAENOTCONN);
@@ -113,7 +129,8 @@ static DWORD WINAPI wait_for_packet(void *name)
     return 0;
 }
 
-/* Of the threads that wait on a completion port the first one is released, and not the last. */
+/* Of the threads that wait on a completion port the first one is released, and not the last: "completion port that
+ * releases the newest thread first". */
 static void order_of_release(void)
 {
     HANDLE threads[3];
@@ -205,6 +222,250 @@ static void answer_as_the_thread_ends(void)
     difference("an answer is lost as its thread ends", lost);
 }
 
+/* ---- polls ---------------------------------------------------------------------------------------------------- */
+
+static void polls(void)
+{
+    struct sockaddr_in address;
+    SOCKET ours = bound(SOCK_DGRAM, &address), keeps = bound(SOCK_STREAM, &address), refused = socket(AF_INET, SOCK_STREAM, 0);
+    WSAPOLLFD question = {.events = 0};
+    u_long on = 1;
+    question.fd = ours;
+    question.events = POLLRDNORM | POLLPRI;
+    difference("a poll may ask for urgent data", WSAPoll(&question, 1, 0) >= 0);
+    question = (WSAPOLLFD){.fd = INVALID_SOCKET, .events = POLLRDNORM};
+    difference("a poll of nothing that is open says that it is no socket",
+               WSAPoll(&question, 1, 0) == SOCKET_ERROR && WSAGetLastError() == WSAENOTSOCK);
+    ioctlsocket(refused, FIONBIO, &on);
+    connect(refused, (struct sockaddr *)&address, sizeof address);
+    question = (WSAPOLLFD){.fd = refused, .events = POLLWRNORM};
+    WSAPoll(&question, 1, 5000);
+    difference("a refused connect is an error alone to a poll", question.revents == POLLERR);
+    closesocket(keeps);
+}
+
+/* Of what holds already the driver tells some time after it was asked. */
+static void answers_come_later(void)
+{
+    enum { POLLS = 200 };
+    static struct poll polls[POLLS];
+    static OVERLAPPED_ENTRY entries[POLLS];
+    DWORD size = sizeof *polls - sizeof polls->overlapped;
+    struct sockaddr_in address;
+    int later = 0;
+    for (int round = 0; round < 50 && !later; round++) {
+        ULONG count = 0, all = 0;
+        SOCKET sockets[POLLS];
+        for (int place = 0; place < POLLS; place++) {
+            sockets[place] = bound(SOCK_DGRAM, &address);
+        }
+        for (int place = 0; place < POLLS; place++) {
+            polls[place] = (struct poll){.timeout = MAXLONGLONG, .sockets = 1, .socket = sockets[place], .events = 4};
+            DeviceIoControl(driver, 0x12024, &polls[place].timeout, size, &polls[place].timeout, size, NULL,
+                            &polls[place].overlapped);
+        }
+        GetQueuedCompletionStatusEx(port, entries, POLLS, &all, INFINITE, FALSE);
+        later = all < POLLS;
+        while (all < POLLS && GetQueuedCompletionStatusEx(port, entries, POLLS, &count, INFINITE, FALSE)) {
+            all += count;
+        }
+        for (int place = 0; place < POLLS; place++) {
+            closesocket(sockets[place]);
+        }
+    }
+    difference("an answer comes some time after the question, though it holds already", later);
+}
+
+/* ---- calls on sockets ------------------------------------------------------------------------------------------- */
+
+static void receives(void)
+{
+    struct sockaddr_in address;
+    SOCKET ours, theirs, datagrams = bound(SOCK_DGRAM, &address);
+    char bytes[4];
+    WSABUF one = {.len = 1, .buf = bytes};
+    DWORD count = 77, flags = MSG_PEEK;
+    tcp_pair(&ours, &theirs);
+    send(theirs, "x", 1, 0);
+    WSARecv(ours, &one, 1, &count, &flags, NULL, NULL);
+    difference("the flags of a receive stay as they were", flags == MSG_PEEK);
+    sendto(datagrams, "long", 4, 0, (struct sockaddr *)&address, sizeof address);
+    count = 77;
+    flags = 0;
+    int done = WSARecvFrom(datagrams, &one, 1, &count, &flags, NULL, NULL, NULL, NULL);
+    difference("of a datagram that was cut neither flags nor count are told", done != 0 && flags == 0 && count == 77);
+}
+
+static void connects(void)
+{
+    struct sockaddr_in address, good;
+    SOCKET keeps = bound(SOCK_STREAM, &address), listener = bound(SOCK_STREAM, &good);
+    SOCKET refused = socket(AF_INET, SOCK_STREAM, 0), fresh = socket(AF_INET, SOCK_STREAM, 0);
+    char byte;
+    listen(listener, 1);
+    connect(refused, (struct sockaddr *)&address, sizeof address);
+    difference("a receive behind a refused connect finds the end of a stream", recv(refused, &byte, 1, 0) == 0);
+    /* Of a socket by overlapped calls, too: there the second connect fails with this code. */
+    int again = connect(refused, (struct sockaddr *)&good, sizeof good);
+    difference("a socket whose connect was refused cannot be connected again",
+               again == SOCKET_ERROR && WSAGetLastError() == WSAECONNABORTED);
+    int cut = connect(fresh, (struct sockaddr *)&good, 4);
+    difference("a connect takes an address that is too short", cut == 0 || WSAGetLastError() != WSAEFAULT);
+    closesocket(keeps);
+}
+
+static void other_calls(void)
+{
+    struct sockaddr_in address;
+    struct in6_addr any = {0};
+    SOCKET closed = bound(SOCK_DGRAM, &address), local, base = 0;
+    HANDLE reads, writes;
+    DWORD off = 0, count;
+    char text[2];
+    closesocket(closed);
+    difference("errors of datagrams are turned off of a number that names nothing",
+               WSAIoctl(closed, _WSAIOW(IOC_VENDOR, 12), &off, sizeof off, NULL, 0, &count, NULL, NULL) == 0);
+    any.s6_addr[0] = 1;
+    InetNtopA(AF_INET6, &any, text, sizeof text);
+    difference("text of an address without room has a status as its error", GetLastError() != ERROR_INVALID_PARAMETER);
+    local = socket(AF_UNIX, SOCK_STREAM, 0);
+    difference("there are no sockets of AF_UNIX", local == INVALID_SOCKET);
+    CreatePipe(&reads, &writes, NULL, 0);
+    difference("a pipe has a base of the protocol below",
+               WSAIoctl((SOCKET)reads, SIO_BASE_HANDLE, NULL, 0, &base, sizeof base, &count, NULL, NULL) == 0);
+}
+
+/* ---- operations with an OVERLAPPED ---------------------------------------------------------------------------------- */
+
+static int begins(SOCKET socket, WSABUF *buffer, DWORD flags, OVERLAPPED *overlapped)
+{
+    memset(overlapped, 0, sizeof *overlapped);
+    return WSARecv(socket, buffer, 1, NULL, &flags, overlapped, NULL);
+}
+
+static int ends(OVERLAPPED *overlapped, int tries)
+{
+    while (!HasOverlappedIoCompleted(overlapped) && tries-- > 0) {
+        Sleep(10);
+    }
+    return HasOverlappedIoCompleted(overlapped);
+}
+
+static void operations_on_sockets(void)
+{
+    SOCKET ours, theirs, lonely = socket(AF_INET, SOCK_STREAM, 0);
+    char bytes[2];
+    WSABUF two = {.len = 2, .buf = bytes};
+    OVERLAPPED first, second;
+    DWORD count, flags = 0;
+    tcp_pair(&ours, &theirs);
+    begins(ours, &two, MSG_WAITALL, &first);
+    first.Offset = 77;
+    send(theirs, "x", 1, 0);
+    difference("an overlapped receive does not wait for all", ends(&first, 20));
+    WSAGetOverlappedResult(ours, &first, &count, FALSE, &flags);
+    difference("the result of an operation has the offset in its OVERLAPPED as flags", flags == 77);
+    difference("to cancel all of nothing succeeds", CancelIoEx((HANDLE)ours, NULL));
+    difference("operations of what is no file are cancelled", CancelIo(INVALID_HANDLE_VALUE));
+    difference("unknown modes of notification are taken", SetFileCompletionNotificationModes((HANDLE)ours, 0x80));
+    begins(ours, &two, 0, &first);
+    closesocket(ours);
+    difference("what is in flight on a socket that is closed ends with another code",
+               ends(&first, 100) && (DWORD)first.Internal != 0xC0000120);
+    tcp_pair(&ours, &theirs);
+    begins(ours, &two, 0, &first);
+    begins(ours, &two, 0, &second);
+    reset(theirs);
+    ends(&first, 100);
+    ends(&second, 100);
+    difference("what was told to the receives in flight is no more told", begins(ours, &two, 0, &first) == 0);
+    memset(&first, 0, sizeof first);
+    int sent = WSASend(lonely, &two, 1, NULL, 0, &first, NULL);
+    difference("a send without a connection fails as one that was reset",
+               sent == SOCKET_ERROR && WSAGetLastError() == WSAECONNRESET);
+}
+
+static void *extension(SOCKET socket, GUID guid)
+{
+    void *function = NULL;
+    DWORD count;
+    WSAIoctl(socket, SIO_GET_EXTENSION_FUNCTION_POINTER, &guid, sizeof guid, &function, sizeof function, &count, NULL, NULL);
+    return function;
+}
+
+static void operations_on_connections(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = bound(SOCK_STREAM, &address), client = socket(AF_INET, SOCK_STREAM, 0);
+    SOCKET made = socket(AF_INET, SOCK_STREAM, 0), ours, theirs;
+    LPFN_DISCONNECTEX disconnect = (LPFN_DISCONNECTEX)extension(made, (GUID)WSAID_DISCONNECTEX);
+    OVERLAPPED overlapped = {0};
+    char place[2 * (sizeof address + 16)], bytes[2];
+    WSABUF two = {.len = 2, .buf = bytes};
+    DWORD count;
+    int value = 1, size = sizeof value;
+    listen(listener, 5);
+    setsockopt(made, IPPROTO_TCP, TCP_NODELAY, (char *)&value, sizeof value);
+    AcceptEx(listener, made, place, 0, sizeof address + 16, sizeof address + 16, &count, &overlapped);
+    connect(client, (struct sockaddr *)&address, sizeof address);
+    ends(&overlapped, 100);
+    value = 0;
+    getsockopt(made, IPPROTO_TCP, TCP_NODELAY, (char *)&value, &size);
+    difference("what was set of a socket is lost when it becomes a connection", value == 0);
+    disconnect(client, NULL, TF_REUSE_SOCKET, 0);
+    int again = connect(client, (struct sockaddr *)&address, sizeof address);
+    difference("a socket that was disconnected cannot be used again", again == SOCKET_ERROR);
+    tcp_pair(&ours, &theirs);
+    begins(ours, &two, 0, &overlapped);
+    reset(theirs);
+    ends(&overlapped, 100);
+    memset(&overlapped, 0, sizeof overlapped);
+    difference("what was reset is disconnected",
+               disconnect(ours, &overlapped, TF_REUSE_SOCKET, 0) || WSAGetLastError() != WSAENOTCONN);
+}
+
+/* A file that is asked as a socket says that it is something else than Windows says: "code that says of a file that it is
+ * no socket". And the completion port of a file is told of a write that was refused. */
+static void operations_on_files(const char *program)
+{
+    char name[MAX_PATH + 16];
+    snprintf(name, sizeof name, "%s.written", program);
+    HANDLE file = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, NULL, CREATE_ALWAYS,
+                              FILE_FLAG_OVERLAPPED | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    HANDLE own = CreateIoCompletionPort(file, NULL, 0, 1);
+    OVERLAPPED overlapped = {.OffsetHigh = 0x7FFFFFFF}, *taken = NULL;
+    ULONG_PTR key;
+    DWORD count;
+    int is_done = WriteFile(file, "x", 1, NULL, &overlapped);
+    int is_refused = !is_done && GetLastError() != ERROR_IO_PENDING;
+    difference("a packet tells of a write that was refused",
+               is_refused && !GetQueuedCompletionStatus(own, &count, &key, &taken, 200) && taken == &overlapped);
+    difference("an accept of a file is not supported",
+               accept((SOCKET)file, NULL, NULL) == INVALID_SOCKET && WSAGetLastError() != WSAENOTSOCK);
+    CloseHandle(file);
+}
+
+static volatile LONG calls;
+
+static VOID CALLBACK counts(PVOID unused, BOOLEAN timed_out)
+{
+    (void)unused, (void)timed_out;
+    InterlockedIncrement(&calls);
+}
+
+static void waits(void)
+{
+    HANDLE timer = CreateWaitableTimerA(NULL, FALSE, NULL), event = CreateEventA(NULL, FALSE, FALSE, NULL), wait;
+    HANDLE semaphore = CreateSemaphoreA(NULL, 0, 1, NULL);
+    LARGE_INTEGER due = {.QuadPart = -1};
+    difference("a timer takes a negative period", SetWaitableTimer(timer, &due, -1, NULL, NULL, FALSE));
+    difference("a semaphore is released not once", ReleaseSemaphore(semaphore, 0, NULL));
+    RegisterWaitForSingleObject(&wait, event, counts, NULL, 10, WT_EXECUTEINWAITTHREAD);
+    Sleep(300);
+    UnregisterWaitEx(wait, INVALID_HANDLE_VALUE);
+    difference("a registered wait is told of one time-out", calls == 1);
+}
+
 /* Of the keys of a console only Ctrl-C can be made for another process, and not Ctrl-Break. */
 static void keys_of_a_console(const char *program)
 {
@@ -243,7 +504,16 @@ int main(int count, char **arguments)
     order_of_release();
     room_for_nothing();
     answer_as_the_thread_ends();
+    answers_come_later();
     reset_in_the_queue();
+    polls();
+    receives();
+    connects();
+    other_calls();
+    operations_on_sockets();
+    operations_on_connections();
+    operations_on_files(arguments[0]);
+    waits();
     /* The last one, since what is printed may go to another console from then on. */
     fflush(stdout);
     keys_of_a_console(arguments[0]);

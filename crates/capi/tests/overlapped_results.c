@@ -119,7 +119,7 @@ static void without_a_port_a_thread_waits_for_the_result(void)
     send_all(far, "hello", 5);
     CHECK_IS(WSAGetOverlappedResult(near, &overlapped, &count, TRUE, &flags), TRUE);
     CHECK_IS(count, 5);
-    UNLESS_WINE("the result of an operation has no flags")
+    UNLESS_WINE("the result of an operation has the offset in its OVERLAPPED as flags")
         CHECK_IS(flags, 0);
     /* It may be asked again. */
     CHECK_IS(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE), TRUE);

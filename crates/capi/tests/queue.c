@@ -277,7 +277,6 @@ static void a_thread_that_is_alone_takes_all_that_fits(void)
     ULONG removed = 0;
     UINT32 received = 0;
     int way, i;
-    NOT_ON_WINE("an answer comes some time after the question, though it holds already");
     for (i = 0; i < SOCKETS; i++) {
         sockets[i] = udp_socket();
     }

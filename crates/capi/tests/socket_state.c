@@ -156,7 +156,7 @@ static void sockets_are_polled(void)
 
     /* The end of the peer's stream is a hang-up, also if nothing was asked for. */
     CHECK_IS(shutdown(other, SD_SEND), 0);
-    UNLESS_WINE("a poll that asks for nothing tells of no hang-up") {
+    UNLESS_WINE("the end behind data is not told") {
         sockets[0] = asked(one, 0);
         CHECK_IS(WSAPoll(sockets, 1, SOON), 1);
         CHECK_IS(sockets[0].revents, POLLHUP);
