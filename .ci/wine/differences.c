@@ -5,6 +5,10 @@
  * Prints a line for each difference, and ends with 1 if one of them is gone: then what it excuses is to be tested. Each
  * text by which a test is left out under Wine stands here or in server_fails.c between quotation marks, and a test of
  * xtask checks that: as the name of the difference, or in the comment above the function that shows it.
+ *
+ * One of them takes too many calls to be shown here: "some receives never end". tests/overlapped_stress.c of the C library
+ * shows it, which is built against the system alone: of thousands of receives that are cancelled while their sockets are
+ * closed, one or two stay in flight in each fifth run.
  */
 #include <winsock2.h>
 #include <mswsock.h>
@@ -59,7 +63,7 @@ static int polled(SOCKET socket, SHORT events)
 }
 
 /* The end of a stream is told of only after the data before it was read: "word for an end behind data that was not read
- * yet", "the end behind data is not told". */
+ * yet". */
 static void end_behind_data(void)
 {
     SOCKET ours, theirs;
@@ -242,38 +246,6 @@ static void polls(void)
     WSAPoll(&question, 1, 5000);
     difference("a refused connect is an error alone to a poll", question.revents == POLLERR);
     closesocket(keeps);
-}
-
-/* Of what holds already the driver tells some time after it was asked. */
-static void answers_come_later(void)
-{
-    enum { POLLS = 200 };
-    static struct poll polls[POLLS];
-    static OVERLAPPED_ENTRY entries[POLLS];
-    DWORD size = sizeof *polls - sizeof polls->overlapped;
-    struct sockaddr_in address;
-    int later = 0;
-    for (int round = 0; round < 50 && !later; round++) {
-        ULONG count = 0, all = 0;
-        SOCKET sockets[POLLS];
-        for (int place = 0; place < POLLS; place++) {
-            sockets[place] = bound(SOCK_DGRAM, &address);
-        }
-        for (int place = 0; place < POLLS; place++) {
-            polls[place] = (struct poll){.timeout = MAXLONGLONG, .sockets = 1, .socket = sockets[place], .events = 4};
-            DeviceIoControl(driver, 0x12024, &polls[place].timeout, size, &polls[place].timeout, size, NULL,
-                            &polls[place].overlapped);
-        }
-        GetQueuedCompletionStatusEx(port, entries, POLLS, &all, INFINITE, FALSE);
-        later = all < POLLS;
-        while (all < POLLS && GetQueuedCompletionStatusEx(port, entries, POLLS, &count, INFINITE, FALSE)) {
-            all += count;
-        }
-        for (int place = 0; place < POLLS; place++) {
-            closesocket(sockets[place]);
-        }
-    }
-    difference("an answer comes some time after the question, though it holds already", later);
 }
 
 /* ---- calls on sockets ------------------------------------------------------------------------------------------- */
@@ -504,7 +476,6 @@ int main(int count, char **arguments)
     order_of_release();
     room_for_nothing();
     answer_as_the_thread_ends();
-    answers_come_later();
     reset_in_the_queue();
     polls();
     receives();

@@ -1,6 +1,7 @@
 /*
- * Makes Wine's server fail by calls that every Windows bears: one thread makes and closes sockets, and another one has
- * the driver of sockets poll the number that they have, one after the other.
+ * Makes Wine's server fail by calls that every Windows bears: "its server fails where a number is polled of which another
+ * thread is making a socket". One thread makes and closes sockets, and another one has the driver of sockets poll the number
+ * that they have, one after the other.
  *
  * Under Wine 8 a socket is made by two requests to its server. The first one opens the driver and gives the handle; the
  * second one says what kind of socket it is to be. In between the server has a socket for the handle that has no

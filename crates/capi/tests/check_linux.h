@@ -23,6 +23,9 @@
 /* An edge that was not drained is told once. */
 #define HAS_EDGES 1
 
+/* A thread that is alone takes all that fits. */
+#define TAKES_ALL 1
+
 /* A port finds out that a thread sleeps. */
 #define SEES_SLEEP 1
 

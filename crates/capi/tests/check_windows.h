@@ -55,6 +55,9 @@ static inline void close_unseen(SOCKET s)
 /* An edge that was not drained is told again after some milliseconds, if it is persistent: the driver has none. */
 #define HAS_EDGES 0
 
+/* A wait may bring a part of what the system has to tell, and the next one the rest. */
+#define TAKES_ALL 0
+
 /* A thread has to say that it is about to sleep. */
 #define SEES_SLEEP 0
 

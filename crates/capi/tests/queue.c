@@ -267,6 +267,7 @@ static void a_call_brings_less_where_threads_sleep(void)
 
 #if HAS_NOTIFICATIONS
 
+#if TAKES_ALL
 /* Row 40. */
 static void a_thread_that_is_alone_takes_all_that_fits(void)
 {
@@ -299,6 +300,7 @@ static void a_thread_that_is_alone_takes_all_that_fits(void)
     }
     CHECK_IS(CloseHandle(port), TRUE);
 }
+#endif
 
 #endif
 
@@ -306,7 +308,9 @@ int main(void)
 {
     start();
 #if HAS_NOTIFICATIONS
+#if TAKES_ALL
     a_thread_that_is_alone_takes_all_that_fits();
+#endif
 #endif
     what_is_posted_comes_out_as_it_is();
     a_time_out_says_so();

@@ -197,11 +197,43 @@ impl System {
         }
     }
 
+    /// Whether its ports watch their sockets by polls of the driver of Windows.
+    fn is_afd(&self) -> bool {
+        cfg!(windows) && matches!(self.kind, Kind::Native) && !native::has_notifications()
+    }
+
+    /// Whether its notifications are those of the C library, which polls the driver: Wine has none of its own.
+    fn is_dll(&self) -> bool {
+        self.is_wine() && native::has_notifications()
+    }
+
+    /// For claims about what ports do not have, or do in another way, whose sockets are watched by polls of the driver of
+    /// Windows, whether by the port itself or by the DLL: they are skipped there, by their names. `what` says what it is.
+    pub fn not_by_polls(&self, what: &'static str) {
+        if self.is_afd() || self.is_dll() {
+            lacking(what);
+        }
+    }
+
+    /// The same of ports that poll by themselves.
+    pub fn not_by_afd(&self, what: &'static str) {
+        if self.is_afd() {
+            lacking(what);
+        }
+    }
+
+    /// The same of ports that are told by the DLL.
+    pub fn not_by_the_dll(&self, what: &'static str) {
+        if self.is_dll() {
+            lacking(what);
+        }
+    }
+
     /// Whether the system carries operations on sockets out by itself: what comes is theirs at once, and not only when a
     /// thread looks.
     #[must_use]
     pub fn carries_operations(&self) -> bool {
-        cfg!(windows) && matches!(self.kind, Kind::Native) && !native::has_notifications()
+        self.is_afd()
     }
 
     /// For claims about what an operation leaves that waits, or has not been come to, where the system does not carry it

@@ -38,7 +38,7 @@ on_one_shot_systems! {
 
     /// Rule 21: a persistent edge registration is told of each change and repeats nothing.
     fn a_persistent_edge_registration_is_watched_until_it_ends(system: &System) {
-        system.not_on_windows("edges: what was not drained is reported again");
+        system.not_by_polls("edge that is told once if it was not drained");
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
         let both = Interest::IN | Interest::OUT;
@@ -58,7 +58,7 @@ on_one_shot_systems! {
 
     /// Rules 25 and 27: an error that was told, and is not fetched, keeps nothing else back.
     fn an_error_that_stays_keeps_no_room_back(system: &System) {
-        system.not_on_windows("answers that are newer than the arming");
+        system.not_by_afd("answer that is newer than the arming");
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.tcp_pair();
         let out = Interest::OUT;

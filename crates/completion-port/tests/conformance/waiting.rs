@@ -160,7 +160,7 @@ on_every_system! {
 
     /// Rule 40: a thread that is alone leaves nothing to others.
     fn a_thread_that_is_alone_takes_all_that_is_ready_and_fits(system: &System) {
-        system.not_on_windows("a look that finds all that has come");
+        system.not_by_the_dll("look that finds all that has come");
         let port = system.port::<usize, ()>(0);
         // A thread that has waited here, and is gone, shares nothing.
         thread::scope(|scope| {
