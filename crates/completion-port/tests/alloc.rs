@@ -3,7 +3,7 @@
 //! Only the real system is measured: a simulated kernel allocates as it likes. Each count is that
 //! of the thread which does the work, so that the test harness may allocate meanwhile.
 
-#![cfg(any(target_os = "linux", windows))]
+#![cfg(any(unix, windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! Sixteen threads whose handlers sleep, fight for a lock, spin, post, panic and die, on every rung of
 //! block detection: everything is handled once, and no seat is lost.
 
-#![cfg(any(target_os = "linux", windows))]
+#![cfg(any(unix, windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::any::Any;

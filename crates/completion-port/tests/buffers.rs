@@ -1,6 +1,6 @@
 //! Buffers of operations, on sockets: many parts, and fewer bytes than there is room for.
 
-#![cfg(any(target_os = "linux", windows))]
+#![cfg(any(unix, windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;

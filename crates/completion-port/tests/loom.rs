@@ -7,6 +7,8 @@
 //!
 //! The models stand in `loom/`, by what is modelled; `kit` and `fake` are what they share.
 
+// The model checker does not build elsewhere.
+#![cfg(target_pointer_width = "64")]
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
 #![allow(

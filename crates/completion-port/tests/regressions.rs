@@ -1,6 +1,6 @@
 //! Defects that were found, one claim each, with a line on the cause.
 
-#![cfg(any(target_os = "linux", windows))]
+#![cfg(any(unix, windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! Tasks: operations that the program carries out itself, and of which no packet tells.
 
-#![cfg(any(target_os = "linux", windows))]
+#![cfg(any(unix, windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{ErrorKind, Read, Write};
