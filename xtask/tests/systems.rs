@@ -152,6 +152,42 @@ fn the_systems_are_those_that_are_promised() {
     assert_eq!(found, BTreeSet::from(["freebsd", "macos", "windows-2022", "windows-2025"]));
 }
 
+/// The examples that end by themselves, of the library.
+fn ending_examples() -> BTreeSet<String> {
+    let folder = workspace().join("crates/completion-port/examples");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let sources = files.filter(|path| path.extension().is_some_and(|ending| ending == "rs"));
+    let ending = sources.filter(|path| !fs::read_to_string(path).unwrap().contains("asked_to_end"));
+    ending.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_examples_that_end_are_run() {
+    let workflow = workflow();
+    let hosted = jobs(&workflow).into_iter().find(|(name, _)| *name == "hosted").unwrap().1;
+    let run = cargo_lines(hosted).into_iter().filter(|line| line.starts_with("cargo run"));
+    let named =
+        run.filter_map(|line| line.split_once("--example ").map(|(_, name)| name.to_owned()));
+    assert_eq!(named.collect::<BTreeSet<_>>(), ending_examples());
+}
+
+/// The reactor over polls is tested on systems that have notifications, too.
+#[test]
+fn both_ways_of_windows_are_tested() {
+    let workflow = workflow();
+    let hosted = jobs(&workflow).into_iter().find(|(name, _)| *name == "hosted").unwrap().1;
+    let polls = |step: &&Yaml| step["env"]["TEST_POLLS"].as_i64() == Some(1);
+    let tests = |step: &Yaml| {
+        step["run"]
+            .as_str()
+            .is_some_and(|run| run.contains("cargo test --locked --package completion-port"))
+    };
+    assert!(steps(hosted).iter().filter(polls).any(tests), "TEST_POLLS");
+    let tested =
+        fs::read_to_string(workspace().join("crates/testkit/src/native/windows.rs")).unwrap();
+    assert!(tested.contains("\"TEST_POLLS\""), "the test kit knows no TEST_POLLS");
+}
+
 /// Once the workflow has run, the sentence is false, and this test is removed with it.
 #[test]
 fn the_page_says_that_it_has_not_run() {

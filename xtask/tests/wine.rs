@@ -16,7 +16,8 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files(&path, endings));
-        } else if endings.iter().any(|ending| path.extension().is_some_and(|seen| seen == *ending)) {
+        } else if endings.iter().any(|ending| path.extension().is_some_and(|seen| seen == *ending))
+        {
             found.push(path);
         }
     }

@@ -311,7 +311,7 @@ impl System {
             .one_shot_kernel(self.is_one_shot)
             .file_engine(self.file_engine);
         match &self.kind {
-            Kind::Native => builder.build(),
+            Kind::Native => builder.readiness(native::readiness()).build(),
             Kind::Simulated(kernel) => builder.build_simulated(kernel),
         }
     }

@@ -27,7 +27,9 @@ mod detection;
 mod edge;
 mod enabling;
 mod errors;
+#[cfg(any(target_os = "linux", windows))]
 mod files;
+#[cfg(any(target_os = "linux", windows))]
 mod files_ending;
 #[cfg(target_os = "linux")]
 mod forks;

@@ -12,12 +12,19 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 pub(crate) use rustix::net::SocketAddrAny as Address;
 use rustix::net::{RecvFlags, getsockname, sockopt};
 
+use completion_port::Readiness;
+
 /// What a connect says that goes on.
 pub(crate) const IN_PROGRESS: &[i32] = &[Errno::INPROGRESS.raw_os_error()];
 
 /// Whether this is not Windows, but Wine.
 pub(crate) fn is_wine() -> bool {
     false
+}
+
+/// By what ports learn that a socket is ready.
+pub(crate) fn readiness() -> Readiness {
+    Readiness::Automatic
 }
 
 /// Whether the system has socket notifications.

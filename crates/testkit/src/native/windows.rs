@@ -15,7 +15,7 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress, LoadLibraryA};
 
-use completion_port::{BorrowedSource, FileSource, OwnedSource, Source};
+use completion_port::{BorrowedSource, FileSource, OwnedSource, Readiness, Source};
 
 use crate::lacking;
 
@@ -94,8 +94,22 @@ pub(crate) fn is_wine() -> bool {
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
-/// Whether the system has socket notifications.
+/// Whether ports are made with polls though the system may have notifications: where `TEST_POLLS` is set.
+fn wants_polls() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os("TEST_POLLS").is_some())
+}
+
+/// By what ports learn that a socket is ready.
+pub(crate) fn readiness() -> Readiness {
+    if wants_polls() { Readiness::Polls } else { Readiness::Automatic }
+}
+
+/// Whether the ports of the system have socket notifications.
 pub(crate) fn has_notifications() -> bool {
+    if wants_polls() {
+        return false;
+    }
     if borrowed_notifications() {
         return true;
     }

@@ -7,7 +7,7 @@ use std::io;
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, BorrowedFd as Borrowed, FromRawFd, OwnedFd};
 #[cfg(windows)]
-use std::os::windows::io::BorrowedSocket as Borrowed;
+use std::os::windows::io::{BorrowedSocket as Borrowed, RawSocket};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -81,7 +81,7 @@ pub(crate) fn closed(on: &System) -> Closed {
 #[cfg(windows)]
 fn closed_descriptor(least: i32) -> Borrowed<'static> {
     // Numbers of handles are multiples of four, and far fewer than these are in use.
-    let number = u64::try_from(least).unwrap() << 12;
+    let number = RawSocket::try_from(least).unwrap() << 12;
     // SAFETY: `borrow_raw` demands a number that is not -1, of a socket that stays open.
     // - not -1: it is the number above;
     // - it is *not* open: that is what is tested. The port takes the number and asks the system about it,
