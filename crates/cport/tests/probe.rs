@@ -70,3 +70,23 @@ fn a_pipe_gets_a_table_of_plain_lines() {
         assert!(line.chars().count() <= 120 && !line.contains('\x1b'), "{line}");
     }
 }
+
+/// Of the library that `CPORT_REFERENCE` names, or of the system, which may not have the call.
+#[cfg(windows)]
+#[test]
+fn what_the_systems_own_call_does_is_shown_and_not_judged() {
+    let objects = objects(&run(cport(&["probe", "--json"])));
+    let shown: Vec<_> = objects.iter().filter(|object| object.get("reference").is_some()).collect();
+    let rows: Vec<_> = shown.iter().filter_map(|row| row["reference"].as_u64()).collect();
+    if rows.is_empty() && std::env::var_os("CPORT_REFERENCE").is_none() {
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        assert!(shown[0]["seen"].as_str().unwrap().starts_with("not tried: ws2_32.dll has no "));
+        return;
+    }
+    assert_eq!(rows, [2, 9, 11, 13, 14, 15, 20, 24, 25, 26, 34]);
+    for row in shown {
+        let seen = row["seen"].as_str().unwrap();
+        assert!(!seen.is_empty() && !seen.contains("an error") && row["as_expected"].is_null());
+    }
+    assert!(objects.last().unwrap()["summary"]["different"].is_u64());
+}

@@ -139,6 +139,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         }
         rows.push(row);
     }
+    #[cfg(windows)]
+    reference(options)?;
     let different: Vec<_> = rows
         .iter()
         .filter(|row| row.is_as_expected() == Some(false))
@@ -161,6 +163,39 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         counted(bad, "trial"),
         different.join(", ")
     )))
+}
+
+/// What the system's own call is seen to do, which nothing is expected of.
+#[cfg(windows)]
+fn reference(options: &Options) -> Result<(), Failure> {
+    let seen = crate::system::reference();
+    if options.json {
+        let documents = match seen {
+            Err(reason) => {
+                vec![json!({ "reference": null, "seen": format!("not tried: {reason}") })]
+            }
+            Ok(rows) => rows
+                .iter()
+                .map(|row| json!({ "reference": row.rule, "what": row.what, "seen": row.seen }))
+                .collect(),
+        };
+        for document in documents {
+            say(format_args!("{document}\n"))?;
+        }
+        return Ok(());
+    }
+    show(format_args!(
+        "\nWhat the system's own call does, by bare calls; nothing is expected here\n\n"
+    ))?;
+    match seen {
+        Err(reason) => show(format_args!("not tried: {reason}\n"))?,
+        Ok(rows) => {
+            for row in rows {
+                show(format_args!("row {}: {}\n    {}\n", row.rule, row.what, row.seen))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Tries a rule in a thread of its own, which is left behind if it is stuck.

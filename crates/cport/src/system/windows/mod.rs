@@ -23,9 +23,11 @@ use crate::probe::kit::Plain;
 
 mod facts;
 pub(crate) mod forks;
+mod reference;
 mod signals;
 
 pub(crate) use facts::{facts, kernel, waits};
+pub(crate) use reference::reference;
 pub(crate) use signals::{Signals, Waker};
 
 /// A stream to another socket of this machine.
