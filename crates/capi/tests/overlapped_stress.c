@@ -14,7 +14,7 @@ typedef struct Operation {
 } Operation;
 
 static HANDLE port;
-static volatile LONG begun, ended, is_over;
+static volatile LONG begun, ended, is_over, is_given_up;
 static LPFN_CONNECTEX connect_ex;
 
 static unsigned next_random(unsigned *seed)
@@ -27,7 +27,7 @@ static DWORD WINAPI take(LPVOID argument)
 {
     OVERLAPPED_ENTRY entries[16];
     (void)argument;
-    while (!is_over || ended < begun) {
+    while (!is_over || (ended < begun && !is_given_up)) {
         ULONG count = 0, place;
         if (!GetQueuedCompletionStatusEx(port, entries, 16, &count, 50, FALSE)) {
             CHECK_IS(GetLastError(), WAIT_TIMEOUT);
@@ -166,8 +166,16 @@ int main(void)
         starters[place] = CreateThread(NULL, 0, connect_and_end, (LPVOID)(UINT_PTR)(place + 1), 0, NULL);
     CHECK_IS(WaitForMultipleObjects(STARTERS + CONNECTORS, starters, TRUE, SOON * 5), WAIT_OBJECT_0);
     InterlockedExchange(&is_over, 1);
+    if (is_wine() && WaitForMultipleObjects(TAKERS, takers, TRUE, 2000) != WAIT_OBJECT_0) {
+        UNLESS_WINE("some receives never end")
+            CHECK(0);
+        InterlockedExchange(&is_given_up, 1);
+    }
     CHECK_IS(WaitForMultipleObjects(TAKERS, takers, TRUE, SOON), WAIT_OBJECT_0);
-    CHECK_IS(ended, begun);
+    if (is_given_up)
+        CHECK(begun - ended > 0 && begun - ended < 10);
+    else
+        CHECK_IS(ended, begun);
     CHECK(begun > 0);
     memory_is_freed_as_soon_as_the_end_is_seen();
     for (place = 0; place < TAKERS; place++)
