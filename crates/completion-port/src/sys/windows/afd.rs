@@ -370,7 +370,7 @@ impl Afd {
             self.device.cancel(&main.flying);
         }
         state.is_detached = true;
-        // With the lock: who is told of its closing afterwards finds it there.
+        // With the lock: a thread that is told of its closing afterwards finds it there.
         locked(&self.former).insert(descriptor, Arc::clone(watched));
     }
 

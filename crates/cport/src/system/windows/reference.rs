@@ -118,7 +118,7 @@ fn calls() -> Result<Calls, String> {
         Some(name) => {
             let wide: Vec<u16> = name.encode_wide().chain([0]).collect();
             // SAFETY: LoadLibraryW reads a name that ends with a zero, and runs the code of what it loads.
-            // - `wide` does; whoever has named the library wants its code to run.
+            // - `wide` does; the user who has named the library wants its code to run.
             unsafe { LoadLibraryW(wide.as_ptr()) }
         }
         // SAFETY: GetModuleHandleW demands a string with a zero at its end, which the macro makes.
