@@ -18,7 +18,7 @@ use completion_port::{
     Ready, Registration, SharedSource, Started,
 };
 use testkit::alloc::{Counting, count};
-use testkit::{Stream, connected, skipped};
+use testkit::{Stream, connected};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -520,7 +520,7 @@ fn reading_what_is_in_memory_allocates_nothing() {
         true
     };
     if !round() {
-        skipped("this file system does not tell what is in memory");
+        testkit::skipped("this file system does not tell what is in memory");
         return;
     }
     assert_allocates_nothing(|| assert!(round()));
