@@ -1,11 +1,11 @@
 //! Operations on files: what their packets bring.
 
 use completion_port::{Error, Outcome};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use testkit::{System, skipped};
 
 /// The system of this machine with each of its file engines. One that it has not is skipped, by the name of the test.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn native() -> impl Iterator<Item = System> {
     [System::native_with_ring(), System::native_with_threads()].into_iter().filter(|system| {
         let has_it = system.has_its_file_engine();
