@@ -434,7 +434,7 @@ impl Engine {
     /// Where what tells one use of a thing from the next one begins. It differs from port to port, so that a name used
     /// at the wrong port is hardly ever valid there.
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
-    fn of_this_port(&self) -> u32 {
+    pub(crate) fn of_this_port(&self) -> u32 {
         (self.number as u32).wrapping_mul(0x9e37_79b9)
     }
 

@@ -229,9 +229,9 @@ fn an_operation_that_is_cancelled_as_it_is_done_comes_back_once() {
 fn an_operation_that_is_cancelled_as_it_is_handed_over_ends() {
     explore_within(2, || {
         let quay = Quay::new(true);
-        let starter = spawn(&quay, |quay| quay.start().unwrap());
         // The name of the first use of the first record.
-        let operation = 0;
+        let operation = u64::from(quay.engine.of_this_port()) << 32;
+        let starter = spawn(&quay, |quay| quay.start().unwrap());
         let is_cancelled = quay.engine.cancel_operation(operation).unwrap();
         assert_eq!(starter.join().unwrap(), operation);
         if !is_cancelled {
