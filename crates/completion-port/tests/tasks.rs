@@ -308,3 +308,86 @@ fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
     port.close();
     waiter.join().unwrap();
 }
+
+/// Reads a byte, and does not come back from its end before it may.
+struct ReadsSlowly {
+    socket: Arc<Stream>,
+    byte: u8,
+    sender: Sender<u8>,
+    /// Whom it tells that it is in its end, and who lets it come back.
+    gate: Option<(Sender<()>, Receiver<()>)>,
+}
+
+// SAFETY: there is no room.
+unsafe impl Buffer for ReadsSlowly {
+    fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl Task for ReadsSlowly {
+    fn attempt(&mut self, _: i32) -> Attempt {
+        let mut byte = [0];
+        match (&*self.socket).read(&mut byte) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
+            read => {
+                assert_eq!(read.unwrap(), 1);
+                self.byte = byte[0];
+                Attempt::Done
+            }
+        }
+    }
+
+    fn end(self, ending: Ending) {
+        assert_eq!(ending, Ending::Done);
+        if let Some((ends, may_end)) = self.gate {
+            ends.send(()).unwrap();
+            may_end.recv().unwrap();
+        }
+        self.sender.send(self.byte).unwrap();
+    }
+}
+
+#[test]
+fn ends_of_a_direction_come_in_the_order_of_the_bytes_however_many_threads_there_are() {
+    let port: Port<u32, u32, ReadsSlowly> = Port::builder().buffers().build().unwrap();
+    let (near, far) = connected();
+    near.set_nonblocking(true).unwrap();
+    let near = Arc::new(near);
+    let id = port.raw().associate_number(number(&near), 7).unwrap();
+    let (sender, told) = channel();
+    let task = |gate| {
+        let (socket, sender) = (Arc::clone(&near), sender.clone());
+        ReadsSlowly { socket, byte: 0, sender, gate }
+    };
+    let start = |gate| {
+        let started = port.raw().start_task(id, Side::In, task(gate));
+        assert!(matches!(started.map_err(|it| it.error()), Ok(Started::InFlight(_))));
+    };
+    let (ends, is_in_end) = channel();
+    let (let_end, may_end) = channel();
+    start(Some((ends, may_end)));
+    start(None);
+    thread::scope(|scope| {
+        // Dropped first if a claim fails, which lets the thread end.
+        let let_end = let_end;
+        (&far).write_all(b"ab").unwrap();
+        let first = scope.spawn(|| port.raw().drive(&mut Batch::new()).unwrap());
+        is_in_end.recv().unwrap();
+        // What other threads do, and what is started meanwhile, stays behind the first task.
+        let until = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < until {
+            port.raw().drive(&mut Batch::new()).unwrap();
+            thread::yield_now();
+        }
+        (&far).write_all(b"c").unwrap();
+        start(None);
+        port.raw().drive(&mut Batch::new()).unwrap();
+        assert!(told.try_recv().is_err(), "an end has overtaken another one");
+        let_end.send(()).unwrap();
+        first.join().unwrap();
+        port.raw().drive(&mut Batch::new()).unwrap();
+        let bytes = [(); 3].map(|()| told.recv_timeout(Duration::from_secs(60)).unwrap());
+        assert_eq!(bytes, *b"abc");
+    });
+}

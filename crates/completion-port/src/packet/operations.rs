@@ -258,6 +258,27 @@ fn settle<B>(cell: &Cell<Cargo<B>>, verdict: Verdict) {
     unsafe { cell.get_mut() }.settle(verdict);
 }
 
+/// A task that is done, of which the engine is told when its end has returned, or has panicked.
+struct Landing<'a, 'e> {
+    engine: &'e Engine,
+    aloft: &'a Aloft<'e>,
+    attempted: Attempted,
+    seat: Option<&'a Seat>,
+}
+
+impl Drop for Landing<'_, '_> {
+    fn drop(&mut self) {
+        if self.engine.forked() {
+            // The end has forked, and this is the child.
+            return;
+        }
+        let record = self.aloft.record;
+        // It is done, whatever was asked of it meanwhile.
+        let _ = self.engine.tried(self.aloft, self.attempted, self.seat);
+        self.engine.land_unseen(record, self.seat);
+    }
+}
+
 /// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
 pub(super) struct Loaded<'s, B>(pub(super) &'s Cell<Cargo<B>>);
 
@@ -1242,7 +1263,7 @@ impl<K, B: Buffer> Store<K, B> {
             let mut aloft = engine.aloft(record);
             let seat = current_seat(engine);
             let course = match engine.turn(&aloft, seat.as_deref()) {
-                Course::Try => self.attempt_shared(cell, &mut aloft, seat.as_deref()),
+                Course::Try => self.attempt_task(cell, &mut aloft, seat.as_deref()),
                 course => course,
             };
             if let Course::Ends(verdict) = course {
@@ -1250,6 +1271,44 @@ impl<K, B: Buffer> Store<K, B> {
             }
         }
         has_gone_on
+    }
+
+    /// Tries a task until it ends or has to wait, as [`Store::attempt_shared`] does. What is done is told here, before the
+    /// next task of the direction is tried by any thread, so that the ends come in the order of the bytes; the task is the
+    /// caller's no more then.
+    fn attempt_task<'e>(
+        &'e self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &mut Aloft<'e>,
+        seat: Option<&Seat>,
+    ) -> Course {
+        loop {
+            let attempted = self.attempt(cell, aloft, seat);
+            if self.engine.forked() {
+                // The task has forked, and this is the child: the task is the parent's.
+                return Course::Waits;
+            }
+            if matches!(attempted, Attempted::Done | Attempted::Drained) {
+                let registration = aloft.registration();
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: the task was just tried by this thread, and until the engine is told what has come of that,
+                //   below, it hands the task to no other thread;
+                // - a value: as for any operation that is tried.
+                let mut cargo = unsafe { self.cargo.take(aloft.record) };
+                cargo.settle(Verdict::Done);
+                let landing = Landing { engine: &self.engine, aloft, attempted, seat };
+                if hears_packets() {
+                    self.engine.tell_completed(registration, cargo.call(), cargo.error());
+                }
+                cargo.end_task();
+                drop(landing);
+                return Course::Waits;
+            }
+            match self.tried(cell, aloft, attempted, seat) {
+                Course::Try => {}
+                course => return course,
+            }
+        }
     }
 
     /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
