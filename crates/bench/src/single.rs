@@ -18,6 +18,7 @@
 //! above `bare` is that of a whole receive less a `recv`, and may well be negative.
 
 mod c_library;
+mod c_operations;
 mod compio;
 mod edge;
 mod mio;
@@ -74,7 +75,7 @@ pub(crate) struct Entry {
 }
 
 /// The first is the one to which the others are compared.
-pub(crate) const ENTRIES: [Entry; 18] = [
+pub(crate) const ENTRIES: [Entry; 19] = [
     Entry { name: "ours", build: ours::owned },
     Entry { name: "ours, plain keys", build: ours::plain },
     Entry { name: "ours, no hint", build: ours::without_hint },
@@ -83,6 +84,7 @@ pub(crate) const ENTRIES: [Entry; 18] = [
     Entry { name: "ours, deadlines", build: ours_by_operations::with_deadlines },
     Entry { name: "ours, operations", build: ours_by_operations::by_operations },
     Entry { name: "ours, C library", build: c_library::build },
+    Entry { name: "ours, C library, operations", build: c_operations::build },
     Entry { name: EDGE, build: edge::build },
     Entry { name: "epoll_one_shot", build: one_shot::build },
     Entry { name: "mio", build: mio::build },
