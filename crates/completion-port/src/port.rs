@@ -874,6 +874,12 @@ impl<K, M, B> Port<K, M, B> {
         self.begin_post(message, Ok).map(Posting::queue)
     }
 
+    /// See [`Raw::post_found`](crate::raw::Raw::post_found).
+    pub(crate) fn post_found(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        let seat = current_seat(&self.store.engine);
+        self.begin_post(message, Ok).map(|posting| posting.queue_found(seat.as_deref()))
+    }
+
     /// Puts `message` into a cell, unless `admit` refuses what is being posted. What it returns is to be used at
     /// once: it keeps the port locked.
     #[inline]

@@ -335,6 +335,17 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         FileTasks::new(self.port.engine())
     }
 
+    /// Posts a message that tells of a finished [task](Task), as [`Port::post`](crate::Port::post) does. It is the calling thread's own
+    /// doing: if that runs at the port, it soon comes back and takes the packet itself. If the thread has found the end within its
+    /// wait, it hands the packet out as it does what the kernel has reported. So no other thread is woken for a packet alone.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Port::post`](crate::Port::post).
+    pub fn post_found(self, message: M) -> std::result::Result<(), Refused<M>> {
+        self.port.post_found(message)
+    }
+
     /// Goes on with the tasks that a call of this thread has left to be gone on with: one that starts or cancels a
     /// task, and one that ends a registration, may do so. A wait, and [`Raw::has_packets`], go on with all of them.
     ///

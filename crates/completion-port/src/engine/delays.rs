@@ -10,7 +10,7 @@ use super::seat::{MEASURED, Seat};
 use super::{Engine, Notable, Stock};
 use crate::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, Node, POSTED, is_flight};
+use crate::state::queue::{FLIGHT, Fifo, Node, POSTED, cell_of, is_flight};
 use crate::sync::AtomicU64;
 
 /// Bucket `n` counts delays of less than 2^n nanoseconds that no earlier one counts; the last one counts the
@@ -64,7 +64,7 @@ impl Delays {
         } else if is_flight(node) {
             (&self.flights, node & !FLIGHT)
         } else {
-            (&self.posts, node & !POSTED)
+            (&self.posts, cell_of(node))
         }
     }
 

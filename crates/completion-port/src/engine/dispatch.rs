@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::seat::{MEASURED, PRESUMED_BLOCKED, Seat};
 use super::{Engine, Name, name_of};
 use crate::interest::Events;
-use crate::state::queue::{FLIGHT, Links, NIL, Node, POSTED, is_flight};
+use crate::state::queue::{FLIGHT, Links, NIL, Node, POSTED, cell_of, is_flight};
 use crate::state::slot::{Slot, Turn};
 use crate::sync::AtomicU64;
 
@@ -55,7 +55,7 @@ impl Engine {
         if node & FLIGHT != POSTED {
             return None;
         }
-        let cell = node & !POSTED;
+        let cell = cell_of(node);
         if !seat.takes(node, self.nodes.posts.at(cell)) {
             return None;
         }
@@ -98,7 +98,7 @@ impl Engine {
             }
             if node & POSTED != 0 {
                 count(&seat.counts.posted);
-                return Some(Taken::Posted(node & !POSTED));
+                return Some(Taken::Posted(cell_of(node)));
             }
             let slot = self.slot(node);
             // Read before the turn: after it the slot may be given up at any time.

@@ -7,7 +7,7 @@ use super::{Engine, Phase, State, name_of};
 use crate::error::{Call, Error};
 use crate::state::flights::{Flight, Verdict};
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, POSTED};
+use crate::state::queue::{FLIGHT, Fifo, POSTED, cell_of};
 use crate::sync::fence;
 
 /// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
@@ -170,7 +170,7 @@ impl Engine {
             drop(state);
             while let Some(node) = queued.pop(&self.nodes) {
                 if node & FLIGHT == POSTED {
-                    remains.messages.push(node & !POSTED);
+                    remains.messages.push(cell_of(node));
                 }
             }
         }

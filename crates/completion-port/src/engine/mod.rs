@@ -39,7 +39,7 @@ use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::facts::Descriptor;
 use crate::state::flights::{Desks, Flight};
-use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, is_flight};
+use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, cell_of, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
 use crate::state::slot::{GENERATION, Refusal, Slot};
 use crate::state::spares::Spares;
@@ -277,7 +277,7 @@ impl Links for Nodes {
         } else if is_flight(node) {
             &self.flights.at(node & !FLIGHT).link
         } else {
-            self.posts.at(node & !POSTED)
+            self.posts.at(cell_of(node))
         }
     }
 }

@@ -7,7 +7,7 @@ use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock, TimerName};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Links, MOST, Node, POSTED};
+use crate::state::queue::{FLIGHT, Links, MOST_MESSAGES, Node, POSTED, TELLS};
 use crate::sync::MutexGuard;
 
 impl Engine {
@@ -88,7 +88,8 @@ impl Engine {
         if state.stock.phase != Phase::Open {
             return Err(Error::new(Call::Post, ErrorKind::Closed));
         }
-        let reserve = |number| number < MOST && self.nodes.posts.reserve(number) && also(number);
+        let reserve =
+            |number| number < MOST_MESSAGES && self.nodes.posts.reserve(number) && also(number);
         match state.stock.posts.take(&self.nodes, POSTED, reserve) {
             Some(cell) => Ok(Posting { engine: self, state, cell }),
             None => Err(Error::new(Call::Post, ErrorKind::OutOfMemory)),
@@ -180,6 +181,26 @@ impl Posting<'_> {
         let notice = self.engine.submit_locked(&mut self.state, self.cell | POSTED);
         drop(self.state);
         self.engine.notify(notice);
+    }
+
+    /// Queues the message, which is in its cell and tells of an operation. `seat` is the calling thread's. If the thread has found
+    /// the end of the operation within its wait, that is to it as what the kernel has reported: it takes the packet itself, or
+    /// wakes another thread if it leaves much behind.
+    pub(crate) fn queue_found(mut self, seat: Option<&Seat>) {
+        let Self { engine, ref mut state, cell } = self;
+        let node = cell | POSTED | TELLS;
+        let notice = if seat.is_some_and(Seat::goes_on) {
+            let State { stock, .. } = &mut **state;
+            stock.ready.push(&engine.nodes, node);
+            if stock.notable.is_any() {
+                engine.note_queued_one(stock, node);
+            }
+            None
+        } else {
+            engine.submit_own_locked(state, node, seat)
+        };
+        drop(self.state);
+        engine.notify(notice);
     }
 
     /// Puts the message, which is in its cell, in front of what the calling thread has left, if `seat` is

@@ -141,6 +141,17 @@ pub(crate) struct Seat {
     pub(super) delay: AtomicU64,
     /// Records of operations whose packets the thread has taken. Only the thread touches it.
     pub(super) landed: Emptied,
+    /// The thread is in its wait, and goes on there with what was put aside. Only the thread touches it.
+    pub(super) goes_on: AtomicBool,
+}
+
+/// A thread goes on with what was put aside, within its wait.
+pub(super) struct GoingOn<'s>(&'s Seat);
+
+impl Drop for GoingOn<'_> {
+    fn drop(&mut self) {
+        self.0.goes_on.store(false, Relaxed);
+    }
 }
 
 impl Seat {
@@ -184,6 +195,17 @@ impl Seat {
     /// Whether the thread, which has the lock, has the seat still and counts as running.
     pub(super) fn runs(&self, schedule: &Schedule) -> bool {
         !self.left.load(Relaxed) && schedule.is_running(self.number)
+    }
+
+    /// The thread goes on with what was put aside, until what this returns is dropped.
+    pub(super) fn begin_going_on(&self) -> GoingOn<'_> {
+        self.goes_on.store(true, Relaxed);
+        GoingOn(self)
+    }
+
+    /// Whether the thread, which calls this, has found what it tells of within its wait.
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on.load(Relaxed)
     }
 
     /// Whether the thread may put one more message in front of what it has left.

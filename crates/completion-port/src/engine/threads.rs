@@ -33,6 +33,7 @@ impl Engine {
             own_at: AtomicU32::new(BEGIN),
             emptied: Emptied::new(),
             landed: Emptied::new(),
+            goes_on: AtomicBool::new(false),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
             left: AtomicBool::new(false),

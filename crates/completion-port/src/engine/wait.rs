@@ -60,17 +60,17 @@ impl Engine {
                 Action::Query(query) => self.query(state, query),
                 // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
                 Action::Poll(_) if state.stock.notable.has(Notable::ASIDE) => {
-                    self.doze(self.go_on(state, port), seat, scratch, Some(Duration::ZERO))
+                    self.doze(self.go_on(state, seat, port), seat, scratch, Some(Duration::ZERO))
                 }
                 Action::Park(_) if state.stock.notable.has(Notable::ASIDE) => {
-                    self.sleep(self.go_on(state, port), seat, Some(Duration::ZERO))
+                    self.sleep(self.go_on(state, seat, port), seat, Some(Duration::ZERO))
                 }
                 Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
                 Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
             // What comes of it is to be found by this wait, however soon that ends.
             if state.stock.notable.has(Notable::ASIDE) {
-                state = self.go_on(state, port);
+                state = self.go_on(state, seat, port);
             }
         }
     }
@@ -80,10 +80,13 @@ impl Engine {
     fn go_on<'e>(
         &'e self,
         state: MutexGuard<'e, State>,
+        seat: &Seat,
         port: &dyn GoesOn,
     ) -> MutexGuard<'e, State> {
         drop(state);
+        let goes_on = seat.begin_going_on();
         port.go_on();
+        drop(goes_on);
         self.lock()
     }
 

@@ -23,8 +23,21 @@ pub(crate) const POSTED: Node = 1 << 31;
 /// that no message's number has.
 pub(crate) const FLIGHT: Node = POSTED | 1 << 30;
 
-/// Of messages and of operations there are fewer than this.
+/// Set, beside [`POSTED`], in the number of a message that tells of an operation: no thread has posted it to
+/// have it handled by another one.
+pub(crate) const TELLS: Node = 1 << 29;
+
+/// Of operations there are fewer than this.
 pub(crate) const MOST: u32 = 1 << 30;
+
+/// Of messages there are fewer than this.
+pub(crate) const MOST_MESSAGES: u32 = TELLS;
+
+/// The cell of a message, from its node.
+#[inline]
+pub(crate) fn cell_of(node: Node) -> u32 {
+    node & !(POSTED | TELLS)
+}
 
 /// Whether a node that is no slot is an operation.
 #[inline]
@@ -187,10 +200,10 @@ impl Fifo {
         }
     }
 
-    /// Whether the first node is a posted message.
+    /// Whether the first node is a posted message, and not one that tells of an operation.
     #[inline]
     pub(crate) fn begins_with_post(&self) -> bool {
-        self.head & FLIGHT == POSTED
+        self.head & (FLIGHT | TELLS) == POSTED
     }
 
     /// Whether `holds` is true of some node.
