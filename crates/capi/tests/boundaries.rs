@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 57] = [
+const LAYERS: [(&str, &[&str]); 59] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -16,11 +16,13 @@ const LAYERS: [(&str, &[&str]); 57] = [
     ("linux/last", &[]),
     ("linux/messages", &[]),
     ("linux/process", &[]),
+    ("linux/addresses", &[]),
+    ("linux/rooms", &[]),
     ("windows", &[]),
     ("windows/last", &[]),
     ("windows/message", &[]),
     ("errors", &["linux/last", "windows/last"]),
-    ("linux/file", &["linux/process"]),
+    ("linux/file", &["linux/addresses", "linux/process"]),
     ("linux/descriptors", &["errors"]),
     ("linux/errno", &["errors"]),
     ("requests", &["abi", "errors"]),
@@ -29,7 +31,10 @@ const LAYERS: [(&str, &[&str]); 57] = [
     ("windows/relay", &["errors", "windows/last", "windows/message"]),
     ("windows/sockets", &["errors"]),
     ("windows/status", &["errors"]),
-    ("linux/numbers", &["linux/descriptors", "linux/process", "requests"]),
+    (
+        "linux/numbers",
+        &["linux/addresses", "linux/descriptors", "linux/process", "linux/rooms", "requests"],
+    ),
     ("linux/status", &["errors", "linux/errno"]),
     (
         "windows/port",
@@ -132,6 +137,7 @@ const LAYERS: [(&str, &[&str]); 57] = [
             "linux/object",
             "linux/port",
             "linux/registrations",
+            "linux/rooms",
             "linux/status",
             "linux/waits",
             "requests",

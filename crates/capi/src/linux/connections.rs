@@ -315,7 +315,7 @@ impl Work for Accepting {
         let claim = self.claim.take()?;
         let accept = claim.known;
         let part = iovec { iov_base: place.cast(), iov_len: data as usize };
-        let receiving = Receiving::plain(Parts::one(part));
+        let receiving = Receiving::plain(Parts::One(part));
         let work = Box::new(FirstData { receiving, claim });
         Some(Next { descriptor: self.accept, accept, work })
     }
@@ -611,7 +611,7 @@ pub unsafe extern "C" fn cp_connect_ex(
         }
         let part = iovec { iov_base: data, iov_len: data_size as usize };
         let has_data = !data.is_null() && data_size > 0;
-        let data = has_data.then(|| Sending::plain(Parts::one(part)));
+        let data = has_data.then(|| Sending::plain(Parts::One(part)));
         let connecting = Connecting { address, is_begun: false, is_connected: false, data };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);

@@ -4,7 +4,6 @@
 //! A handle can be closed while operations go on. Each has a share of the file, which is closed behind the last one: so
 //! none ever uses a descriptor that stands for something else by now.
 
-use std::collections::HashMap;
 use std::ffi::{CString, c_int};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -14,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use completion_port::raw::{FileTaskId, OpenFile};
 
+use crate::linux::addresses::ByAddress;
 use crate::linux::process::Own;
 
 /// What a file was opened for.
@@ -44,7 +44,7 @@ pub(crate) struct State {
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) associated: Option<(u64, usize)>,
     /// By the addresses of their OVERLAPPEDs.
-    pub(crate) flights: HashMap<usize, InFlight>,
+    pub(crate) flights: ByAddress<InFlight>,
     /// Its handle was closed, which a thread may have looked up before. Noted only of what has no positions.
     pub(crate) is_closed: bool,
 }

@@ -216,7 +216,7 @@ unsafe fn of_socket(
         told.write_bytes(u32::try_from(done).map_err(failed)?);
         return Ok(Begun::Done);
     }
-    let parts = Parts::one(iovec { iov_base: place.cast(), iov_len: count });
+    let parts = Parts::One(iovec { iov_base: place.cast(), iov_len: count });
     let side = if is_read { Side::In } else { Side::Out };
     let how = Start { descriptor, overlapped, side, tells_flags: false, told, accept: 0 };
     if is_read {

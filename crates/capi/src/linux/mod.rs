@@ -22,6 +22,7 @@
 //!  a port                  port
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
 //!  the system              descriptors        what sort of socket a descriptor is
+//!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
 //!  words                   errno  foreign  last  messages  process  status
 //! ```
 //!
@@ -31,6 +32,7 @@
 //! - [`closing`] imports nothing but [`numbers`], of which it changes atomic words only: a signal handler may call
 //!   it, so it takes no lock.
 
+mod addresses;
 pub(crate) mod associations;
 pub mod buffers;
 pub mod callbacks;
@@ -59,6 +61,7 @@ pub(crate) mod port;
 mod process;
 pub mod registrations;
 pub mod results;
+mod rooms;
 pub mod sockets;
 pub(crate) mod status;
 pub mod transfers;

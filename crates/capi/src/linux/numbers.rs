@@ -7,7 +7,6 @@
 //! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
@@ -21,8 +20,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use completion_port::raw::Hints;
 use completion_port::{Id, OpId, SharedId};
 
+use crate::linux::addresses::ByAddress;
 use crate::linux::descriptors;
 use crate::linux::process::Own;
+use crate::linux::rooms::Rooms;
 use crate::requests::Terms;
 
 /// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
@@ -140,7 +141,9 @@ pub(crate) struct State {
     pub(crate) associated: Option<Associated>,
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
-    pub(crate) flights: HashMap<usize, InFlight>,
+    pub(crate) flights: ByAddress<InFlight>,
+    /// Memory of those that have ended.
+    pub(crate) rooms: Rooms,
     /// The accept that is to put a connection in its place, until the end of that; also while it waits for first data.
     pub(crate) accept: Option<Acceptance>,
     /// A socket that was disconnected to be used again: it may be connected without being bound.

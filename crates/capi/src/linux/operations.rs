@@ -25,6 +25,7 @@ use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Regis
 use crate::linux::object;
 use crate::linux::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
 use crate::linux::registrations::Ended;
+use crate::linux::rooms::Emptied;
 use crate::linux::waits::{this_thread, wake_waiting};
 use crate::linux::{descriptors, driver, flights, registrations, status};
 use crate::requests::Terms;
@@ -57,6 +58,12 @@ pub(crate) trait Work: Send + 'static {
         Self: Sized,
     {
         let _ = wake;
+    }
+
+    /// Whether it stands in the entry of its number already while it is tried for the first time: its attempt or its end
+    /// looks for it there.
+    fn is_listed(&self) -> bool {
+        true
     }
 
     /// Tries it on what the number stands for, without waiting and without any lock. `outcome` is what former attempts
@@ -145,11 +152,14 @@ impl Work for Box<dyn Work> {
 /// To what the end of an operation is told.
 struct Ticket {
     overlapped: NonNull<Overlapped>,
-    /// In whose entry the operation stands.
+    /// In whose entry the operation stands, if it does.
     number: &'static Number,
+    is_listed: bool,
     event: Option<Arc<Foreign>>,
-    /// The port, and the key that its packet brings.
-    packet: Option<(Arc<CompletionPort>, usize)>,
+    /// The port that carries it out.
+    port: Arc<CompletionPort>,
+    /// The port that gets its packet, if it is another one, and the key that the packet brings.
+    packet: Option<(Option<Arc<CompletionPort>>, usize)>,
     /// Flags are told in the OVERLAPPED.
     tells_flags: bool,
 }
@@ -168,15 +178,34 @@ impl Ticket {
         unsafe { self.overlapped.as_ref() }
     }
 
+    /// The operation stands in the entry of its number no more. The next one may have its memory.
+    fn strike(&self, emptied: Option<Emptied>) {
+        if self.is_listed {
+            let mut state = self.number.lock();
+            state.flights.remove(&self.overlapped.as_ptr().addr());
+            if let Some(emptied) = emptied {
+                state.rooms.keep(emptied);
+            }
+        }
+    }
+
     /// The operation is not begun.
     fn refuse(&self) {
         self.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
     }
 
-    /// The operation has ended: tells everyone.
-    fn tell(self, ended: u32, outcome: Outcome, has_packet: bool) {
+    /// Another port carries out what is left of the operation.
+    fn move_to(&mut self, port: &Arc<CompletionPort>) {
+        let former = std::mem::replace(&mut self.port, Arc::clone(port));
+        if let Some((packet_of @ None, _)) = &mut self.packet {
+            *packet_of = Some(former);
+        }
+    }
+
+    /// The operation has ended, and what it was is gone, but for its memory: tells everyone.
+    fn tell(self, ended: u32, outcome: Outcome, has_packet: bool, emptied: Option<Emptied>) {
+        self.strike(emptied);
         let address = self.overlapped.as_ptr();
-        self.number.lock().flights.remove(&address.addr());
         let overlapped = self.overlapped();
         if self.tells_flags {
             overlapped.offset.store(outcome.flags, Relaxed);
@@ -189,7 +218,8 @@ impl Ticket {
             event.set(true);
         }
         wake_waiting();
-        if let Some((port, key)) = self.packet.filter(|_| has_packet) {
+        if let Some((other, key)) = self.packet.filter(|_| has_packet) {
+            let port = other.unwrap_or(self.port);
             // Refused if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(outcome.bytes, key, address.cast::<c_void>(), ended);
         }
@@ -202,8 +232,6 @@ struct Operation<W: Work> {
     /// Taken by the end.
     ticket: Option<Ticket>,
     outcome: Outcome,
-    /// The port that carries it out.
-    port: Arc<CompletionPort>,
     target: Target,
     /// The socket is a TCP stream.
     is_tcp: bool,
@@ -229,9 +257,10 @@ impl<W: Work> Operation<W> {
         if ended == status::SUCCESS { self.work.next() } else { None }
     }
 
-    /// The operation has ended in flight; as `ended` says, or by itself.
-    fn end_as(&mut self, ended: Option<u32>) {
-        let Some(ticket) = self.ticket.take() else { return };
+    /// The operation has ended in flight; as `ended` says, or by itself. What is left to be told, if that is not done.
+    fn land(&mut self, ended: Option<u32>) -> Option<(Ticket, u32, Outcome)> {
+        let mut ticket = self.ticket.take()?;
+        ticket.is_listed = true;
         let (ended, outcome) = match ended {
             None => self.finish(),
             Some(ended) => {
@@ -240,10 +269,13 @@ impl<W: Work> Operation<W> {
                 (ended, self.outcome)
             }
         };
-        self.port.end_flight();
+        ticket.port.end_flight();
         match self.next_behind(ended) {
-            Some(next) => go_on(ticket, next, outcome),
-            None => ticket.tell(ended, outcome, true),
+            None => Some((ticket, ended, outcome)),
+            Some(next) => {
+                go_on(ticket, next, outcome);
+                None
+            }
         }
     }
 }
@@ -263,17 +295,19 @@ impl<W: Work> Errand for Operation<W> {
     }
 
     fn end(mut self: Box<Self>, ending: Ending) {
-        self.end_as(match ending {
+        let landed = self.land(match ending {
             Ending::Done => None,
             Ending::Cancelled | Ending::Closed => Some(status::CANCELLED),
             Ending::Failed => Some(status::UNSUCCESSFUL),
         });
+        if let Some((ticket, ended, outcome)) = landed {
+            ticket.tell(ended, outcome, true, Some(Emptied::new(self)));
+        }
     }
 
     fn conclude(mut self: Box<Self>, has_packet: bool, told: Told) -> Begun {
         let Some(ticket) = self.ticket.take() else { return Begun::Pending };
         let (ended, outcome) = self.finish();
-        self.port.end_flight();
         if let Some(next) = self.next_behind(ended) {
             go_on(ticket, next, outcome);
             return Begun::Pending;
@@ -281,16 +315,16 @@ impl<W: Work> Errand for Operation<W> {
         if status::is_success(ended) {
             // Before anything tells of the end, upon which the program may give the memory to something else.
             told.write(outcome);
-            ticket.tell(ended, outcome, has_packet);
+            ticket.tell(ended, outcome, has_packet, None);
             return Begun::Done;
         }
         if ended == status::CUT || self.work.fails_by_packet() {
             // To the reference this is an end as others are: as if it had waited.
-            ticket.tell(ended, outcome, true);
+            ticket.tell(ended, outcome, true, None);
             return Begun::Pending;
         }
         // Nothing tells of it but the call.
-        ticket.number.lock().flights.remove(&ticket.overlapped.as_ptr().addr());
+        ticket.strike(None);
         ticket.overlapped().status.store(ended as usize, Release);
         Begun::Failed(ended)
     }
@@ -298,7 +332,6 @@ impl<W: Work> Errand for Operation<W> {
     fn withdraw(mut self: Box<Self>) {
         if let Some(ticket) = self.ticket.take() {
             ticket.refuse();
-            self.port.end_flight();
         }
     }
 }
@@ -306,7 +339,9 @@ impl<W: Work> Errand for Operation<W> {
 impl<W: Work> Drop for Operation<W> {
     fn drop(&mut self) {
         // Its port has been dropped.
-        self.end_as(Some(status::CANCELLED));
+        if let Some((ticket, ended, outcome)) = self.land(Some(status::CANCELLED)) {
+            ticket.tell(ended, outcome, true, None);
+        }
     }
 }
 
@@ -365,35 +400,46 @@ unsafe fn begin(
     if state.flights.contains_key(&address) {
         return Err(code::WSAEINVAL);
     }
-    let packet = match state.associated.filter(|_| has_packet) {
-        Some(associated) => handles::port_named(associated.port).map(|port| (port, associated.key)),
-        None => None,
-    };
-    let ticket = Ticket { overlapped, number, event, packet, tells_flags };
-    if let Some(event) = &ticket.event {
+    // SAFETY: as above.
+    let words = unsafe { overlapped.as_ref() };
+    if let Some(event) = &event {
         event.set(false);
     }
-    ticket.overlapped().bytes.store(0, Relaxed);
-    ticket.overlapped().status.store(status::PENDING as usize, Release);
+    words.bytes.store(0, Relaxed);
+    words.status.store(status::PENDING as usize, Release);
+    let refuse = |_: &u32| words.status.store(status::UNSUCCESSFUL as usize, Release);
+    let (port, line) = line(&mut state, number, descriptor).inspect_err(refuse)?;
+    let packet = match state.associated.filter(|_| has_packet) {
+        Some(associated) if associated.port == line.port => Some((None, associated.key)),
+        Some(associated) => {
+            handles::port_named(associated.port).map(|port| (Some(port), associated.key))
+        }
+        None => None,
+    };
+    let is_listed = work.is_listed();
+    let carrier = Arc::clone(&port);
+    let ticket =
+        Ticket { overlapped, number, is_listed, event, port: carrier, packet, tells_flags };
     let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
-    let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| ticket.refuse())?;
     let thread = this_thread();
-    let in_flight = InFlight { port: line.port, name: None, thread, accept, is_called_off: false };
-    state.flights.insert(address, in_flight);
+    let in_flight = |name| InFlight { port: line.port, name, thread, accept, is_called_off: false };
+    if is_listed {
+        state.flights.insert(address, in_flight(None));
+    }
     work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
     let operation = Operation {
         work,
         ticket: Some(ticket),
         outcome: Outcome::default(),
-        port: Arc::clone(&port),
         // Behind the look-up, by which the number may have turned out to stand for something else.
         target: Target { descriptor, number, epoch: number.epoch() },
         is_tcp: line.is_tcp,
     };
-    port.begin_flight();
+    port.expect_flights();
+    let operation = state.rooms.boxed(operation);
     // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
     // finds its entry.
-    let started = port.raw().start_task(line.id, side, Flight(Box::new(operation)));
+    let started = port.raw().start_task(line.id, side, Flight(operation));
     enable_held(&mut state, number, descriptor, &port);
     match started {
         Ok(Started::Finished((flight, _))) => {
@@ -403,8 +449,13 @@ unsafe fn begin(
             Ok(begun)
         }
         Ok(Started::InFlight(name)) => {
-            if let Some(flight) = state.flights.get_mut(&address) {
-                flight.name = Some(name);
+            port.begin_flight();
+            if is_listed {
+                if let Some(flight) = state.flights.get_mut(&address) {
+                    flight.name = Some(name);
+                }
+            } else {
+                state.flights.insert(address, in_flight(Some(name)));
             }
             drop(state);
             port.raw().go_on();
@@ -439,7 +490,7 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
 
 /// Starts it. Where, and on what, unless it has ended without.
 fn start_next(
-    ticket: Ticket,
+    mut ticket: Ticket,
     next: Next,
     outcome: Outcome,
 ) -> Option<(Arc<CompletionPort>, Target)> {
@@ -459,19 +510,14 @@ fn start_next(
         Ok(found) => found,
         Err(ended) => {
             work.give_up();
-            ticket.tell(ended, outcome, true);
+            ticket.tell(ended, outcome, true, None);
             return None;
         }
     };
     let (number, address) = (ticket.number, ticket.overlapped.as_ptr().addr());
-    let operation = Operation {
-        work,
-        ticket: Some(ticket),
-        outcome,
-        port: Arc::clone(&port),
-        target,
-        is_tcp: line.is_tcp,
-    };
+    ticket.move_to(&port);
+    let operation = Operation { work, ticket: Some(ticket), outcome, target, is_tcp: line.is_tcp };
+    port.expect_flights();
     port.begin_flight();
     let mut state = number.lock();
     let Some(flight) = state.flights.get_mut(&address).filter(|flight| !flight.is_called_off)

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::sync::atomic::{
-    AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicIsize, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
     Ordering::SeqCst,
 };
 
@@ -125,8 +125,9 @@ pub(crate) struct CompletionPort {
     is_closed: AtomicBool,
     /// Threads that are in a wait on it.
     waiting: AtomicUsize,
-    /// Operations that it carries out, and whether there have ever been any.
-    aloft: AtomicUsize,
+    /// Operations in flight, and whether there may ever have been any. The thread that begins one counts it when it is
+    /// in flight already: for that moment another thread may have counted its end before.
+    aloft: AtomicIsize,
     has_had_flights: AtomicBool,
     /// The driver thread looks after it.
     pub(crate) is_watched: AtomicBool,
@@ -147,7 +148,7 @@ impl CompletionPort {
             name,
             is_closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
-            aloft: AtomicUsize::new(0),
+            aloft: AtomicIsize::new(0),
             has_had_flights: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             port: port.map_err(code_of)?,
@@ -171,15 +172,23 @@ impl CompletionPort {
         self.waiting.load(SeqCst) == 0
     }
 
-    /// Whether it carries out any operation.
+    /// Whether it carries out any operation. A thread that has begun one, and has not counted it, looks whether the port
+    /// is watched when it has.
     pub(crate) fn has_flights(&self) -> bool {
         self.aloft.load(SeqCst) > 0
     }
 
-    /// An operation begins here.
+    /// An operation is about to begin here.
+    pub(crate) fn expect_flights(&self) {
+        // Written once: all threads read what lies beside it.
+        if !self.has_had_flights.load(Relaxed) {
+            self.has_had_flights.store(true, Relaxed);
+        }
+    }
+
+    /// An operation goes on here.
     pub(crate) fn begin_flight(&self) {
         self.aloft.fetch_add(1, SeqCst);
-        self.has_had_flights.store(true, Relaxed);
     }
 
     /// It has ended.
@@ -216,7 +225,9 @@ impl CompletionPort {
         key: usize,
         overlapped: *mut c_void,
     ) -> Result<(), u32> {
-        self.post_end(bytes, key, overlapped, 0)
+        let overlapped = overlapped.expose_provenance();
+        let message = Message { bytes, status: 0, key, overlapped, removed: None };
+        self.port.post(message).map_err(|refused| code_of(refused.error()))
     }
 
     /// Queues the packet of an operation, which has ended with this status.
@@ -229,7 +240,7 @@ impl CompletionPort {
     ) -> Result<(), u32> {
         let overlapped = overlapped.expose_provenance();
         let message = Message { bytes, status, key, overlapped, removed: None };
-        self.port.post(message).map_err(|refused| code_of(refused.error()))
+        self.port.raw().post_found(message).map_err(|refused| code_of(refused.error()))
     }
 
     /// Queues the last packet of a registration that goes on without it, for operations.

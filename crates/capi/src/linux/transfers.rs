@@ -26,7 +26,14 @@ const OF_RECEIVE: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 const OF_SEND: c_int = libc::MSG_OOB | libc::MSG_DONTROUTE;
 
 /// The buffers of an operation, as far as they are not done with.
-pub(crate) struct Parts {
+pub(crate) enum Parts {
+    /// One, as most operations have. It is here, and takes no memory of its own.
+    One(iovec),
+    Several(Box<Several>),
+}
+
+/// Several buffers.
+pub(crate) struct Several {
     all: Box<[iovec]>,
     first: usize,
     /// How many bytes there are, and how many of them are left.
@@ -40,22 +47,22 @@ pub(crate) struct Parts {
 unsafe impl Send for Parts {}
 
 impl Parts {
-    /// One buffer.
-    pub(crate) fn one(part: iovec) -> Self {
-        let size = part.iov_len;
-        Self { all: Box::new([part]), first: 0, size, left: size, gathered: None }
-    }
-
     /// Those that are to be filled. Refused if there is no memory for so many.
     ///
     /// # Safety
     ///
     /// `buffers` points to `count` buffers.
     unsafe fn to_fill(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
+        if count == 1 {
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says so of one.
+            let Buffer { size, bytes } = unsafe { buffers.read() };
+            return Ok(Self::One(iovec { iov_base: bytes, iov_len: size as usize }));
+        }
         // SAFETY: `gathered` demands what this call does.
         let (all, gathered) = unsafe { gathered(buffers, count) }?;
         let size = all.iter().map(|part| part.iov_len).sum();
-        Ok(Self { all, first: 0, size, left: size, gathered })
+        Ok(Self::Several(Box::new(Several { all, first: 0, size, left: size, gathered })))
     }
 
     /// Those that are to be sent.
@@ -66,7 +73,9 @@ impl Parts {
     unsafe fn to_send(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
         // SAFETY: `to_fill` demands what this call does.
         let mut parts = unsafe { Self::to_fill(buffers, count) }?;
-        if let Some(gathered) = &mut parts.gathered {
+        if let Self::Several(several) = &mut parts
+            && let Some(gathered) = &mut several.gathered
+        {
             // SAFETY: `collect` demands buffers that can be read.
             // - the caller says so.
             unsafe { gathered.collect() };
@@ -74,8 +83,20 @@ impl Parts {
         Ok(parts)
     }
 
+    /// How many bytes are not done with.
+    fn left(&self) -> usize {
+        match self {
+            Self::One(part) => part.iov_len,
+            Self::Several(several) => several.left,
+        }
+    }
+
     fn rest(&mut self) -> &mut [iovec] {
-        &mut self.all[self.first..]
+        match self {
+            Self::One(part) if part.iov_len == 0 => &mut [],
+            Self::One(part) => std::slice::from_mut(part),
+            Self::Several(several) => &mut several.all[several.first..],
+        }
     }
 
     /// So many bytes have come, behind those that are done with.
@@ -84,26 +105,42 @@ impl Parts {
     ///
     /// The buffers can be written.
     unsafe fn hand_out(&self, bytes: usize) {
-        if let Some(gathered) = &self.gathered {
+        if let Self::Several(several) = self
+            && let Some(gathered) = &several.gathered
+        {
             // SAFETY: `hand_out` demands what this call does.
-            unsafe { gathered.hand_out(self.size - self.left, bytes) };
+            unsafe { gathered.hand_out(several.size - several.left, bytes) };
         }
     }
 
     /// So many bytes are done with.
+    fn advance(&mut self, bytes: usize) {
+        match self {
+            Self::One(part) => shorten(part, bytes),
+            Self::Several(several) => several.advance(bytes),
+        }
+    }
+}
+
+impl Several {
     fn advance(&mut self, mut bytes: usize) {
         self.left -= bytes;
         while bytes > 0 {
             let part = &mut self.all[self.first];
             let done = bytes.min(part.iov_len);
-            part.iov_base = part.iov_base.wrapping_byte_add(done);
-            part.iov_len -= done;
+            shorten(part, done);
             bytes -= done;
             if part.iov_len == 0 {
                 self.first += 1;
             }
         }
     }
+}
+
+/// The first bytes of a buffer are done with.
+fn shorten(part: &mut iovec, bytes: usize) {
+    part.iov_base = part.iov_base.wrapping_byte_add(bytes);
+    part.iov_len -= bytes;
 }
 
 pub(crate) fn count(bytes: usize) -> u32 {
@@ -170,16 +207,38 @@ impl Receiving {
     }
 }
 
+/// Receives what a TCP stream has into one buffer. Less work to the system than a message is.
+fn fill(descriptor: RawFd, part: iovec, outcome: &mut Outcome) -> Attempt {
+    let iovec { iov_base: place, iov_len: asked } = part;
+    // SAFETY: recv(2) writes at most so many bytes at the pointer.
+    // - valid for writes: the program leaves the buffer to the operation until its end, as `cp_start_receive` demands.
+    let read = repeated(|| unsafe { libc::recv(descriptor, place, asked, libc::MSG_DONTWAIT) });
+    let Ok(read) = usize::try_from(read) else { return failed(outcome) };
+    outcome.bytes = outcome.bytes.saturating_add(count(read));
+    if 0 < read && read < asked { Attempt::Drained } else { Attempt::Done }
+}
+
 impl Work for Receiving {
+    fn is_listed(&self) -> bool {
+        false
+    }
+
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
-        if self.parts.left == 0 {
+        if self.parts.left() == 0 {
             return self.look(descriptor, outcome);
+        }
+        if outcome.is_tcp
+            && self.room == 0
+            && self.flags == 0
+            && let Parts::One(part) = self.parts
+        {
+            return fill(descriptor, part, outcome);
         }
         let room = self.room;
         let address = if room > 0 { self.address } else { std::ptr::null_mut() };
         let flags = (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT;
         loop {
-            let asked = self.parts.left;
+            let asked = self.parts.left();
             let mut message = message(self.parts.rest(), address, room);
             // SAFETY: recvmsg(2) writes to the buffers and the address.
             // - valid for writes: the program leaves both to the operation until its end, as `cp_start_receive`
@@ -232,8 +291,8 @@ impl Work for Receiving {
 pub(crate) struct Sending {
     parts: Parts,
     flags: c_int,
-    /// Where it goes, if not to the socket's peer.
-    address: Option<Address>,
+    /// Where it goes, if not to the socket's peer. Behind a pointer: most operations have none.
+    address: Option<Box<Address>>,
 }
 
 /// An address of any family.
@@ -278,29 +337,43 @@ impl Sending {
 }
 
 impl Work for Sending {
+    fn is_listed(&self) -> bool {
+        false
+    }
+
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         let flags = self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         loop {
-            let (address, size) = match &mut self.address {
-                Some(address) => ((&raw mut address.bytes).cast(), address.size),
-                None => (std::ptr::null_mut(), 0),
+            let sent = match (&mut self.address, &mut self.parts) {
+                // Less work to the system than a message is.
+                (None, Parts::One(part)) => repeated(|| {
+                    // SAFETY: send(2) reads so many bytes at the pointer.
+                    // - valid for reads: the program leaves the buffer to the operation until its end, as `cp_start_send`
+                    //   demands.
+                    unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) }
+                }),
+                (address, parts) => {
+                    let (address, size) = match address {
+                        Some(address) => ((&raw mut address.bytes).cast(), address.size),
+                        None => (std::ptr::null_mut(), 0),
+                    };
+                    let message = message(parts.rest(), address, size);
+                    // SAFETY: sendmsg(2) reads from the buffers and the address.
+                    // - valid for reads: as above, and the address is the operation's own.
+                    repeated(|| unsafe { libc::sendmsg(descriptor, &raw const message, flags) })
+                }
             };
-            let message = message(self.parts.rest(), address, size);
-            // SAFETY: sendmsg(2) reads from the buffers and the address.
-            // - valid for reads: the program leaves the buffers to the operation until its end, as `cp_start_send`
-            //   demands, and the address is its own.
-            let sent = repeated(|| unsafe { libc::sendmsg(descriptor, &raw const message, flags) });
             let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
             outcome.bytes = outcome.bytes.saturating_add(count(sent));
             self.parts.advance(sent);
-            if self.parts.left == 0 {
+            if self.parts.left() == 0 {
                 return Attempt::Done;
             }
         }
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
-        let is_short = |address: &Address| {
+        let is_short = |address: &Box<Address>| {
             let needed = target.if_current(|_| descriptors::size_of_address(target.descriptor));
             needed.is_some_and(|needed| address.size < needed)
         };
@@ -397,7 +470,7 @@ pub unsafe extern "C" fn cp_start_send(
         } else {
             // SAFETY: `new` demands so many bytes.
             // - the caller says so.
-            Some(unsafe { Address::new(address, address_size) }?)
+            Some(Box::new(unsafe { Address::new(address, address_size) }?))
         };
         // SAFETY: `to_send` demands so many buffers, which can be read.
         // - the caller says so.

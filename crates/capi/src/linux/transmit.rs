@@ -286,7 +286,7 @@ impl List {
             return Err(code::WSAEFAULT);
         }
         self.size += u64::from(size);
-        let parts = Parts::one(iovec { iov_base: place, iov_len: size as usize });
+        let parts = Parts::One(iovec { iov_base: place, iov_len: size as usize });
         self.elements.push_back(Element::Memory(Sending::plain(parts)));
         Ok(())
     }

@@ -1,0 +1,129 @@
+//! Memory of operations that have ended, for those that follow.
+//!
+//! One thread begins an operation and another one ends it, again and again. To the usual allocator that is memory which
+//! goes from one thread's share to another's, under a lock that both want.
+
+use std::alloc::{Layout, dealloc};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+/// Memory of a box, without a value.
+#[derive(Debug)]
+struct Room {
+    place: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a room may be used by another thread than the one that has made it, though it has a pointer.
+// - it is memory that nothing else uses.
+unsafe impl Send for Room {}
+
+impl Room {
+    /// What a box had, whose value is dropped.
+    fn of<T>(value: Box<T>) -> Self {
+        const { assert!(size_of::<T>() > 0, "there would be no memory") };
+        let place = Box::into_raw(value);
+        // First, so that the memory is given back if the value's end panics.
+        // SAFETY: `new_unchecked` demands a pointer that is not null.
+        // - it is a box's.
+        let room = Self {
+            place: unsafe { NonNull::new_unchecked(place) }.cast(),
+            layout: Layout::new::<T>(),
+        };
+        // SAFETY: `drop_in_place` demands a value that is valid, and not used afterwards.
+        // - it was in the box, which is given up; the room is memory alone.
+        unsafe { place.drop_in_place() };
+        room
+    }
+
+    /// A box of it. The value must have the layout for which the memory is.
+    fn fill<T>(self, value: T) -> Box<T> {
+        assert_eq!(self.layout, Layout::new::<T>(), "the memory is for something else");
+        let place = ManuallyDrop::new(self).place.cast::<T>().as_ptr();
+        // SAFETY: writing through a raw pointer demands that it is valid and aligned.
+        // - it was a box's of the same layout, and nothing else uses it.
+        unsafe { place.write(value) };
+        // SAFETY: `from_raw` demands a value in memory of the global allocator with the type's layout, and no other owner.
+        // - a value: it was written just now;
+        // - such memory: it was that of a box of the same layout;
+        // - no other owner: the room was, and is given up.
+        unsafe { Box::from_raw(place) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: `dealloc` demands memory of the global allocator, with the layout that it was asked for with.
+        // - it was that of a box of this layout, which is not empty, as `of` sees to.
+        unsafe { dealloc(self.place.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory of a few operations.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms(Vec<Room>);
+
+/// What a socket with many operations in flight ends at a time, and begins again. More is given back.
+const MOST: usize = 16;
+
+impl Rooms {
+    /// A box, of memory that is here if there is such.
+    pub(crate) fn boxed<T>(&mut self, value: T) -> Box<T> {
+        let is_for = |room: &Room| room.layout == Layout::new::<T>();
+        match self.0.iter().position(is_for) {
+            Some(at) => self.0.swap_remove(at).fill(value),
+            None => Box::new(value),
+        }
+    }
+
+    /// Keeps what a value had, which has been [emptied](Emptied), unless there is enough.
+    pub(crate) fn keep(&mut self, emptied: Emptied) {
+        if self.0.len() < MOST {
+            self.0.push(emptied.0);
+        }
+    }
+}
+
+/// The memory of a box whose value was dropped.
+#[derive(Debug)]
+pub(crate) struct Emptied(Room);
+
+impl Emptied {
+    /// Drops the value.
+    pub(crate) fn new<T>(value: Box<T>) -> Self {
+        Self(Room::of(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_by_what_has_its_layout() {
+        let mut rooms = Rooms::default();
+        let first = Box::new([7_u64; 9]);
+        let place: *const [u64; 9] = &raw const *first;
+        rooms.keep(Emptied::new(first));
+        let other = rooms.boxed([7_u32; 9]);
+        assert_ne!((&raw const *other).cast::<u8>(), place.cast::<u8>());
+        let second = rooms.boxed([8_u64; 9]);
+        assert_eq!(&raw const *second, place);
+        assert_eq!((*other, *second), ([7; 9], [8; 9]));
+        assert!(rooms.0.is_empty());
+    }
+
+    #[test]
+    fn values_are_dropped_once_and_memory_is_bounded() {
+        let shared = Arc::new(());
+        let mut rooms = Rooms::default();
+        for _ in 0..2 {
+            let boxes: Vec<_> = (0..MOST + 3).map(|_| rooms.boxed(Arc::clone(&shared))).collect();
+            assert_eq!(Arc::strong_count(&shared), MOST + 4);
+            boxes.into_iter().for_each(|one| rooms.keep(Emptied::new(one)));
+            assert_eq!((Arc::strong_count(&shared), rooms.0.len()), (1, MOST));
+        }
+    }
+}
