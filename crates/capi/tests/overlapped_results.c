@@ -17,6 +17,7 @@ static HANDLE new_event(BOOL stays)
     return event;
 }
 
+#ifndef _WIN32
 /* How many threads the process has; of this name, if one is given. */
 static int count_threads(const char *wanted)
 {
@@ -103,6 +104,8 @@ static void one_thread_sees_to_everything(void)
     CHECK_IS(count_threads("cp-driver"), 1);
     CHECK(CloseHandle(ports[0]) && CloseHandle(ports[1]));
 }
+
+#endif
 
 static void without_a_port_a_thread_waits_for_the_result(void)
 {
@@ -191,6 +194,9 @@ static void an_event_is_set_by_what_ends_at_once_and_may_be_closed_meanwhile(voi
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &other));
     CHECK(CloseHandle(event));
     send_all(far, "x", 1);
+#ifdef _WIN32 /* where the call waits for the event */
+    until_ended(&other);
+#endif
     CHECK(GetOverlappedResult((HANDLE)near, &other, &count, TRUE));
     close_both(near, far);
 }
@@ -636,7 +642,9 @@ static void an_idle_socket_goes_over_to_its_port(void)
 int main(void)
 {
     start();
+#ifndef _WIN32
     one_thread_sees_to_everything();
+#endif
     port = new_port(2);
     without_a_port_a_thread_waits_for_the_result();
     without_a_port_a_thread_spins();
