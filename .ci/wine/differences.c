@@ -255,8 +255,9 @@ static void receives(void)
     struct sockaddr_in address;
     SOCKET ours, theirs, datagrams = bound(SOCK_DGRAM, &address);
     char bytes[4];
-    WSABUF one = {.len = 1, .buf = bytes};
+    WSABUF one = {.len = 1, .buf = bytes}, many[1025];
     DWORD count = 77, flags = MSG_PEEK;
+    u_long on = 1;
     tcp_pair(&ours, &theirs);
     send(theirs, "x", 1, 0);
     WSARecv(ours, &one, 1, &count, &flags, NULL, NULL);
@@ -266,6 +267,14 @@ static void receives(void)
     flags = 0;
     int done = WSARecvFrom(datagrams, &one, 1, &count, &flags, NULL, NULL, NULL, NULL);
     difference("of a datagram that was cut neither flags nor count are told", done != 0 && flags == 0 && count == 77);
+    ioctlsocket(theirs, FIONBIO, &on);
+    done = WSARecv(theirs, &one, 0, &count, &flags, NULL, NULL);
+    difference("a call without buffers is no mistake", done == 0 || WSAGetLastError() != WSAEINVAL);
+    for (int place = 0; place < 1025; place++) {
+        many[place] = one;
+    }
+    done = WSASend(theirs, many, 1025, &count, 0, NULL, NULL);
+    difference("more than 1,024 buffers are too many", done != 0 && WSAGetLastError() == WSAEMSGSIZE);
 }
 
 static void connects(void)
