@@ -332,6 +332,34 @@ static int ends(OVERLAPPED *overlapped, int tries)
     return HasOverlappedIoCompleted(overlapped);
 }
 
+/* Addresses and flags that do not fit. What begins with them goes on. */
+static void operations_on_datagrams(void)
+{
+    static OVERLAPPED all, looks, tells;
+    static struct sockaddr_in from;
+    static int size = 4;
+    static char byte;
+    struct sockaddr_in address;
+    SOCKET ours = bound(SOCK_DGRAM, &address), theirs, stream;
+    WSABUF one = {.len = 1, .buf = &byte};
+    DWORD flags = 0, count;
+    WSARecvFrom(ours, &one, 1, NULL, &flags, (struct sockaddr *)&from, &size, &tells, NULL);
+    difference("a receive begins without room for the address of the sender", WSAGetLastError() == WSA_IO_PENDING);
+    int sent = WSASendTo(ours, &one, 1, &count, 0, (struct sockaddr *)&address, -1, NULL, NULL);
+    difference("a datagram is sent to an address whose length is below 0", sent == 0);
+    tcp_pair(&stream, &theirs);
+    flags = MSG_WAITALL;
+    WSARecv(bound(SOCK_DGRAM, &address), &one, 1, NULL, &flags, &all, NULL);
+    int is_begun = WSAGetLastError() == WSA_IO_PENDING;
+    flags = MSG_WAITALL | MSG_PEEK;
+    WSARecv(stream, &one, 1, NULL, &flags, &looks, NULL);
+    difference("a receive may wait for all of datagrams, and while it only looks",
+               is_begun && WSAGetLastError() == WSA_IO_PENDING);
+    closesocket(ours);
+    closesocket(stream);
+    closesocket(theirs);
+}
+
 static void operations_on_sockets(void)
 {
     SOCKET ours, theirs, lonely = socket(AF_INET, SOCK_STREAM, 0);
@@ -490,6 +518,7 @@ int main(int count, char **arguments)
     receives();
     connects();
     other_calls();
+    operations_on_datagrams();
     operations_on_sockets();
     operations_on_connections();
     operations_on_files(arguments[0]);

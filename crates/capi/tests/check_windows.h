@@ -28,6 +28,7 @@ static inline void close_unseen(SOCKET s)
 #include <unistd.h>
 
 /* As on other systems. */
+typedef ADDRESS_FAMILY sa_family_t;
 #define pipe(ends) _pipe((ends), 4096, _O_BINARY)
 
 /* The names of former memory models, which programs use for the ends of a connection. */

@@ -74,6 +74,12 @@ static inline SOCKET next_of_number(SOCKET number)
     return next;
 }
 
+/* The status in the word of an operation, of which Windows leaves one half as it was. */
+static inline ULONG_PTR status_of(ULONG_PTR internal)
+{
+    return HAS_SOCKET_CALLS ? internal : (DWORD)internal;
+}
+
 /* The code of what was in flight when its socket was closed. */
 static inline DWORD closed_code(void)
 {

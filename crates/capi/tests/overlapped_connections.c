@@ -575,7 +575,7 @@ static void an_accept_waits_for_descriptors(void)
         CHECK(busy_time() - busy < TIME / 4);
         CHECK_IS(setrlimit(RLIMIT_NOFILE, &before), 0);
         until_ended(&accept.overlapped);
-        CHECK_IS(accept.overlapped.Internal, SUCCEEDED_WELL);
+        CHECK_IS(status_of(accept.overlapped.Internal), SUCCEEDED_WELL);
         if (has_port)
             CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
         check_they_talk(accept.s, client);
@@ -658,7 +658,7 @@ static void a_connect_that_is_refused_fails(void)
     CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped),
                 WSA_IO_PENDING);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
-    CHECK_IS(overlapped.Internal, CONNECTION_REFUSED);
+    CHECK_IS(status_of(overlapped.Internal), CONNECTION_REFUSED);
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAECONNREFUSED);
     /* It may be connected again. */
     if (!ConnectEx(s, TO(good), NULL, 0, NULL, &overlapped))
@@ -690,7 +690,7 @@ static void a_connect_of_a_socket_to_itself_is_refused(void)
         associate(s, port, KEY);
         CHECK_FALSE(ConnectEx(s, TO(own), &byte, 1, NULL, &overlapped), WSA_IO_PENDING);
         CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
-        CHECK_IS(overlapped.Internal, CONNECTION_REFUSED);
+        CHECK_IS(status_of(overlapped.Internal), CONNECTION_REFUSED);
         CHECK_SOCKET_ERROR(getpeername(s, &peer.any, &size), WSAENOTCONN);
         /* It has its port still, and may be connected. */
         size = address_size;

@@ -23,7 +23,7 @@ static void a_receive_that_waits_completes_by_a_packet(void)
     CHECK_IS(received, UNTOUCHED);
     send_all(far, "hello", 5);
     CHECK_ENDED(port, KEY, &overlapped, 5);
-    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS(status_of(overlapped.Internal), SUCCEEDED_WELL);
     CHECK_IS(overlapped.InternalHigh, 5);
     CHECK(memcmp(bytes, "hello", 6) == 0);
     close_both(near, far);
@@ -40,7 +40,7 @@ static void what_is_there_is_received_at_once_and_a_packet_comes_all_the_same(vo
     until(near, POLLIN);
     CHECK_IS(receive_into(near, bytes, sizeof bytes, &received, &overlapped), 0);
     CHECK_IS(received, 5);
-    CHECK_IS(overlapped.Internal, SUCCEEDED_WELL);
+    CHECK_IS(status_of(overlapped.Internal), SUCCEEDED_WELL);
     CHECK_IS(overlapped.InternalHigh, 5);
     CHECK_ENDED(port, KEY, &overlapped, 5);
     CHECK(is_silent(port));
@@ -62,9 +62,13 @@ static void a_send_goes_out_at_once_and_waits_for_room(void)
     CHECK_IS(send_from(near, "hello", 5, &sent, &first), 0);
     CHECK_IS(sent, 5);
     CHECK_ENDED(port, KEY, &first, 5);
-    /* More than there is room for: all of it goes, and none of the next one comes between. */
-    CHECK_PENDING(send_from(near, much, MUCH, NULL, &second));
-    CHECK_PENDING(send_from(near, "world", 5, NULL, &third));
+    /* More than there is room for: all of it goes, and none of the next one comes between. Windows may take it all the
+     * same. */
+#define CHECK_TAKEN_OR_PENDING(call) \
+    CHECK((call) == 0 ? !HAS_SOCKET_CALLS : WSAGetLastError() == WSA_IO_PENDING)
+    CHECK_TAKEN_OR_PENDING(send_from(near, much, MUCH, NULL, &second));
+    CHECK_TAKEN_OR_PENDING(send_from(near, "world", 5, NULL, &third));
+#undef CHECK_TAKEN_OR_PENDING
     receive_all(far, back, 5);
     CHECK(memcmp(back, "hello", 5) == 0);
     receive_all(far, back, MUCH);
@@ -142,6 +146,7 @@ static void there_may_be_very_many_buffers(void)
     OVERLAPPED one = fresh(NULL), other = fresh(NULL);
     DWORD flags, count, bytes = 0;
     int place, way, size;
+    NOT_ON_WINE("more than 1,024 buffers are too many")
     for (place = 0; place < COUNT; place++) {
         /* One, two, or none. */
         int some = place % 3 == 2 ? 0 : place % 3 + 1;
@@ -223,7 +228,9 @@ static void a_part_of_a_message_is_sent_over_a_stream(void)
     CHECK_IS(WSASend(near, &buffer, 1, &sent, MSG_PARTIAL, NULL, NULL), 0);
     receive_all(far, &byte, 1);
     receive_all(far, &byte, 1);
+#if HAS_SOCKET_CALLS
     CHECK_SOCKET_ERROR(WSASend(datagrams, &buffer, 1, NULL, MSG_PARTIAL, &overlapped, NULL), WSAEOPNOTSUPP);
+#endif
     closesocket(datagrams);
     close_both(near, far);
 }
@@ -266,12 +273,17 @@ static void a_receive_may_wait_for_all_or_only_look(void)
     DWORD flags = MSG_WAITALL;
     OVERLAPPED overlapped = fresh(NULL), peek = fresh(NULL);
     associated_pair(port, KEY, &near, &far);
-    CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL));
-    send_all(far, "abc", 3);
-    CHECK(is_silent(port));
-    send_all(far, "defg", 4);
-    CHECK_ENDED(port, KEY, &overlapped, 6);
-    CHECK(memcmp(bytes, "abcdef", 6) == 0);
+    UNLESS_WINE("an overlapped receive does not wait for all") {
+        CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL));
+        send_all(far, "abc", 3);
+        CHECK(is_silent(port));
+        send_all(far, "defx", 4);
+        CHECK_ENDED(port, KEY, &overlapped, 6);
+        CHECK(memcmp(bytes, "abcdef", 6) == 0);
+        receive_all(near, bytes, 1);
+        CHECK_IS(bytes[0], 'x');
+    }
+    send_all(far, "g", 1);
     flags = MSG_PEEK;
     (void)WSARecv(near, &look, 1, NULL, &flags, &peek, NULL);
     CHECK_ENDED(port, KEY, &peek, 1);
@@ -316,6 +328,7 @@ static void datagrams_come_one_by_one_with_their_senders(void)
     closesocket(client);
 }
 
+#if HAS_SOCKET_CALLS /* Windows says of no time when it reads that. */
 /* How much room there is for the sender's address the call reads, and nothing reads it again. */
 static void the_room_for_an_address_is_that_of_the_call(void)
 {
@@ -369,6 +382,8 @@ static void a_long_address_is_cut(void)
     close_both(server, client);
 }
 
+#endif
+
 /* To be told of the sender a receive needs room for an address of the socket's family. */
 static void room_that_is_too_small_for_an_address_is_refused(void)
 {
@@ -397,13 +412,15 @@ static void room_that_is_too_small_for_an_address_is_refused(void)
         own.sin6_family = (sa_family_t)family;
         CHECK_IS(bind(s, (struct sockaddr *)&own, needed), 0);
         associate(s, port, KEY);
-        CHECK_SOCKET_ERROR(RECEIVE_FROM(s, NULL, &overlapped), WSAEFAULT);
-        CHECK_SOCKET_ERROR(RECEIVE_FROM(s, NULL, NULL), WSAEFAULT);
-        for (which = 0; which < sizeof short_ones / sizeof *short_ones; which++) {
-            size = short_ones[which];
-            CHECK_SOCKET_ERROR(RECEIVE_FROM(s, &size, &overlapped), WSAEFAULT);
-            CHECK_SOCKET_ERROR(RECEIVE_FROM(s, &size, NULL), WSAEFAULT);
-            CHECK_IS(size, short_ones[which]);
+        UNLESS_WINE("a receive begins without room for the address of the sender") {
+            CHECK_SOCKET_ERROR(RECEIVE_FROM(s, NULL, &overlapped), WSAEFAULT);
+            CHECK_SOCKET_ERROR(RECEIVE_FROM(s, NULL, NULL), WSAEFAULT);
+            for (which = 0; which < sizeof short_ones / sizeof *short_ones; which++) {
+                size = short_ones[which];
+                CHECK_SOCKET_ERROR(RECEIVE_FROM(s, &size, &overlapped), WSAEFAULT);
+                CHECK_SOCKET_ERROR(RECEIVE_FROM(s, &size, NULL), WSAEFAULT);
+                CHECK_IS(size, short_ones[which]);
+            }
         }
         CHECK(is_silent(port));
         size = needed;
@@ -441,7 +458,8 @@ static void an_address_that_is_too_short_is_refused(void)
     WSASendTo(s, &buffer, 1, &sent, 0, (struct sockaddr *)&address, size, overlapped, NULL)
     CHECK_SOCKET_ERROR(SEND_TO(8, &overlapped), WSAEFAULT);
     CHECK_SOCKET_ERROR(SEND_TO(8, NULL), WSAEFAULT);
-    CHECK_SOCKET_ERROR(SEND_TO(-1, &overlapped), WSAEFAULT);
+    UNLESS_WINE("a datagram is sent to an address whose length is below 0")
+        CHECK_SOCKET_ERROR(SEND_TO(-1, &overlapped), WSAEFAULT);
     CHECK_SOCKET_ERROR((int)sendto(s, &byte, 1, 0, (struct sockaddr *)&address, 8), WSAEFAULT);
     CHECK(is_silent(port));
 #undef SEND_TO
@@ -461,21 +479,23 @@ static void a_datagram_that_is_cut_is_a_failed_packet(void)
     CHECK_PENDING(receive_into(server, bytes, sizeof bytes, NULL, &overlapped));
     send_to(client, "too long", 8, &address);
     CHECK_FAILED(port, KEY, &overlapped, 4, ERROR_MORE_DATA);
-    CHECK_IS(overlapped.Internal, BUFFER_OVERFLOW);
+    CHECK_IS(status_of(overlapped.Internal), BUFFER_OVERFLOW);
     CHECK(memcmp(bytes, "too ", 4) == 0);
     SetLastError(0);
     CHECK_IS(WSAGetOverlappedResult(server, &overlapped, &transferred, FALSE, &flags), FALSE);
     CHECK_IS(WSAGetLastError(), WSAEMSGSIZE);
     CHECK_IS(transferred, 4);
-    CHECK_IS(flags, MSG_PARTIAL);
+    UNLESS_WINE("the result of an operation has the offset in its OVERLAPPED as flags")
+        CHECK_IS(flags, MSG_PARTIAL);
     /* As if it had waited, so that there is a packet for it. */
     send_to(client, "too long", 8, &address);
     until(server, POLLIN);
-    CHECK_PENDING(receive_into(server, bytes, sizeof bytes, NULL, &at_once));
+    CHECK_IS(receive_into(server, bytes, sizeof bytes, NULL, &at_once), SOCKET_ERROR);
+    CHECK(WSAGetLastError() == WSA_IO_PENDING || (!HAS_SOCKET_CALLS && WSAGetLastError() == WSAEMSGSIZE));
     CHECK(GetQueuedCompletionStatusEx(port, &entry, 1, &count, SOON, FALSE));
     CHECK_IS(count, 1);
     CHECK(entry.lpOverlapped == &at_once);
-    CHECK_IS(entry.Internal, BUFFER_OVERFLOW);
+    CHECK_IS(status_of(entry.Internal), BUFFER_OVERFLOW);
     CHECK_IS(entry.dwNumberOfBytesTransferred, 4);
     closesocket(server);
     closesocket(client);
@@ -491,12 +511,13 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &second));
     abort_connection(far);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
-    CHECK_IS(overlapped.Internal, CONNECTION_RESET);
+    CHECK_IS(status_of(overlapped.Internal), CONNECTION_RESET);
     /* The system tells of it once. */
     CHECK_FAILED(port, KEY, &second, 0, ERROR_NETNAME_DELETED);
-    CHECK_IS(second.Internal, CONNECTION_RESET);
+    CHECK_IS(status_of(second.Internal), CONNECTION_RESET);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &late), WSAECONNRESET);
-    CHECK_SOCKET_ERROR(receive_into(near, &byte, 1, NULL, &late), WSAECONNRESET);
+    UNLESS_WINE("what was told to the receives in flight is no more told")
+        CHECK_SOCKET_ERROR(receive_into(near, &byte, 1, NULL, &late), WSAECONNRESET);
     CHECK(is_silent(port));
     closesocket(near);
 }
@@ -508,6 +529,7 @@ static void all_that_is_asked_for_is_waited_for_on_streams_only(void)
     WSABUF buffer = {sizeof bytes, bytes};
     DWORD flags = MSG_WAITALL;
     OVERLAPPED overlapped = fresh(NULL);
+    NOT_ON_WINE("a receive may wait for all of datagrams, and while it only looks")
     CHECK_SOCKET_ERROR(WSARecv(datagrams, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAEOPNOTSUPP);
     tcp_pair(&near, &far);
     flags = MSG_WAITALL | MSG_PEEK;
@@ -523,23 +545,26 @@ static void what_fails_at_once_makes_no_packet(void)
     OVERLAPPED overlapped = fresh(NULL);
     associate(lonely, port, KEY);
     CHECK_SOCKET_ERROR(receive_into(lonely, &byte, 1, NULL, &overlapped), WSAENOTCONN);
-    CHECK_SOCKET_ERROR(send_from(lonely, "x", 1, NULL, &overlapped), WSAENOTCONN);
+    UNLESS_WINE("a send without a connection fails as one that was reset")
+        CHECK_SOCKET_ERROR(send_from(lonely, "x", 1, NULL, &overlapped), WSAENOTCONN);
     closesocket(lonely);
     associated_pair(port, KEY, &near, &far);
     CHECK_IS(shutdown(near, SD_SEND), 0);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAESHUTDOWN);
     CHECK(is_silent(port));
-    CHECK(HasOverlappedIoCompleted(&overlapped));
+    CHECK(!HAS_SOCKET_CALLS || HasOverlappedIoCompleted(&overlapped)); /* Windows leaves it as it was begun */
     close_both(near, far);
 }
 
+#if HAS_SOCKET_CALLS
 static void WSAAPI routine(DWORD error, DWORD bytes, LPWSAOVERLAPPED overlapped, DWORD flags)
 {
     (void)error, (void)bytes, (void)overlapped, (void)flags;
     CHECK(!"called");
 }
 
-static void bad_arguments_are_refused(void)
+/* What Windows does not promise to refuse. */
+static void what_is_not_carried_out_is_refused(void)
 {
     SOCKET near, far;
     char byte;
@@ -549,18 +574,9 @@ static void bad_arguments_are_refused(void)
     int size = -1;
     struct sockaddr_in address = loopback();
     associated_pair(port, KEY, &near, &far);
-    CHECK_SOCKET_ERROR(WSARecv(near, NULL, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
-    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 0, NULL, &flags, &overlapped, NULL), WSAEINVAL);
-    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, NULL, &overlapped, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &strange, &overlapped, NULL), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, routine), WSAEOPNOTSUPP);
-    CHECK_SOCKET_ERROR(WSARecv(INVALID_SOCKET, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAENOTSOCK);
-    CHECK_SOCKET_ERROR(WSARecv((SOCKET)open("/dev/null", O_RDONLY), &buffer, 1, NULL, &flags, &overlapped, NULL),
-                       WSAENOTSOCK);
-    CHECK_SOCKET_ERROR(WSASend(near, NULL, 1, NULL, 0, &overlapped, NULL), WSAEFAULT);
-    CHECK_SOCKET_ERROR(WSASend(near, &buffer, 0, NULL, 0, &overlapped, NULL), WSAEINVAL);
     CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, 0, &overlapped, routine), WSAEOPNOTSUPP);
-    CHECK_SOCKET_ERROR(WSASend(INVALID_SOCKET, &buffer, 1, NULL, 0, &overlapped, NULL), WSAENOTSOCK);
     CHECK_SOCKET_ERROR(WSASendTo(near, &buffer, 1, NULL, 0, (struct sockaddr *)&address, size, &overlapped, NULL),
                        WSAEFAULT);
     CHECK(is_silent(port));
@@ -576,6 +592,34 @@ static void bad_arguments_are_refused(void)
     close_both(near, far);
 }
 
+#endif
+
+static void bad_arguments_are_refused(void)
+{
+    SOCKET near, far;
+    uintptr_t file, ends[2];
+    char byte;
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD flags = 0;
+    OVERLAPPED overlapped = fresh(NULL);
+    open_file_and_pipe(&file, ends);
+    associated_pair(port, KEY, &near, &far);
+    CHECK_SOCKET_ERROR(WSARecv(near, NULL, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, NULL, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(INVALID_SOCKET, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSARecv((SOCKET)file, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSASend(near, NULL, 1, NULL, 0, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(INVALID_SOCKET, &buffer, 1, NULL, 0, &overlapped, NULL), WSAENOTSOCK);
+    UNLESS_WINE("a call without buffers is no mistake") {
+        CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 0, NULL, &flags, &overlapped, NULL), WSAEINVAL);
+        CHECK_SOCKET_ERROR(WSASend(near, &buffer, 0, NULL, 0, &overlapped, NULL), WSAEINVAL);
+    }
+    CHECK(is_silent(port));
+    close_both(near, far);
+    close_file_and_pipe(file, ends);
+}
+
+#if HAS_SOCKET_CALLS /* To Windows it has another place among the rest. */
 /* Urgent data of a stream is no part of what receives bring, and leaves a mark at which one stops. */
 static void urgent_data_leaves_the_other_in_order(void)
 {
@@ -653,6 +697,8 @@ static void a_receive_that_waits_stops_at_the_mark(void)
     close_both(near, far);
 }
 
+#endif
+
 /* An OVERLAPPED may be given again from within the handling of its packet, and freed as soon as its end is known. */
 static void an_overlapped_is_the_programs_again_when_its_end_is_known(void)
 {
@@ -724,8 +770,10 @@ int main(void)
     a_receive_without_room_waits_and_takes_nothing();
     a_receive_may_wait_for_all_or_only_look();
     datagrams_come_one_by_one_with_their_senders();
+#if HAS_SOCKET_CALLS
     the_room_for_an_address_is_that_of_the_call();
     a_long_address_is_cut();
+#endif
     room_that_is_too_small_for_an_address_is_refused();
     an_address_that_is_too_short_is_refused();
     a_datagram_that_is_cut_is_a_failed_packet();
@@ -733,8 +781,11 @@ int main(void)
     all_that_is_asked_for_is_waited_for_on_streams_only();
     what_fails_at_once_makes_no_packet();
     bad_arguments_are_refused();
+#if HAS_SOCKET_CALLS
+    what_is_not_carried_out_is_refused();
     urgent_data_leaves_the_other_in_order();
     a_receive_that_waits_stops_at_the_mark();
+#endif
     an_overlapped_is_the_programs_again_when_its_end_is_known();
     a_socket_is_associated_once();
     a_new_port_may_come_with_its_first_socket();
